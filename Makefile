@@ -1,0 +1,59 @@
+# Works on a fresh checkout with nothing but make and Python 3.11 or newer; C kernels need a C compiler too.
+#
+# On Linux, PyPI's torch is the CUDA build, several gigabytes. The small CPU build is as good for everything here:
+#   make test PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+ARGS   ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint bench test-torch clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.stamp ## a guided tour: declare, lower, prove
+	$(BIN)/torchgraft demo
+
+test: $(VENV)/.stamp ## the test suite; make test ARGS='-k compile -x' passes options to pytest
+	$(BIN)/python -m pytest -n 2 tests $(ARGS)
+
+lint: $(VENV)/.stamp ## style, formatting and types
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+bench: $(VENV)/.stamp ## every benchmark, printing the tables of the README
+	@set -e; for script in benchmarks/[!_]*.py; do echo "== $$script"; $(BIN)/python "$$script"; done
+
+test-torch: .venv-torch-$(or $(TORCH),unset)/.stamp ## the test suite on another torch: make test-torch TORCH=2.15.0
+	.venv-torch-$(TORCH)/bin/python -m pytest -n 2 tests $(ARGS)
+
+clean: ## remove caches and products; the environments (.venv*) stay, they are slow to make
+	rm -rf build dist demo/*.png .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests examples benchmarks -name __pycache__ -prune -exec rm -rf {} +
+
+# One environment for everything: torch outweighs all the rest, so that separate ones would only cost disk and time.
+# The stamp is written last, so that an interrupted installation is taken up again, and is remade with its inputs.
+$(VENV)/.stamp: pyproject.toml constraints.txt
+	$(make-venv)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[test,dev]'
+	@touch $@
+
+# The same constraints with another torch, still pinned, so that nothing can resolve it to any other version; without
+# setuptools, which old versions of torch bound from above and new ones from below.
+.venv-torch-%/.stamp: pyproject.toml constraints.txt
+	@case '$*' in [0-9]*) ;; *) echo "Say which torch: make test-torch TORCH=2.15.0" >&2; exit 1;; esac
+	$(make-venv)
+	@sed -e 's/^torch==.*/torch==$*/' -e '/^setuptools==/d' constraints.txt > $(@D)/constraints.txt
+	$(@D)/bin/python -m pip install --quiet -c $(@D)/constraints.txt -e '.[test]'
+	@touch $@
+
+define make-venv
+@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+    echo "torchgraft needs Python 3.11 or newer, which '$(PYTHON)' is not. If you have one under another name:" >&2; \
+    echo "  make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
+$(PYTHON) -m venv $(@D)
+endef

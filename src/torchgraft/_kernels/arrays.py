@@ -1,0 +1,90 @@
+"""Between tensors and NumPy arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .._errors import DeviceError, KernelError, TorchgraftError
+from .._spec.dtypes import HALVES, name_of
+
+Array = np.ndarray[Any, Any]
+
+
+def array_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The dtype in which NumPy sees `dtype`: float16 and bfloat16 are computed in float32."""
+    if dtype is torch.complex32:
+        return torch.complex64
+    return torch.float32 if dtype in HALVES else dtype
+
+
+def to_array(tensor: Tensor, operator: str, argument: str) -> Array:
+    """A read-only array that shares memory with `tensor` (half precision excepted).
+
+    Raises:
+        DeviceError: the tensor is not in the CPU's memory.
+    """
+    if not tensor.is_cpu:
+        raise DeviceError(
+            f"is on {tensor.device}, for which there is no kernel",
+            operator=operator,
+            argument=argument,
+            expected="cpu",
+            got=str(tensor.device),
+            hint=f"pass {argument}.cpu(), or add a kernel: @{operator.partition('.')[0]}.kernel('{tensor.device.type}')",
+        )
+    tensor = tensor.detach().resolve_conj().resolve_neg()
+    dtype = array_dtype(tensor.dtype)
+    array: Array = (tensor if dtype is tensor.dtype else tensor.to(dtype)).numpy()
+    array.setflags(write=False)
+    return array
+
+
+def to_tensor(
+    value: Any, operator: str, output: str, dtype: torch.dtype | None, error: type[TorchgraftError] = KernelError
+) -> Tensor:
+    """What a NumPy kernel returned, as a tensor that owns its memory's layout.
+
+    Args:
+        dtype: the dtype that the output shall have; half precision is rounded to it, and a Python number, which
+            has no dtype of its own, takes it. Anything else keeps what it has, to be compared by the caller.
+    """
+    if isinstance(value, (bool, int, float, complex)) and not isinstance(value, np.generic):
+        return torch.tensor(value, dtype=dtype)
+    if isinstance(value, Tensor):
+        raise error(
+            "returned a tensor where its annotations say np.ndarray", operator=operator, argument=output,
+            expected="np.ndarray", got="Tensor", hint="return tensor.numpy(), or annotate with Tensor",
+        )  # fmt: skip
+    if not isinstance(value, (np.ndarray, np.generic)):
+        raise error(
+            f"returned {type(value).__name__}", operator=operator, argument=output, expected="np.ndarray",
+            got=type(value).__name__, hint="return the array" if value is None else None,
+        )  # fmt: skip
+    array = np.asarray(value)
+    if not array.flags.c_contiguous or not array.flags.writeable or not array.dtype.isnative:
+        array = np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
+    try:
+        tensor = torch.from_numpy(array)
+    except TypeError:
+        raise error(
+            f"returned an array of dtype {array.dtype}, which torch does not have",
+            operator=operator,
+            argument=output,
+            expected=name_of(dtype) if dtype is not None else "a torch dtype",
+            got=str(array.dtype),
+        ) from None
+    if dtype is not None and dtype is not tensor.dtype and array_dtype(dtype) is tensor.dtype:
+        return tensor.to(dtype)
+    return tensor
+
+
+def owned(value: Any, inputs: list[Array]) -> Any:
+    """`value`, copied if it shares memory with one of the inputs."""
+    if isinstance(value, np.ndarray) and not value.flags.owndata:
+        if any(np.may_share_memory(value, array) for array in inputs):
+            return value.copy()
+    return value

@@ -1,0 +1,49 @@
+"""Tensors that a function captures instead of taking as arguments."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def captured_with_grad(function: Callable[..., Any]) -> str | None:
+    """The name of a captured tensor that requires grad, or of a module that has such a parameter; else None."""
+    for name, value in _captures(function, set()):
+        if isinstance(value, Tensor) and value.requires_grad:
+            return name
+        if isinstance(value, torch.nn.Module):
+            for parameter_name, parameter in value.named_parameters():
+                if parameter.requires_grad:
+                    return f"{name}.{parameter_name}"
+    return None
+
+
+def _captures(function: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
+    """Closure cells, globals and defaults that `function` and its plain helper functions refer to."""
+    if not isinstance(function, types.FunctionType) or id(function) in seen:
+        return
+    seen.add(id(function))
+    found: list[tuple[str, Any]] = []
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            found.append((name, cell.cell_contents))
+        except ValueError:  # a cell that is still empty
+            continue
+    for name in _names(function.__code__):
+        if name in function.__globals__:
+            found.append((name, function.__globals__[name]))
+    for name, value in found:
+        yield name, value
+        if isinstance(value, types.FunctionType) and value.__globals__ is function.__globals__:
+            yield from _captures(value, seen)
+
+
+def _names(code: types.CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _names(constant)

@@ -1,0 +1,118 @@
+"""What a kernel returned, checked against its plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import _torch
+from .._errors import KernelError
+from .._spec.dtypes import name_of
+from .._spec.plan import Plan
+from .._spec.signature import Signature
+
+
+def as_sequence(signature: Signature, result: Any) -> Sequence[Any]:
+    """The outputs one by one; a wrong number of them raises."""
+    if len(signature.outputs) == 1 and signature.structure is None:
+        return (result,)
+    if not isinstance(result, (tuple, list)) or len(result) != len(signature.outputs):
+        count = len(result) if isinstance(result, (tuple, list)) else f"one {type(result).__name__}"
+        raise KernelError(
+            "the kernel returned the wrong number of outputs",
+            operator=signature.name,
+            expected=f"{len(signature.outputs)}: {', '.join(output.name for output in signature.outputs)}",
+            got=count,
+        )
+    return result
+
+
+def settle(signature: Signature, plan: Plan, result: Any, inputs: Sequence[Tensor]) -> list[Tensor]:
+    """The outputs as they go to PyTorch: of the planned shape and dtype, contiguous, sharing memory with nothing.
+
+    Raises:
+        KernelError: an output has another shape or dtype than its annotation says, or comes from a captured tensor.
+    """
+    outputs = as_sequence(signature, result)
+    settled: list[Tensor] = []
+    for output, value, (shape, dtype) in zip(signature.outputs, outputs, plan.outputs, strict=True):
+        if not isinstance(value, Tensor):
+            raise KernelError(
+                f"the kernel returned {type(value).__name__}",
+                operator=signature.name,
+                argument=output.name,
+                expected=str(output.type),
+                got=type(value).__name__,
+                hint="return the result" if value is None else None,
+            )
+        if shape is not None and tuple(value.shape) != tuple(shape):
+            raise KernelError(
+                "the kernel returned another shape than its annotation says",
+                operator=signature.name,
+                argument=output.name,
+                expected=f"{tuple(shape)}, from '{output.type.axes}'",
+                got=str(tuple(value.shape)),
+            )
+        if value.dtype is not dtype:
+            raise KernelError(
+                "the kernel returned another dtype than its annotation says",
+                operator=signature.name,
+                argument=output.name,
+                expected=f"{name_of(dtype)}, from '{output.type}'",
+                got=name_of(value.dtype),
+                hint=f"return result.{'astype' if output.type.numpy else 'to'}(...) of the inputs' dtype",
+            )
+        if value.requires_grad and torch.is_grad_enabled():
+            raise _captured(signature.name, output.name)
+        settled.append(_own(value, [*inputs, *settled]))
+    return settled
+
+
+def _own(value: Tensor, others: Sequence[Tensor]) -> Tensor:
+    value = value.resolve_conj().resolve_neg().detach()
+    if not value.is_contiguous():
+        value = value.clone(memory_format=torch.contiguous_format)
+    return value.clone() if any(_share_memory(value, other) for other in others) else value
+
+
+def _share_memory(left: Tensor, right: Tensor) -> bool:
+    if left is right or left.untyped_storage() is right.untyped_storage():
+        return True
+    if _torch.dispatch_modes() or type(left) not in _torch.PLAIN_TYPES or type(right) not in _torch.PLAIN_TYPES:
+        return False  # fake and functional tensors have no address
+    return left.numel() > 0 and left.untyped_storage().data_ptr() == right.untyped_storage().data_ptr()
+
+
+def _captured(operator: str, what: str) -> KernelError:
+    return KernelError(
+        "the kernel uses a tensor that requires grad and is not one of its arguments",
+        operator=operator,
+        argument=what,
+        expected="every tensor that has a gradient as an argument",
+        got="an output that requires grad although no argument does",
+        hint="make it an argument\n"
+        "wrong: def f(x): return x * weight\n"
+        "right: def f(x, weight): return x * weight",
+    )
+
+
+def refuse_captured(operator: str, name: str) -> KernelError:
+    """The error for a captured tensor found by looking into the function."""
+    error = _captured(operator, name)
+    error.got = f"'{name}', found in the function's closure or globals"
+    return error
+
+
+def refuse_mutated(operator: str, argument: str) -> KernelError:
+    """The error for a kernel that wrote into its input."""
+    return KernelError(
+        "the kernel wrote into its input",
+        operator=operator,
+        argument=argument,
+        expected="an operator without side effects",
+        got=f"'{argument}' changed in place",
+        hint="work on a copy\nwrong: x += 1; return x\nright: return x + 1",
+    )

@@ -1,0 +1,1 @@
+"""How PyTorch sees an operator: one file for each of its mechanisms."""

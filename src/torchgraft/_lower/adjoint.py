@@ -1,0 +1,167 @@
+"""The derivatives of an adjoint that is written in NumPy.
+
+With ``out = A(y) x`` and the rule ``A*(y) g``, the rule's own derivatives need no further declaration:
+
+- with respect to `g`, it is linear with the adjoint A: the operator itself, applied to the cotangent in the place of x;
+- with respect to `y`, ``<t, A*(y) g> = <A(y) t, g>``: the gradient of the operator at ``x = t`` with the cotangent g;
+- forward, it is linear in `g`, and in every `y` in which the operator is linear.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from .. import _torch
+from .._errors import DerivativeError
+from .._rules.results import settle_gradient
+from .._rules.rule import cotangent_names
+from .array_rule import ArrayCall, ArrayRule
+from .pullback import leaves_of
+
+if TYPE_CHECKING:
+    from .lowering import Lowering
+
+
+def differentiate_adjoint(lowering: Lowering, array_rule: ArrayRule) -> None:
+    """Give the adjoint's own operator its derivatives."""
+    array_rule.at_autograd(_Adjoint(lowering, array_rule).autograd)
+
+
+class _Node(_torch.SingleLevelFunction):  # type: ignore[misc]
+    @staticmethod
+    def forward(ctx: Any, adjoint: _Adjoint, run: Any, call: ArrayCall, *reads: Tensor) -> Any:
+        ctx.adjoint, ctx.call = adjoint, call
+        ctx.save_for_backward(*reads)
+        return run(*ArrayCall(reads, call.counts, call.leads, call.results, call.scalars).pack())[0]
+
+    @staticmethod
+    def backward(ctx: Any, cotangent: Tensor) -> Any:
+        reads = ctx.saved_tensors
+        call = ArrayCall(reads, ctx.call.counts, ctx.call.leads, ctx.call.results, ctx.call.scalars)
+        return None, None, None, *ctx.adjoint.gradients(call, cotangent, ctx.needs_input_grad[3:])
+
+
+class _Adjoint:
+    def __init__(self, lowering: Lowering, array_rule: ArrayRule) -> None:
+        self.lowering = lowering
+        self.record = lowering.record
+        self.array_rule = array_rule
+        self.rule = array_rule.rule
+        self.input = self.rule.inputs[0]
+        self.cotangents = cotangent_names(self.record.signature)
+
+    def autograd(self, keyset: Any, *args: Any) -> list[Tensor]:
+        call = ArrayCall.unpack(args)
+        with _torch.level() if _torch.functorch_active() else contextlib.nullcontext():
+            if _torch.tangents_possible():
+                duals = [_torch.unpack_dual(read) for read in call.reads]
+                if any(tangent is not None for _, tangent in duals):
+                    return [self._forward_mode(call, duals)]
+            return [self._record(keyset, call)]
+
+    def _record(self, keyset: Any, call: ArrayCall) -> Tensor:
+        run = _torch.redispatch_below_autograd(self.array_rule.torch_op, keyset)
+        if torch.is_grad_enabled() and any(read.requires_grad for read in call.reads):
+            with _torch.single_level():
+                node: Tensor = _Node.apply(self, run, call, *call.reads)
+                return node
+        result: Tensor = run(*call.pack())[0]
+        return result
+
+    def _named(self, call: ArrayCall) -> dict[str, Any]:
+        named: dict[str, Any] = dict(zip(self.array_rule.scalar_names, call.scalars, strict=True))
+        rest = iter(zip(call.reads, call.leads, strict=True))
+        for name, count in zip(self.array_rule.tensor_names, call.counts, strict=True):
+            items = [self._with_lead(call, *next(rest)) for _ in range(count)]
+            parameter = self.record.signature.names.get(name)
+            named[name] = items if parameter is not None and parameter.many else (items[0] if items else None)
+        return named
+
+    def _with_lead(self, call: ArrayCall, read: Tensor, lead: int) -> Tensor:
+        """A tensor as the operator takes it: its twin wants all leading axes, a looping operator broadcasts them."""
+        if self.record.signature.loop:
+            return read
+        return read.reshape(*(1,) * (call.batch_rank - lead), *read.shape)
+
+    def _values(self, call: ArrayCall, at: Tensor) -> tuple[list[Any], int]:
+        """The operator's arguments with `at` in the place of the input in which it is linear."""
+        named = self._named(call)
+        named[self.input] = at
+        values: list[Any] = []
+        for parameter in self.record.signature.parameters:
+            if parameter.name not in named and not parameter.optional:
+                raise DerivativeError(
+                    f"its derivative needs '{parameter.name}', which the rule does not read",
+                    operator=self.rule.label,
+                    argument=parameter.name,
+                    expected=f"a rule that asks for {parameter.name} too",
+                    got=", ".join(self.rule.reads),
+                )
+            values.append(named.get(parameter.name))
+        return values, (0 if self.record.signature.loop else call.batch_rank)
+
+    def gradients(self, call: ArrayCall, cotangent: Tensor, needed: Sequence[bool]) -> list[Tensor | None]:
+        """The gradient with respect to each tensor that the rule read."""
+        values, lead = self._values(call, cotangent)
+        by_name: dict[str, list[Tensor]] = {}
+        outputs = {o.name: v for o, v in zip(self.record.signature.outputs, self.lowering.call(values, lead), strict=True)}
+        for output, name in self.cotangents.items():
+            by_name[name] = [outputs[output]]
+        plan = self.record.plan(values, lead)
+        flat: list[Tensor | None] = []
+        position = 0
+        for name, count in zip(self.array_rule.tensor_names, call.counts, strict=True):
+            wanted = any(needed[position : position + count])
+            if not wanted:
+                flat.extend([None] * count)
+            elif name in by_name:
+                flat.extend(by_name[name])
+            else:
+                flat.extend(self._with_respect_to(name, values, call, plan))
+            position += count
+        shapes = [read.shape for read in call.reads]
+        return [None if d is None else d.sum_to_size(shape) for d, shape in zip(flat, shapes, strict=True)]
+
+    def _with_respect_to(self, name: str, values: list[Any], call: ArrayCall, plan: Any) -> list[Tensor]:
+        from .pushforward import missing_rule
+
+        rule = self.record.reverse_rule(name)
+        if rule is None:
+            raise missing_rule(self.record, name, "reverse")
+        pullback = self.lowering.pullback(rule)
+        env = {p.name: v for p, v in zip(self.record.signature.parameters, values, strict=True)}
+        named = self._named(call)
+        env |= {grad: named[grad] for grad in self.cotangents.values()}
+        made = pullback.call(plan, *(env[read] for read in pullback.reads))
+        leaves = leaves_of(self.record, plan, pullback.inputs)
+        settled = [settle_gradient(pullback.label, leaf, value) for leaf, value in zip(leaves, made, strict=True)]
+        return [d for leaf, d in zip(leaves, settled, strict=True) if leaf.name.partition("[")[0] == name]
+
+    def _forward_mode(self, call: ArrayCall, duals: Sequence[tuple[Tensor, Tensor | None]]) -> Tensor:
+        """Linear in each of what it reads, so that the tangents go through one by one."""
+        primals = [primal for primal, _ in duals]
+        names = [n for n, count in zip(self.array_rule.tensor_names, call.counts, strict=True) for _ in range(count)]
+        total: Tensor | None = None
+        for i, (name, (_, tangent)) in enumerate(zip(names, duals, strict=True)):
+            if tangent is None:
+                continue
+            if name not in self.cotangents.values() and name not in self.record.rules["adjoint"]:
+                raise DerivativeError(
+                    f"forward mode through the adjoint needs an adjoint for '{name}' too",
+                    operator=self.rule.label,
+                    argument=name,
+                    expected=f'@{self.record.name}.adjoint("{name}")',
+                    got="another rule, or none",
+                )
+            term = self._replaced(call, [*primals[:i], tangent, *primals[i + 1 :]])
+            total = term if total is None else total + term
+        assert total is not None
+        return _torch.make_dual(self._replaced(call, primals), total)
+
+    def _replaced(self, call: ArrayCall, reads: Sequence[Tensor]) -> Tensor:
+        return self.array_rule(ArrayCall(tuple(reads), call.counts, call.leads, call.results, call.scalars))[0]

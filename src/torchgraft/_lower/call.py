@@ -1,0 +1,200 @@
+"""The call of an operator from Python: the short, hot function that chooses a path.
+
+Three paths. *Plain* tensors without a gradient go straight to the kernel; with one, to an autograd node around the
+kernel; everything else - transforms, compilers, fake tensors, modes, subclasses, autocast, tangents, a profiler - goes
+through the dispatcher, which knows them all. The function is generated once for each operator (`hot_path`).
+
+What a call looks like is recognised by one C call (`_torch.plain_tensors`) against what was seen and checked before;
+a new combination goes down the slow path once, where every check has words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import _torch
+from .._errors import UnsupportedError
+from .._kernels.kernel import Kernel
+from .._kernels.results import refuse_mutated, settle
+from .._spec.plan import Plan, common_dtype, convert, layout_of
+from .hot_path import ABSENT, HotPath
+from .lowering import Lowering
+
+_ENTRIES = 256
+
+
+class Entry:
+    """A combination of arguments that was seen and checked.
+
+    Attributes:
+        admits: whether tensors look like those that were seen.
+        returns: whether outputs look as they should; None until the kernel has run.
+        kernel: the kernel as the hot path calls it.
+        node: `apply` of the autograd node; None where no gradient is needed.
+        plan: the plan of the call.
+        run: the checked kernel, which the node calls.
+        settle: finds out what is wrong with outputs that do not look as they should, and mends what may be mended.
+        counts_versions: whether the inputs count their mutations (inference tensors do not).
+        shape_arguments: values of the arguments on which shapes depend.
+    """
+
+    __slots__ = ("admits", "counts_versions", "kernel", "node", "plan", "returns", "run", "settle", "shape_arguments")
+
+    def __init__(
+        self,
+        admits: Callable[..., bool],
+        kernel: Callable[..., Any],
+        settle: Callable[..., Any],
+        plan: Plan | None,
+        counts_versions: bool,
+        shape_arguments: tuple[Any, ...],
+    ) -> None:
+        self.admits = admits
+        self.kernel = kernel
+        self.settle = settle
+        self.plan = plan
+        self.counts_versions = counts_versions
+        self.shape_arguments = shape_arguments
+        self.returns: Callable[..., bool] | None = None
+        self.node: Callable[..., Any] | None = None
+        self.run: Callable[..., Any] | None = None
+
+
+def _nothing(*_: Any) -> bool:
+    return False
+
+
+_NEVER = Entry(_nothing, _nothing, _nothing, None, True, ())
+"""Admits nothing."""
+
+
+class Caller:
+    """Makes the call of one operator.
+
+    Attributes:
+        function: its ``__call__``.
+    """
+
+    def __init__(self, lowering: Lowering) -> None:
+        self.lowering = lowering
+        self.record = lowering.record
+        self.signature = lowering.record.signature
+        self.entries: dict[Any, Entry] = {}
+        # With lists of tensors the number of leaves varies, and every call is checked in words.
+        self.recognises = not any(p.many for _, p in self.signature.tensors)
+        hot_path = HotPath(self.signature, f"{self.record.qualname}.{self.record.overload}", _NEVER)
+        self.function, self._install = hot_path.make(
+            self.slow, self.entries.get, self._compiled(), self.signature.pack
+        )
+        self._make_run = hot_path.make_run
+        self.record.on_change(self._forget)
+
+    def _forget(self) -> None:
+        self.entries.clear()
+        self._install(_NEVER)
+
+    def slow(self, *args: Any) -> Any:
+        """Every check, every path; what is found out is installed for the hot path."""
+        values = convert(self.signature, args)
+        leaves = self.record.leaves(values)
+        if _torch.is_tracing():
+            raise UnsupportedError(
+                "torch.jit.trace would record the kernel's steps and drop the operator and its derivative",
+                operator=self.signature.name,
+                expected="torch.export.export or torch.compile",
+                got="torch.jit.trace",
+                hint="torch.export.export(module, args)",
+            )
+        if not _torch.is_direct(leaves):
+            return self.signature.pack(self.lowering.call(values))
+        if common_dtype(self.signature, values) is not None:
+            return self.slow(*self.record.promoted(values))
+        plan = self.record.plan(values)
+        entry = self._make_entry(self.record.kernel_for(plan.device), values, leaves, plan)
+        outputs = self._first_run(entry, values, leaves)
+        if self.recognises:
+            self._remember(values, entry)
+        return self.signature.pack(outputs)
+
+    def _make_entry(self, kernel: Kernel, values: Sequence[Any], leaves: Sequence[Tensor], plan: Plan) -> Entry:
+        positions = self.signature.tensors
+        seen = [ABSENT if values[i] is None else values[i] for i, _ in positions] if self.recognises else leaves
+        by_name = {p.name: v for p, v in zip(self.signature.parameters, values, strict=True)}
+
+        def run_batched(*values: Any) -> Any:
+            outputs = kernel.run(values, plan)
+            return outputs[0] if len(outputs) == 1 and self.signature.structure is None else outputs
+
+        def find_out(values: Sequence[Any], result: Any, versions: Sequence[int]) -> list[Tensor]:
+            inputs = self.record.leaves(values)
+            counted = [v for (i, _), v in zip(positions, versions, strict=True) if values[i] is not None]
+            for leaf, tensor, version in zip(plan.leaves, inputs, counted, strict=True):
+                if entry.counts_versions and tensor._version != version:
+                    raise refuse_mutated(self.signature.name, leaf.name)
+            return settle(self.signature, plan, result, inputs)
+
+        entry = Entry(
+            _torch.plain_tensors(*seen),
+            run_batched if plan.batch else kernel.call,
+            find_out,
+            plan,
+            not any(leaf.is_inference() for leaf in leaves),
+            tuple(by_name[name] for name in self.signature.shape_arguments),
+        )
+        if torch.is_grad_enabled() and any(leaf.requires_grad for leaf in leaves):
+            mask = [leaf.requires_grad for leaf in leaves]
+            layout = layout_of(self.signature, values)
+            entry.node = self.lowering.node(layout, mask, batched=bool(plan.batch), hidden=False).apply
+            entry.run = self._probing(entry, kernel, plan)
+        else:
+            entry.run = lambda *values: self._describe(entry, kernel.run(values, plan))
+        return entry
+
+    def _probing(self, entry: Entry, kernel: Kernel, plan: Plan) -> Callable[..., Any]:
+        def run(*values: Any) -> Any:
+            outputs = self._describe(entry, kernel.run_probing(values, plan))
+            return outputs[0] if len(outputs) == 1 else outputs
+
+        return run
+
+    def _describe(self, entry: Entry, outputs: list[Tensor]) -> list[Tensor]:
+        """Remember what the outputs look like."""
+        entry.returns = _torch.plain_tensors(*outputs)
+        return outputs
+
+    def _first_run(self, entry: Entry, values: Sequence[Any], leaves: Sequence[Tensor]) -> list[Any]:
+        assert entry.run is not None
+        if entry.node is None:
+            outputs: list[Any] = entry.run(*values)
+            return outputs
+        rest = tuple(v for v, p in zip(values, self.signature.parameters, strict=True) if not p.is_tensor)
+        result = entry.node(entry.run, entry.plan, rest, None, *leaves)
+        shown = iter([result] if isinstance(result, Tensor) else result)
+        return [None if output.saved else next(shown) for output in self.signature.outputs]
+
+    def _remember(self, values: Sequence[Any], entry: Entry) -> None:
+        entry.run = self._make_run(entry)
+        key = [None if values[i] is None else values[i].shape for i, _ in self.signature.tensors]
+        if len(self.entries) >= _ENTRIES:
+            self.entries.clear()
+        self.entries[(*key, *entry.shape_arguments)] = entry
+        self._install(entry)
+
+    def _compiled(self) -> Callable[..., Sequence[Tensor]]:
+        """What Dynamo puts into its graph: a function, not the overload.
+
+        AOTAutograd's cache on disk knows an overload by its name alone and would hand out the derivative of an older
+        version of the file; a graph that calls a function is not cached there. Inductor's own cache, which is keyed by
+        what the function was traced into, still serves.
+        """
+
+        def call(*args: Any) -> Sequence[Tensor]:
+            return tuple(self.lowering.call(convert(self.signature, args)))
+
+        call.__name__ = call.__qualname__ = self.signature.name
+        compiled: Callable[..., Sequence[Tensor]] = torch.compiler.allow_in_graph(call)
+        return compiled

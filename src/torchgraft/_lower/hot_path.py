@@ -1,0 +1,217 @@
+"""The source of an operator's ``__call__``.
+
+An ``@`` in the templates marks a name of ours; it becomes two underscores, with which no parameter may begin, so that
+a parameter called `kernel` or `type` hides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.compiler import is_dynamo_compiling
+
+from .. import _torch
+from .._spec.arguments import Scalar
+from .._spec.signature import Parameter, Signature
+from .source import compile_source
+
+_TEMPLATE = """\
+def @make(@slow, @find, @compiled, @pack):
+    @current = @never
+
+    def @install(entry):
+        nonlocal @current
+        @current = entry
+
+    def __call__(@self, {parameters}):
+        if @is_dynamo_compiling():
+            return @pack(@compiled({arguments}))
+        @entry = @current
+        {convert}
+        if not ({admitted}):
+            @entry = @find({key})
+            if @entry is None or not ({admitted}):
+                return @slow({arguments})
+            @install(@entry)
+        if @dispatch_modes() or @forward_ad._current_level >= 0 or @profiler._is_profiler_enabled:
+            return @slow({arguments})
+        if @entry.node is not None:
+            return {node}
+        {run}
+        return {result}
+
+    return __call__, @install
+
+def @make_run(@entry):
+    def run({arguments}):
+        {run}
+        return {outputs}
+    return run
+"""
+
+_RUN = """\
+{versions}
+@out = @entry.kernel({arguments})
+{unpack}
+if not (@entry.returns({outputs}){distinct}{unchanged}):
+    ({outputs},) = @entry.settle(({arguments},), @out, ({counted},))
+"""
+
+
+class _Absent(Tensor):
+    """The type of `ABSENT`; no user's tensor has it."""
+
+
+ABSENT: Tensor = torch.empty(0).as_subclass(_Absent)
+"""Stands for an optional tensor that was not passed, so that one C call can compare all."""
+
+
+class HotPath:
+    """The generated functions of one operator.
+
+    Attributes:
+        make: ``make(slow, find, compiled, pack)`` gives ``__call__`` and the function that installs an entry.
+        make_run: ``make_run(entry)`` gives the checked kernel.
+    """
+
+    def __init__(self, signature: Signature, title: str, never: Any) -> None:
+        self.signature = signature
+        self.tensors = [p for _, p in signature.tensors]
+        self.scalars = [p for p in signature.parameters if not p.is_tensor]
+        self.outputs = [f"@o{i}" for i in range(len(signature.outputs))]
+        self.arguments = ", ".join(p.name for p in signature.parameters)
+        namespace = compile_source(self._source().replace("@", "__"), title, self._namespace(never))
+        self.make: Callable[..., Any] = namespace["__make"]
+        self.make_run: Callable[..., Any] = namespace["__make_run"]
+
+    def _namespace(self, never: Any) -> dict[str, Any]:
+        names: dict[str, Any] = {
+            "never": never,
+            "is_dynamo_compiling": is_dynamo_compiling,
+            "dispatch_modes": _torch.dispatch_modes,
+            "forward_ad": _torch.forward_ad,
+            "profiler": _torch.profiler,
+            "absent": ABSENT,
+            "structure": self.signature.structure,
+            "type": type,
+            "getattr": getattr,
+            "errors": (TypeError, ValueError),
+        }
+        names |= {f"default_{p.name}": p.default for p in self.signature.parameters if not p.required}
+        names |= {f"convert_{p.name}": self._converter(p) for p in self.scalars if needs_conversion(p.scalar)}
+        names |= {f"type_{p.name}": p.scalar.type for p in self.scalars}
+        return {"__name__": __name__} | {f"__{name}": value for name, value in names.items()}
+
+    def _converter(self, parameter: Parameter) -> Callable[[Any], Any]:
+        scalar, operator = parameter.scalar, self.signature.name
+
+        def convert(value: Any) -> Any:
+            return None if value is None and parameter.optional else scalar.convert(value, operator, parameter.name)
+
+        return convert
+
+    def _source(self) -> str:
+        indent = "\n        "
+        converted = [f"{p.name} = @convert_{p.name}({p.name})" for p in self.scalars if needs_conversion(p.scalar)]
+        return _TEMPLATE.format(
+            parameters=self._parameters(),
+            arguments=self.arguments,
+            convert=indent.join(converted) or "pass",
+            admitted=self._admitted(),
+            key=self._key(),
+            node=self._node(),
+            run=self._run().replace("\n", indent),
+            result=self._packed([o for o, out in zip(self.outputs, self.signature.outputs, strict=True) if not out.saved]),
+            outputs=", ".join(self.outputs),
+        )
+
+    def _parameters(self) -> str:
+        parts: list[str] = []
+        for parameter in self.signature.parameters:
+            if parameter.keyword_only and "*" not in parts:
+                parts.append("*")
+            parts.append(parameter.name + ("" if parameter.required else f"=@default_{parameter.name}"))
+        return ", ".join(parts)
+
+    def _admitted(self) -> str:
+        """The test that the entry is about arguments like these."""
+        tests = [test for p in self.scalars if (test := _type_test(p))]
+        if self.signature.shape_arguments:
+            tests.append(f"({', '.join(self.signature.shape_arguments)},) == @entry.shape_arguments")
+        leaves = [f"@absent if {p.name} is None else {p.name}" if p.optional else p.name for p in self.tensors]
+        return " and ".join([*tests, f"@entry.admits({', '.join(leaves)})"])
+
+    def _key(self) -> str:
+        items = [f"@getattr({p.name}, 'shape', None)" for p in self.tensors]
+        return f"({', '.join([*items, *self.signature.shape_arguments])},)"
+
+    def _node(self) -> str:
+        rest = f"({', '.join(p.name for p in self.scalars)},)" if self.scalars else "()"
+        leaves = ", ".join(p.name for p in self.tensors)
+        if any(p.optional for p in self.tensors):  # the node was made for the tensors that are there
+            leaves = f"*[t for t in ({leaves},) if t is not None]"
+        call = f"@entry.node(@entry.run, @entry.plan, {rest}, None, {leaves})"
+        if self.signature.structure is None:
+            return call
+        single = len(self.signature.visible) == 1
+        if self.signature.structure is tuple:
+            return f"({call},)" if single else call
+        return f"@structure({'' if single else '*'}{call})"
+
+    def _packed(self, outputs: list[str]) -> str:
+        if self.signature.structure is None:
+            return outputs[0]
+        return f"{'' if self.signature.structure is tuple else '@structure'}({', '.join(outputs)},)"
+
+    def _run(self) -> str:
+        """The kernel and the checks of what it returned, all of them at every call."""
+        versions: list[str] = []
+        unchanged: list[str] = []
+        for i, p in enumerate(self.tensors):
+            counted = "@entry.counts_versions" + (f" and {p.name} is not None" if p.optional else "")
+            versions.append(f"@v{i} = {p.name}._version if {counted} else 0")
+            unchanged.append(f" and (not ({counted}) or {p.name}._version == @v{i})")
+        return _RUN.format(
+            versions="\n".join(versions),
+            arguments=self.arguments,
+            unpack=self._unpack(),
+            outputs=", ".join(self.outputs),
+            distinct="".join(self._distinct()),
+            unchanged="".join(unchanged),
+            counted=", ".join(f"@v{i}" for i in range(len(self.tensors))),
+        ).strip()
+
+    def _unpack(self) -> str:
+        if len(self.outputs) == 1 and self.signature.structure is None:
+            return "@o0 = @out"
+        return (
+            f"try:\n    ({', '.join(self.outputs)},) = @out\n"
+            f"except @errors:\n    {' = '.join(self.outputs)} = None"
+        )
+
+    def _distinct(self) -> list[str]:
+        """Tests that no output shares its storage with an input or another output."""
+        tests: list[str] = []
+        for i, output in enumerate(self.outputs):
+            tests.append(f" and (@s{i} := {output}.untyped_storage()) is not None")
+            tests += [f" and @s{i} is not @s{j}" for j in range(i)]
+            for p in self.tensors:
+                absent = f"{p.name} is None or " if p.optional else ""
+                tests.append(f" and ({absent}@s{i} is not {p.name}.untyped_storage())")
+        return tests
+
+
+def needs_conversion(scalar: Scalar) -> bool:
+    """Whether only a conversion can tell that a value is right: lists, choices and devices."""
+    return scalar.many or bool(scalar.choices) or scalar.type is torch.device
+
+
+def _type_test(parameter: Parameter) -> str | None:
+    """The test by which a value is recognised that needs no conversion."""
+    if needs_conversion(parameter.scalar):
+        return None
+    test = f"@type({parameter.name}) is @type_{parameter.name}"
+    return f"({parameter.name} is None or {test})" if parameter.optional else test

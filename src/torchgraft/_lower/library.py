@@ -1,0 +1,89 @@
+"""The dispatcher's registry: one overload for each declaration, never deleted.
+
+Each declaration has an overload of its own for as long as the process lives. A redefinition in a notebook does not
+reach into graphs that were compiled or exported from the old one, and two operators made by one factory never
+share a name: the number that an operator returns depends on nothing but the operator.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .._errors import DeclarationError
+
+_lock = threading.Lock()
+_libraries: dict[str, torch.library.Library] = {}
+_declared: dict[str, int] = {}
+
+
+def fresh_overload(qualname: str) -> str:
+    """The overload name for a new declaration of `qualname`: ``default`` for the first, ``r2``, ``r3``... later."""
+    with _lock:
+        number = _declared.get(qualname, 0) + 1
+        if number == 1 and _exists(qualname):
+            raise DeclarationError(
+                f"'{qualname}' is an operator of another library",
+                operator=qualname,
+                expected="a name that is free",
+                got=qualname,
+                hint="give tg.op(namespace=...), or rename the function",
+            )
+        _declared[qualname] = number
+    return "default" if number == 1 else f"r{number}"
+
+
+def _exists(qualname: str) -> bool:
+    namespace, name = qualname.split("::")
+    return hasattr(getattr(torch.ops, namespace), name)
+
+
+def suffixed(overload: str, suffix: str) -> str:
+    """The overload's companion: ``vmap`` beside ``default``, ``r2_vmap`` beside ``r2``."""
+    return suffix if overload == "default" else f"{overload}_{suffix}"
+
+
+class Overload:
+    """One overload and what is registered for it.
+
+    Attributes:
+        torch_op: the `OpOverload`.
+    """
+
+    def __init__(self, qualname: str, overload: str, schema: str, *, tags: tuple[torch.Tag, ...] = ()) -> None:
+        namespace, name = qualname.split("::")
+        with _lock:
+            library = _libraries.get(namespace)
+            if library is None:
+                library = _libraries[namespace] = torch.library.Library(namespace, "FRAGMENT")  # noqa: TOR901
+        self._library = library
+        self._name = name if overload == "default" else f"{name}.{overload}"
+        self._qualname = f"{namespace}::{self._name}"
+        library.define(self._name + schema, tags=(torch.Tag.pt2_compliant_tag, *tags))
+        self.torch_op: Any = getattr(getattr(getattr(torch.ops, namespace), name), overload)
+
+    def __call__(self, *args: Any) -> Any:
+        return self.torch_op(*args)
+
+    def backend(self, function: Callable[..., Any]) -> None:
+        """The kernel of every backend."""
+        self._library.impl(self._name, function, "CompositeExplicitAutograd")
+
+    def fake(self, function: Callable[..., Any]) -> None:
+        """The kernel for fake and meta tensors."""
+        torch.library.register_fake(self._qualname, function, lib=self._library, _stacklevel=3)
+
+    def at_key(self, key: str, function: Callable[..., Any], *, with_keyset: bool = False) -> None:
+        """The kernel of one dispatch key."""
+        self._library.impl(self._name, function, key, with_keyset=with_keyset)
+
+    def vmap(self, function: Callable[..., Any]) -> None:
+        """The batching rule, ``function(info, in_dims, *args)``."""
+        torch.library.register_vmap(self._qualname, function, lib=self._library)
+
+    def decomposition(self, function: Callable[..., Any]) -> None:
+        """What tracers below autograd may put in the operator's place: it keeps its derivative and is fused."""
+        self.torch_op.py_impl(torch._C.DispatchKey.CompositeImplicitAutograd)(function)

@@ -1,0 +1,261 @@
+"""The lowering of one operator: its overloads, and what each part of the dispatcher does with them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import _torch
+from .._errors import UnsupportedError
+from .._record import Record
+from .._rules.rule import Rule
+from .._spec.dtypes import FLOATS
+from .._spec.plan import Layout, Plan, convert, layout_of
+from . import vmap
+from .adjoint import differentiate_adjoint
+from .array_rule import ArrayRule
+from .library import Overload, suffixed
+from .node import NodeFactory
+from .pullback import Pullback, make_pullback
+from .pushforward import Pushforward
+
+
+class Lowering:
+    """One operator in PyTorch's dispatcher.
+
+    Two overloads: the operator itself, and its twin (made when first needed) whose tensors all carry `lead` leading
+    batch axes: what `vmap` falls back on where the annotations have no batch axes.
+    """
+
+    def __init__(self, record: Record) -> None:
+        self.record = record
+        self._nodes: dict[Any, type[Any]] = {}
+        self._pullbacks: dict[Rule, Pullback] = {}
+        self._array_rules: dict[Rule, ArrayRule] = {}
+        self._twin: Overload | None = None
+        self.overload = self._register(record.overload, record.signature.schema(), twin=False)
+        record.on_change(self._nodes.clear)
+
+    @property
+    def torch_op(self) -> Any:
+        return self.overload.torch_op
+
+    def _register(self, name: str, schema: str, *, twin: bool) -> Overload:
+        tags = [torch.Tag.flexible_layout] if hasattr(torch.Tag, "flexible_layout") else []
+        if self.record.signature.numpy:
+            tags.append(torch.Tag.cudagraph_unsafe)
+        overload = Overload(self.record.qualname, name, schema, tags=tuple(tags))
+        part = _Part(self, overload, twin=twin)
+        overload.backend(part.backend)
+        overload.fake(part.fake)
+        overload.vmap(part.vmap)
+        overload.at_key("Autograd", part.autograd, with_keyset=True)
+        overload.decomposition(part.decompose)
+        for key in _torch.AUTOCAST_KEYS:
+            overload.at_key(key, part.autocast)
+        return overload
+
+    def twin(self) -> Overload:
+        """The overload whose tensors carry leading batch axes; their number is its last argument."""
+        if self._twin is None:
+            arguments, returns = self.record.signature.schema().rsplit(") -> ", 1)
+            star = "" if "*, " in arguments else ", *"
+            schema = f"{arguments}{star}, int lead) -> {returns}"
+            self._twin = self._register(suffixed(self.record.overload, "vmap"), schema, twin=True)
+        return self._twin
+
+    def pullback(self, rule: Rule) -> Pullback:
+        """The rule as something callable."""
+        if rule not in self._pullbacks:
+            self._pullbacks[rule] = make_pullback(self, rule)
+        return self._pullbacks[rule]
+
+    def array_rule(self, rule: Rule) -> ArrayRule:
+        """The rule's own operator."""
+        if rule not in self._array_rules:
+            made = ArrayRule(self.record, rule)
+            if rule.kind == "adjoint":
+                differentiate_adjoint(self, made)
+            self._array_rules[rule] = made
+        return self._array_rules[rule]
+
+    def node(self, layout: Layout, mask: Sequence[bool], *, batched: bool, hidden: bool) -> type[Any]:
+        """The autograd node for one set of present inputs and of inputs that need gradients."""
+        key = (layout, tuple(mask), batched, hidden)
+        node = self._nodes.get(key)
+        if node is None:
+            node = self._nodes[key] = NodeFactory(self, layout, mask, batched=batched, hidden=hidden).make()
+        return node
+
+    def call(self, values: Sequence[Any], lead: int = 0) -> list[Tensor]:
+        """All outputs, through the dispatcher."""
+        keywords = {p.name: v for p, v in zip(self.record.signature.parameters, values, strict=True) if p.keyword_only}
+        positional = list(values[: len(values) - len(keywords)])
+        if lead == 0:
+            result = self.torch_op(*positional, **keywords)
+        else:
+            result = self.twin().torch_op(*positional, **keywords, lead=lead)
+        return [result] if isinstance(result, Tensor) else list(result)
+
+
+class _Part:
+    """What one overload, the operator or its twin, does at each dispatch key."""
+
+    def __init__(self, lowering: Lowering, overload: Overload, *, twin: bool) -> None:
+        self.lowering = lowering
+        self.record = lowering.record
+        self.overload = overload
+        self.is_twin = twin
+
+    def _values(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], int]:
+        lead = kwargs["lead"] if self.is_twin else 0
+        values = self.record.normalise(args, kwargs)
+        return convert(self.record.signature, values), lead
+
+    def _again(self, values: Sequence[Any], lead: int) -> list[Tensor]:
+        return self.lowering.call(values, lead)
+
+    def _pack(self, outputs: Sequence[Tensor]) -> Any:
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    # -- backends, fake tensors -------------------------------------------------------------------------------
+
+    def backend(self, *args: Any, **kwargs: Any) -> Any:
+        values, lead = self._values(args, kwargs)
+        values = self.record.promoted(values)
+        plan = self.record.plan(values, lead)
+        with _torch.outside_level():
+            return self._pack(self.record.kernel_for(plan.device).run(values, plan))
+
+    def fake(self, *args: Any, **kwargs: Any) -> Any:
+        values, lead = self._values(args, kwargs)
+        values = self.record.promoted(values)
+        plan = self.record.plan(values, lead)
+        if all(shape is not None for shape, _ in plan.outputs):
+            return self._pack(
+                [torch.empty(shape or (), dtype=dtype, device=plan.device) for shape, dtype in plan.outputs]
+            )
+        kernel = self.record.kernel_for(torch.device("cpu") if plan.device.type == "meta" else plan.device)
+        if kernel.numpy:
+            raise UnsupportedError(
+                "the output's shape is not known without running the kernel",
+                operator=self.record.name,
+                expected="annotated output axes, or a shape rule",
+                got=", ".join(str(output.type) for output in self.record.signature.outputs),
+                hint=f"annotate the axes, or add\n@{self.record.name}.shape\ndef _(...): return (n, m)",
+            )
+        return self._pack(kernel.run(values, plan))
+
+    def decompose(self, *args: Any, **kwargs: Any) -> Any:
+        """The torch body in the operator's place, for tracers below autograd: Inductor fuses it, export keeps ATen."""
+        values, lead = self._values(args, kwargs)
+        try:
+            values = self.record.promoted(values)
+            plan = self.record.plan(values, lead)
+            kernel = self.record.kernel_for(plan.device)
+            if kernel.numpy:
+                return NotImplemented
+            outputs = kernel.run(values, plan)
+        except Exception:  # noqa: BLE001 - what cannot be traced stays one opaque call, and raises there if it must
+            return NotImplemented
+        leaves = self.record.leaves(values)
+        return self._pack([o.clone() if o._is_view() or any(o is x for x in leaves) else o for o in outputs])
+
+    # -- derivatives ------------------------------------------------------------------------------------------
+
+    def autograd(self, keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        values, lead = self._values(args, kwargs)
+        with _torch.level() if _torch.functorch_active() else contextlib.nullcontext():
+            return self._pack(self._autograd(keyset, self.record.promoted(values), lead))
+
+    def _autograd(self, keyset: Any, values: list[Any], lead: int) -> Sequence[Tensor]:
+        leaves = self.record.leaves(values)
+        if _torch.tangents_possible():
+            duals = [_torch.unpack_dual(leaf) if leaf.is_floating_point() or leaf.is_complex() else (leaf, None) for leaf in leaves]
+            if any(tangent is not None for _, tangent in duals):
+                primals = self.record.replace(values, [primal for primal, _ in duals])
+                outputs = self._record(keyset, primals, lead, tuple(leaves))
+                return self._forward_mode(primals, [tangent for _, tangent in duals], outputs, lead)
+        return self._record(keyset, values, lead, None)
+
+    def _record(self, keyset: Any, values: list[Any], lead: int, originals: tuple[Tensor, ...] | None) -> Sequence[Tensor]:
+        """The call below autograd, with a node on top where an input needs a gradient.
+
+        Args:
+            originals: the inputs with their tangents, which the node saves in their place, so that a backward pass
+                inside the same forward level sees them.
+        """
+        run = self._below(keyset, lead)
+        leaves = self.record.leaves(values)
+        mask = [leaf.requires_grad for leaf in leaves] if torch.is_grad_enabled() else []
+        if not any(mask):
+            result = run(*values)
+        else:
+            plan = self.record.plan(values, lead)
+            layout = layout_of(self.record.signature, values)
+            node = self.lowering.node(layout, mask, batched=bool(plan.batch), hidden=True)
+            rest = tuple(v for v, p in zip(values, self.record.signature.parameters, strict=True) if not p.is_tensor)
+            with _torch.single_level():
+                result = node.apply(run, plan, rest, originals, *leaves)
+        return [result] if isinstance(result, Tensor) else list(result)
+
+    def _below(self, keyset: Any, lead: int) -> Callable[..., Any]:
+        call = _torch.redispatch_below_autograd(self.overload.torch_op, keyset)
+        parameters = self.record.signature.parameters
+
+        def run(*values: Any) -> Any:
+            keywords = {p.name: v for p, v in zip(parameters, values, strict=True) if p.keyword_only}
+            if self.is_twin:
+                keywords["lead"] = lead
+            return call(*values[: sum(not p.keyword_only for p in parameters)], **keywords)
+
+        return run
+
+    def _forward_mode(
+        self, values: list[Any], tangents: Sequence[Tensor | None], outputs: Sequence[Tensor], lead: int
+    ) -> Sequence[Tensor]:
+        """Forward mode, peeled off: the operator on the primals, and the rule on primals and tangents."""
+        plan = self.record.plan(values, lead)
+        made = Pushforward(self.lowering, values, tangents, outputs, plan, lead).run()
+        return [o if t is None else _torch.make_dual(o, t) for o, t in zip(outputs, made, strict=True)]
+
+    # -- vmap, autocast ---------------------------------------------------------------------------------------
+
+    def vmap(self, info: Any, in_dims: Any, *args: Any, **kwargs: Any) -> Any:
+        values, lead = self._values(args, kwargs)
+        dims = vmap.leaf_dims(self.record.signature, values, in_dims)
+        leaves = self.record.leaves(values)
+        if self.is_twin:
+            moved: list[Tensor] | None = vmap.to_front(leaves, dims)
+            lead += 1
+        else:
+            moved = vmap.into_batch_axes(self.record.signature, values, leaves, dims, info.batch_size)
+            if moved is None:
+                moved, lead = vmap.to_front(leaves, dims), 1
+        outputs = self._again(self.record.replace(values, moved), lead)
+        return (outputs[0], 0) if len(outputs) == 1 else (tuple(outputs), (0,) * len(outputs))
+
+    def autocast(self, *args: Any, **kwargs: Any) -> Any:
+        values, lead = self._values(args, kwargs)
+        with _torch.below_autocast():
+            return self._pack(self._again(self._cast(values), lead))
+
+    def _cast(self, values: list[Any]) -> list[Any]:
+        """Floating inputs in the operator's autocast dtype, or in the widest among them."""
+        eligible = [
+            leaf
+            for i, p in self.record.signature.tensors
+            if p.tensor.dtypes.numeric and values[i] is not None
+            for leaf in (values[i] if p.many else [values[i]])
+            if leaf.dtype in FLOATS
+        ]
+        target = self.record.autocast
+        for leaf in eligible:
+            if self.record.autocast is None:
+                target = leaf.dtype if target is None else torch.promote_types(target, leaf.dtype)
+        cast = {id(leaf): leaf.to(target) for leaf in eligible}
+        return self.record.replace(values, [cast.get(id(leaf), leaf) for leaf in self.record.leaves(values)])

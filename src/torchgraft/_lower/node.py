@@ -1,0 +1,270 @@
+"""The autograd node: a `Function` in the ctx style, written for one operator and one set of inputs that need gradients.
+
+The source is generated, as `dataclasses` does it: the node saves what the rules of exactly these inputs read, and
+its backward is straight-line code. The ctx style is 20 us a call faster than `setup_context`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from .. import _torch
+from .._errors import DerivativeError
+from .._rules.results import settle_gradient
+from .._rules.rule import cotangent_names
+from .._spec.plan import Layout, Leaf
+from .pullback import Pullback
+from .pushforward import missing_rule
+from .refuse import connect
+from .source import compile_source
+
+if TYPE_CHECKING:
+    from .lowering import Lowering
+
+_TEMPLATE = """\
+def forward(ctx, run, plan, rest, originals, {leaves}):
+    {outs} = run({arguments})
+    ctx.plan = plan
+    ctx.rest = rest
+    ctx.stale = originals is not None
+    if originals is not None:
+        ({leaves},) = originals
+    ctx.save_for_backward({saved})
+    {mark}
+    return {returned}
+
+def backward(ctx, {grads}):
+    if any_autocast():
+        with autocast_off():
+            return pull(ctx, {grads})
+    return pull(ctx, {grads})
+
+def pull(ctx, {grads}):
+    {unpacked}
+    plan = ctx.plan
+    recording = is_grad_enabled() or forward_ad._current_level >= 0
+    {check_stale}
+    {pulls}
+    return None, None, None, None, {results}
+"""
+
+
+class NodeFactory:
+    """Makes the nodes of one operator.
+
+    Args:
+        hidden: the caller sees `Saved` outputs too, as the dispatcher does.
+    """
+
+    def __init__(self, lowering: Lowering, layout: Layout, mask: Sequence[bool], *, batched: bool, hidden: bool) -> None:
+        self.lowering = lowering
+        self.record = lowering.record
+        self.signature = lowering.record.signature
+        self.layout = layout
+        self.mask = tuple(mask)
+        self.batched = batched
+        self.hidden = hidden
+        self.saved: list[str] = []
+        self.namespace: dict[str, Any] = {
+            "is_grad_enabled": torch.is_grad_enabled,
+            "any_autocast": _torch.any_autocast,
+            "autocast_off": _torch.autocast_off,
+            "forward_ad": _torch.forward_ad,
+            "profiler": _torch.profiler,
+            "settle": _settle,
+            "connected": _connected,
+            "profiled": _profiled,
+            "missing": self._missing,
+            "stale": self._stale,
+        }
+
+    def make(self) -> type[Any]:
+        """The `Function` subclass; its name is the operator's, and so is that of `grad_fn`."""
+        source = _TEMPLATE.format(**self._parts())
+        names = compile_source(source, f"{self.record.qualname}.{self.record.overload} node", self.namespace)
+        body = {"forward": staticmethod(names["forward"]), "backward": staticmethod(names["backward"])}
+        return type(_torch.SingleLevelFunction)(self.record.name, (_torch.SingleLevelFunction,), body)
+
+    # -- the pieces -------------------------------------------------------------------------------------------
+
+    def _parts(self) -> dict[str, str]:
+        signature = self.signature
+        groups = self._groups()
+        self.expressions = self._forward_expressions(groups)
+        outs = [f"o{i}" for i in range(len(signature.outputs))]
+        shown = [i for i, output in enumerate(signature.outputs) if self.hidden or not output.saved]
+        inert = [f"o{i}" for i in shown if signature.outputs[i].saved or not signature.outputs[i].type.dtypes.differentiable]
+        pulls = self._pulls(groups)
+        returned = ", ".join(outs[i] for i in shown)
+        leaf_count = len(self.mask)
+        stale = any(self._reads_output(pullback) for pullback, _ in self._wanted(groups))
+        return {
+            "leaves": ", ".join(f"t{i}" for i in range(leaf_count)),
+            "outs": ", ".join(outs) if len(outs) > 1 else "o0",
+            "arguments": self._arguments(groups),
+            "saved": ", ".join(self.saved),
+            "mark": f"ctx.mark_non_differentiable({', '.join(inert)})" if inert else "",
+            "returned": returned if len(shown) == 1 else f"({returned})",
+            "grads": ", ".join(f"g{i}" for i in shown),
+            "unpacked": f"({', '.join(f's{i}' for i in range(len(self.saved)))},) = ctx.saved_tensors" if self.saved else "",
+            "check_stale": "if ctx.stale and forward_ad._current_level >= 0: stale()" if stale else "",
+            "pulls": "\n    ".join(pulls) or "pass",
+            "results": ", ".join(f"d{i}" if needed else "None" for i, needed in enumerate(self.mask)),
+        }
+
+    def _groups(self) -> dict[str, list[int] | None]:
+        """For each tensor parameter the numbers of its leaves; None where it is absent."""
+        groups: dict[str, list[int] | None] = {}
+        number = 0
+        for (_, parameter), count in zip(self.signature.tensors, self.layout, strict=True):
+            if count is None:
+                groups[parameter.name] = None
+            else:
+                size = 1 if count == 1 else -1 - count
+                groups[parameter.name] = list(range(number, number + size))
+                number += size
+        return groups
+
+    def _forward_expressions(self, groups: dict[str, list[int] | None]) -> dict[str, str]:
+        """How forward writes each parameter."""
+        expressions: dict[str, str] = {}
+        scalar = 0
+        for parameter in self.signature.parameters:
+            if not parameter.is_tensor:
+                expressions[parameter.name] = f"rest[{scalar}]"
+                scalar += 1
+                continue
+            numbers = groups[parameter.name]
+            if numbers is None:
+                expressions[parameter.name] = "None"
+            elif parameter.many:
+                expressions[parameter.name] = f"[{', '.join(f't{i}' for i in numbers)}]"
+            else:
+                expressions[parameter.name] = f"t{numbers[0]}"
+        return expressions
+
+    def _arguments(self, groups: dict[str, list[int] | None]) -> str:
+        return ", ".join(self.expressions[parameter.name] for parameter in self.signature.parameters)
+
+    def _save(self, name: str) -> str:
+        """The name under which backward finds a tensor of forward."""
+        if name not in self.saved:
+            self.saved.append(name)
+        return f"s{self.saved.index(name)}"
+
+    def _read(self, name: str, groups: dict[str, list[int] | None]) -> str:
+        """How backward writes something that a rule reads."""
+        signature = self.signature
+        if name in signature.names:
+            parameter = signature.names[name]
+            if not parameter.is_tensor:
+                return "ctx." + self.expressions[name]
+            numbers = groups[name]
+            if numbers is None:
+                return "None"
+            if parameter.many:
+                return f"[{', '.join(self._save(f't{i}') for i in numbers)}]"
+            return self._save(f"t{numbers[0]}")
+        positions = {output.name: i for i, output in enumerate(signature.outputs)}
+        if name in positions:
+            return self._save(f"o{positions[name]}")
+        cotangents = {grad: positions[output] for output, grad in cotangent_names(signature).items()}
+        return f"g{cotangents[name]}"
+
+    def _wanted(self, groups: dict[str, list[int] | None]) -> list[tuple[Pullback | None, tuple[str, ...]]]:
+        """The pullbacks to call, each with the inputs whose gradients are needed; None for those without a rule."""
+        wanted: dict[Any, list[str]] = {}
+        pullbacks: dict[Any, Pullback | None] = {}
+        for _, parameter in self.signature.tensors:
+            numbers = groups[parameter.name]
+            if numbers is None or not any(self.mask[i] for i in numbers):
+                continue
+            rule = self.record.reverse_rule(parameter.name)
+            key: Any = rule if rule is not None else parameter.name
+            wanted.setdefault(key, []).append(parameter.name)
+            pullbacks[key] = None if rule is None else self.lowering.pullback(rule)
+        return [(pullbacks[key], tuple(names)) for key, names in wanted.items()]
+
+    def _reads_output(self, pullback: Pullback | None) -> bool:
+        outputs = {output.name for output in self.signature.outputs}
+        return pullback is not None and bool(outputs & set(pullback.reads))
+
+    def _pulls(self, groups: dict[str, list[int] | None]) -> list[str]:
+        lines: list[str] = []
+        for number, (pullback, names) in enumerate(self._wanted(groups)):
+            if pullback is None:
+                numbers = [i for i in groups[names[0]] or () if self.mask[i]]
+                lines += [f"d{i} = missing(ctx, {i}, {names[0]!r})" for i in numbers]
+                continue
+            reads = [self._read(read, groups) for read in pullback.reads]
+            leaves = [i for name in pullback.inputs for i in groups[name] or ()]
+            direct = pullback.direct is not None and not self.batched
+            call, label = f"call{number}", f"label{number}"
+            self.namespace[call] = pullback.direct if direct else pullback.call
+            self.namespace[label] = pullback.label
+            arguments = ", ".join(reads if direct else ["plan", *reads])
+            made = f"{call}({arguments}) if not profiler._is_profiler_enabled else profiled({label}, {call}, {arguments})"
+            targets = f"d{leaves[0]}" if direct else f"({', '.join(f'd{i}' for i in leaves)},)"
+            lines.append(f"{targets} = {made}")
+            needed = [i for i in leaves if self.mask[i]]
+            for i in needed:
+                lines.append(f"leaf = plan.leaves[{i}]")
+                lines.append(f"if type(d{i}) is not Tensor or d{i}.shape != leaf.shape or d{i}.dtype is not leaf.dtype:")
+                lines.append(f"    d{i} = settle({label}, leaf, d{i})")
+            lines += self._connecting(number, pullback, reads, leaves, needed, direct=direct)
+        self.namespace["Tensor"] = Tensor
+        return lines
+
+    def _connecting(
+        self, number: int, pullback: Pullback, reads: list[str], leaves: list[int], needed: list[int], *, direct: bool
+    ) -> list[str]:
+        grads = [i for i, read in enumerate(pullback.reads) if read in cotangent_names(self.signature).values()]
+        self.namespace[f"connect{number}"] = (pullback, tuple(grads), direct, [leaves.index(i) for i in needed])
+        results = ", ".join(f"d{i}" for i in needed)
+        return [
+            "if recording:",
+            f"    ({results},) = connected(connect{number}, plan, ({results},), ({', '.join(reads)},))",
+        ]
+
+    def _missing(self, ctx: Any, index: int, name: str) -> None:
+        """An input without a rule: no gradient if nobody waits for it, an error if somebody does."""
+        if _torch.engine_wants(ctx, index):
+            raise missing_rule(self.record, name, "reverse")
+
+    def _stale(self) -> None:
+        raise DerivativeError(
+            "forward over reverse at one level: a rule reads an output, which was saved without its tangent",
+            operator=self.record.name,
+            expected="torch.func.jvp over torch.func.grad, or a rule that reads inputs only",
+            got="a backward pass inside torch.autograd.forward_ad.dual_level",
+        )
+
+
+def _settle(label: str, leaf: Leaf, value: Any) -> Tensor:
+    return settle_gradient(label, leaf, value)
+
+
+def _connected(
+    about: tuple[Pullback, tuple[int, ...], bool, list[int]], plan: Any, made: Sequence[Tensor], reads: Sequence[Any]
+) -> list[Tensor]:
+    pullback, grads, direct, positions = about
+    sources = [item for value in reads for item in (value if isinstance(value, list) else [value])]
+    tensors = [source for source in sources if isinstance(source, Tensor)]
+
+    def rerun() -> Sequence[Tensor]:
+        again = list(reads)
+        for i in grads:
+            again[i] = _torch.requires_grad_inside(again[i].detach())
+        results = [pullback.direct(*again)] if direct and pullback.direct else pullback.call(plan, *again)
+        return [results[i] for i in positions]
+
+    return connect(pullback.label, pullback.opaque, made, tensors, [reads[i] for i in grads], rerun)
+
+
+def _profiled(label: str, call: Callable[..., Any], *arguments: Any) -> Any:
+    with torch.profiler.record_function(label):
+        return call(*arguments)

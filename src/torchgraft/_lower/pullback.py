@@ -1,0 +1,195 @@
+"""A reverse rule made callable on tensors: VJP, partial and adjoint, in torch or NumPy, batched or not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from .. import _torch
+from .._kernels.batching import vectorise
+from .._record import Record
+from .._rules.results import as_results
+from .._rules.rule import Rule, cotangent_names, differentiable_outputs
+from .._spec.plan import Leaf, Plan
+from .array_rule import ArrayCall, ArrayRule
+
+if TYPE_CHECKING:
+    from .lowering import Lowering
+
+
+@dataclass(frozen=True, eq=False)
+class Pullback:
+    """What computes the gradients of some inputs.
+
+    Attributes:
+        label: ``linear.vjp[weight]``.
+        inputs: names of the inputs.
+        reads: names of what it needs: inputs, outputs, cotangents, non-tensor arguments.
+        call: takes the plan and the values read, returns one gradient for each leaf of the inputs, not yet settled.
+        direct: takes the values read, returns the gradient of the only input, for calls without batch axes; None
+            where `call` must do it.
+        opaque: what it returns cannot be differentiated.
+    """
+
+    label: str
+    inputs: tuple[str, ...]
+    reads: tuple[str, ...]
+    call: Callable[..., Sequence[Any]]
+    direct: Callable[..., Any] | None
+    opaque: bool
+
+
+def make_pullback(lowering: Lowering, rule: Rule) -> Pullback:
+    """The pullback of a vjp, partial or adjoint rule."""
+    record = lowering.record
+    if rule.kind == "partial":
+        return _partial(lowering, rule)
+    if rule.array:
+        array_rule = lowering.array_rule(rule)
+
+        def call_array(plan: Plan, *values: Any) -> Sequence[Any]:
+            leaves = leaves_of(record, plan, rule.inputs)
+            results = tuple((plan.batch + leaf.full[len(plan.batch) :], leaf.dtype) for leaf in leaves)
+            return call_on_arrays(array_rule, plan, values, results)
+
+        return Pullback(rule.label, rule.inputs, rule.reads, call_array, None, rule.opaque)
+
+    def call(plan: Plan, *values: Any) -> Sequence[Any]:
+        return apply(record, rule, plan, values, lambda result: _flat(record, rule, plan, result))
+
+    single = len(rule.inputs) == 1 and not record.signature.names[rule.inputs[0]].many
+    return Pullback(rule.label, rule.inputs, rule.reads, call, rule.call if single else None, rule.opaque)
+
+
+def _flat(record: Record, rule: Rule, plan: Plan, result: Any) -> list[Any]:
+    """A vjp's results, one for each leaf; what it returned for an absent optional input is dropped."""
+    groups = as_results(rule.label, result, rule.inputs, many=False)
+    flat: list[Any] = []
+    for name, group in zip(rule.inputs, groups, strict=True):
+        leaves = leaves_of(record, plan, [name])
+        if record.signature.names[name].many:
+            flat.extend(as_results(rule.label, group, [leaf.name for leaf in leaves], many=True))
+        elif leaves:
+            flat.append(group)
+    return flat
+
+
+def leaves_of(record: Record, plan: Plan, names: Sequence[str]) -> list[Leaf]:
+    """The plan's leaves that belong to the named inputs."""
+    return [leaf for name in names for leaf in plan.leaves if leaf.name.partition("[")[0] == name]
+
+
+def apply(
+    record: Record, rule: Rule, plan: Plan, values: Sequence[Any], flat: Callable[[Any], Sequence[Any]]
+) -> Sequence[Any]:
+    """A torch rule on what it reads; over the batch axes, if there are any."""
+    if not plan.batch:
+        return flat(rule.call(*values))
+    leaves, leads, rebuild = _open(record, plan, rule.reads, values)
+    return vectorise(lambda cores: flat(rule.call(*rebuild(cores))), leaves, leads, plan.batch)
+
+
+def _open(
+    record: Record, plan: Plan, names: Sequence[str], values: Sequence[Any]
+) -> tuple[list[Tensor], list[int], Callable[[Sequence[Any]], list[Any]]]:
+    """The tensors among `values`, their leading axes, and the function that puts others in their places."""
+    leads_by_leaf = {leaf.name: leaf.lead for leaf in plan.leaves}
+    leaves: list[Tensor] = []
+    leads: list[int] = []
+    for name, value in zip(names, values, strict=True):
+        for key, item in _items(name, value):
+            leaves.append(item)
+            leads.append(leads_by_leaf.get(key.replace("_tangent", ""), len(plan.batch)))
+
+    def rebuild(cores: Sequence[Any]) -> list[Any]:
+        rest = iter(cores)
+        return [
+            [next(rest) for _ in value]
+            if _is_tensor_list(value)
+            else (next(rest) if isinstance(value, Tensor) else value)
+            for value in values
+        ]
+
+    return leaves, leads, rebuild
+
+
+def _is_tensor_list(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and bool(value) and isinstance(value[0], Tensor)
+
+
+def _items(name: str, value: Any) -> list[tuple[str, Tensor]]:
+    if _is_tensor_list(value):
+        return [(f"{name}[{i}]", item) for i, item in enumerate(value)]
+    return [(name, value)] if isinstance(value, Tensor) else []
+
+
+def call_on_arrays(
+    array_rule: ArrayRule, plan: Plan, values: Sequence[Any], results: tuple[tuple[Any, torch.dtype], ...]
+) -> Sequence[Tensor]:
+    """An array rule on what it reads."""
+    rule = array_rule.rule
+    by_name = dict(zip(rule.reads, values, strict=True))
+    tensors = [(name, by_name[name]) for name in array_rule.tensor_names]
+    leaves, leads, _ = _open(array_rule.record, plan, [n for n, _ in tensors], [v for _, v in tensors])
+    counts = tuple(len(_items(name, value)) for name, value in tensors)
+    scalars = tuple(by_name[name] for name in array_rule.scalar_names)
+    return array_rule(ArrayCall(tuple(leaves), counts, tuple(leads), results, scalars))
+
+
+def _partial(lowering: Lowering, rule: Rule) -> Pullback:
+    record = lowering.record
+    name = rule.inputs[0]
+    cotangents = cotangent_names(record.signature)
+    reads = tuple(dict.fromkeys((*rule.reads, *cotangents.values())))
+    partials = make_partials(lowering, rule)
+
+    def call(plan: Plan, *values: Any) -> Sequence[Any]:
+        by_name = dict(zip(reads, values, strict=True))
+        leaf = leaves_of(record, plan, [name])[0]
+        total: Tensor | None = None
+        for partial, cotangent in zip(
+            partials(plan, *(by_name[read] for read in rule.reads)), cotangents.values(), strict=True
+        ):
+            term = weigh(by_name[cotangent], partial.conj())
+            total = term if total is None else total + term
+        assert total is not None
+        if total.is_complex() and not leaf.dtype.is_complex:
+            total = total.real
+        return [total]
+
+    return Pullback(rule.label, rule.inputs, reads, call, None, rule.opaque)
+
+
+def make_partials(lowering: Lowering, rule: Rule) -> Callable[..., Sequence[Tensor]]:
+    """The partial derivatives of each differentiable output, from the plan and what the rule reads."""
+    record = lowering.record
+    outputs = differentiable_outputs(record.signature)
+    positions = [record.signature.outputs.index(output) for output in outputs]
+
+    def flat(result: Any) -> Sequence[Any]:
+        return as_results(rule.label, result, [output.name for output in outputs], many=False)
+
+    if not rule.array:
+        return lambda plan, *values: apply(record, rule, plan, values, flat)
+    array_rule = lowering.array_rule(rule)
+
+    def on_arrays(plan: Plan, *values: Any) -> Sequence[Tensor]:
+        results = tuple(plan.outputs[position] for position in positions)
+        return call_on_arrays(array_rule, plan, values, results)  # type: ignore[arg-type]
+
+    return on_arrays
+
+
+def weigh(weight: Tensor, value: Tensor) -> Tensor:
+    """`weight * value`, zero where `weight` is zero even if `value` is infinite there; differentiable in both."""
+    dtype = torch.promote_types(weight.dtype, value.dtype)
+    weight, value = weight.to(dtype), value.to(dtype)
+    if torch.is_grad_enabled() or _torch.tangents_possible():
+        from .product import product  # an operator of our own, which is lowered by what imports this module
+
+        return product(weight, value)
+    return torch.mul(weight, value).masked_fill(weight == 0, 0)

@@ -1,0 +1,212 @@
+"""Forward mode: the tangents of an operator's outputs, from whichever rules it has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from .. import _torch
+from .._errors import DerivativeError
+from .._rules.results import as_results, settle_gradient, settle_tangent
+from .._rules.rule import Rule, cotangent_names, differentiable_outputs
+from .._spec.plan import Plan
+from .pullback import Pullback, apply, call_on_arrays, leaves_of, make_partials, weigh
+from .refuse import connect
+
+if TYPE_CHECKING:
+    from .lowering import Lowering
+
+
+class Pushforward:
+    """The tangents of one call.
+
+    Args:
+        values: the primal arguments.
+        tangents: for each leaf its tangent, or None.
+        outputs: all outputs of the call.
+        lead: leading batch axes beside the annotations.
+    """
+
+    def __init__(
+        self,
+        lowering: Lowering,
+        values: Sequence[Any],
+        tangents: Sequence[Tensor | None],
+        outputs: Sequence[Tensor],
+        plan: Plan,
+        lead: int,
+    ) -> None:
+        self.lowering = lowering
+        self.record = lowering.record
+        self.signature = self.record.signature
+        self.values = values
+        self.plan = plan
+        self.lead = lead
+        self.env: dict[str, Any] = {p.name: v for p, v in zip(self.signature.parameters, values, strict=True)}
+        self.env |= {o.name: v for o, v in zip(self.signature.outputs, outputs, strict=True)}
+        self.outputs = [o for o in differentiable_outputs(self.signature)]
+        self.tangents: dict[str, list[Tensor | None]] = {}
+        for leaf, tangent in zip(plan.leaves, tangents, strict=True):
+            self.tangents.setdefault(leaf.name.partition("[")[0], []).append(tangent)
+        self.totals: list[Tensor | None] = [None] * len(self.outputs)
+
+    def run(self) -> list[Tensor | None]:
+        """One tangent for each output of the operator; None for those that have none."""
+        derived: list[Rule] = []
+        done: set[Rule] = set()
+        for name, tangents in self.tangents.items():
+            if all(tangent is None for tangent in tangents):
+                continue
+            rule = self.record.forward_rule(name)
+            if rule is None:
+                raise missing_rule(self.record, name, "forward")
+            if rule in done:
+                continue
+            done.add(rule)
+            if rule.kind == "vjp":
+                derived.append(rule)
+            else:
+                self._add({"jvp": self._jvp, "partial": self._partial, "adjoint": self._adjoint}[rule.kind](rule, name))
+        if derived:
+            self._add(self._transpose([self.lowering.pullback(rule) for rule in derived]))
+        by_name = {output.name: total for output, total in zip(self.outputs, self.totals, strict=True)}
+        return [by_name.get(output.name) for output in self.signature.outputs]
+
+    def _add(self, terms: Sequence[Tensor | None]) -> None:
+        for i, term in enumerate(terms):
+            if term is not None:
+                total = self.totals[i]
+                self.totals[i] = term if total is None else total + term
+
+    def _settle(self, label: str, terms: Sequence[Any]) -> list[Tensor]:
+        return [
+            settle_tangent(label, f"tangent of {o.name}", term, self.env[o.name])
+            for o, term in zip(self.outputs, terms, strict=True)
+        ]
+
+    def _filled(self, name: str) -> list[Tensor]:
+        """The tangents of an input, zeros where there are none."""
+        value = self.env[name]
+        primals = value if self.signature.names[name].many else [value]
+        return [torch.zeros_like(p) if t is None else t for p, t in zip(primals, self.tangents[name], strict=True)]
+
+    def _tangent_value(self, name: str) -> Any:
+        if name not in self.tangents:  # an optional input that is absent
+            return None
+        filled = self._filled(name)
+        return filled if self.signature.names[name].many else filled[0]
+
+    # -- one kind of rule each --------------------------------------------------------------------------------
+
+    def _jvp(self, rule: Rule, name: str) -> Sequence[Tensor]:
+        env = dict(self.env)
+        for given in rule.inputs:
+            env[f"{given}_tangent"] = self._tangent_value(given)
+        reads = [env[read] for read in rule.reads]
+        if rule.array:
+            results = tuple((tuple(self.env[o.name].shape), self.env[o.name].dtype) for o in self.outputs)
+            made: Sequence[Any] = call_on_arrays(self.lowering.array_rule(rule), self.plan, reads, results)
+        else:
+            names = [output.name for output in self.outputs]
+            made = apply(self.record, rule, self.plan, reads, lambda r: as_results(rule.label, r, names, many=False))
+        linear = [tangent for given in rule.inputs for tangent in self.tangents.get(given, ()) if tangent is not None]
+        return self._connect(rule, self._settle(rule.label, made), reads, linear)
+
+    def _partial(self, rule: Rule, name: str) -> Sequence[Tensor]:
+        reads = [self.env[read] for read in rule.reads]
+        partials = make_partials(self.lowering, rule)(self.plan, *reads)
+        partials = self._connect(rule, partials, reads)
+        tangent = self._filled(name)[0]
+        terms = [weigh(tangent, p).expand(self.env[o.name].shape) for o, p in zip(self.outputs, partials, strict=True)]
+        return self._settle(rule.label, terms)
+
+    def _adjoint(self, rule: Rule, name: str) -> Sequence[Tensor]:
+        """An operator is its own derivative in an input in which it is linear."""
+        values = list(self.values)
+        position = list(self.signature.names).index(name)
+        values[position] = self._tangent_value(name)
+        made = dict(zip((o.name for o in self.signature.outputs), self.lowering.call(values, self.lead), strict=True))
+        return [made[output.name] for output in self.outputs]
+
+    def _transpose(self, pullbacks: Sequence[Pullback]) -> Sequence[Tensor | None]:
+        """The transpose of the VJP, which is linear in the cotangent: ``J t = d/dg <J^T g, t>``.
+
+        Known as the double-backward trick (J. Townsend, 2017, "A new trick for calculating Jacobian vector products").
+        """
+        for pullback in pullbacks:
+            if pullback.opaque and self._is_array(pullback):
+                raise missing_rule(self.record, pullback.inputs[0], "forward")
+        recording = torch.is_grad_enabled()
+        with torch.enable_grad():
+            cotangents = [_torch.requires_grad_inside(torch.zeros_like(self.env[o.name])) for o in self.outputs]
+            env = {**self.env, **dict(zip(cotangent_names(self.signature).values(), cotangents, strict=True))}
+            gradients: list[Tensor] = []
+            tangents: list[Tensor] = []
+            for pullback in pullbacks:
+                made = pullback.call(self.plan, *(env[read] for read in pullback.reads))
+                given = [t for name in pullback.inputs for t in self.tangents.get(name, [])]
+                for leaf, value, tangent in zip(
+                    leaves_of(self.record, self.plan, pullback.inputs), made, given, strict=True
+                ):
+                    if tangent is None:
+                        continue
+                    gradient = settle_gradient(pullback.label, leaf, value)
+                    if not gradient.requires_grad:
+                        raise _detached(pullback)
+                    gradients.append(gradient)
+                    tangents.append(tangent)
+            terms = torch.autograd.grad(gradients, cotangents, tangents, create_graph=recording, allow_unused=True)
+        filled = [torch.zeros_like(c) if t is None else t for c, t in zip(cotangents, terms, strict=True)]
+        for pullback in pullbacks:
+            if pullback.opaque:
+                filled = self._connect(pullback, filled, [env[read] for read in pullback.reads])
+        return filled
+
+    def _is_array(self, pullback: Pullback) -> bool:
+        rule = self.record.reverse_rule(pullback.inputs[0])
+        return rule is not None and rule.array
+
+    def _connect(
+        self, rule: Rule | Pullback, made: Sequence[Any], reads: Sequence[Any], linear: Sequence[Tensor] = ()
+    ) -> list[Any]:
+        sources = [item for value in reads for item in (value if isinstance(value, list) else [value])]
+        tensors = [source for source in sources if isinstance(source, Tensor)]
+        return connect(rule.label, rule.opaque, made, tensors, linear)
+
+
+def missing_rule(record: Any, name: str, mode: str) -> DerivativeError:
+    """The error for a derivative that nobody gave."""
+    op = record.name
+    if name in record.nondifferentiable:
+        return DerivativeError(
+            f"input '{name}' is declared nondifferentiable",
+            operator=op,
+            argument=name,
+            expected=f"no {mode} derivative with respect to {name}",
+            got=f"{name} carries a {'tangent' if mode == 'forward' else 'gradient'}",
+            hint=f"pass {name}.detach()",
+        )
+    kind = "jvp" if mode == "forward" else "vjp"
+    argument = f"{name}_tangent" if mode == "forward" else "grad"
+    return DerivativeError(
+        f"there is no rule for the {mode}-mode derivative with respect to '{name}'",
+        operator=op,
+        argument=name,
+        expected=f'a rule @{op}.{kind}("{name}")',
+        got="rules: " + (", ".join(sorted({r.label for rules in record.rules.values() for r in rules.values()})) or "none"),
+        hint=f'add   @{op}.{kind}("{name}")\n      def _({argument}, ...): ...\n'
+        f'or say @{op}.nondifferentiable("{name}"), or pass {name}.detach()',
+    )
+
+
+def _detached(pullback: Pullback) -> DerivativeError:
+    return DerivativeError(
+        "forward mode cannot be derived from the rule: its result is detached from grad",
+        operator=pullback.label,
+        expected="torch functions from grad to the result",
+        got="a result that does not require grad",
+        hint=f"add a rule for forward mode, @{pullback.label.partition('.')[0]}.jvp",
+    )

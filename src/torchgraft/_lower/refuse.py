@@ -1,0 +1,125 @@
+"""The node that refuses: a value whose derivative would be wrong is connected to an error instead of to nothing.
+
+Stock PyTorch returns None or zero for the derivative of a value that was computed outside of its sight. An operator
+of the dispatcher sees every transform level, so that the error reaches all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import _torch
+from .._errors import DerivativeError
+from .._spec.dtypes import is_inexact
+from .library import Overload
+
+_overload = Overload("torchgraft::refuse", "default", "(Tensor value, Tensor[] sources, str label, str why) -> Tensor")
+
+_REASONS = {
+    "opaque": (
+        "cannot be differentiated again: it computes outside of torch, or from a floating Saved output",
+        "write the rule with torch functions, or make it from operators that have derivatives",
+    ),
+    "detached": (
+        "cannot be differentiated again: its result is detached from what it was computed from",
+        "use torch functions without .detach(), .data, .item() or .numpy(); a rule that is constant on purpose "
+        "returns zeros that depend on grad, such as 0 * grad",
+    ),
+}
+
+
+def refuse_derivative(value: Tensor, sources: Sequence[Tensor], label: str, why: str) -> Tensor:
+    """`value`, whose derivative with respect to any of `sources` raises.
+
+    Args:
+        label: of the rule that computed it.
+        why: ``opaque`` or ``detached``.
+    """
+    inexact = [source for source in sources if is_inexact(source.dtype)]
+    result: Tensor = _overload(value.detach(), inexact, label, why)
+    return result
+
+
+def connect(
+    label: str,
+    opaque: bool,
+    made: Sequence[Any],
+    sources: Sequence[Tensor],
+    linear: Sequence[Tensor],
+    rerun: Callable[[], Sequence[Tensor]] | None = None,
+) -> list[Any]:
+    """What a rule made, connected to a refusal where its own derivative would be wrong.
+
+    Args:
+        sources: what the rule read.
+        linear: those in which its result is linear, and from which it can therefore not be detached.
+        rerun: runs the rule again on a recording cotangent, to tell a result that is constant in its inputs from
+            one that is detached.
+    """
+    if opaque:
+        return [refuse_derivative(value, sources, label, "opaque") for value in made]
+    if not torch.is_grad_enabled() or all(value.requires_grad for value in made):
+        return list(made)
+    if any(source.requires_grad for source in linear):
+        attached = [False] * len(made)
+    elif rerun is not None and any(source.requires_grad for source in sources):
+        attached = [value.requires_grad for value in rerun()]
+    else:
+        return list(made)
+    return [
+        value if value.requires_grad or fine else refuse_derivative(value, sources, label, "detached")
+        for value, fine in zip(made, attached, strict=True)
+    ]
+
+
+def _error(label: str, why: str) -> DerivativeError:
+    problem, hint = _REASONS[why]
+    return DerivativeError(
+        problem, operator=label, expected="a derivative of first order", got="a derivative of the rule", hint=hint
+    )
+
+
+class _Refuse(_torch.SingleLevelFunction):  # type: ignore[misc]
+    @staticmethod
+    def forward(ctx: Any, call: Any, label: str, why: str, value: Tensor, *sources: Tensor) -> Any:
+        ctx.label, ctx.why = label, why
+        return call(value, list(sources), label, why)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        raise _error(ctx.label, ctx.why)
+
+
+def _autograd(keyset: Any, value: Tensor, sources: list[Tensor], label: str, why: str) -> Tensor:
+    if _torch.tangents_possible() and any(_torch.unpack_dual(source)[1] is not None for source in sources):
+        raise _error(label, why)
+    call = _torch.redispatch_below_autograd(_overload.torch_op, keyset)
+    if torch.is_grad_enabled() and any(source.requires_grad for source in sources):
+        with _torch.single_level():
+            result: Tensor = _Refuse.apply(call, label, why, value, *sources)
+            return result
+    result = call(value, sources, label, why)
+    return result
+
+
+def _vmap(info: Any, in_dims: Any, value: Tensor, sources: list[Tensor], label: str, why: str) -> Any:
+    if in_dims[0] is None:
+        value = value.unsqueeze(0).expand(info.batch_size, *value.shape)
+    else:
+        value = value.movedim(in_dims[0], 0)
+    return _overload(value, sources, label, why), 0
+
+
+def _copy(value: Tensor, sources: list[Tensor], label: str, why: str) -> Tensor:
+    return value.clone(memory_format=torch.contiguous_format)
+
+
+_overload.backend(_copy)
+_overload.fake(_copy)
+_overload.decomposition(_copy)
+_overload.at_key("Autograd", _autograd, with_keyset=True)
+_overload.vmap(_vmap)

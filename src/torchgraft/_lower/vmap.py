@@ -1,0 +1,94 @@
+"""Batching: where the new axis goes when `vmap` maps an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from .._spec.signature import Parameter, Signature
+
+
+def leaf_dims(signature: Signature, values: Sequence[Any], in_dims: Sequence[Any]) -> list[int | None]:
+    """The mapped axis of each leaf; the dispatcher leaves out trailing arguments that equal their defaults."""
+    dims: list[int | None] = []
+    for i, parameter in signature.tensors:
+        given = in_dims[i] if i < len(in_dims) else None
+        if parameter.many:
+            dims.extend(given if isinstance(given, (list, tuple)) else [None] * len(values[i]))
+        elif values[i] is not None:
+            dims.append(given)
+    return dims
+
+
+def to_front(leaves: Sequence[Tensor], dims: Sequence[int | None]) -> list[Tensor]:
+    """Every leaf with the mapped axis in front, of size 1 where it is not mapped."""
+    return [leaf.unsqueeze(0) if dim is None else leaf.movedim(dim, 0) for leaf, dim in zip(leaves, dims, strict=True)]
+
+
+def into_batch_axes(
+    signature: Signature, values: Sequence[Any], leaves: Sequence[Tensor], dims: Sequence[int | None], size: int
+) -> list[Tensor] | None:
+    """The leaves with the mapped axis among the operator's own batch axes; None where it has no place there."""
+    owners = _owners(signature, values)
+    if signature.loop or _all_lead(signature, None):
+        return _align(signature, owners, leaves, dims)
+    runs = {token.name for _, p in signature.tensors if p.tensor.axes and (token := p.tensor.axes.leading_run)}
+    name = runs.pop() if len(runs) == 1 else None
+    if name is None or not all(o.type.axes and _leads(o.type.axes.leading_run, name) for o in signature.outputs):
+        return None
+    moved: list[Tensor] = []
+    for owner, leaf, dim in zip(owners, leaves, dims, strict=True):
+        axes = owner.tensor.axes
+        has_run = axes is not None and _leads(axes.leading_run, name)
+        if dim is not None and not has_run:
+            return None
+        if dim is not None:
+            moved.append(leaf.movedim(dim, 0))
+        else:
+            moved.append(leaf.unsqueeze(0).expand(size, *leaf.shape) if has_run else leaf)
+    return moved
+
+
+def _owners(signature: Signature, values: Sequence[Any]) -> list[Parameter]:
+    """The parameter of each leaf."""
+    return [
+        p
+        for i, p in signature.tensors
+        if values[i] is not None
+        for _ in (values[i] if p.many else [values[i]])
+    ]
+
+
+def _leads(run: Any, name: str | None) -> bool:
+    return run is not None and run.name == name
+
+
+def _all_lead(signature: Signature, name: str | None) -> bool:
+    """Whether every tensor starts with the run `name` (None for ``...``), so that leading axes broadcast."""
+    axes = [p.tensor.axes for _, p in signature.tensors] + [output.type.axes for output in signature.outputs]
+    return all(item is not None and _leads(item.leading_run, name) for item in axes)
+
+
+def _align(
+    signature: Signature, owners: Sequence[Parameter], leaves: Sequence[Tensor], dims: Sequence[int | None]
+) -> list[Tensor]:
+    """Mapped leaves with the new axis in front of all leading ones, lined up by axes of size 1."""
+
+    def leading(owner: Parameter, leaf: Tensor, dim: int | None) -> int:
+        axes = owner.tensor.axes
+        assert axes is not None
+        core = len(axes.tokens) - (axes.run is not None)
+        return leaf.dim() - (dim is not None) - core
+
+    ranks = [leading(*item) for item in zip(owners, leaves, dims, strict=True)]
+    most = max(ranks)
+    moved: list[Tensor] = []
+    for leaf, dim, rank in zip(leaves, dims, ranks, strict=True):
+        if dim is None:
+            moved.append(leaf)
+        else:
+            front = leaf.movedim(dim, 0)
+            moved.append(front.reshape(front.shape[0], *(1,) * (most - rank), *front.shape[1:]))
+    return moved

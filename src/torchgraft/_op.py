@@ -1,0 +1,331 @@
+"""`tg.op` and `Op`: declaring an operator."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar, overload
+
+import torch
+
+from ._capabilities import Capability, capabilities, describe
+from ._errors import DeclarationError
+from ._kernels.kernel import Kernel
+from ._lower.call import Caller
+from ._lower.library import fresh_overload
+from ._lower.lowering import Lowering
+from ._record import Record
+from ._rules.rule import Kind, make_rule
+from ._spec.signature import read_signature
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Op:
+    """An operator: a typed function that PyTorch treats as its own.
+
+    Made by `op`. Calling it runs its kernel; autograd, `torch.func`, `torch.compile`, `torch.export` and autocast know it.
+
+    Attributes:
+        __wrapped__: the function that was declared.
+    """
+
+    _record: Record
+    _lowering: Lowering
+
+    # The generated call lives in a subclass of each operator's own, so that `op(x)` is one Python call, and so that
+    # Dynamo's guard on the type tells one operator from another.
+
+    @property
+    def torch_op(self) -> Any:
+        """The operator in `torch.ops`: an `OpOverload`, which returns `Saved` outputs too."""
+        return self._lowering.torch_op
+
+    # -- rules --------------------------------------------------------------------------------------------------
+
+    def vjp(self, *inputs: str) -> Callable[[F], F]:
+        """Declare the gradient with respect to named inputs.
+
+        The rule asks for what it needs by parameter name: inputs, outputs (``out`` or their names), non-tensor
+        arguments, and ``grad`` (``grad_NAME`` where several outputs have one). It returns one gradient for each of
+        `inputs`, each with its input's shape and dtype. Undefined gradients reach it as zeros. Made of torch functions
+        it also gives forward mode and higher orders; a parameter annotated ``np.ndarray`` makes it a rule on arrays.
+
+        Raises:
+            DeclarationError: a name does not exist, or an input has a rule already.
+
+        Example:
+            >>> @linear.vjp("bias")
+            ... def _(grad):
+            ...     return grad.reshape(-1, grad.shape[-1]).sum(0)
+        """
+        return self._rule("vjp", inputs)
+
+    def jvp(self, *inputs: str) -> Callable[[F], F]:
+        """Declare the tangent of the outputs by hand; tangents of several rules are summed.
+
+        The rule asks for ``NAME_tangent`` of its inputs and for anything that a vjp may ask for but `grad`. It
+        returns one tangent for each differentiable output.
+
+        Example:
+            >>> @cube.jvp("x")
+            ... def _(x, x_tangent):
+            ...     return 3 * x**2 * x_tangent
+        """
+        return self._rule("jvp", inputs)
+
+    def partial(self, input: str) -> Callable[[F], F]:  # noqa: A002
+        """Declare an elementwise operator's partial derivative (holomorphic, where complex).
+
+        Gives both modes and any order; broadcasting is reduced; a zero cotangent gives zero even where the partial
+        derivative is infinite.
+
+        Example:
+            >>> @softplus.partial("x")
+            ... def _(x):
+            ...     return torch.sigmoid(x)
+        """
+        return self._rule("partial", (input,))
+
+    def adjoint(self, input: str) -> Callable[[F], F]:  # noqa: A002
+        """Declare the conjugate transpose of an operator that is *linear* in `input` (zero at zero).
+
+        Gives both modes, and any order where every input that the rule reads has an adjoint too.
+
+        Example:
+            >>> @dct.adjoint("x")
+            ... def _(grad: np.ndarray):
+            ...     return scipy.fft.idct(grad, norm="ortho")
+        """
+        return self._rule("adjoint", (input,))
+
+    def _rule(self, kind: Kind, inputs: tuple[str, ...]) -> Callable[[F], F]:
+        if len(inputs) == 1 and callable(inputs[0]):
+            raise DeclarationError(
+                f"@{self._record.name}.{kind} was used without the name of an input",
+                operator=self._record.name,
+                expected=f'@{self._record.name}.{kind}("{self._record.signature.tensors[0][1].name}")',
+                got=f"@{self._record.name}.{kind}",
+            )
+
+        def declare(function: F) -> F:
+            rule = make_rule(self._record.signature, kind, inputs, function, frames=1)
+            self._record.add_rule(rule)
+            return function
+
+        return declare
+
+    def nondifferentiable(self, *inputs: str) -> None:
+        """Say that inputs have no derivative: asking for one is then an error that says so.
+
+        Raises:
+            DeclarationError: a name does not exist, or has a rule.
+        """
+        for name in inputs:
+            parameter = self._record.signature.names.get(name)
+            if parameter is None or not parameter.is_tensor:
+                raise DeclarationError(
+                    f"there is no tensor input '{name}'",
+                    operator=self._record.name,
+                    argument=name,
+                    expected=", ".join(p.name for _, p in self._record.signature.tensors),
+                    got=name,
+                )
+            rule = self._record.reverse_rule(name) or self._record.forward_rule(name)
+            if rule is not None:
+                raise DeclarationError(
+                    f"input '{name}' already has the rule {rule.label}", operator=self._record.name, argument=name
+                )
+        self._record.nondifferentiable.update(inputs)
+        self._record.changed()
+
+    # -- kernels, shapes ------------------------------------------------------------------------------------------
+
+    def kernel(self, device: str) -> Callable[[F], F]:
+        """Declare the kernel for another device type.
+
+        Its parameters are the operator's; where they are annotated as ``np.ndarray`` it gets arrays, else tensors.
+
+        Args:
+            device: a device type, such as ``"cuda"``.
+
+        Example:
+            >>> @correlate2d.kernel("cuda")
+            ... def _(x, kernel):
+            ...     return torch.nn.functional.conv2d(x[None, None], kernel[None, None])[0, 0]
+        """
+
+        def declare(function: F) -> F:
+            try:
+                torch.device(device)
+            except RuntimeError as error:
+                raise DeclarationError(
+                    f"'{device}' is not a device type", operator=self._record.name, expected="cpu, cuda, ...", got=device
+                ) from error
+            names, wanted = list(inspect.signature(function).parameters), list(self._record.signature.names)
+            if names != wanted:
+                raise DeclarationError(
+                    f"the kernel for {device} has other parameters",
+                    operator=self._record.name,
+                    expected=", ".join(wanted),
+                    got=", ".join(names),
+                )
+            numpy = any("ndarray" in str(note) for note in inspect.get_annotations(function).values())
+            self._record.kernels[device] = Kernel(self._record.signature, function, numpy=numpy)
+            self._record.changed()
+            return function
+
+        return declare
+
+    def shape(self, function: F) -> F:
+        """Declare the output shapes where annotations cannot give them.
+
+        The function asks for parameters by name; a tensor comes as its shape. It returns a tuple of sizes, or one for
+        each output.
+
+        Example:
+            >>> @upsample.shape
+            ... def _(x, factor):
+            ...     return (*x[:-1], factor * x[-1])
+        """
+        for name in inspect.signature(function).parameters:
+            if name not in self._record.signature.names:
+                raise DeclarationError(
+                    f"the shape rule asks for '{name}', which does not exist",
+                    operator=self._record.name,
+                    argument=name,
+                    expected=", ".join(self._record.signature.names),
+                    got=name,
+                )
+        self._record.shape_rule = function
+        self._record.changed()
+        return function
+
+    # -- looking --------------------------------------------------------------------------------------------------
+
+    def capabilities(self) -> dict[str, Capability]:
+        """What the operator can do, transform by transform.
+
+        Returns:
+            For each of ``reverse``, ``forward``, ``second order``, ``vmap``, ``compile``, ``export``... the answer:
+            ``yes``, ``derived``, ``loop`` or ``no``, and for the latter what to add.
+        """
+        return capabilities(self._record)
+
+    def __repr__(self) -> str:
+        return f"<torchgraft.Op {self._record.qualname}>"
+
+    def __str__(self) -> str:
+        return describe(self._record)
+
+    # -- an operator is a function: copied and pickled by name ------------------------------------------------------
+
+    def __reduce__(self) -> str:
+        return str(self.__qualname__)
+
+    def __copy__(self) -> Op:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Op:
+        return self
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the operator; replaced by a generated function in each operator's own class."""
+        raise NotImplementedError
+
+
+@overload
+def op(function: Callable[..., Any], /) -> Op: ...
+@overload
+def op(
+    *,
+    batch: Literal["loop"] | None = None,
+    namespace: str | None = None,
+    name: str | None = None,
+    autocast: torch.dtype | None = None,
+) -> Callable[[Callable[..., Any]], Op]: ...
+
+
+def op(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    batch: Literal["loop"] | None = None,
+    namespace: str | None = None,
+    name: str | None = None,
+    autocast: torch.dtype | None = None,
+) -> Op | Callable[[Callable[..., Any]], Op]:
+    """Make an operator of a typed function.
+
+    Shapes and dtypes are jaxtyping annotations of ``Tensor`` (the kernel gets tensors) or ``np.ndarray`` (it gets
+    read-only arrays that share memory with the tensors).
+
+    Args:
+        batch: ``"loop"``: the kernel sees one sample; every tensor argument may carry leading axes, which broadcast.
+        namespace: of the operator in `torch.ops`; the defining top-level package by default.
+        name: of the operator; the function's by default.
+        autocast: dtype to which floating inputs are cast under autocast; by default mixed ones go to the widest.
+
+    Returns:
+        The `Op`, which is called like the function.
+
+    Raises:
+        DeclarationError: an annotation cannot be read, or contradicts another.
+
+    Example:
+        >>> @tg.op
+        ... def scale(x: Float[Tensor, "..."], factor: float) -> Float[Tensor, "..."]:
+        ...     return x * factor
+        >>> @scale.vjp("x")
+        ... def _(grad, factor):
+        ...     return grad * factor
+    """
+    frames = 1
+    if function is None:
+
+        def decorate(function: Callable[..., Any]) -> Op:
+            return _declare(function, batch, namespace, name, autocast, frames=2)
+
+        return decorate
+    return _declare(function, batch, namespace, name, autocast, frames=frames + 1)
+
+
+def _declare(
+    function: Callable[..., Any],
+    batch: str | None,
+    namespace: str | None,
+    name: str | None,
+    autocast: torch.dtype | None,
+    *,
+    frames: int,
+) -> Op:
+    if not inspect.isfunction(function):
+        raise DeclarationError(
+            "an operator is made of a function",
+            expected="a function with annotations",
+            got=type(function).__name__,
+            hint="wrap it\n@tg.op\ndef f(x: ...) -> ...: return g(x)",
+        )
+    name = name or function.__name__
+    if batch not in (None, "loop"):
+        raise DeclarationError("unknown batch mode", operator=name, expected="'loop' or None", got=repr(batch))
+    namespace = namespace or re.sub(r"\W", "_", function.__module__.partition(".")[0])
+    if not name.isidentifier() or not namespace.isidentifier():
+        raise DeclarationError(
+            "an operator's name is an identifier", operator=name, expected="letters, digits, _", got=f"{namespace}::{name}",
+            hint="give tg.op(name=...)",
+        )  # fmt: skip
+    signature = read_signature(function, name, loop=batch == "loop", frames=frames)
+    qualname = f"{namespace}::{name}"
+    record = Record(signature, function, qualname, fresh_overload(qualname), autocast)
+    lowering = Lowering(record)
+    caller = Caller(lowering)
+    kind = type(name, (Op,), {"__call__": caller.function, "__module__": function.__module__})
+    made: Op = kind()
+    functools.update_wrapper(made, function)  # type: ignore[arg-type]
+    made._record = record
+    made._lowering = lowering
+    return made
+

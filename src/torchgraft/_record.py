@@ -1,0 +1,180 @@
+"""The record of an operator: everything that was declared about it, in one place.
+
+Lowerings, capabilities, documentation and tests read this record; nothing is declared twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ._errors import DeclarationError, DeviceError
+from ._kernels.kernel import Kernel
+from ._rules.rule import Kind, Rule
+from ._spec.plan import Plan, ShapeRule, common_dtype, flatten, make_plan, replace
+from ._spec.signature import Signature
+
+_MEMO_SIZE = 1024
+
+
+class Record:
+    """What was declared about one operator.
+
+    Attributes:
+        signature: its parameters and outputs.
+        qualname: ``namespace::name``.
+        overload: the dispatcher's name for this very declaration; another one for each redefinition.
+        kernels: by device type; the key None is the kernel for every other device.
+        rules: by kind, then by input.
+        nondifferentiable: inputs that were declared to have no derivative.
+        shape_rule: output shapes given by hand.
+        autocast: the dtype to which floating inputs are cast under autocast; None promotes them to the widest.
+    """
+
+    def __init__(
+        self,
+        signature: Signature,
+        function: Callable[..., Any],
+        qualname: str,
+        overload: str,
+        autocast: torch.dtype | None,
+    ) -> None:
+        self.signature = signature
+        self.function = function
+        self.qualname = qualname
+        self.overload = overload
+        self.autocast = autocast
+        self.kernels: dict[str | None, Kernel] = {None: Kernel(signature, function, numpy=signature.numpy)}
+        self.rules: dict[Kind, dict[str, Rule]] = {"vjp": {}, "jvp": {}, "partial": {}, "adjoint": {}}
+        self.nondifferentiable: set[str] = set()
+        self.shape_rule: ShapeRule | None = None
+        self._plans: dict[Any, Plan] = {}
+        self._listeners: list[Callable[[], None]] = []
+
+    @property
+    def name(self) -> str:
+        return self.signature.name
+
+    # -- declaring ------------------------------------------------------------------------------------------
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Call `listener` whenever something is declared, so that it can forget what it derived."""
+        self._listeners.append(listener)
+
+    def changed(self) -> None:
+        self._plans.clear()
+        for listener in self._listeners:
+            listener()
+
+    def add_rule(self, rule: Rule) -> None:
+        """Add a rule; a second one for the same input and mode raises and leaves everything as it was."""
+        for name in rule.inputs:
+            other = self._conflict(rule.kind, name)
+            if other is not None:
+                raise DeclarationError(
+                    f"input '{name}' already has the rule {other}",
+                    operator=rule.label,
+                    argument=name,
+                    expected="one rule for each input and mode",
+                    got=f"{other} and {rule.label}",
+                    hint="delete one of them; a vjp and a jvp may stand together",
+                )
+        for name in rule.inputs:
+            self.rules[rule.kind][name] = rule
+        self.changed()
+
+    def _conflict(self, kind: Kind, name: str) -> str | None:
+        if name in self.nondifferentiable:
+            return f"{self.name}.nondifferentiable[{name}]"
+        rivals: tuple[Kind, ...] = ("vjp", "jvp", "partial", "adjoint")
+        if kind in ("vjp", "jvp"):
+            rivals = (kind, "partial", "adjoint")
+        for rival in rivals:
+            if name in self.rules[rival]:
+                return self.rules[rival][name].label
+        return None
+
+    def reverse_rule(self, name: str) -> Rule | None:
+        """The rule that gives the gradient with respect to an input."""
+        return next((self.rules[k][name] for k in ("vjp", "partial", "adjoint") if name in self.rules[k]), None)
+
+    def forward_rule(self, name: str) -> Rule | None:
+        """The rule that gives the tangent; a vjp does where no better one stands."""
+        kinds: tuple[Kind, ...] = ("jvp", "partial", "adjoint", "vjp")
+        return next((self.rules[k][name] for k in kinds if name in self.rules[k]), None)
+
+    # -- calling --------------------------------------------------------------------------------------------
+
+    def kernel_for(self, device: torch.device) -> Kernel:
+        """The kernel for a device.
+
+        Raises:
+            DeviceError: there is none.
+        """
+        kernel = self.kernels.get(device.type) or self.kernels[None]
+        if kernel.numpy and device.type != "cpu":
+            raise DeviceError(
+                f"is called on {device}, for which there is no kernel",
+                operator=self.name,
+                expected=", ".join(self.devices()),
+                got=str(device),
+                hint=f"pass tensors on the CPU, or add a kernel: @{self.name}.kernel('{device.type}')",
+            )
+        return kernel
+
+    def devices(self) -> list[str]:
+        """Device types that have a kernel; ``any`` for a torch kernel that serves all others."""
+        named = [device for device in self.kernels if device is not None]
+        default = "cpu" if self.kernels[None].numpy else "any"
+        return named if default in named else [*named, default]
+
+    def normalise(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+        """All arguments by position; the dispatcher leaves out those that equal their defaults."""
+        values = list(args)
+        for parameter in self.signature.parameters[len(values) :]:
+            values.append(kwargs.get(parameter.name, parameter.default))
+        return values
+
+    def promoted(self, values: list[Any]) -> list[Any]:
+        """`values` with the inputs of a `Real` operator cast to their common dtype."""
+        common = common_dtype(self.signature, values)
+        if common is None:
+            return values
+        result = list(values)
+        for i, parameter in self.signature.tensors:
+            if parameter.tensor.dtypes.promotes and values[i] is not None:
+                result[i] = [v.to(common) for v in values[i]] if parameter.many else values[i].to(common)
+        return result
+
+    def plan(self, values: Sequence[Any], lead: int = 0) -> Plan:
+        """The plan of a call, remembered by shapes and dtypes where these are plain numbers."""
+        leaves = flatten(self.signature, values)
+        key: Any = (
+            lead,
+            tuple((leaf.shape, leaf.dtype, leaf.device) for leaf in leaves),
+            tuple(values[i] is None if not p.many else len(values[i]) for i, p in self.signature.tensors),
+            None if self.shape_rule is None else tuple(map(repr, values)),
+            tuple(v for v, p in zip(values, self.signature.parameters, strict=True)
+                  if p.name in self.signature.shape_arguments),
+        )  # fmt: skip
+        try:
+            plan = self._plans.get(key)
+        except TypeError:  # SymInts cannot be hashed
+            return make_plan(self.signature, values, lead=lead, shape_rule=self.shape_rule)
+        if plan is None:
+            plan = make_plan(self.signature, values, lead=lead, shape_rule=self.shape_rule)
+            if len(self._plans) >= _MEMO_SIZE:
+                self._plans.clear()
+            self._plans[key] = plan
+        return plan
+
+    def replace(self, values: Sequence[Any], leaves: Sequence[Tensor]) -> list[Any]:
+        """`values` with other tensors in the places of its tensors."""
+        return replace(self.signature, values, leaves)
+
+    def leaves(self, values: Sequence[Any]) -> list[Tensor]:
+        """The tensors among `values`, lists flattened."""
+        return flatten(self.signature, values)

@@ -1,0 +1,93 @@
+"""What a rule returned, checked against what was asked of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from .._errors import RuleError
+from .._spec.axes import Shape
+from .._spec.dtypes import name_of
+from .._spec.plan import Leaf
+
+
+def as_results(label: str, result: Any, names: Sequence[str], *, many: bool) -> Sequence[Any]:
+    """The results one by one.
+
+    Args:
+        names: of the results.
+        many: the rule returns a sequence even for one of them.
+    """
+    if len(names) == 1 and not many:
+        return (result,)
+    if not isinstance(result, (tuple, list)) or len(result) != len(names):
+        count = len(result) if isinstance(result, (tuple, list)) else f"one {type(result).__name__}"
+        raise RuleError(
+            "returned the wrong number of results",
+            operator=label,
+            expected=f"{len(names)}: {', '.join(names)}",
+            got=count,
+        )
+    return result
+
+
+def settle_gradient(label: str, leaf: Leaf, value: Any) -> Tensor:
+    """A gradient in its input's shape: axes that broadcast are summed, everything else must match.
+
+    Raises:
+        RuleError: another shape or dtype; both are named.
+    """
+    value = _check_type(label, leaf.name, value, leaf.like)
+    if value.dtype is not leaf.dtype:
+        raise RuleError(
+            "returned a gradient of another dtype than its input",
+            operator=label,
+            argument=leaf.name,
+            expected=f"{name_of(leaf.dtype)}, the dtype of {leaf.name}",
+            got=name_of(value.dtype),
+            hint=f"return gradient.to({leaf.name}.dtype)"
+            + (", or its real part" if value.dtype.is_complex and not leaf.dtype.is_complex else ""),
+        )
+    shape = tuple(value.shape)
+    if shape == leaf.shape:
+        return value
+    if shape == leaf.full:
+        return value.sum_to_size(leaf.shape)
+    wanted = f"{leaf.shape}" + (f", or {leaf.full} before broadcasting" if leaf.full != leaf.shape else "")
+    raise RuleError(
+        "returned a gradient of another shape than its input",
+        operator=label,
+        argument=leaf.name,
+        expected=f"{wanted}, the shape of {leaf.name}",
+        got=str(shape),
+        hint="sum over the axes that the operator repeats, keep those that it sums",
+    )
+
+
+def settle_tangent(label: str, name: str, value: Any, like: Tensor) -> Tensor:
+    """An output's tangent, in the output's shape and dtype."""
+    value = _check_type(label, name, value, (tuple(like.shape), like.dtype))
+    if value.shape != like.shape or value.dtype is not like.dtype:
+        raise RuleError(
+            "returned a tangent of another shape or dtype than its output",
+            operator=label,
+            argument=name,
+            expected=f"{tuple(like.shape)}, {name_of(like.dtype)}",
+            got=f"{tuple(value.shape)}, {name_of(value.dtype)}",
+        )
+    return value
+
+
+def _check_type(label: str, name: str, value: Any, like: tuple[Shape, Any]) -> Tensor:
+    if isinstance(value, Tensor):
+        return value
+    raise RuleError(
+        f"returned {type(value).__name__}",
+        operator=label,
+        argument=name,
+        expected=f"a tensor of shape {like[0]} and dtype {name_of(like[1])}",
+        got=type(value).__name__,
+        hint="return the gradient; an input without one is declared with nondifferentiable" if value is None else None,
+    )

@@ -1,0 +1,197 @@
+"""One rule: a function that asks for what it needs by parameter name."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import types
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from .._errors import DeclarationError
+from .._spec.signature import Output, Signature, resolve_hints
+
+Kind = Literal["vjp", "jvp", "partial", "adjoint"]
+
+
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """A user's rule.
+
+    Attributes:
+        kind: vjp, jvp, partial or adjoint.
+        inputs: the inputs that it is a derivative with respect to.
+        call: the function, taking what it reads by position.
+        reads: names of what it reads, in the order of its parameters.
+        label: its name in tracebacks and profiles, ``linear.vjp[weight]``.
+        array: it works on NumPy arrays.
+        opaque: differentiating through it would be wrong, and so raises.
+    """
+
+    kind: Kind
+    inputs: tuple[str, ...]
+    call: Callable[..., Any]
+    reads: tuple[str, ...]
+    label: str
+    array: bool
+    opaque: bool
+
+
+def differentiable_outputs(signature: Signature) -> tuple[Output, ...]:
+    """The visible outputs that can have a cotangent."""
+    return tuple(output for output in signature.visible if output.type.dtypes.differentiable)
+
+
+def cotangent_names(signature: Signature) -> dict[str, str]:
+    """For each differentiable output the name of its cotangent: ``grad``, or ``grad_NAME`` if there are several."""
+    outputs = differentiable_outputs(signature)
+    if len(outputs) == 1:
+        return {outputs[0].name: "grad"}
+    return {output.name: f"grad_{output.name}" for output in outputs}
+
+
+def make_rule(
+    signature: Signature, kind: Kind, inputs: Sequence[str], function: Callable[..., Any], *, frames: int
+) -> Rule:
+    """Check a rule's names and read its annotations.
+
+    Raises:
+        DeclarationError: it asks for a name that does not exist, or is a rule for something that has no derivative.
+    """
+    label = f"{signature.name}.{kind}[{','.join(inputs)}]"
+    _check_inputs(signature, kind, inputs, label)
+    available = _available(signature, kind, inputs)
+    parameters = inspect.signature(function).parameters
+    for parameter in parameters.values():
+        if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
+            raise DeclarationError(
+                "a rule asks for what it needs by name",
+                operator=label,
+                argument=parameter.name,
+                expected=", ".join(available),
+                got=str(parameter),
+            )
+        if parameter.name not in available:
+            raise _unknown_name(label, parameter.name, available, kind, inputs)
+    frame = inspect.currentframe()
+    for _ in range(frames + 1):
+        frame = frame.f_back if frame is not None else None
+    hints = resolve_hints(function, label, frame)
+    hints.pop("return", None)
+    array = any(_is_array(hint) for hint in hints.values())
+    saved = {o.name for o in signature.outputs if o.saved and o.type.dtypes.differentiable}
+    reads = tuple(parameters)
+    opaque = bool(saved & set(reads)) or (array and kind != "adjoint")
+    return Rule(kind, tuple(inputs), _renamed(function, label), reads, label, array, opaque)
+
+
+def _is_array(hint: Any) -> bool:
+    return hint is np.ndarray or getattr(hint, "array_type", None) is np.ndarray
+
+
+def _check_inputs(signature: Signature, kind: Kind, inputs: Sequence[str], label: str) -> None:
+    if not inputs:
+        raise DeclarationError(
+            f"@{signature.name}.{kind} needs the name of an input",
+            operator=signature.name,
+            expected=f'@{signature.name}.{kind}("{signature.tensors[0][1].name}")',
+            got=f"@{signature.name}.{kind}()",
+        )
+    for name in inputs:
+        parameter = signature.names.get(name) if isinstance(name, str) else None
+        tensors = [p.name for _, p in signature.tensors]
+        if parameter is None:
+            raise DeclarationError(
+                f"there is no input '{name}'",
+                operator=label,
+                argument=str(name),
+                expected=", ".join(tensors),
+                got=repr(name),
+                hint=_nearest(str(name), tensors),
+            )
+        if not parameter.is_tensor or not parameter.tensor.dtypes.differentiable:
+            raise DeclarationError(
+                "is not differentiable" if parameter.is_tensor else "is not a tensor",
+                operator=label,
+                argument=name,
+                expected="a floating or complex tensor input",
+                got=str(parameter.type),
+                hint="delete the rule",
+            )
+    if len(set(inputs)) != len(inputs):
+        raise DeclarationError("names an input twice", operator=label, expected="each input once", got=list(inputs))
+    if kind == "partial" and not signature.elementwise:
+        raise DeclarationError(
+            "only an elementwise operator has partial derivatives",
+            operator=label,
+            expected='every tensor annotated "..."',
+            got=", ".join(str(p.tensor) for _, p in signature.tensors),
+            hint=f'declare @{signature.name}.vjp("{inputs[0]}")',
+        )
+    if kind in ("partial", "adjoint") and len(inputs) != 1:
+        raise DeclarationError(
+            f"@{signature.name}.{kind} is for one input", operator=label, expected="one name", got=list(inputs)
+        )
+    if not differentiable_outputs(signature):
+        raise DeclarationError(
+            "no output is differentiable",
+            operator=label,
+            expected="a floating or complex output",
+            got=", ".join(f"{output.name}: {output.type}" for output in signature.visible),
+        )
+
+
+def _available(signature: Signature, kind: Kind, inputs: Sequence[str]) -> list[str]:
+    names = list(signature.names)
+    if kind == "adjoint":  # linear in its input: nothing can depend on its value, or on the output's
+        names = [name for name in names if name not in inputs]
+    else:
+        names += [output.name for output in signature.outputs]
+    if kind in ("vjp", "adjoint"):
+        names += list(cotangent_names(signature).values())
+    if kind == "jvp":
+        names += [f"{name}_tangent" for name in inputs]
+    return names
+
+
+def _unknown_name(label: str, name: str, available: list[str], kind: Kind, inputs: Sequence[str]) -> DeclarationError:
+    hint = _nearest(name, available)
+    if kind == "adjoint" and name in inputs:
+        hint = f"the operator is linear in {name}, so that its adjoint cannot depend on {name}; else declare a vjp"
+    return DeclarationError(
+        f"asks for '{name}', which does not exist",
+        operator=label,
+        argument=name,
+        expected=", ".join(available),
+        got=name,
+        hint=hint,
+    )
+
+
+def _nearest(name: str, available: Sequence[str]) -> str | None:
+    close = difflib.get_close_matches(name, available, n=1, cutoff=0.5)
+    return f"did you mean '{close[0]}'?" if close else None
+
+
+def _renamed(function: Callable[..., Any], label: str) -> Callable[..., Any]:
+    """A copy of `function` that tracebacks and profiles call by its label, taking all arguments by position."""
+    if not isinstance(function, types.FunctionType):
+        return function
+    code = function.__code__.replace(co_name=label, co_qualname=label)
+    copy = types.FunctionType(code, function.__globals__, label, function.__defaults__, function.__closure__)
+    copy.__kwdefaults__ = function.__kwdefaults__
+    copy.__qualname__ = label
+    copy.__module__ = function.__module__
+    names = list(inspect.signature(function).parameters)
+    only = {p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY}
+    if not only:
+        return copy
+
+    def call(*values: Any) -> Any:
+        pairs = dict(zip(names, values, strict=True))
+        return copy(*[v for n, v in pairs.items() if n not in only], **{n: pairs[n] for n in only})
+
+    return call

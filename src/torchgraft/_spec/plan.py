@@ -1,0 +1,335 @@
+"""The plan of a call: what the annotations say about these very arguments.
+
+A plan is made once for each combination of shapes and dtypes and then recognised by the hot path; under tracing
+it is made with SymInts.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .._errors import ArgumentError, DeviceError, DtypeError, ShapeError, UnsupportedError
+from .axes import Axes, Binding, Shape
+from .dtypes import Dtypes, is_inexact, name_of, promote, real_twin
+from .signature import Parameter, Signature
+
+Layout = tuple[int | None, ...]
+"""For each tensor parameter: None if absent, 1 for a tensor, -1 - n for a list of n tensors."""
+
+ShapeRule = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One tensor that was passed.
+
+    Attributes:
+        name: its parameter's name, ``xs[2]`` in a list.
+        shape: its shape.
+        dtype: its dtype.
+        full: the batch axes, and its core axes with broadcasting ones at their full size: what a rule may return.
+        lead: how many leading axes were added to the core axes.
+    """
+
+    name: str
+    shape: Shape
+    dtype: torch.dtype
+    full: Shape
+    lead: int
+
+    @property
+    def like(self) -> tuple[Shape, torch.dtype]:
+        return self.shape, self.dtype
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a call's shapes and dtypes imply.
+
+    Attributes:
+        leaves: every tensor that was passed, lists flattened.
+        outputs: shape and dtype of each output; the shape is None where no annotation or shape rule gives it.
+        batch: the leading axes that torchgraft loops or maps over.
+        device: of the inputs, and so of the outputs.
+    """
+
+    leaves: tuple[Leaf, ...]
+    outputs: tuple[tuple[Shape | None, torch.dtype], ...]
+    batch: Shape
+    device: torch.device
+
+
+def layout_of(signature: Signature, values: Sequence[Any]) -> Layout:
+    """Which tensors are there."""
+    return tuple(
+        None if (value := values[i]) is None else (-1 - len(value) if parameter.many else 1)
+        for i, parameter in signature.tensors
+    )
+
+
+def flatten(signature: Signature, values: Sequence[Any]) -> list[Tensor]:
+    """The tensors that are there, lists flattened."""
+    leaves: list[Tensor] = []
+    for i, parameter in signature.tensors:
+        value = values[i]
+        if parameter.many:
+            leaves.extend(value)
+        elif value is not None:
+            leaves.append(value)
+    return leaves
+
+
+def replace(signature: Signature, values: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
+    """`values` with its tensors replaced, in the order of `flatten`."""
+    result = list(values)
+    rest = iter(leaves)
+    for i, parameter in signature.tensors:
+        if parameter.many:
+            result[i] = [next(rest) for _ in values[i]]
+        elif values[i] is not None:
+            result[i] = next(rest)
+    return result
+
+
+def convert(signature: Signature, values: Sequence[Any]) -> list[Any]:
+    """`values` with numbers converted; anything that has the wrong type raises."""
+    return [_convert(signature.name, p, value) for p, value in zip(signature.parameters, values, strict=True)]
+
+
+def _convert(operator: str, parameter: Parameter, value: Any) -> Any:
+    if value is None and parameter.optional:
+        return None
+    if not parameter.is_tensor:
+        return parameter.scalar.convert(value, operator, parameter.name)
+    if not parameter.many:
+        return _tensor(operator, parameter.name, parameter, value)
+    if isinstance(value, Tensor) or not isinstance(value, Sequence):
+        raise _not_a_tensor(operator, parameter.name, parameter, value)
+    return [_tensor(operator, f"{parameter.name}[{i}]", parameter, item) for i, item in enumerate(value)]
+
+
+def _tensor(operator: str, name: str, parameter: Parameter, value: Any) -> Tensor:
+    if not isinstance(value, Tensor):
+        raise _not_a_tensor(operator, name, parameter, value)
+    if value.layout is not torch.strided:
+        raise UnsupportedError(
+            f"is a tensor of layout {str(value.layout).removeprefix('torch.')}",
+            operator=operator,
+            argument=name,
+            expected="a dense tensor",
+            got=str(value.layout),
+            hint="pass x.to_dense()",
+        )
+    return value
+
+
+def _not_a_tensor(operator: str, name: str, parameter: Parameter, value: Any) -> ArgumentError:
+    hint = None
+    if type(value).__module__ == "numpy":
+        hint = "pass torch.from_numpy(array)"
+    elif isinstance(value, (bool, int, float, complex)):
+        hint = "pass torch.tensor(value)"
+    elif isinstance(value, (dict, tuple, list)):
+        hint = "an operator takes flat arguments: pass each tensor of the pytree as an argument of its own"
+    return ArgumentError(
+        "is not a tensor" if not parameter.many else "is not a list of tensors",
+        operator=operator,
+        argument=name,
+        expected=("a list of " if parameter.many and "[" not in name else "") + str(parameter.tensor),
+        got=f"{type(value).__name__}" + (" (None)" if value is None else ""),
+        hint=hint,
+    )
+
+
+def common_dtype(signature: Signature, values: Sequence[Any]) -> torch.dtype | None:
+    """The dtype to which the inputs of a `Real` or `Num` operator are cast; None if nothing is to be cast."""
+    dtypes = {
+        leaf.dtype
+        for i, parameter in signature.tensors
+        if parameter.tensor.dtypes.promotes and values[i] is not None
+        for leaf in (values[i] if parameter.many else [values[i]])
+    }
+    if not dtypes:
+        return None
+    to_float = any(output.type.dtypes.kind in ("Float", "Complex", "Inexact") for output in signature.outputs)
+    common = promote(dtypes, to_float=to_float)
+    return common if dtypes != {common} else None
+
+
+def make_plan(
+    signature: Signature, values: Sequence[Any], *, lead: int = 0, shape_rule: ShapeRule | None = None
+) -> Plan:
+    """The plan of a call, or the error that says what does not fit.
+
+    Args:
+        values: the arguments, converted.
+        lead: number of leading axes that every tensor carries beside its annotation (size 1 broadcasts).
+        shape_rule: the operator's ``@f.shape`` function.
+
+    Raises:
+        ShapeError, DtypeError, DeviceError: the arguments contradict the annotations or each other.
+    """
+    named = [
+        (f"{p.name}[{j}]" if p.many else p.name, p, leaf)
+        for i, p in signature.tensors
+        if values[i] is not None
+        for j, leaf in enumerate(values[i] if p.many else [values[i]])
+    ]
+    device = _check_devices(signature, [(name, leaf) for name, _, leaf in named])
+    dtypes = _check_dtypes(signature, [(name, p.tensor.dtypes, leaf.dtype) for name, p, leaf in named])
+    arguments = {p.name: value for p, value in zip(signature.parameters, values, strict=True)}
+    binding = Binding({name: arguments[name] for name in signature.shape_arguments})
+    leads = [lead + _loop_rank(signature, name, p.tensor.axes, leaf, lead) for name, p, leaf in named]
+    cores = [tuple(leaf.shape)[n:] for (_, _, leaf), n in zip(named, leads, strict=True)]
+    batch = _batch(signature, [(name, tuple(leaf.shape)[:n]) for (name, _, leaf), n in zip(named, leads, strict=True)])
+    annotated = [(p.tensor.axes, core) for (_, p, _), core in zip(named, cores, strict=True)]
+    for axes, core in annotated:
+        if axes is not None:
+            axes.bind(core, binding)
+    for axes, core in annotated:
+        if axes is not None:
+            axes.check_expressions(core, binding)
+    leaves = tuple(
+        Leaf(
+            name,
+            tuple(leaf.shape),
+            leaf.dtype,
+            batch + (core if axes is None else axes.full(core, binding)),
+            n,
+        )
+        for (name, _, leaf), n, (axes, core) in zip(named, leads, annotated, strict=True)
+    )
+    shapes: list[Shape | None]
+    if shape_rule is not None:
+        core_values = replace(signature, values, [torch.Size(core) for core in cores])
+        shapes = [None if s is None else batch + s for s in _by_rule(signature, shape_rule, core_values)]
+    else:
+        shapes = [
+            None if output.type.axes is None else batch + output.type.axes.evaluate(binding)
+            for output in signature.outputs
+        ]
+    return Plan(leaves, tuple(zip(shapes, dtypes, strict=True)), batch, device)
+
+
+def _by_rule(signature: Signature, rule: ShapeRule, values: Sequence[Any]) -> list[Shape | None]:
+    by_name = {p.name: value for p, value in zip(signature.parameters, values, strict=True)}
+    result = rule(**{name: by_name[name] for name in inspect.signature(rule).parameters})
+    shapes = [result] if len(signature.outputs) == 1 else list(result)
+    if len(shapes) != len(signature.outputs):
+        raise ShapeError(
+            "the shape rule returned the wrong number of shapes",
+            operator=f"{signature.name}.shape",
+            expected=f"{len(signature.outputs)} shapes",
+            got=len(shapes),
+        )
+    return [tuple(shape) for shape in shapes]
+
+
+def _check_devices(signature: Signature, leaves: Sequence[tuple[str, Tensor]]) -> torch.device:
+    if not leaves:
+        raise ArgumentError(
+            "got no tensor at all",
+            operator=signature.name,
+            expected="at least one tensor, which gives the device",
+            got="only None and empty lists",
+        )
+    first_name, first = leaves[0]
+    for name, leaf in leaves[1:]:
+        if leaf.device != first.device:
+            raise DeviceError(
+                f"is on {leaf.device}, but {first_name} is on {first.device}",
+                operator=signature.name,
+                argument=name,
+                expected=str(first.device),
+                got=str(leaf.device),
+                hint=f"pass {name}.to({first_name}.device)",
+            )
+    return first.device
+
+
+def _check_dtypes(signature: Signature, leaves: Sequence[tuple[str, Dtypes, torch.dtype]]) -> list[torch.dtype]:
+    common: tuple[str, torch.dtype] | None = None
+    for name, dtypes, dtype in leaves:
+        if not dtypes.admits(dtype):
+            raise _not_admitted(signature.name, name, dtypes, dtype)
+        if not dtypes.numeric:
+            continue
+        if common is None:
+            common = name, dtype
+        elif dtype != common[1]:
+            real, complex_ = real_twin(dtype), real_twin(common[1])
+            if real != complex_:
+                raise DtypeError(
+                    f"mixed dtypes: {common[0]} is {name_of(common[1])}, but {name} is {name_of(dtype)}",
+                    operator=signature.name,
+                    argument=name,
+                    expected=name_of(common[1]),
+                    got=name_of(dtype),
+                    hint=f"pass {name}.to({common[0]}.dtype), or annotate with Real, which promotes",
+                )
+            if common[1] == real_twin(common[1]):  # the complex one decides
+                common = name, dtype
+    first = leaves[0][2]
+    integer = next((d for _, k, d in leaves if not k.numeric and not is_inexact(d) and d != torch.bool), None)
+    shared = common[1] if common else next((d for _, _, d in leaves if is_inexact(d)), None)
+    return [output.type.dtypes.of_output(shared or first, first, integer) for output in signature.outputs]
+
+
+def _not_admitted(operator: str, name: str, dtypes: Dtypes, dtype: torch.dtype) -> DtypeError:
+    hint = None
+    if dtype.is_complex:
+        hint = f"pass {name}.real or {name}.abs(), or annotate with Complex or Inexact"
+    elif not is_inexact(dtype) and dtypes.kind.startswith(("Float", "Complex", "Inexact")):
+        hint = f"pass {name}.double(), or annotate with Real, which promotes integers"
+    elif dtypes.exact is not None:
+        hint = f"pass {name}.to(torch.{name_of(dtypes.exact)})"
+    return DtypeError(
+        f"has dtype {name_of(dtype)}",
+        operator=operator,
+        argument=name,
+        expected=f"{dtypes} ({', '.join(sorted(name_of(d) for d in dtypes.admitted or ()))})",
+        got=name_of(dtype),
+        hint=hint,
+    )
+
+
+def _loop_rank(signature: Signature, name: str, axes: Axes | None, leaf: Tensor, lead: int) -> int:
+    """How many axes of `leaf` are looped over."""
+    if not signature.loop:
+        if leaf.dim() < lead:
+            raise AssertionError(f"{signature.name}: {name} lacks its {lead} batch axes")
+        return 0
+    assert axes is not None
+    assert axes.rank is not None
+    extra = leaf.dim() - lead - axes.rank
+    if extra < 0:
+        raise ShapeError(
+            f"has {leaf.dim()} axes",
+            operator=signature.name,
+            argument=name,
+            expected=f"at least {axes.rank} axes, '{axes}', after any leading ones",
+            got=f"shape {tuple(leaf.shape)}",
+        )
+    return extra
+
+
+def _batch(signature: Signature, leads: Sequence[tuple[str, Shape]]) -> Shape:
+    batch: Shape = ()
+    for name, shape in leads:
+        try:
+            batch = tuple(torch.broadcast_shapes(batch, shape))
+        except RuntimeError:
+            raise ShapeError(
+                f"leading axes {tuple(shape)} do not broadcast with {tuple(batch)}",
+                operator=signature.name,
+                argument=name,
+                expected=f"leading axes that broadcast with {tuple(batch)}",
+                got=f"{tuple(shape)}",
+            ) from None
+    return batch
