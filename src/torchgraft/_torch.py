@@ -6,9 +6,11 @@ Nothing else in the package touches a name of torch that starts with an undersco
 from __future__ import annotations
 
 import contextlib
+import inspect
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from types import CodeType
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, _C
@@ -37,12 +39,15 @@ __all__ = [
     "unpack_dual",
 ]
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 SingleLevelFunction: type[Any] = _SingleLevelFunction
 """`autograd.Function` without its Python `apply`, which costs 1 us and refuses the ctx style under transforms."""
 
 PLAIN_TYPES = frozenset({Tensor, torch.nn.Parameter})
 
 functorch_active: Callable[[], bool] = _C._are_functorch_transforms_active
+forward_mode_enabled: Callable[[], bool] = _C._is_fwd_grad_enabled
 dispatch_modes: Callable[[], int] = _C._len_torch_dispatch_stack
 is_tracing: Callable[[], bool] = torch.jit.is_tracing
 below_autograd: Callable[[], contextlib.AbstractContextManager[None]] = _C._AutoDispatchBelowAutograd
@@ -89,11 +94,20 @@ def autocast_off() -> Iterator[None]:
 
 
 def redispatch_below_autograd(overload: Any, keyset: Any) -> Callable[..., Any]:
-    """A call of `overload` that goes on below the autograd keys of `keyset`."""
+    """A call of `overload` that goes on below the autograd keys of `keyset`.
+
+    ``Function.apply`` switches grad mode and forward mode off around `forward`. The transform levels further down must
+    record all the same: with the modes off they would lose their derivatives without a word.
+    """
+    below = keyset & _C._after_autograd_keyset
+    grad, forward = torch.is_grad_enabled(), forward_mode_enabled()
 
     def call(*args: Any, **kwargs: Any) -> Any:
         with below_autograd():
-            return overload.redispatch(keyset & _C._after_autograd_keyset, *args, **kwargs)
+            if not functorch_active():
+                return overload.redispatch(below, *args, **kwargs)
+            with torch.set_grad_enabled(grad), forward_ad._set_fwd_grad_enabled(forward):
+                return overload.redispatch(below, *args, **kwargs)
 
     return call
 
@@ -137,9 +151,6 @@ def make_dual(primal: Tensor, tangent: Tensor) -> Tensor:
     """The inverse of `unpack_dual`."""
     dual: Tensor = torch._VF._make_dual(primal, tangent, level=0)  # type: ignore[attr-defined]
     return dual
-
-
-forward_mode_enabled: Callable[[], bool] = _C._is_fwd_grad_enabled
 
 
 def engine_wants(node: Any, index: int) -> bool:
@@ -263,6 +274,20 @@ def is_direct(tensors: Iterable[Tensor]) -> bool:
     )
 
 
+def recording_levels(tensor: Tensor) -> set[int]:
+    """The transform levels at which the tensor requires grad; 0 stands for plain autograd.
+
+    ``requires_grad`` tells about the outermost wrapper alone.
+    """
+    functorch = _C._functorch
+    levels: set[int] = set()
+    while functorch.is_functorch_wrapped_tensor(tensor):
+        if functorch.is_gradtrackingtensor(tensor) and tensor.requires_grad:
+            levels.add(functorch.maybe_get_level(tensor))
+        tensor = functorch.get_unwrapped(tensor)
+    return levels | {0} if tensor.requires_grad else levels
+
+
 is_legacy_batched: Callable[[Tensor], bool] = _C._functorch.is_legacy_batchedtensor
 """Whether ``autograd.grad(is_grads_batched=True)`` made the tensor: it maps by an older `vmap`, outside of functorch."""
 
@@ -279,3 +304,20 @@ def legacy_unwrap(tensors: Iterable[Tensor]) -> tuple[int, list[Tensor], list[in
 def legacy_wrap(tensor: Tensor, level: int) -> Tensor:
     """The inverse of `legacy_unwrap` for a result whose mapped axis is the first."""
     return torch._add_batch_dim(tensor, 0, level)
+
+
+def no_dynamo(function: F) -> F:
+    """`function`, marked so that Dynamo looks neither into it nor into what it calls.
+
+    A compiled function that is called inside a transform runs eagerly with Dynamo's hook still set, which would then
+    compile the insides of kernels and rules one by one. The mark costs nothing at a call, unlike
+    ``torch.compiler.disable``, which costs 1 us, and the import of Dynamo to those who never compile.
+    """
+    code = inspect.unwrap(getattr(function, "__func__", function)).__code__
+    _set_strategy(code, _SKIP)
+    return function
+
+
+_frames = _C._dynamo.eval_frame
+_set_strategy: Callable[[CodeType, Any], None] = _frames.set_code_exec_strategy
+_SKIP = _frames._FrameExecStrategy(_frames._FrameAction.SKIP, _frames._FrameAction.SKIP)

@@ -87,9 +87,7 @@ class Caller:
         # With lists of tensors the number of leaves varies, and every call is checked in words.
         self.recognises = not any(p.many for _, p in self.signature.tensors)
         hot_path = HotPath(self.signature, f"{self.record.qualname}.{self.record.overload}", _NEVER)
-        self.function, self._install = hot_path.make(
-            self.slow, self.entries.get, self._compiled(), self.signature.pack
-        )
+        self.function, self._install = hot_path.make(self.slow, self.entries.get, self._compiled())
         self._make_run = hot_path.make_run
         self.record.on_change(self._forget)
 

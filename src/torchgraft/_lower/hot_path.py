@@ -19,7 +19,7 @@ from .._spec.signature import Parameter, Signature
 from .source import compile_source
 
 _TEMPLATE = """\
-def @make(@slow, @find, @compiled, @pack):
+def @make(@slow, @find, @compiled):
     @current = @never
 
     def @install(entry):
@@ -28,7 +28,8 @@ def @make(@slow, @find, @compiled, @pack):
 
     def __call__(@self, {parameters}):
         if @is_dynamo_compiling():
-            return @pack(@compiled({arguments}))
+            ({outputs},) = @compiled({arguments})
+            return {result}
         @entry = @current
         {convert}
         if not ({admitted}):
@@ -73,7 +74,7 @@ class HotPath:
     """The generated functions of one operator.
 
     Attributes:
-        make: ``make(slow, find, compiled, pack)`` gives ``__call__`` and the function that installs an entry.
+        make: ``make(slow, find, compiled)`` gives ``__call__`` and the function that installs an entry.
         make_run: ``make_run(entry)`` gives the checked kernel.
     """
 
@@ -103,7 +104,7 @@ class HotPath:
         names |= {f"default_{p.name}": p.default for p in self.signature.parameters if not p.required}
         names |= {f"convert_{p.name}": self._converter(p) for p in self.scalars if needs_conversion(p.scalar)}
         names |= {f"type_{p.name}": p.scalar.type for p in self.scalars}
-        return {"__name__": __name__} | {f"__{name}": value for name, value in names.items()}
+        return {} | {f"__{name}": value for name, value in names.items()}
 
     def _converter(self, parameter: Parameter) -> Callable[[Any], Any]:
         scalar, operator = parameter.scalar, self.signature.name

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from .. import _torch
 from .._errors import DeclarationError
 
 _lock = threading.Lock()
@@ -70,7 +71,7 @@ class Overload:
 
     def backend(self, function: Callable[..., Any]) -> None:
         """The kernel of every backend."""
-        self._library.impl(self._name, function, "CompositeExplicitAutograd")
+        self._library.impl(self._name, _torch.no_dynamo(function), "CompositeExplicitAutograd")
 
     def fake(self, function: Callable[..., Any]) -> None:
         """The kernel for fake and meta tensors."""
@@ -78,11 +79,12 @@ class Overload:
 
     def at_key(self, key: str, function: Callable[..., Any], *, with_keyset: bool = False) -> None:
         """The kernel of one dispatch key."""
-        self._library.impl(self._name, function, key, with_keyset=with_keyset)
+        kernel = function if function is _torch.fallthrough_kernel else _torch.no_dynamo(function)
+        self._library.impl(self._name, kernel, key, with_keyset=with_keyset)
 
     def vmap(self, function: Callable[..., Any]) -> None:
         """The batching rule, ``function(info, in_dims, *args)``."""
-        torch.library.register_vmap(self._qualname, function, lib=self._library)
+        torch.library.register_vmap(self._qualname, _torch.no_dynamo(function), lib=self._library)
 
     def decomposition(self, function: Callable[..., Any]) -> None:
         """What tracers below autograd may put in the operator's place: it keeps its derivative and is fused."""

@@ -128,7 +128,7 @@ class _Part:
         values, lead = self._values(args, kwargs)
         values = self.record.promoted(values)
         plan = self.record.plan(values, lead)
-        with _torch.outside_level():
+        with _torch.outside_level(), torch.no_grad():
             return self._pack(self.record.kernel_for(plan.device).run(values, plan))
 
     def fake(self, *args: Any, **kwargs: Any) -> Any:

@@ -86,7 +86,7 @@ class NodeFactory:
         """The `Function` subclass; its name is the operator's, and so is that of `grad_fn`."""
         source = _TEMPLATE.format(**self._parts())
         names = compile_source(source, f"{self.record.qualname}.{self.record.overload} node", self.namespace)
-        body = {"forward": staticmethod(names["forward"]), "backward": staticmethod(names["backward"])}
+        body = {"forward": staticmethod(names["forward"]), "backward": staticmethod(_torch.no_dynamo(names["backward"]))}
         return type(_torch.SingleLevelFunction)(self.record.name, (_torch.SingleLevelFunction,), body)
 
     # -- the pieces -------------------------------------------------------------------------------------------

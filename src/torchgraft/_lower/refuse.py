@@ -62,16 +62,16 @@ def connect(
     """
     if opaque:
         return [refuse_derivative(value, sources, label, "opaque") for value in made]
-    if not torch.is_grad_enabled() or all(value.requires_grad for value in made):
+    if not torch.is_grad_enabled():
         return list(made)
-    if any(source.requires_grad for source in linear):
-        attached = [False] * len(made)
-    elif rerun is not None and any(source.requires_grad for source in sources):
-        attached = [value.requires_grad for value in rerun()]
-    else:
-        return list(made)
+    needed = set[int]().union(*map(_torch.recording_levels, linear))
+    attached = [needed <= _torch.recording_levels(value) for value in made]
+    if not needed and rerun is not None and not _torch.functorch_active() and any(s.requires_grad for s in sources):
+        attached = [value.requires_grad for value in made]
+        if not all(attached):
+            attached = [value.requires_grad for value in rerun()]
     return [
-        value if value.requires_grad or fine else refuse_derivative(value, sources, label, "detached")
+        value if fine else refuse_derivative(value, sources, label, "detached")
         for value, fine in zip(made, attached, strict=True)
     ]
 
