@@ -147,6 +147,13 @@ def unpack_dual(tensor: Tensor) -> tuple[Tensor, Tensor | None]:
     return primal, tangent
 
 
+def tracing_to_graph() -> bool:
+    """Whether a tracer that builds a graph is at work, and not only fake tensors that find out shapes."""
+    from torch.fx.experimental.proxy_tensor import get_proxy_mode  # not imported by `import torch`
+
+    return get_proxy_mode() is not None
+
+
 def make_dual(primal: Tensor, tangent: Tensor) -> Tensor:
     """The inverse of `unpack_dual`."""
     dual: Tensor = torch._VF._make_dual(primal, tangent, level=0)  # type: ignore[attr-defined]

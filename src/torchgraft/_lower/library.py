@@ -52,6 +52,8 @@ class Overload:
 
     Attributes:
         torch_op: the `OpOverload`.
+        schema: its schema, without the name.
+        tags: its tags, beside that it is fit for compilers.
     """
 
     def __init__(self, qualname: str, overload: str, schema: str, *, tags: tuple[torch.Tag, ...] = ()) -> None:
@@ -60,6 +62,8 @@ class Overload:
             library = _libraries.get(namespace)
             if library is None:
                 library = _libraries[namespace] = torch.library.Library(namespace, "FRAGMENT")  # noqa: TOR901
+        self.schema = schema
+        self.tags = tags
         self._library = library
         self._name = name if overload == "default" else f"{name}.{overload}"
         self._qualname = f"{namespace}::{self._name}"

@@ -54,7 +54,8 @@ class Lowering:
         overload.fake(part.fake)
         overload.vmap(part.vmap)
         overload.at_key("Autograd", part.autograd, with_keyset=True)
-        overload.decomposition(part.decompose)
+        if not self.record.signature.numpy:
+            overload.decomposition(part.decompose)
         for key in _torch.AUTOCAST_KEYS:
             overload.at_key(key, part.autocast)
         return overload
@@ -110,6 +111,7 @@ class _Part:
         self.record = lowering.record
         self.overload = overload
         self.is_twin = twin
+        self.opaque: Overload | None = None
 
     def _values(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], int]:
         lead = kwargs["lead"] if self.is_twin else 0
@@ -152,18 +154,27 @@ class _Part:
 
     def decompose(self, *args: Any, **kwargs: Any) -> Any:
         """The torch body in the operator's place, for tracers below autograd: Inductor fuses it, export keeps ATen."""
+        if not _torch.tracing_to_graph():  # only shapes are wanted
+            return self.fake(*args, **kwargs)
         values, lead = self._values(args, kwargs)
         try:
             values = self.record.promoted(values)
             plan = self.record.plan(values, lead)
-            kernel = self.record.kernel_for(plan.device)
-            if kernel.numpy:
-                return NotImplemented
-            outputs = kernel.run(values, plan)
+            outputs = self.record.kernel_for(plan.device).run(values, plan)
         except Exception:  # noqa: BLE001 - what cannot be traced stays one opaque call, and raises there if it must
-            return NotImplemented
+            return self._opaque()(*args, **kwargs)
         leaves = self.record.leaves(values)
         return self._pack([o.clone() if o._is_view() or any(o is x for x in leaves) else o for o in outputs])
+
+    def _opaque(self) -> Any:
+        """The same without a decomposition: Inductor refuses an operator that has one and is still called."""
+        if self.opaque is None:
+            name = suffixed(self.record.overload, "vmap_opaque" if self.is_twin else "opaque")
+            self.opaque = Overload(self.record.qualname, name, self.overload.schema, tags=self.overload.tags)
+            self.opaque.backend(self.backend)
+            self.opaque.fake(self.fake)
+            self.opaque.at_key("Autograd", _torch.fallthrough_kernel)
+        return self.opaque.torch_op
 
     # -- derivatives ------------------------------------------------------------------------------------------
 
