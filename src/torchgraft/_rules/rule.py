@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -64,7 +64,7 @@ def make_rule(
     label = f"{signature.name}.{kind}[{','.join(inputs)}]"
     _check_inputs(signature, kind, inputs, label)
     available = _available(signature, kind, inputs)
-    parameters = inspect.signature(function).parameters
+    parameters = _parameters(function, label, available)
     for parameter in parameters.values():
         if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
             raise DeclarationError(
@@ -86,6 +86,19 @@ def make_rule(
     reads = tuple(parameters)
     opaque = bool(saved & set(reads)) or (array and kind != "adjoint")
     return Rule(kind, tuple(inputs), _renamed(function, label), reads, label, array, opaque)
+
+
+def _parameters(function: Callable[..., Any], label: str, available: Sequence[str]) -> Mapping[str, inspect.Parameter]:
+    try:
+        return inspect.signature(function).parameters
+    except (TypeError, ValueError) as error:  # functions written in C tell nothing about their parameters
+        raise DeclarationError(
+            "a rule asks for what it needs by name, and this one's names cannot be read",
+            operator=label,
+            expected=f"a function of some of {', '.join(available)}",
+            got=repr(function),
+            hint="wrap it\nwrong: f.partial('x')(torch.cos)\nright: f.partial('x')(lambda x: torch.cos(x))",
+        ) from error
 
 
 def _is_array(hint: Any) -> bool:

@@ -7,6 +7,7 @@ evaluated by the few lines below; nothing is ever given to `eval`. Sizes may be 
 from __future__ import annotations
 
 import ast
+import keyword
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,7 +36,7 @@ class Axis:
 
     Attributes:
         text: the token as written.
-        name: the name that it binds; None for a fixed size, an expression, ``_`` and ``...``.
+        name: the name that it binds; None for a fixed size, an expression, ``_``, ``_name`` and ``...``.
         broadcast: size 1 broadcasts (``#n``, ``*#batch``, ``...``).
         variadic: binds any number of axes (``*batch``, ``...``).
         expression: the parsed size, where it is computed or fixed.
@@ -46,6 +47,11 @@ class Axis:
     broadcast: bool = False
     variadic: bool = False
     expression: ast.expr | None = None
+
+    @property
+    def anonymous(self) -> bool:
+        """Whether it admits any size and remembers none: ``_`` and ``_name``."""
+        return self.name is None and self.expression is None and not self.variadic
 
     @property
     def reads(self) -> tuple[set[str], set[str]]:
@@ -75,7 +81,9 @@ def _collect(node: ast.expr, axes: set[str], arguments: set[str]) -> None:
 
 def _check_expression(node: ast.expr) -> bool:
     match node:
-        case ast.Constant(value=int()) | ast.Name() | ast.Set(elts=[ast.Name()]):
+        case ast.Constant(value=value):
+            return type(value) is int  # True is an int too
+        case ast.Name() | ast.Set(elts=[ast.Name()]):
             return True
         case ast.BinOp(left=left, op=op, right=right):
             return type(op) in _BINARY and _check_expression(left) and _check_expression(right)
@@ -116,8 +124,6 @@ def _parse_token(token: str, operator_name: str, where: str) -> Axis:
 
     if token == "...":
         return Axis(token, broadcast=True, variadic=True)
-    if token == "_":
-        return Axis(token)
     body, flags = token, ""
     while body and body[0] in "*#?":
         flags, body = flags + body[0], body[1:]
@@ -126,9 +132,11 @@ def _parse_token(token: str, operator_name: str, where: str) -> Axis:
     if "=" in body:  # jaxtyping's documentation form, "rows=3"
         body = body.partition("=")[2]
     broadcast, variadic = "#" in flags, "*" in flags
-    if body.isidentifier():
-        if body == "_":
-            raise refuse("write '...' for any axes")
+    if body.isidentifier() and not keyword.iskeyword(body):
+        if body.startswith("_"):  # as in jaxtyping: documents an axis that is not compared with others
+            if flags:
+                raise refuse("'_' has no size to repeat or to broadcast; write '...' for any axes")
+            return Axis(token)
         return Axis(token, name=body, broadcast=broadcast, variadic=variadic)
     if variadic:
         raise refuse("'*' must be followed by a name")
@@ -151,6 +159,7 @@ class Binding:
     dots: Shape | None = None
     origins: dict[str, str] = field(default_factory=dict)
     soft: set[str] = field(default_factory=set)  # bound only by a broadcasting axis of size 1
+    exact: set[str] = field(default_factory=set)  # runs that some argument binds without broadcasting
 
     def describe(self) -> str:
         """``n = 4 from weight (3, 4), ...``"""
@@ -195,7 +204,7 @@ class Axes:
     @property
     def binds(self) -> set[str]:
         """Names that this annotation gives a size to."""
-        return {token.name for token in self.tokens if token.name is not None}
+        return {token.name for token in self.tokens if token.name is not None and not token.variadic}
 
     def reads(self) -> tuple[set[str], set[str]]:
         """Axis names and argument names that the annotation's expressions read."""
@@ -244,12 +253,25 @@ class Axes:
             binding.dots = self._broadcast(binding.dots or (), sizes, "the broadcasting axes '...'", origin)
             return
         bound = binding.runs.get(axis.name)
-        if bound is not None and axis.broadcast:
-            sizes = self._broadcast(bound, sizes, f"axes *{axis.name}", origin)
-        elif bound is not None and tuple(bound) != tuple(sizes):
-            raise self._contradiction(f"*{axis.name}", _show(bound), binding.origins[axis.name], _show(sizes), origin)
+        if bound is not None:
+            sizes = self._join_run(axis, bound, sizes, binding, origin)
+        if not axis.broadcast:
+            binding.exact.add(axis.name)
         binding.runs[axis.name] = sizes
         binding.origins.setdefault(axis.name, origin)
+
+    def _join_run(self, axis: Axis, bound: Shape, sizes: Shape, binding: Binding, origin: str) -> Shape:
+        """The sizes of a run that is bound already: whoever does not broadcast has all of them."""
+        name = axis.name
+        assert name is not None
+        exact = name in binding.exact
+        if not axis.broadcast and exact:
+            joined = bound
+        else:
+            joined = self._broadcast(bound, sizes, f"axes *{name}", origin)
+        if (not axis.broadcast and tuple(joined) != tuple(sizes)) or (exact and tuple(joined) != tuple(bound)):
+            raise self._contradiction(f"*{name}", _show(bound), binding.origins[name], _show(sizes), origin)
+        return joined
 
     def _broadcast(self, left: Shape, right: Shape, what: str, origin: str) -> Shape:
         try:
@@ -319,16 +341,31 @@ class Axes:
         if axis.name is not None:
             return binding.sizes[axis.name]
         assert axis.expression is not None
-        size = _evaluate(axis.expression, binding.sizes, binding.values)
+        try:
+            size = _evaluate(axis.expression, binding.sizes, binding.values)
+        except ZeroDivisionError:
+            raise ShapeError(
+                f"axis {axis.text} divides by zero",
+                operator=self.operator,
+                argument=self.where,
+                expected="a divisor that is not zero",
+                got=self._describe_reads(axis, binding),
+            ) from None
         if size < 0:
             raise ShapeError(
                 f"axis {axis.text} = {size} is negative",
                 operator=self.operator,
                 argument=self.where,
                 expected=f"{axis.text} >= 0",
-                got=binding.describe() or f"{axis.text} = {size}",
+                got=self._describe_reads(axis, binding),
             )
         return size
+
+    def _describe_reads(self, axis: Axis, binding: Binding) -> str:
+        """What the expression of `axis` was computed from."""
+        names, arguments = axis.reads
+        known = [f"{name} = {binding.sizes[name]} from {binding.origins[name]}" for name in sorted(names)]
+        return ", ".join(known + [f"{name} = {binding.values[name]}" for name in sorted(arguments)]) or axis.text
 
     def evaluate(self, binding: Binding) -> Shape:
         """The shape that the annotation gives in this call, with broadcasting axes at their full size."""

@@ -50,6 +50,9 @@ class _SavedOutput:
     annotation: Any
     name: str
 
+    def __repr__(self) -> str:
+        return f"tg.Saved[{getattr(self.annotation, '__name__', self.annotation)}, {self.name!r}]"
+
     def __call__(self) -> None:  # typing accepts only callables inside tuple[...]
         raise TypeError("tg.Saved[...] is an annotation")
 
@@ -172,10 +175,12 @@ class Signature:
     def schema(self) -> str:
         """The dispatcher's schema, without the name."""
         parts: list[str] = []
-        for parameter in self.parameters:
+        plain = [i for i, p in enumerate(self.parameters) if not p.keyword_only and not _has_schema_default(p)]
+        last = plain[-1] if plain else -1  # the schema parser wants no default before a parameter without one
+        for i, parameter in enumerate(self.parameters):
             if parameter.keyword_only and "*" not in parts:
                 parts.append("*")
-            parts.append(_schema_of(parameter))
+            parts.append(_schema_of(parameter, with_default=i > last and _has_schema_default(parameter)))
         returns = ", ".join(["Tensor"] * len(self.outputs))
         return f"({', '.join(parts)}) -> " + (returns if len(self.outputs) == 1 else f"({returns})")
 
@@ -187,17 +192,15 @@ class Signature:
         return tuple(seen) if self.structure is tuple else self.structure(*seen)
 
 
-def _schema_of(parameter: Parameter) -> str:
+def _schema_of(parameter: Parameter, *, with_default: bool) -> str:
     if parameter.is_tensor:
         kind = "Tensor[]" if parameter.many else "Tensor"
     else:
         kind = parameter.scalar.schema
     text = f"{kind}{'?' if parameter.optional else ''} {parameter.name}"
     default = parameter.default
-    if parameter.required or (default is not None and not _has_schema_default(parameter)):
+    if not with_default:
         return text
-    if default is None:
-        return f"{text}=None"
     if isinstance(default, str):
         return f'{text}="{default}"'
     return f"{text}={list(default) if isinstance(default, (list, tuple)) else default}"
@@ -205,11 +208,13 @@ def _schema_of(parameter: Parameter) -> str:
 
 def _has_schema_default(parameter: Parameter) -> bool:
     """Whether the schema parser knows a literal for the default; where not, the default is filled in before."""
+    if parameter.required or parameter.default is None:
+        return not parameter.required
     if parameter.is_tensor:
         return False
     scalar = parameter.scalar
     if scalar.type is str:
-        return not scalar.many and '"' not in parameter.default and "\\" not in parameter.default
+        return not scalar.many and parameter.default.isprintable() and not set('"\\') & set(parameter.default)
     if scalar.type is float:
         values = parameter.default if scalar.many else [parameter.default]
         return all(value == value and abs(value) != float("inf") for value in values)
@@ -248,16 +253,16 @@ def read_signature(function: Callable[..., Any], name: str, *, loop: bool, frame
 
 def resolve_hints(function: Callable[..., Any], name: str, frame: types.FrameType | None) -> dict[str, Any]:
     """The annotations as objects, also under ``from __future__ import annotations`` and with local names."""
-    closure = inspect.getclosurevars(function).nonlocals if function.__code__.co_freevars else {}
     local_names: dict[str, Any] = {}
-    while frame is not None and frame.f_globals is function.__globals__:
+    scope = getattr(function, "__globals__", None)  # a callable object has none
+    while frame is not None and frame.f_globals is scope:
         local_names = {**frame.f_locals, **local_names}
         frame = frame.f_back
     try:
         # As written where possible: get_type_hints would try to call a Saved[...] inside tuple[...].
         raw = dict(inspect.get_annotations(function))
         if any(isinstance(value, str) for value in raw.values()):
-            raw = typing.get_type_hints(function, None, {**local_names, **closure}, include_extras=True)
+            raw = typing.get_type_hints(function, None, {**local_names, **_closure(function)}, include_extras=True)
         return raw
     except Exception as error:
         raise DeclarationError(
@@ -267,6 +272,18 @@ def resolve_hints(function: Callable[..., Any], name: str, frame: types.FrameTyp
             got=", ".join(f"{key}: {value!r}" for key, value in function.__annotations__.items()),
             hint="import the names outside of `if TYPE_CHECKING:`",
         ) from error
+
+
+def _closure(function: Callable[..., Any]) -> dict[str, Any]:
+    """The names of enclosing functions that `function` refers to."""
+    found: dict[str, Any] = {}
+    cells = getattr(function, "__closure__", None) or ()
+    for name, cell in zip(function.__code__.co_freevars if cells else (), cells, strict=True):
+        try:
+            found[name] = cell.cell_contents
+        except ValueError:  # defined further down
+            continue
+    return found
 
 
 def _read_parameter(name: str, parameter: inspect.Parameter, hints: dict[str, Any]) -> Parameter:
@@ -340,14 +357,35 @@ def _read_outputs(name: str, annotation: Any) -> tuple[tuple[Output, ...], type 
             )
         return Output(output_name, kind, saved)
 
+    def nothing_to_see(got: Any) -> DeclarationError:
+        return DeclarationError(
+            "has no output that the caller sees",
+            operator=name,
+            argument="return",
+            expected="at least one output that is not Saved",
+            got=repr(got),
+        )
+
+    if isinstance(annotation, _SavedOutput):
+        raise nothing_to_see(annotation)
     if isinstance(annotation, type) and issubclass(annotation, tuple) and hasattr(annotation, "_fields"):
         fields = resolve_fields(annotation, name)
+        for field, item in fields.items():
+            if isinstance(item, _SavedOutput):  # the caller's NamedTuple would lack a field
+                raise DeclarationError(
+                    "a field of a NamedTuple cannot be Saved",
+                    operator=name,
+                    argument=field,
+                    expected="a field that the caller sees",
+                    got=repr(item),
+                    hint=f'return a tuple: tuple[..., tg.Saved[..., "{item.name}"]]',
+                )
         return tuple(read(item, field) for field, item in fields.items()), annotation
     if typing.get_origin(annotation) is tuple:
         items = typing.get_args(annotation)
         shown = sum(not isinstance(item, _SavedOutput) for item in items)
         if shown == 0:
-            raise DeclarationError("has no output that the caller sees", operator=name, argument="return", got=items)
+            raise nothing_to_see(annotation)
         names = iter(["out"] if shown == 1 else [f"out{i}" for i in range(shown)])
         outputs = tuple(read(item, "" if isinstance(item, _SavedOutput) else next(names)) for item in items)
         return outputs, (None if shown == 1 and len(items) > 1 else tuple)
@@ -423,7 +461,7 @@ def _check_kinds(signature: Signature, refuse: Callable[..., DeclarationError]) 
 
 def _check_axes(signature: Signature, refuse: Callable[..., DeclarationError]) -> None:
     bound: set[str] = set()
-    runs: set[str | None] = set()
+    runs: set[Any] = set()  # None stands for ...
     annotated = [(p.name, p.tensor.axes) for _, p in signature.tensors]
     for name, axes in annotated:
         if axes is None:
@@ -437,8 +475,20 @@ def _check_axes(signature: Signature, refuse: Callable[..., DeclarationError]) -
                     'batch="loop" adds the leading axes itself', name, expected="the axes of one sample", got=axes.text
                 )
             runs.add(axes.tokens[axes.run].name)
+    both = sorted(bound & runs)
+    if both:
+        raise refuse(
+            f"'{both[0]}' names a single axis and a run of axes",
+            "annotations",
+            expected="different names",
+            got=f"{both[0]} and *{both[0]}",
+        )
     results = [(output.name, output.type.axes) for output in signature.outputs]
-    scalars = {p.name for p in signature.parameters if not p.is_tensor and p.scalar.type is int and not p.scalar.many}
+    scalars = {
+        p.name
+        for p in signature.parameters
+        if not p.is_tensor and p.scalar.type is int and not p.scalar.many and not p.optional
+    }
     for name, axes in annotated + results:
         if axes is None:
             continue
@@ -448,7 +498,7 @@ def _check_axes(signature: Signature, refuse: Callable[..., DeclarationError]) -
             raise refuse(
                 f"axis {unknown[0]} is never bound",
                 name,
-                expected="axis names of a tensor parameter, and {k} for an int argument k",
+                expected="axis names of a tensor parameter, and {k} for an int argument k that is never None",
                 got=axes.text,
             )
     for name, axes in results:
@@ -460,7 +510,7 @@ def _check_axes(signature: Signature, refuse: Callable[..., DeclarationError]) -
             known = token.name in bound if token.name is not None and not token.variadic else True
             if token.variadic:
                 known = token.name in runs
-            if token.text == "_" or not known:
+            if token.anonymous or not known:
                 raise refuse(
                     f"axis {token.text} is never bound", name, expected="axes of a tensor parameter", got=axes.text
                 )
