@@ -131,12 +131,9 @@ class Record:
         default = "cpu" if self.kernels[None].numpy else "any"
         return named if default in named else [*named, default]
 
-    def normalise(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
-        """All arguments by position; the dispatcher leaves out those that equal their defaults."""
-        values = list(args)
-        for parameter in self.signature.parameters[len(values) :]:
-            values.append(kwargs.get(parameter.name, parameter.default))
-        return values
+    def with_defaults(self, args: Sequence[Any]) -> list[Any]:
+        """All arguments; the dispatcher leaves out trailing ones that equal their defaults."""
+        return [*args, *(parameter.default for parameter in self.signature.parameters[len(args) :])]
 
     def promoted(self, values: list[Any]) -> list[Any]:
         """`values` with the inputs of a `Real` operator cast to their common dtype."""

@@ -102,12 +102,12 @@ def redispatch_below_autograd(overload: Any, keyset: Any) -> Callable[..., Any]:
     below = keyset & _C._after_autograd_keyset
     grad, forward = torch.is_grad_enabled(), forward_mode_enabled()
 
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: Any) -> Any:
         with below_autograd():
             if not functorch_active():
-                return overload.redispatch(below, *args, **kwargs)
+                return overload.redispatch(below, *args)
             with torch.set_grad_enabled(grad), forward_ad._set_fwd_grad_enabled(forward):
-                return overload.redispatch(below, *args, **kwargs)
+                return overload.redispatch(below, *args)
 
     return call
 

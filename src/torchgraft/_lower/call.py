@@ -37,12 +37,12 @@ class Entry:
         node: `apply` of the autograd node; None where no gradient is needed.
         plan: the plan of the call.
         run: the checked kernel, which the node calls.
+        uncounted: the checked kernel for inputs that do not count their mutations.
         settle: finds out what is wrong with outputs that do not look as they should, and mends what may be mended.
-        counts_versions: whether the inputs count their mutations (inference tensors do not).
         shape_arguments: values of the arguments on which shapes depend.
     """
 
-    __slots__ = ("admits", "counts_versions", "kernel", "node", "plan", "returns", "run", "settle", "shape_arguments")
+    __slots__ = ("admits", "kernel", "node", "plan", "returns", "run", "settle", "shape_arguments", "uncounted")
 
     def __init__(
         self,
@@ -50,25 +50,28 @@ class Entry:
         kernel: Callable[..., Any],
         settle: Callable[..., Any],
         plan: Plan | None,
-        counts_versions: bool,
         shape_arguments: tuple[Any, ...],
     ) -> None:
         self.admits = admits
         self.kernel = kernel
         self.settle = settle
         self.plan = plan
-        self.counts_versions = counts_versions
         self.shape_arguments = shape_arguments
         self.returns: Callable[..., bool] | None = None
         self.node: Callable[..., Any] | None = None
         self.run: Callable[..., Any] | None = None
+        self.uncounted: Callable[..., Any] | None = None
+
+    def unpacked(self) -> tuple[Any, ...]:
+        """What the hot path needs, in one tuple: attributes would cost it 20 ns each."""
+        return self.admits, self.returns, self.kernel, self.node, self
 
 
 def _nothing(*_: Any) -> bool:
     return False
 
 
-_NEVER = Entry(_nothing, _nothing, _nothing, None, True, ())
+_NEVER = Entry(_nothing, _nothing, _nothing, None, ()).unpacked()
 """Admits nothing."""
 
 
@@ -83,12 +86,12 @@ class Caller:
         self.lowering = lowering
         self.record = lowering.record
         self.signature = lowering.record.signature
-        self.entries: dict[Any, Entry] = {}
+        self.entries: dict[Any, tuple[Any, ...]] = {}
         # With lists of tensors the number of leaves varies, and every call is checked in words.
         self.recognises = not any(p.many for _, p in self.signature.tensors)
         hot_path = HotPath(self.signature, f"{self.record.qualname}.{self.record.overload}", _NEVER)
         self.function, self._install = hot_path.make(self.slow, self.entries.get, self._compiled())
-        self._make_run = hot_path.make_run
+        self._hot_path = hot_path
         self.record.on_change(self._forget)
 
     def _forget(self) -> None:
@@ -127,12 +130,13 @@ class Caller:
             outputs = kernel.run(values, plan)
             return outputs[0] if len(outputs) == 1 and self.signature.structure is None else outputs
 
-        def find_out(values: Sequence[Any], result: Any, versions: Sequence[int]) -> list[Tensor]:
+        def find_out(values: Sequence[Any], result: Any, versions: Sequence[int] | None) -> list[Tensor]:
             inputs = self.record.leaves(values)
-            counted = [v for (i, _), v in zip(positions, versions, strict=True) if values[i] is not None]
-            for leaf, tensor, version in zip(plan.leaves, inputs, counted, strict=True):
-                if entry.counts_versions and tensor._version != version:
-                    raise refuse_mutated(self.signature.name, leaf.name)
+            if versions is not None:
+                counted = [v for (i, _), v in zip(positions, versions, strict=True) if values[i] is not None]
+                for leaf, tensor, version in zip(plan.leaves, inputs, counted, strict=True):
+                    if tensor._version != version:
+                        raise refuse_mutated(self.signature.name, leaf.name)
             return settle(self.signature, plan, result, inputs)
 
         entry = Entry(
@@ -140,7 +144,6 @@ class Caller:
             run_batched if plan.batch else kernel.call,
             find_out,
             plan,
-            not any(leaf.is_inference() for leaf in leaves),
             tuple(by_name[name] for name in self.signature.shape_arguments),
         )
         if torch.is_grad_enabled() and any(leaf.requires_grad for leaf in leaves):
@@ -175,12 +178,13 @@ class Caller:
         return [None if output.saved else next(shown) for output in self.signature.outputs]
 
     def _remember(self, values: Sequence[Any], entry: Entry) -> None:
-        entry.run = self._make_run(entry)
+        entry.run = self._hot_path.make_run(entry.returns, entry.kernel, entry)
+        entry.uncounted = self._hot_path.make_uncounted(entry.returns, entry.kernel, entry)
         key = [None if values[i] is None else values[i].shape for i, _ in self.signature.tensors]
         if len(self.entries) >= _ENTRIES:
             self.entries.clear()
-        self.entries[(*key, *entry.shape_arguments)] = entry
-        self._install(entry)
+        self.entries[(*key, *entry.shape_arguments)] = entry.unpacked()
+        self._install(entry.unpacked())
 
     def _compiled(self) -> Callable[..., Sequence[Tensor]]:
         """What Dynamo puts into its graph: a function, not the overload.

@@ -22,43 +22,51 @@ _TEMPLATE = """\
 def @make(@slow, @find, @compiled):
     @current = @never
 
-    def @install(entry):
+    def @install(@entry):
         nonlocal @current
-        @current = entry
+        @current = @entry
 
     def __call__(@self, {parameters}):
         if @is_dynamo_compiling():
             ({outputs},) = @compiled({arguments})
             return {result}
-        @entry = @current
         {convert}
+        @admits, @returns, @kernel, @node, @entry = @current
         if not ({admitted}):
-            @entry = @find({key})
-            if @entry is None or not ({admitted}):
+            @found = @find({key})
+            if @found is None:
                 return @slow({arguments})
-            @install(@entry)
+            @admits, @returns, @kernel, @node, @entry = @found
+            if not ({admitted}):
+                return @slow({arguments})
+            @install(@found)
         if @dispatch_modes() or @forward_ad._current_level >= 0 or @profiler._is_profiler_enabled:
             return @slow({arguments})
-        if @entry.node is not None:
+        if @node is not None:
             return {node}
         {run}
         return {result}
 
     return __call__, @install
 
-def @make_run(@entry):
+def @make_run(@returns, @kernel, @entry):
     def run({arguments}):
-        {run}
+        {run_alone}
         return {outputs}
     return run
+
+def @make_uncounted(@returns, @kernel, @entry):
+    def uncounted({arguments}):
+        {run_uncounted}
+        return ({outputs},)
+    return uncounted
 """
 
 _RUN = """\
 {versions}
-@out = @entry.kernel({arguments})
-{unpack}
-if not (@entry.returns({outputs}){distinct}{unchanged}):
-    ({outputs},) = @entry.settle(({arguments},), @out, ({counted},))
+{assign}
+if not (@returns({outputs}){distinct}{unchanged}):
+    ({outputs},) = @entry.settle(({arguments},), @out, {counted})
 """
 
 
@@ -74,8 +82,9 @@ class HotPath:
     """The generated functions of one operator.
 
     Attributes:
-        make: ``make(slow, find, compiled)`` gives ``__call__`` and the function that installs an entry.
-        make_run: ``make_run(entry)`` gives the checked kernel.
+        make: ``make(slow, find, compiled)`` gives ``__call__`` and the function that installs what it admits.
+        make_run: ``make_run(returns, kernel, entry)`` gives the checked kernel.
+        make_uncounted: the same for inputs that do not count their mutations; it returns a tuple.
     """
 
     def __init__(self, signature: Signature, title: str, never: Any) -> None:
@@ -87,6 +96,7 @@ class HotPath:
         namespace = compile_source(self._source().replace("@", "__"), title, self._namespace(never))
         self.make: Callable[..., Any] = namespace["__make"]
         self.make_run: Callable[..., Any] = namespace["__make_run"]
+        self.make_uncounted: Callable[..., Any] = namespace["__make_uncounted"]
 
     def _namespace(self, never: Any) -> dict[str, Any]:
         names: dict[str, Any] = {
@@ -100,6 +110,7 @@ class HotPath:
             "type": type,
             "getattr": getattr,
             "errors": (TypeError, ValueError),
+            "runtime_error": RuntimeError,
         }
         names |= {f"default_{p.name}": p.default for p in self.signature.parameters if not p.required}
         names |= {f"convert_{p.name}": self._converter(p) for p in self.scalars if needs_conversion(p.scalar)}
@@ -117,6 +128,8 @@ class HotPath:
     def _source(self) -> str:
         indent = "\n        "
         converted = [f"{p.name} = @convert_{p.name}({p.name})" for p in self.scalars if needs_conversion(p.scalar)]
+        outputs = ", ".join(self.outputs)
+        result = self._packed([o for o, out in zip(self.outputs, self.signature.outputs, strict=True) if not out.saved])
         return _TEMPLATE.format(
             parameters=self._parameters(),
             arguments=self.arguments,
@@ -124,9 +137,11 @@ class HotPath:
             admitted=self._admitted(),
             key=self._key(),
             node=self._node(),
-            run=self._run().replace("\n", indent),
-            result=self._packed([o for o, out in zip(self.outputs, self.signature.outputs, strict=True) if not out.saved]),
-            outputs=", ".join(self.outputs),
+            run=self._run(early=result).replace("\n", indent),
+            run_alone=self._run(early=outputs).replace("\n", indent),
+            run_uncounted=self._run(early=None).replace("\n", indent),
+            result=result,
+            outputs=outputs,
         )
 
     def _parameters(self) -> str:
@@ -143,7 +158,7 @@ class HotPath:
         if self.signature.shape_arguments:
             tests.append(f"({', '.join(self.signature.shape_arguments)},) == @entry.shape_arguments")
         leaves = [f"@absent if {p.name} is None else {p.name}" if p.optional else p.name for p in self.tensors]
-        return " and ".join([*tests, f"@entry.admits({', '.join(leaves)})"])
+        return " and ".join([*tests, f"@admits({', '.join(leaves)})"])
 
     def _key(self) -> str:
         items = [f"@getattr({p.name}, 'shape', None)" for p in self.tensors]
@@ -167,29 +182,39 @@ class HotPath:
             return outputs[0]
         return f"{'' if self.signature.structure is tuple else '@structure'}({', '.join(outputs)},)"
 
-    def _run(self) -> str:
-        """The kernel and the checks of what it returned, all of them at every call."""
+    def _run(self, *, early: str | None) -> str:
+        """The kernel and the checks of what it returned, all of them at every call.
+
+        Args:
+            early: what to return where the inputs turn out not to count their mutations (inference tensors do not);
+                None to leave out that they have not been mutated.
+        """
         versions: list[str] = []
         unchanged: list[str] = []
-        for i, p in enumerate(self.tensors):
-            counted = "@entry.counts_versions" + (f" and {p.name} is not None" if p.optional else "")
-            versions.append(f"@v{i} = {p.name}._version if {counted} else 0")
-            unchanged.append(f" and (not ({counted}) or {p.name}._version == @v{i})")
+        for i, p in enumerate(self.tensors if early is not None else ()):
+            here = f"{p.name} is not None and " if p.optional else ""
+            versions.append(f"@v{i} = {here}{p.name}._version")
+            unchanged.append(f" and @v{i} == ({here}{p.name}._version)" if here else f" and {p.name}._version == @v{i}")
+        if early is not None:
+            versions = ["try:", *(f"    {line}" for line in versions), "except @runtime_error:"]
+            versions += [f"    ({', '.join(self.outputs)},) = @entry.uncounted({self.arguments})", f"    return {early}"]
+        counted = f"({', '.join(f'@v{i}' for i in range(len(self.tensors)))},)"
         return _RUN.format(
-            versions="\n".join(versions),
+            versions="\n".join(versions) or "pass",
             arguments=self.arguments,
-            unpack=self._unpack(),
+            assign=self._assign(),
             outputs=", ".join(self.outputs),
             distinct="".join(self._distinct()),
             unchanged="".join(unchanged),
-            counted=", ".join(f"@v{i}" for i in range(len(self.tensors))),
+            counted=counted if early is not None else "None",
         ).strip()
 
-    def _unpack(self) -> str:
+    def _assign(self) -> str:
+        """The call of the kernel, and its outputs one by one."""
         if len(self.outputs) == 1 and self.signature.structure is None:
-            return "@o0 = @out"
+            return f"@o0 = @out = @kernel({self.arguments})"
         return (
-            f"try:\n    ({', '.join(self.outputs)},) = @out\n"
+            f"@out = @kernel({self.arguments})\ntry:\n    ({', '.join(self.outputs)},) = @out\n"
             f"except @errors:\n    {' = '.join(self.outputs)} = None"
         )
 
@@ -197,11 +222,17 @@ class HotPath:
         """Tests that no output shares its storage with an input or another output."""
         tests: list[str] = []
         for i, output in enumerate(self.outputs):
-            tests.append(f" and (@s{i} := {output}.untyped_storage()) is not None")
-            tests += [f" and @s{i} is not @s{j}" for j in range(i)]
-            for p in self.tensors:
+            store = f"(@s{i} := {output}.untyped_storage())"
+            if all(p.optional for p in self.tensors):
+                tests.append(f" and {store} is not None")
+                store = f"@s{i}"
+            for j in range(i):
+                tests.append(f" and {store} is not @s{j}")
+                store = f"@s{i}"
+            for p in sorted(self.tensors, key=lambda p: p.optional):
                 absent = f"{p.name} is None or " if p.optional else ""
-                tests.append(f" and ({absent}@s{i} is not {p.name}.untyped_storage())")
+                tests.append(f" and ({absent}{store} is not {p.name}.untyped_storage())")
+                store = f"@s{i}"
         return tests
 
 

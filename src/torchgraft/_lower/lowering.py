@@ -63,9 +63,7 @@ class Lowering:
     def twin(self) -> Overload:
         """The overload whose tensors carry leading batch axes; their number is its last argument."""
         if self._twin is None:
-            arguments, returns = self.record.signature.schema().rsplit(") -> ", 1)
-            star = "" if "*, " in arguments else ", *"
-            schema = f"{arguments}{star}, int lead) -> {returns}"
+            schema = self.record.signature.schema(lead=True)
             self._twin = self._register(suffixed(self.record.overload, "vmap"), schema, twin=True)
         return self._twin
 
@@ -94,12 +92,7 @@ class Lowering:
 
     def call(self, values: Sequence[Any], lead: int = 0) -> list[Tensor]:
         """All outputs, through the dispatcher."""
-        keywords = {p.name: v for p, v in zip(self.record.signature.parameters, values, strict=True) if p.keyword_only}
-        positional = list(values[: len(values) - len(keywords)])
-        if lead == 0:
-            result = self.torch_op(*positional, **keywords)
-        else:
-            result = self.twin().torch_op(*positional, **keywords, lead=lead)
+        result = self.torch_op(*values) if lead == 0 else self.twin().torch_op(*values, lead)
         return [result] if isinstance(result, Tensor) else list(result)
 
 
@@ -113,10 +106,9 @@ class _Part:
         self.is_twin = twin
         self.opaque: Overload | None = None
 
-    def _values(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], int]:
-        lead = kwargs["lead"] if self.is_twin else 0
-        values = self.record.normalise(args, kwargs)
-        return convert(self.record.signature, values), lead
+    def _values(self, args: Sequence[Any]) -> tuple[list[Any], int]:
+        *args, lead = args if self.is_twin else (*args, 0)
+        return convert(self.record.signature, self.record.with_defaults(args)), lead
 
     def _again(self, values: Sequence[Any], lead: int) -> list[Tensor]:
         return self.lowering.call(values, lead)
@@ -126,15 +118,15 @@ class _Part:
 
     # -- backends, fake tensors -------------------------------------------------------------------------------
 
-    def backend(self, *args: Any, **kwargs: Any) -> Any:
-        values, lead = self._values(args, kwargs)
+    def backend(self, *args: Any) -> Any:
+        values, lead = self._values(args)
         values = self.record.promoted(values)
         plan = self.record.plan(values, lead)
         with _torch.outside_level(), torch.no_grad():
             return self._pack(self.record.kernel_for(plan.device).run(values, plan))
 
-    def fake(self, *args: Any, **kwargs: Any) -> Any:
-        values, lead = self._values(args, kwargs)
+    def fake(self, *args: Any) -> Any:
+        values, lead = self._values(args)
         values = self.record.promoted(values)
         plan = self.record.plan(values, lead)
         if all(shape is not None for shape, _ in plan.outputs):
@@ -152,17 +144,17 @@ class _Part:
             )
         return self._pack(kernel.run(values, plan))
 
-    def decompose(self, *args: Any, **kwargs: Any) -> Any:
+    def decompose(self, *args: Any) -> Any:
         """The torch body in the operator's place, for tracers below autograd: Inductor fuses it, export keeps ATen."""
         if not _torch.tracing_to_graph():  # only shapes are wanted
-            return self.fake(*args, **kwargs)
-        values, lead = self._values(args, kwargs)
+            return self.fake(*args)
+        values, lead = self._values(args)
         try:
             values = self.record.promoted(values)
             plan = self.record.plan(values, lead)
             outputs = self.record.kernel_for(plan.device).run(values, plan)
         except Exception:  # noqa: BLE001 - what cannot be traced stays one opaque call, and raises there if it must
-            return self._opaque()(*args, **kwargs)
+            return self._opaque()(*args)
         leaves = self.record.leaves(values)
         return self._pack([o.clone() if o._is_view() or any(o is x for x in leaves) else o for o in outputs])
 
@@ -178,8 +170,8 @@ class _Part:
 
     # -- derivatives ------------------------------------------------------------------------------------------
 
-    def autograd(self, keyset: Any, *args: Any, **kwargs: Any) -> Any:
-        values, lead = self._values(args, kwargs)
+    def autograd(self, keyset: Any, *args: Any) -> Any:
+        values, lead = self._values(args)
         with _torch.level() if _torch.functorch_active() else contextlib.nullcontext():
             return self._pack(self._autograd(keyset, self.record.promoted(values), lead))
 
@@ -216,15 +208,7 @@ class _Part:
 
     def _below(self, keyset: Any, lead: int) -> Callable[..., Any]:
         call = _torch.redispatch_below_autograd(self.overload.torch_op, keyset)
-        parameters = self.record.signature.parameters
-
-        def run(*values: Any) -> Any:
-            keywords = {p.name: v for p, v in zip(parameters, values, strict=True) if p.keyword_only}
-            if self.is_twin:
-                keywords["lead"] = lead
-            return call(*values[: sum(not p.keyword_only for p in parameters)], **keywords)
-
-        return run
+        return (lambda *values: call(*values, lead)) if self.is_twin else call
 
     def _forward_mode(
         self, values: list[Any], tangents: Sequence[Tensor | None], outputs: Sequence[Tensor], lead: int
@@ -236,8 +220,8 @@ class _Part:
 
     # -- vmap, autocast ---------------------------------------------------------------------------------------
 
-    def vmap(self, info: Any, in_dims: Any, *args: Any, **kwargs: Any) -> Any:
-        values, lead = self._values(args, kwargs)
+    def vmap(self, info: Any, in_dims: Any, *args: Any) -> Any:
+        values, lead = self._values(args)
         dims = vmap.leaf_dims(self.record.signature, values, in_dims)
         leaves = self.record.leaves(values)
         if self.is_twin:
@@ -250,8 +234,8 @@ class _Part:
         outputs = self._again(self.record.replace(values, moved), lead)
         return (outputs[0], 0) if len(outputs) == 1 else (tuple(outputs), (0,) * len(outputs))
 
-    def autocast(self, *args: Any, **kwargs: Any) -> Any:
-        values, lead = self._values(args, kwargs)
+    def autocast(self, *args: Any) -> Any:
+        values, lead = self._values(args)
         with _torch.below_autocast():
             return self._pack(self._again(self._cast(values), lead))
 

@@ -172,15 +172,19 @@ class Signature:
                 names |= item.reads()[1]
         return tuple(p.name for p in self.parameters if p.name in names)
 
-    def schema(self) -> str:
-        """The dispatcher's schema, without the name."""
-        parts: list[str] = []
-        plain = [i for i, p in enumerate(self.parameters) if not p.keyword_only and not _has_schema_default(p)]
+    def schema(self, *, lead: bool = False) -> str:
+        """The dispatcher's schema, without the name.
+
+        Keyword-only parameters are so in Python alone: here their names could meet those of the dispatcher.
+
+        Args:
+            lead: with a further argument, the number of leading batch axes.
+        """
+        plain = [i for i, p in enumerate(self.parameters) if lead or not _has_schema_default(p)]
         last = plain[-1] if plain else -1  # the schema parser wants no default before a parameter without one
-        for i, parameter in enumerate(self.parameters):
-            if parameter.keyword_only and "*" not in parts:
-                parts.append("*")
-            parts.append(_schema_of(parameter, with_default=i > last and _has_schema_default(parameter)))
+        parts = [_schema_of(p, with_default=i > last) for i, p in enumerate(self.parameters)]
+        if lead:
+            parts.append("int __lead")  # no parameter begins with two underscores
         returns = ", ".join(["Tensor"] * len(self.outputs))
         return f"({', '.join(parts)}) -> " + (returns if len(self.outputs) == 1 else f"({returns})")
 
