@@ -109,7 +109,7 @@ class Scale(torch.autograd.Function):
         return grad * ctx.factor, None
 
 
-@torch.library.custom_op("overhead::scale", mutates_args=())
+@torch.library.custom_op("rival::scale", mutates_args=())
 def scale_custom(x: Tensor, factor: float) -> Tensor:
     return x * factor
 
@@ -222,7 +222,7 @@ class Mix(torch.autograd.Function):
         return *grads, None, None, None, None, None, None
 
 
-@torch.library.custom_op("overhead::mix", mutates_args=())
+@torch.library.custom_op("rival::mix", mutates_args=())
 def mix_custom(
     a: Tensor, b: Tensor, c: Tensor, d: Tensor, e: Tensor, f: Tensor,
     i: int, j: int, k: bool, p: float, q: float, r: float,

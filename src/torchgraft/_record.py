@@ -153,10 +153,8 @@ class Record:
             lead,
             tuple((leaf.shape, leaf.dtype, leaf.device) for leaf in leaves),
             tuple(values[i] is None if not p.many else len(values[i]) for i, p in self.signature.tensors),
-            None if self.shape_rule is None else tuple(map(repr, values)),
-            tuple(v for v, p in zip(values, self.signature.parameters, strict=True)
-                  if p.name in self.signature.shape_arguments),
-        )  # fmt: skip
+            self._shape_arguments(values),
+        )
         try:
             plan = self._plans.get(key)
         except TypeError:  # SymInts cannot be hashed
@@ -167,6 +165,13 @@ class Record:
                 self._plans.clear()
             self._plans[key] = plan
         return plan
+
+    def _shape_arguments(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        """The non-tensor arguments on which a shape may depend: all, where the shapes are given by hand."""
+        named = zip(self.signature.parameters, values, strict=True)
+        if self.shape_rule is not None:
+            return tuple(repr(value) for p, value in named if not p.is_tensor)
+        return tuple(value for p, value in named if p.name in self.signature.shape_arguments)
 
     def replace(self, values: Sequence[Any], leaves: Sequence[Tensor]) -> list[Any]:
         """`values` with other tensors in the places of its tensors."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,6 @@ import torch
 from torch import Tensor
 
 from .. import _torch
-from .._errors import KernelError
 from .._spec.axes import Shape
 from .arrays import Array
 
@@ -64,39 +64,58 @@ def loop_arrays(
     leads: Sequence[int | None],
     batch: tuple[int, ...],
     outputs: Sequence[tuple[str, tuple[int, ...], np.dtype[Any]]],
-    refuse: Callable[[str, Any, object], KernelError],
+    refuse: Callable[[str, Any, object], Exception],
 ) -> list[Array]:
     """`function` over the batch axes of arrays, into output memory that is allocated once.
 
     Args:
-        function: takes one argument for each of `values`, returns a tuple of arrays.
+        function: takes one argument for each of `values`; returns the output, or a sequence of several.
         values: arrays, and what is not looped over.
         leads: number of leading axes of each value; None for what is not an array.
         outputs: name, core shape and dtype of each output.
         refuse: makes the error for an output that has another shape or dtype.
     """
-    results = [np.empty(batch + core, dtype) for _, core, dtype in outputs]
-    if len(batch) == 1:
-        index: Any = range(batch[0])
-    else:
-        index = np.ndindex(*batch)
-        values = [
-            np.broadcast_to(value, batch + value.shape[lead:]) if lead else value
-            for value, lead in zip(values, leads, strict=True)
-        ]
-    moving = [bool(lead) and value.shape[0] == batch[0] for value, lead in zip(values, leads, strict=True)]
-    if len(batch) == 1:  # a leading axis of size 1 stands for every sample
-        values = [
-            value[0] if lead and not moves else value
-            for value, lead, moves in zip(values, leads, moving, strict=True)
-        ]
-    else:
-        moving = [bool(lead) for lead in leads]
-    for i in index:
-        sample = [value[i] if moves else value for value, moves in zip(values, moving, strict=True)]
-        for result, made, (name, core, dtype) in zip(results, function(*sample), outputs, strict=True):
-            if not isinstance(made, (np.ndarray, np.generic)) or made.shape != core or made.dtype != dtype:
-                if not isinstance(made, (bool, int, float, complex)) or core != ():
-                    raise refuse(name, made, (core, dtype))
+    count = math.prod(batch)
+    results = [np.empty((count, *core), dtype) for _, core, dtype in outputs]
+    samples = zip(*(_samples(value, lead or 0, batch) for value, lead in zip(values, leads, strict=True)), strict=True)
+    if len(outputs) == 1:
+        (name, core, dtype), result = outputs[0], results[0]
+        for i, sample in enumerate(samples):
+            made = function(*sample)
+            if type(made) is not np.ndarray or made.shape != core or made.dtype != dtype:
+                _check_sample(made, name, core, dtype, refuse)
             result[i] = made
-    return results
+    else:
+        for i, sample in enumerate(samples):
+            for result, made, (name, core, dtype) in zip(results, function(*sample), outputs, strict=True):
+                _check_sample(made, name, core, dtype, refuse)
+                result[i] = made
+    return [result.reshape(batch + core) for result, (_, core, _) in zip(results, outputs, strict=True)]
+
+
+def _samples(value: Any, lead: int, batch: tuple[int, ...]) -> Iterable[Any]:
+    """The value of each sample in turn."""
+    count = math.prod(batch)
+    if lead == 0 or all(size == 1 for size in value.shape[:lead]):
+        return itertools.repeat(value.reshape(value.shape[lead:]) if lead else value, count)
+    core = value.shape[lead:]
+    if value.shape[:lead] == batch:
+        return value.reshape(count, *core)  # type: ignore[no-any-return]
+    broadcast = np.broadcast_to(value, batch + core)  # not reshaped, which would copy it
+    return (broadcast[index] for index in np.ndindex(*batch))
+
+
+def _check_sample(
+    made: Any,
+    name: str,
+    core: tuple[int, ...],
+    dtype: np.dtype[Any],
+    refuse: Callable[[str, Any, object], Exception],
+) -> None:
+    """Nothing may be broadcast or cast on its way into the output; a Python number has no dtype of its own."""
+    if isinstance(made, (np.ndarray, np.generic)):
+        fits = made.shape == core and made.dtype == dtype
+    else:
+        fits = isinstance(made, (bool, int, float, complex)) and core == ()
+    if not fits:
+        raise refuse(name, made, (core, dtype))

@@ -46,7 +46,7 @@ class Kernel:
             raise refuse_captured(self.signature.name, captured)
         leaves = flatten(self.signature, values)
         versions = _versions(leaves)
-        result = self._run_batched(values, leaves, plan) if plan.batch else self.call(*values)
+        result = self.call_planned(values, plan)
         for leaf, before, after in zip(plan.leaves, versions, _versions(leaves), strict=True):
             if before != after:
                 raise refuse_mutated(self.signature.name, leaf.name)
@@ -62,7 +62,11 @@ class Kernel:
         # The detached inputs share memory with the real ones, and so their version: mutation is still seen.
         return outputs
 
-    def _run_batched(self, values: Sequence[Any], leaves: Sequence[Tensor], plan: Plan) -> Any:
+    def call_planned(self, values: Sequence[Any], plan: Plan) -> Any:
+        """The function over the plan's batch axes, unchecked."""
+        if not plan.batch:
+            return self.call(*values)
+        leaves = flatten(self.signature, values)
         if any(size == 0 for size in plan.batch):
             return self._empty(plan)
         if not self.numpy:
@@ -109,10 +113,14 @@ class Kernel:
         try:
             result = self._positional(*values)
         except ValueError as error:
-            if "read-only" not in str(error):
-                raise
-            raise refuse_mutated(self.signature.name, "an array") from error
+            self._explain(error)
+            raise
         return as_sequence(self.signature, result)
+
+    def _explain(self, error: ValueError) -> None:
+        """Say in our words what NumPy raised, where it is about an input."""
+        if "read-only" in str(error):
+            raise refuse_mutated(self.signature.name, "an array") from error
 
     def _call_arrays(self, *values: Any) -> Any:
         converted, arrays = self._arrays(values)
@@ -146,14 +154,28 @@ class Kernel:
             (output.name, (shape or ())[len(plan.batch) :], _numpy_dtype(array_dtype(dtype)))
             for output, (shape, dtype) in zip(self.signature.outputs, plan.outputs, strict=True)
         ]
-        regroup = self._regroup(values)
-        made = loop_arrays(
-            lambda *sample: self._function_on_arrays(*regroup(sample)), flat, leads, plan.batch, outputs, self._refuse
-        )
+        try:
+            made = loop_arrays(self._on_sample(values), flat, leads, plan.batch, outputs, self._refuse)
+        except ValueError as error:
+            self._explain(error)
+            raise
         return [
             to_tensor(array, self.signature.name, output.name, dtype)
             for array, output, (_, dtype) in zip(made, self.signature.outputs, plan.outputs, strict=True)
         ]
+
+    def _on_sample(self, values: Sequence[Any]) -> Callable[..., Any]:
+        """The function as the loop calls it: without detours where it takes plain arrays and returns one."""
+        lists = any(p.is_tensor and p.many for p in self.signature.parameters)
+        if not lists and self.signature.structure is None and len(self.signature.outputs) == 1:
+            return self._positional
+        regroup = self._regroup(values)
+
+        def call(*sample: Any) -> Any:
+            outputs = as_sequence(self.signature, self._positional(*regroup(sample)))
+            return outputs[0] if len(outputs) == 1 else outputs
+
+        return call
 
     def _regroup(self, values: Sequence[Any]) -> Callable[[Sequence[Any]], Sequence[Any]]:
         """Puts lists of arrays together again, which the loop sees one by one."""

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from .. import _torch
-from .._errors import KernelError, RuleError
+from .._errors import RuleError
 from .._kernels.arrays import array_dtype, owned, to_array, to_tensor
 from .._kernels.batching import loop_arrays
 from .._record import Record
@@ -154,20 +154,37 @@ class ArrayRule:
         arrays = [to_array(leaf, self.rule.label, name) for leaf, name in zip(call.reads, self._flat_names(call), strict=True)]
         rank = call.batch_rank
         if rank == 0:
-            made = self._on_sample(call, arrays)
+            try:
+                made: Sequence[Any] = self._on_sample(call, arrays)
+            except ValueError as error:
+                self._explain(error)
+                raise
         else:
             batch = tuple(int(size) for size in call.results[0][0][:rank])
             outputs = [
                 (name, tuple(int(size) for size in shape[rank:]), _numpy_dtype(dtype))
                 for name, (shape, dtype) in zip(self._result_names(call), call.results, strict=True)
             ]
-            made = loop_arrays(
-                lambda *sample: self._on_sample(call, sample), arrays, call.leads, batch, outputs, self._refuse
-            )
+            try:
+                made = loop_arrays(self._sample_function(call), arrays, call.leads, batch, outputs, self._refuse)
+            except ValueError as error:
+                self._explain(error)
+                raise
         return [
             self._settle(value, name, shape, dtype, arrays)
             for value, name, (shape, dtype) in zip(made, self._result_names(call), call.results, strict=True)
         ]
+
+    def _sample_function(self, call: ArrayCall) -> Callable[..., Any]:
+        """The rule as the loop calls it: without detours where it takes plain arrays and returns one."""
+        if not call.scalars and not self.many and all(count == 1 for count in call.counts) and len(call.results) == 1:
+            return self.rule.call
+
+        def on_sample(*sample: Any) -> Any:
+            results = self._on_sample(call, sample)
+            return results[0] if len(results) == 1 else results
+
+        return on_sample
 
     def _on_sample(self, call: ArrayCall, arrays: Sequence[Any]) -> Sequence[Any]:
         values: dict[str, Any] = dict(zip(self.scalar_names, call.scalars, strict=True))
@@ -178,19 +195,19 @@ class ArrayRule:
                 values[name] = [next(rest) for _ in range(count)]
             else:
                 values[name] = next(rest) if count else None
-        try:
-            result = self.rule.call(*(values[name] for name in self.rule.reads))
-        except ValueError as error:
-            if "read-only" not in str(error):
-                raise
-            raise RuleError(
-                "the rule wrote into an array that it was given",
-                operator=self.rule.label,
-                expected="a rule without side effects",
-                got=str(error),
-                hint="work on a copy\nwrong: grad *= 2; return grad\nright: return 2 * grad",
-            ) from error
-        return self.flat_results(result, len(call.results))
+        return self.flat_results(self.rule.call(*(values[name] for name in self.rule.reads)), len(call.results))
+
+    def _explain(self, error: ValueError) -> None:
+        """Say in our words what NumPy raised, where it is about an array that the rule was given."""
+        if "read-only" not in str(error):
+            return
+        raise RuleError(
+            "the rule wrote into an array that it was given",
+            operator=self.rule.label,
+            expected="a rule without side effects",
+            got=str(error),
+            hint="work on a copy\nwrong: grad *= 2; return grad\nright: return 2 * grad",
+        ) from error
 
     def flat_results(self, result: Any, count: int) -> Sequence[Any]:
         """The rule's results one by one, in the order of `ArrayCall.results`."""
@@ -208,9 +225,9 @@ class ArrayRule:
             raise self._refuse(name, value, (tuple(shape), dtype))
         return tensor
 
-    def _refuse(self, name: str, made: Any, expected: Any) -> KernelError:
+    def _refuse(self, name: str, made: Any, expected: Any) -> RuleError:
         got = f"{made.shape}, {made.dtype}" if isinstance(made, (np.ndarray, np.generic)) else type(made).__name__
-        error = RuleError(
+        return RuleError(
             "returned another shape or dtype than was asked of it",
             operator=self.rule.label,
             argument=name,
@@ -218,7 +235,6 @@ class ArrayRule:
             got=got,
             hint="return the gradient; an input without one is declared with nondifferentiable" if made is None else None,
         )
-        return error  # type: ignore[return-value]
 
     def _flat_names(self, call: ArrayCall) -> list[str]:
         return [name for name, count in zip(self.tensor_names, call.counts, strict=True) for _ in range(count)]

@@ -126,10 +126,6 @@ class Caller:
         seen = [ABSENT if values[i] is None else values[i] for i, _ in positions] if self.recognises else leaves
         by_name = {p.name: v for p, v in zip(self.signature.parameters, values, strict=True)}
 
-        def run_batched(*values: Any) -> Any:
-            outputs = kernel.run(values, plan)
-            return outputs[0] if len(outputs) == 1 and self.signature.structure is None else outputs
-
         def find_out(values: Sequence[Any], result: Any, versions: Sequence[int] | None) -> list[Tensor]:
             inputs = self.record.leaves(values)
             if versions is not None:
@@ -141,7 +137,7 @@ class Caller:
 
         entry = Entry(
             _torch.plain_tensors(*seen),
-            run_batched if plan.batch else kernel.call,
+            (lambda *values: kernel.call_planned(values, plan)) if plan.batch else kernel.call,
             find_out,
             plan,
             tuple(by_name[name] for name in self.signature.shape_arguments),
@@ -173,7 +169,7 @@ class Caller:
             outputs: list[Any] = entry.run(*values)
             return outputs
         rest = tuple(v for v, p in zip(values, self.signature.parameters, strict=True) if not p.is_tensor)
-        result = entry.node(entry.run, entry.plan, rest, None, *leaves)
+        result = entry.node((entry.run, entry.plan, rest, None), *leaves)
         shown = iter([result] if isinstance(result, Tensor) else result)
         return [None if output.saved else next(shown) for output in self.signature.outputs]
 

@@ -169,7 +169,7 @@ class HotPath:
         leaves = ", ".join(p.name for p in self.tensors)
         if any(p.optional for p in self.tensors):  # the node was made for the tensors that are there
             leaves = f"*[t for t in ({leaves},) if t is not None]"
-        call = f"@entry.node(@entry.run, @entry.plan, {rest}, None, {leaves})"
+        call = f"@node((@entry.run, @entry.plan, {rest}, None), {leaves})"
         if self.signature.structure is None:
             return call
         single = len(self.signature.visible) == 1

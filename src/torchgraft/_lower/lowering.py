@@ -203,7 +203,7 @@ class _Part:
             node = self.lowering.node(layout, mask, batched=bool(plan.batch), hidden=True)
             rest = tuple(v for v, p in zip(values, self.record.signature.parameters, strict=True) if not p.is_tensor)
             with _torch.single_level():
-                result = node.apply(run, plan, rest, originals, *leaves)
+                result = node.apply((run, plan, rest, originals), *leaves)
         return [result] if isinstance(result, Tensor) else list(result)
 
     def _below(self, keyset: Any, lead: int) -> Callable[..., Any]:

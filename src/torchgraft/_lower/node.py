@@ -14,9 +14,9 @@ from torch import Tensor
 
 from .. import _torch
 from .._errors import DerivativeError
-from .._rules.results import settle_gradient
+from .._rules.results import as_results, settle_gradient
 from .._rules.rule import cotangent_names
-from .._spec.plan import Layout, Leaf
+from .._spec.plan import Layout
 from .pullback import Pullback
 from .pushforward import missing_rule
 from .refuse import connect
@@ -26,30 +26,26 @@ if TYPE_CHECKING:
     from .lowering import Lowering
 
 _TEMPLATE = """\
-def forward(ctx, run, plan, rest, originals, {leaves}):
+def forward(ctx, call, {leaves}):
+    run, plan, rest, originals = call
     {outs} = run({arguments})
-    ctx.plan = plan
-    ctx.rest = rest
-    ctx.stale = originals is not None
+    ctx.call = call
     if originals is not None:
         ({leaves},) = originals
-    ctx.save_for_backward({saved})
+    {save}
     {mark}
     return {returned}
 
 def backward(ctx, {grads}):
     if any_autocast():
         with autocast_off():
-            return pull(ctx, {grads})
-    return pull(ctx, {grads})
-
-def pull(ctx, {grads}):
+            return backward(ctx, {grads})
     {unpacked}
-    plan = ctx.plan
+    _, plan, rest, originals = ctx.call
     recording = is_grad_enabled() or forward_ad._current_level >= 0
     {check_stale}
     {pulls}
-    return None, None, None, None, {results}
+    return None, {results}
 """
 
 
@@ -75,7 +71,8 @@ class NodeFactory:
             "autocast_off": _torch.autocast_off,
             "forward_ad": _torch.forward_ad,
             "profiler": _torch.profiler,
-            "settle": _settle,
+            "as_results": as_results,
+            "settle": settle_gradient,
             "connected": _connected,
             "profiled": _profiled,
             "missing": self._missing,
@@ -106,12 +103,12 @@ class NodeFactory:
             "leaves": ", ".join(f"t{i}" for i in range(leaf_count)),
             "outs": ", ".join(outs) if len(outs) > 1 else "o0",
             "arguments": self._arguments(groups),
-            "saved": ", ".join(self.saved),
+            "save": f"ctx.save_for_backward({', '.join(self.saved)})" if self.saved else "pass",
             "mark": f"ctx.mark_non_differentiable({', '.join(inert)})" if inert else "",
             "returned": returned if len(shown) == 1 else f"({returned})",
             "grads": ", ".join(f"g{i}" for i in shown),
             "unpacked": f"({', '.join(f's{i}' for i in range(len(self.saved)))},) = ctx.saved_tensors" if self.saved else "",
-            "check_stale": "if ctx.stale and forward_ad._current_level >= 0: stale()" if stale else "",
+            "check_stale": "if originals is not None and forward_ad._current_level >= 0: stale()" if stale else "",
             "pulls": "\n    ".join(pulls) or "pass",
             "results": ", ".join(f"d{i}" if needed else "None" for i, needed in enumerate(self.mask)),
         }
@@ -162,7 +159,7 @@ class NodeFactory:
         if name in signature.names:
             parameter = signature.names[name]
             if not parameter.is_tensor:
-                return "ctx." + self.expressions[name]
+                return self.expressions[name]
             numbers = groups[name]
             if numbers is None:
                 return "None"
@@ -202,28 +199,36 @@ class NodeFactory:
                 continue
             reads = [self._read(read, groups) for read in pullback.reads]
             leaves = [i for name in pullback.inputs for i in groups[name] or ()]
-            direct = pullback.direct is not None and not self.batched
+            # An absent input has no leaf, but the rule returns something for it, which `call` drops.
+            direct = pullback.direct is not None and not self.batched and len(leaves) == len(pullback.inputs)
             call, label = f"call{number}", f"label{number}"
             self.namespace[call] = pullback.direct if direct else pullback.call
             self.namespace[label] = pullback.label
             arguments = ", ".join(reads if direct else ["plan", *reads])
             made = f"{call}({arguments}) if not profiler._is_profiler_enabled else profiled({label}, {call}, {arguments})"
-            targets = f"d{leaves[0]}" if direct else f"({', '.join(f'd{i}' for i in leaves)},)"
-            lines.append(f"{targets} = {made}")
+            several = ", ".join(f"d{i}" for i in leaves)
+            if direct and len(leaves) == 1:
+                lines.append(f"d{leaves[0]} = {made}")
+            else:
+                lines.append(f"made = {made}")
+                if direct:
+                    lines.append(f"if type(made) is not tuple or len(made) != {len(leaves)}:")
+                    lines.append(f"    made = as_results({label}, made, {pullback.inputs!r}, many=False)")
+                lines.append(f"({several},) = made")
             needed = [i for i in leaves if self.mask[i]]
             for i in needed:
                 lines.append(f"leaf = plan.leaves[{i}]")
                 lines.append(f"if type(d{i}) is not Tensor or d{i}.shape != leaf.shape or d{i}.dtype is not leaf.dtype:")
                 lines.append(f"    d{i} = settle({label}, leaf, d{i})")
-            lines += self._connecting(number, pullback, reads, leaves, needed, direct=direct)
+            lines += self._connecting(number, pullback, reads, leaves, needed)
         self.namespace["Tensor"] = Tensor
         return lines
 
     def _connecting(
-        self, number: int, pullback: Pullback, reads: list[str], leaves: list[int], needed: list[int], *, direct: bool
+        self, number: int, pullback: Pullback, reads: list[str], leaves: list[int], needed: list[int]
     ) -> list[str]:
         grads = [i for i, read in enumerate(pullback.reads) if read in cotangent_names(self.signature).values()]
-        self.namespace[f"connect{number}"] = (pullback, tuple(grads), direct, [leaves.index(i) for i in needed])
+        self.namespace[f"connect{number}"] = (pullback, tuple(grads), [leaves.index(i) for i in needed])
         results = ", ".join(f"d{i}" for i in needed)
         return [
             "if recording:",
@@ -244,14 +249,10 @@ class NodeFactory:
         )
 
 
-def _settle(label: str, leaf: Leaf, value: Any) -> Tensor:
-    return settle_gradient(label, leaf, value)
-
-
 def _connected(
-    about: tuple[Pullback, tuple[int, ...], bool, list[int]], plan: Any, made: Sequence[Tensor], reads: Sequence[Any]
+    about: tuple[Pullback, tuple[int, ...], list[int]], plan: Any, made: Sequence[Tensor], reads: Sequence[Any]
 ) -> list[Tensor]:
-    pullback, grads, direct, positions = about
+    pullback, grads, positions = about
     sources = [item for value in reads for item in (value if isinstance(value, list) else [value])]
     tensors = [source for source in sources if isinstance(source, Tensor)]
 
@@ -259,7 +260,7 @@ def _connected(
         again = list(reads)
         for i in grads:
             again[i] = _torch.requires_grad_inside(again[i].detach())
-        results = [pullback.direct(*again)] if direct and pullback.direct else pullback.call(plan, *again)
+        results = pullback.call(plan, *again)
         return [results[i] for i in positions]
 
     return connect(pullback.label, pullback.opaque, made, tensors, [reads[i] for i in grads], rerun)

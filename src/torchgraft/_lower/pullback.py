@@ -30,8 +30,8 @@ class Pullback:
         inputs: names of the inputs.
         reads: names of what it needs: inputs, outputs, cotangents, non-tensor arguments.
         call: takes the plan and the values read, returns one gradient for each leaf of the inputs, not yet settled.
-        direct: takes the values read, returns the gradient of the only input, for calls without batch axes; None
-            where `call` must do it.
+        direct: the user's function itself, which takes the values read and returns the gradient of its input or a
+            tuple of them; None where `call` must do more.
         opaque: what it returns cannot be differentiated.
     """
 
@@ -61,8 +61,8 @@ def make_pullback(lowering: Lowering, rule: Rule) -> Pullback:
     def call(plan: Plan, *values: Any) -> Sequence[Any]:
         return apply(record, rule, plan, values, lambda result: _flat(record, rule, plan, result))
 
-    single = len(rule.inputs) == 1 and not record.signature.names[rule.inputs[0]].many
-    return Pullback(rule.label, rule.inputs, rule.reads, call, rule.call if single else None, rule.opaque)
+    lists = any(record.signature.names[name].many for name in rule.inputs)
+    return Pullback(rule.label, rule.inputs, rule.reads, call, None if lists else rule.call, rule.opaque)
 
 
 def _flat(record: Record, rule: Rule, plan: Plan, result: Any) -> list[Any]:

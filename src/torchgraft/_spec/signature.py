@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import keyword
 import sys
@@ -237,7 +238,8 @@ def read_signature(function: Callable[..., Any], name: str, *, loop: bool, frame
     Raises:
         DeclarationError: an annotation is missing, cannot be read, or contradicts another.
     """
-    hints = resolve_hints(function, name, sys._getframe(frames + 1))
+    frame = sys._getframe(frames + 1)
+    hints = resolve_hints(function, name, frame)
     parameters = tuple(
         _read_parameter(name, parameter, hints) for parameter in inspect.signature(function).parameters.values()
     )
@@ -249,7 +251,7 @@ def read_signature(function: Callable[..., Any], name: str, *, loop: bool, frame
             expected='a tensor annotation, such as -> Float[Tensor, "n"]',
             got="nothing",
         )
-    outputs, structure = _read_outputs(name, hints["return"])
+    outputs, structure = _read_outputs(name, hints["return"], _local_names(function, frame))
     signature = Signature(name, parameters, outputs, structure, loop)
     _check(signature)
     return signature
@@ -257,16 +259,11 @@ def read_signature(function: Callable[..., Any], name: str, *, loop: bool, frame
 
 def resolve_hints(function: Callable[..., Any], name: str, frame: types.FrameType | None) -> dict[str, Any]:
     """The annotations as objects, also under ``from __future__ import annotations`` and with local names."""
-    local_names: dict[str, Any] = {}
-    scope = getattr(function, "__globals__", None)  # a callable object has none
-    while frame is not None and frame.f_globals is scope:
-        local_names = {**frame.f_locals, **local_names}
-        frame = frame.f_back
     try:
         # As written where possible: get_type_hints would try to call a Saved[...] inside tuple[...].
         raw = dict(inspect.get_annotations(function))
         if any(isinstance(value, str) for value in raw.values()):
-            raw = typing.get_type_hints(function, None, {**local_names, **_closure(function)}, include_extras=True)
+            raw = typing.get_type_hints(function, None, _local_names(function, frame), include_extras=True)
         return raw
     except Exception as error:
         raise DeclarationError(
@@ -278,16 +275,18 @@ def resolve_hints(function: Callable[..., Any], name: str, frame: types.FrameTyp
         ) from error
 
 
-def _closure(function: Callable[..., Any]) -> dict[str, Any]:
-    """The names of enclosing functions that `function` refers to."""
-    found: dict[str, Any] = {}
+def _local_names(function: Callable[..., Any], frame: types.FrameType | None) -> dict[str, Any]:
+    """The names of the functions around `function`: those that are running, and those that it refers to."""
+    names: dict[str, Any] = {}
+    scope = getattr(function, "__globals__", None)  # a callable object has none
+    while frame is not None and frame.f_globals is scope:
+        names = {**frame.f_locals, **names}
+        frame = frame.f_back
     cells = getattr(function, "__closure__", None) or ()
     for name, cell in zip(function.__code__.co_freevars if cells else (), cells, strict=True):
-        try:
-            found[name] = cell.cell_contents
-        except ValueError:  # defined further down
-            continue
-    return found
+        with contextlib.suppress(ValueError):  # defined further down
+            names[name] = cell.cell_contents
+    return names
 
 
 def _read_parameter(name: str, parameter: inspect.Parameter, hints: dict[str, Any]) -> Parameter:
@@ -346,7 +345,7 @@ def _read_tensor(annotation: Any, name: str, where: str) -> TensorType | None:
     return TensorType(array is np.ndarray, Axes(annotation.dim_str, name, where), Dtypes.read(annotation))
 
 
-def _read_outputs(name: str, annotation: Any) -> tuple[tuple[Output, ...], type | None]:
+def _read_outputs(name: str, annotation: Any, local_names: dict[str, Any]) -> tuple[tuple[Output, ...], type | None]:
     def read(item: Any, output_name: str) -> Output:
         saved = isinstance(item, _SavedOutput)
         output_name = item.name if saved else output_name
@@ -373,7 +372,7 @@ def _read_outputs(name: str, annotation: Any) -> tuple[tuple[Output, ...], type 
     if isinstance(annotation, _SavedOutput):
         raise nothing_to_see(annotation)
     if isinstance(annotation, type) and issubclass(annotation, tuple) and hasattr(annotation, "_fields"):
-        fields = resolve_fields(annotation, name)
+        fields = resolve_fields(annotation, name, local_names)
         for field, item in fields.items():
             if isinstance(item, _SavedOutput):  # the caller's NamedTuple would lack a field
                 raise DeclarationError(
@@ -396,12 +395,12 @@ def _read_outputs(name: str, annotation: Any) -> tuple[tuple[Output, ...], type 
     return (read(annotation, "out"),), None
 
 
-def resolve_fields(structure: type, name: str) -> dict[str, Any]:
+def resolve_fields(structure: type, name: str, local_names: dict[str, Any]) -> dict[str, Any]:
     """The annotations of a `NamedTuple`'s fields."""
     try:
         fields = inspect.get_annotations(structure)
-        if any(isinstance(value, str) for value in fields.values()):
-            fields = typing.get_type_hints(structure, include_extras=True)
+        if any(isinstance(value, (str, typing.ForwardRef)) for value in fields.values()):
+            fields = typing.get_type_hints(structure, None, local_names, include_extras=True)
     except Exception as error:
         raise DeclarationError(
             f"annotations of {structure.__name__} cannot be read: {error}", operator=name, argument="return"
