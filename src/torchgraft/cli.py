@@ -34,9 +34,7 @@ def make_parser() -> argparse.ArgumentParser:
     demo.add_argument(
         "--out", type=Path, default=Path("demo"), metavar="DIR", help="folder for the pictures (default: %(default)s)"
     )
-    demo.add_argument(
-        "--quick", action="store_true", help="a smoke test of a few seconds, which asks for no accuracy"
-    )
+    demo.add_argument("--quick", action="store_true", help="a smoke test of a few seconds, which asks for no accuracy")
     demo.set_defaults(run=run_demo)
     return parser
 

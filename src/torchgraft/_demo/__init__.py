@@ -16,7 +16,7 @@ from .training import ASKED_ACCURACY, train
 
 EPOCHS = 30
 TOLERANCE = 1e-4
-BATCH = 64
+BATCH = 32
 
 
 def run(folder: Path, *, quick: bool) -> int:
@@ -28,7 +28,7 @@ def run(folder: Path, *, quick: bool) -> int:
     print()
     for failure in failures:
         print("FAILED:", failure)
-    print(f"{'done' if failures else 'all checks passed'} in {time.perf_counter() - start:.0f} s")
+    print(f"{'finished' if failures else 'all checks passed'} in {time.perf_counter() - start:.0f} s")
     return 1 if failures else 0
 
 
@@ -59,13 +59,15 @@ def train_and_draw(folder: Path, quick: bool) -> list[str]:
     torch.manual_seed(0)
     network = Network()
     history = train(network, digits, epochs=1 if quick else EPOCHS, batch=BATCH)
-    print(f"  accuracy on the held-out digits: {history.accuracy[-1]:.1%} (asked: {ASKED_ACCURACY:.0%})")
+    asked = "a quick run asks for none" if quick else f"asked: {ASKED_ACCURACY:.0%}"
+    print(f"  accuracy on the held-out digits: {history.accuracy[-1]:.1%} ({asked})")
     heading("Pictures")
     print()
     for path, what in pictures.draw(network, history, digits, folder):
         print(f"  {path}  {what}")
-    enough = quick or history.accuracy[-1] >= ASKED_ACCURACY
-    return [] if enough else [f"accuracy {history.accuracy[-1]:.1%} is below {ASKED_ACCURACY:.0%}"]
+    if quick or history.accuracy[-1] >= ASKED_ACCURACY:
+        return []
+    return [f"accuracy {history.accuracy[-1]:.1%} is below {ASKED_ACCURACY:.0%}"]
 
 
 def heading(text: str) -> None:

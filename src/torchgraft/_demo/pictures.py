@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from matplotlib.figure import Figure
 
+from .._examples.correlate2d import correlate2d
 from .digits import Digits
-from .network import Network, correlate2d
+from .network import Network
 from .training import ASKED_ACCURACY, History
 
 BLUE, ORANGE, GREY = "#2a6f97", "#c8553d", "#6c757d"
@@ -40,7 +41,7 @@ def draw_curves(history: History, digits: Digits) -> Figure:
     loss.yaxis.set_major_formatter("{x:g}")
     accuracy.plot(epochs, [100 * a for a in history.accuracy], color=ORANGE, marker=".")
     accuracy.axhline(100 * ASKED_ACCURACY, color=GREY, linewidth=0.8, linestyle="--", label="asked")
-    accuracy.set_title(f"{len(digits.test_labels)} held out")
+    accuracy.set_title(f"{len(digits.test_labels)} handwritten digits held out")
     accuracy.set(xlabel="epoch", ylabel="classified correctly (%)", ylim=(None, 100.5))
     accuracy.legend(frameon=False, loc="lower right")
     for axes in (loss, accuracy):
