@@ -325,12 +325,12 @@ def _read_parameter(name: str, parameter: inspect.Parameter, hints: dict[str, An
     if many and optional:
         raise refuse("an optional list of tensors has no schema", str(parameter), "pass an empty list for none")
     default = parameter.default
-    if isinstance(kind, Scalar) and default is not inspect.Parameter.empty and not (optional and default is None):
-        default = kind.convert(default, name, parameter.name)
-    elif isinstance(kind, TensorType) and default not in (inspect.Parameter.empty, None):
-        raise refuse("only None can be the default of a tensor", repr(default))
     if default is None and not optional:
         raise refuse("has the default None but no None in its type", repr(hints[parameter.name]))
+    if default is not None and default is not inspect.Parameter.empty:
+        if isinstance(kind, TensorType):
+            raise refuse("only None can be the default of a tensor", repr(default))
+        default = kind.convert(default, name, parameter.name)
     return Parameter(
         parameter.name, kind, optional, many, default, parameter.kind is inspect.Parameter.KEYWORD_ONLY
     )
