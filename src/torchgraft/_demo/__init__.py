@@ -15,6 +15,7 @@ from .network import OPERATORS, Network
 from .training import ASKED_ACCURACY, train
 
 EPOCHS = 30
+STEPS = 20
 TOLERANCE = 1e-4
 BATCH = 32
 
@@ -41,7 +42,7 @@ def show_operators() -> None:
 
 def compare_compiled(quick: bool) -> list[str]:
     """Train the same network eagerly and compiled, step by step; return what failed."""
-    steps = 3 if quick else 20
+    steps = 3 if quick else STEPS
     backend = "aot_eager" if quick else find_backend()
     heading(f"Eager against torch.compile(fullgraph=True, backend={backend!r}), {steps} training steps from one start")
     eager, compiled = compare(load(), steps=steps, batch=BATCH, backend=backend)

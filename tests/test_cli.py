@@ -1,0 +1,69 @@
+"""The command line, as a user calls it."""
+
+import subprocess
+import sys
+
+import pytest
+
+import torchgraft
+from torchgraft import cli
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def run(*arguments):
+    code = "import sys; from torchgraft.cli import main; sys.exit(main())"
+    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        cli.main(["--version"])
+    assert capsys.readouterr().out == f"torchgraft {torchgraft.__version__}\n"
+
+
+def test_help_names_the_commands(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        cli.main(["--help"])
+    assert "demo" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [[], ["no-such-command"], ["demo", "--no-such-option"]])
+def test_wrong_use_is_refused(arguments, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(arguments)
+    assert "usage: torchgraft" in capsys.readouterr().err
+
+
+def test_a_missing_package_is_named(monkeypatch, capsys):
+    for name in [name for name in sys.modules if name.startswith("torchgraft._demo")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delattr(torchgraft, "_demo", raising=False)
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    assert cli.main(["demo"]) == 2
+    assert capsys.readouterr().err.splitlines()[-1].endswith("pip install 'torchgraft[demo]'")
+
+
+def test_demo(tmp_path):
+    folder = tmp_path / "pictures"
+    done = run("demo", "--quick", "--out", str(folder))
+    assert (done.returncode, done.stderr) == (0, "")
+    for expected in ("torchgraft::correlate2d(", "torchgraft::softplus(", "torchgraft::linear(", "all checks passed"):
+        assert expected in done.stdout
+    for name in ("loss.png", "filters.png"):
+        assert str(folder / name) in done.stdout
+        assert (folder / name).read_bytes().startswith(PNG)
+
+
+def test_failed_checks_fail_the_demo(tmp_path, monkeypatch, capsys):
+    from torchgraft import _demo
+
+    small = _demo.load(at_most=256)
+    monkeypatch.setattr(_demo, "load", lambda: small)
+    for name, value in {"STEPS": 2, "EPOCHS": 1, "TOLERANCE": -1.0, "find_backend": lambda: "eager"}.items():
+        monkeypatch.setattr(_demo, name, value)
+    assert _demo.run(tmp_path, quick=False) == 1
+    *_, compiled, accuracy, last = capsys.readouterr().out.splitlines()
+    assert compiled.startswith("FAILED: compiled and eager losses differ by")
+    assert accuracy.startswith("FAILED: accuracy") and accuracy.endswith("is below 95%")
+    assert last.startswith("finished in")
