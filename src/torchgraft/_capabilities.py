@@ -113,7 +113,7 @@ def _vmap(record: Record) -> Capability:
     axes = [p.tensor.axes for _, p in signature.tensors] + [output.type.axes for output in signature.outputs]
     runs = {None if item is None or item.leading_run is None else item.leading_run.text for item in axes}
     if None not in runs and len(runs) == 1:
-        return Capability("yes", f"batch axes {runs.pop()}")
+        return Capability("yes", "elementwise" if signature.elementwise else f"batch axes {runs.pop()}")
     how = "one kernel call for each sample" if signature.numpy else "torch.vmap of the kernel, a loop where it cannot"
     answer = "loop" if signature.numpy else "derived"
     batched = [p.name for _, p in signature.tensors if p.tensor.axes is not None and p.tensor.axes.leading_run is not None]

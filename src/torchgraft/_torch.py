@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import CodeType
 from typing import Any, TypeVar
 
@@ -148,10 +148,22 @@ def unpack_dual(tensor: Tensor) -> tuple[Tensor, Tensor | None]:
 
 
 def tracing_to_graph() -> bool:
-    """Whether a tracer that builds a graph is at work, and not only fake tensors that find out shapes."""
+    """Whether a tracer is at work that wants to see into an operator, and not only fake tensors that find out shapes.
+
+    The functional mode counts too: AOTAutograd traces twice, first without a graph, and must see the same both times.
+    """
     from torch.fx.experimental.proxy_tensor import get_proxy_mode  # not imported by `import torch`
 
-    return get_proxy_mode() is not None
+    functional = _C._get_dispatch_mode(_C._TorchDispatchModeKey.FUNCTIONAL)
+    return functional is not None or get_proxy_mode() is not None
+
+
+def is_view(tensor: Tensor) -> bool:
+    """Whether the tensor is a view of another one."""
+    return tensor._is_view()  # type: ignore[no-any-return]
+
+
+COMPOSITE_IMPLICIT = _C.DispatchKey.CompositeImplicitAutograd
 
 
 def make_dual(primal: Tensor, tangent: Tensor) -> Tensor:
@@ -275,6 +287,7 @@ def is_direct(tensors: Iterable[Tensor]) -> bool:
             type(tensor) in PLAIN_TYPES
             and not tensor.is_conj()
             and not tensor.is_neg()
+            and not tensor.is_meta
             and not is_legacy_batched(tensor)
             for tensor in tensors
         )
@@ -306,6 +319,24 @@ def legacy_unwrap(tensors: Iterable[Tensor]) -> tuple[int, list[Tensor], list[in
     found = [(tensor, is_legacy_batched(tensor)) for tensor in tensors]
     plain = [torch._remove_batch_dim(tensor, level, 1, 0) if mapped else tensor for tensor, mapped in found]
     return level, plain, [0 if mapped else None for _, mapped in found]
+
+
+def map_legacy(
+    function: Callable[..., Sequence[Tensor | None]], tensors: Sequence[Tensor | None]
+) -> tuple[Tensor | None, ...]:
+    """`function` under `torch.vmap` in the place of the older `vmap` at hand, which has rules for few operators."""
+    present = [tensor is not None for tensor in tensors]
+    level, plain, dims = legacy_unwrap(tensor for tensor in tensors if tensor is not None)
+    filled: list[bool] = []
+
+    def compact(*given: Tensor) -> tuple[Tensor, ...]:
+        rest = iter(given)
+        results = function(*(next(rest) if there else None for there in present))
+        filled[:] = [result is not None for result in results]
+        return tuple(result for result in results if result is not None)
+
+    mapped = iter(torch.vmap(compact, in_dims=tuple(dims))(*plain))
+    return tuple(legacy_wrap(next(mapped), level) if there else None for there in filled)
 
 
 def legacy_wrap(tensor: Tensor, level: int) -> Tensor:

@@ -18,13 +18,16 @@ from .arrays import Array
 Samples = Callable[[list[Tensor]], Sequence[Tensor]]
 
 
-def vectorise(function: Samples, leaves: Sequence[Tensor], leads: Sequence[int], batch: Shape) -> list[Tensor]:
+def vectorise(
+    function: Samples, leaves: Sequence[Tensor], leads: Sequence[int], batch: Shape, *, may_loop: bool = True
+) -> list[Tensor]:
     """`function` over the batch axes of torch tensors: by `torch.vmap` where the body allows it, else by a loop.
 
     Args:
         function: takes the core tensors, returns the core results.
         leads: number of leading axes of each leaf; they broadcast to `batch`.
         batch: the batch shape, with at least one sample.
+        may_loop: what `torch.vmap` cannot map is looped over; else it raises.
 
     Returns:
         The results, each with the batch axes in front.
@@ -40,17 +43,20 @@ def vectorise(function: Samples, leaves: Sequence[Tensor], leads: Sequence[int],
     if all(dim is None for dim in dims):
         results = [result.unsqueeze(0).expand(count, *result.shape) for result in function(flat)]
     else:
-        results = _map(function, flat, dims, count)
+        results = _map(function, flat, dims, count, may_loop=may_loop)
     return [result.reshape(*batch, *result.shape[1:]) for result in results]
 
 
-def _map(function: Samples, flat: list[Tensor], dims: list[int | None], count: int) -> list[Tensor]:
+def _map(
+    function: Samples, flat: list[Tensor], dims: list[int | None], count: int, *, may_loop: bool
+) -> list[Tensor]:
     if not _torch.inside_level():
         try:
             mapped = torch.vmap(lambda *cores: tuple(function(list(cores))), in_dims=tuple(dims))(*flat)
             return list(mapped)
         except Exception:  # noqa: BLE001 - whatever vmap cannot do, a loop does, or raises in its own words
-            pass
+            if not may_loop:
+                raise
     rows = [
         function([leaf if dim is None else leaf[i] for leaf, dim in zip(flat, dims, strict=True)])
         for i in range(count)

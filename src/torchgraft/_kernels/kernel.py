@@ -35,8 +35,11 @@ class Kernel:
         self._positional = positional(signature, function)
         self.call: Callable[..., Any] = self._call_arrays if numpy else self._positional
 
-    def run(self, values: Sequence[Any], plan: Plan) -> list[Tensor]:
+    def run(self, values: Sequence[Any], plan: Plan, *, may_loop: bool = True) -> list[Tensor]:
         """All outputs, checked against the plan and owned by nobody else.
+
+        Args:
+            may_loop: batch axes that `torch.vmap` cannot map are looped over; else they raise.
 
         Raises:
             KernelError: the kernel broke its promise.
@@ -46,7 +49,7 @@ class Kernel:
             raise refuse_captured(self.signature.name, captured)
         leaves = flatten(self.signature, values)
         versions = _versions(leaves)
-        result = self.call_planned(values, plan)
+        result = self.call_planned(values, plan, may_loop=may_loop)
         for leaf, before, after in zip(plan.leaves, versions, _versions(leaves), strict=True):
             if before != after:
                 raise refuse_mutated(self.signature.name, leaf.name)
@@ -62,7 +65,7 @@ class Kernel:
         # The detached inputs share memory with the real ones, and so their version: mutation is still seen.
         return outputs
 
-    def call_planned(self, values: Sequence[Any], plan: Plan) -> Any:
+    def call_planned(self, values: Sequence[Any], plan: Plan, *, may_loop: bool = True) -> Any:
         """The function over the plan's batch axes, unchecked."""
         if not plan.batch:
             return self.call(*values)
@@ -75,6 +78,7 @@ class Kernel:
                 leaves,
                 [leaf.lead for leaf in plan.leaves],
                 plan.batch,
+                may_loop=may_loop,
             )
         elif any(shape is None for shape, _ in plan.outputs):
             outputs = self._stack(values, leaves, plan)

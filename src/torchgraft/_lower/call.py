@@ -90,13 +90,20 @@ class Caller:
         # With lists of tensors the number of leaves varies, and every call is checked in words.
         self.recognises = not any(p.many for _, p in self.signature.tensors)
         hot_path = HotPath(self.signature, f"{self.record.qualname}.{self.record.overload}", _NEVER)
-        self.function, self._install = hot_path.make(self.slow, self.entries.get, self._compiled())
+        self.function, self._install = hot_path.make(self.slow, self._find, self._compiled())
         self._hot_path = hot_path
         self.record.on_change(self._forget)
 
     def _forget(self) -> None:
         self.entries.clear()
         self._install(_NEVER)
+
+    def _find(self, key: Any) -> tuple[Any, ...] | None:
+        """What was remembered for these shapes."""
+        try:
+            return self.entries.get(key)
+        except TypeError:  # a tracer's SymInts cannot be hashed
+            return None
 
     def slow(self, *args: Any) -> Any:
         """Every check, every path; what is found out is installed for the hot path."""

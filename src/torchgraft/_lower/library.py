@@ -92,4 +92,4 @@ class Overload:
 
     def decomposition(self, function: Callable[..., Any]) -> None:
         """What tracers below autograd may put in the operator's place: it keeps its derivative and is fused."""
-        self.torch_op.py_impl(torch._C.DispatchKey.CompositeImplicitAutograd)(function)
+        self.torch_op.py_impl(_torch.COMPOSITE_IMPLICIT)(function)

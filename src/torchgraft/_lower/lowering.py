@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -37,6 +38,7 @@ class Lowering:
         self._pullbacks: dict[Rule, Pullback] = {}
         self._array_rules: dict[Rule, ArrayRule] = {}
         self._twin: Overload | None = None
+        self._lock = threading.RLock()  # an overload must be defined once, whichever thread needs it first
         self.overload = self._register(record.overload, record.signature.schema(), twin=False)
         record.on_change(self._nodes.clear)
 
@@ -62,10 +64,11 @@ class Lowering:
 
     def twin(self) -> Overload:
         """The overload whose tensors carry leading batch axes; their number is its last argument."""
-        if self._twin is None:
-            schema = self.record.signature.schema(lead=True)
-            self._twin = self._register(suffixed(self.record.overload, "vmap"), schema, twin=True)
-        return self._twin
+        with self._lock:
+            if self._twin is None:
+                schema = self.record.signature.schema(lead=True)
+                self._twin = self._register(suffixed(self.record.overload, "vmap"), schema, twin=True)
+            return self._twin
 
     def pullback(self, rule: Rule) -> Pullback:
         """The rule as something callable."""
@@ -75,12 +78,13 @@ class Lowering:
 
     def array_rule(self, rule: Rule) -> ArrayRule:
         """The rule's own operator."""
-        if rule not in self._array_rules:
-            made = ArrayRule(self.record, rule)
-            if rule.kind == "adjoint":
-                differentiate_adjoint(self, made)
-            self._array_rules[rule] = made
-        return self._array_rules[rule]
+        with self._lock:
+            if rule not in self._array_rules:
+                made = ArrayRule(self.record, rule)
+                if rule.kind == "adjoint":
+                    differentiate_adjoint(self, made)
+                self._array_rules[rule] = made
+            return self._array_rules[rule]
 
     def node(self, layout: Layout, mask: Sequence[bool], *, batched: bool, hidden: bool) -> type[Any]:
         """The autograd node for one set of present inputs and of inputs that need gradients."""
@@ -105,6 +109,7 @@ class _Part:
         self.overload = overload
         self.is_twin = twin
         self.opaque: Overload | None = None
+        self._lock = threading.Lock()
 
     def _values(self, args: Sequence[Any]) -> tuple[list[Any], int]:
         *args, lead = args if self.is_twin else (*args, 0)
@@ -148,6 +153,8 @@ class _Part:
         """The torch body in the operator's place, for tracers below autograd: Inductor fuses it, export keeps ATen."""
         if not _torch.tracing_to_graph():  # only shapes are wanted
             return self.fake(*args)
+        if self.is_twin:  # torch.vmap cannot be traced inside of a dispatch mode; `_inline` has done it where it can be
+            return self._opaque()(*args)
         values, lead = self._values(args)
         try:
             values = self.record.promoted(values)
@@ -156,17 +163,19 @@ class _Part:
         except Exception:  # noqa: BLE001 - what cannot be traced stays one opaque call, and raises there if it must
             return self._opaque()(*args)
         leaves = self.record.leaves(values)
-        return self._pack([o.clone() if o._is_view() or any(o is x for x in leaves) else o for o in outputs])
+        return self._pack([o.clone() if _torch.is_view(o) or any(o is x for x in leaves) else o for o in outputs])
 
     def _opaque(self) -> Any:
         """The same without a decomposition: Inductor refuses an operator that has one and is still called."""
-        if self.opaque is None:
-            name = suffixed(self.record.overload, "vmap_opaque" if self.is_twin else "opaque")
-            self.opaque = Overload(self.record.qualname, name, self.overload.schema, tags=self.overload.tags)
-            self.opaque.backend(self.backend)
-            self.opaque.fake(self.fake)
-            self.opaque.at_key("Autograd", _torch.fallthrough_kernel)
-        return self.opaque.torch_op
+        with self._lock:
+            if self.opaque is None:
+                name = suffixed(self.record.overload, "vmap_opaque" if self.is_twin else "opaque")
+                opaque = Overload(self.record.qualname, name, self.overload.schema, tags=self.overload.tags)
+                opaque.backend(self.backend)
+                opaque.fake(self.fake)
+                opaque.at_key("Autograd", _torch.fallthrough_kernel)
+                self.opaque = opaque
+            return self.opaque.torch_op
 
     # -- derivatives ------------------------------------------------------------------------------------------
 
@@ -208,14 +217,35 @@ class _Part:
 
     def _below(self, keyset: Any, lead: int) -> Callable[..., Any]:
         call = _torch.redispatch_below_autograd(self.overload.torch_op, keyset)
-        return (lambda *values: call(*values, lead)) if self.is_twin else call
+        if not self.is_twin:
+            return call
+        if _torch.tracing_to_graph() and not _torch.functorch_active():
+            return lambda *values: self._inline(values, lead) or call(*values, lead)
+        return lambda *values: call(*values, lead)
+
+    def _inline(self, values: Sequence[Any], lead: int) -> Any:
+        """The mapped torch body in the twin's place, for a tracer; None where that cannot be."""
+        plan = self.record.plan(values, lead)
+        kernel = self.record.kernel_for(plan.device)
+        if kernel.numpy:
+            return None
+        try:
+            with _torch.below_autograd():
+                return tuple(kernel.run(values, plan, may_loop=False))
+        except Exception:  # noqa: BLE001 - as in `decompose`
+            return None
 
     def _forward_mode(
         self, values: list[Any], tangents: Sequence[Tensor | None], outputs: Sequence[Tensor], lead: int
     ) -> Sequence[Tensor]:
         """Forward mode, peeled off: the operator on the primals, and the rule on primals and tangents."""
         plan = self.record.plan(values, lead)
-        made = Pushforward(self.lowering, values, tangents, outputs, plan, lead).run()
+
+        def push(*tangents: Tensor | None) -> list[Tensor | None]:
+            return Pushforward(self.lowering, values, tangents, outputs, plan, lead).run()
+
+        legacy = any(t is not None and _torch.is_legacy_batched(t) for t in tangents)
+        made = _torch.map_legacy(push, tangents) if legacy else push(*tangents)
         return [o if t is None else _torch.make_dual(o, t) for o, t in zip(outputs, made, strict=True)]
 
     # -- vmap, autocast ---------------------------------------------------------------------------------------

@@ -37,6 +37,8 @@ def forward(ctx, call, {leaves}):
     return {returned}
 
 def backward(ctx, {grads}):
+    if {legacy}:
+        return map_legacy(lambda *grads: backward(ctx, *grads), ({grads},))
     if any_autocast():
         with autocast_off():
             return backward(ctx, {grads})
@@ -69,6 +71,8 @@ class NodeFactory:
             "is_grad_enabled": torch.is_grad_enabled,
             "any_autocast": _torch.any_autocast,
             "autocast_off": _torch.autocast_off,
+            "is_legacy_batched": _torch.is_legacy_batched,
+            "map_legacy": _torch.map_legacy,
             "forward_ad": _torch.forward_ad,
             "profiler": _torch.profiler,
             "as_results": as_results,
@@ -107,6 +111,7 @@ class NodeFactory:
             "mark": f"ctx.mark_non_differentiable({', '.join(inert)})" if inert else "",
             "returned": returned if len(shown) == 1 else f"({returned})",
             "grads": ", ".join(f"g{i}" for i in shown),
+            "legacy": " or ".join(f"is_legacy_batched(g{i})" for i in shown),
             "unpacked": f"({', '.join(f's{i}' for i in range(len(self.saved)))},) = ctx.saved_tensors" if self.saved else "",
             "check_stale": "if originals is not None and forward_ad._current_level >= 0: stale()" if stale else "",
             "pulls": "\n    ".join(pulls) or "pass",
@@ -230,9 +235,10 @@ class NodeFactory:
         grads = [i for i, read in enumerate(pullback.reads) if read in cotangent_names(self.signature).values()]
         self.namespace[f"connect{number}"] = (pullback, tuple(grads), [leaves.index(i) for i in needed])
         results = ", ".join(f"d{i}" for i in needed)
+        inputs = [self._save(f"t{i}") for i, wanted in enumerate(self.mask) if wanted] if pullback.residual else []
         return [
             "if recording:",
-            f"    ({results},) = connected(connect{number}, plan, ({results},), ({', '.join(reads)},))",
+            f"    ({results},) = connected(connect{number}, plan, ({results},), ({', '.join(reads)},), [{', '.join(inputs)}])",
         ]
 
     def _missing(self, ctx: Any, index: int, name: str) -> None:
@@ -250,11 +256,11 @@ class NodeFactory:
 
 
 def _connected(
-    about: tuple[Pullback, tuple[int, ...], list[int]], plan: Any, made: Sequence[Tensor], reads: Sequence[Any]
+    about: tuple[Pullback, tuple[int, ...], list[int]], plan: Any, made: Sequence[Tensor], reads: Sequence[Any], inputs: list[Tensor]
 ) -> list[Tensor]:
     pullback, grads, positions = about
     sources = [item for value in reads for item in (value if isinstance(value, list) else [value])]
-    tensors = [source for source in sources if isinstance(source, Tensor)]
+    tensors = [source for source in sources if isinstance(source, Tensor)] + inputs
 
     def rerun() -> Sequence[Tensor]:
         again = list(reads)

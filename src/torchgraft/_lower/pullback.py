@@ -33,6 +33,7 @@ class Pullback:
         direct: the user's function itself, which takes the values read and returns the gradient of its input or a
             tuple of them; None where `call` must do more.
         opaque: what it returns cannot be differentiated.
+        residual: it reads a floating `Saved` output.
     """
 
     label: str
@@ -41,6 +42,7 @@ class Pullback:
     call: Callable[..., Sequence[Any]]
     direct: Callable[..., Any] | None
     opaque: bool
+    residual: bool
 
 
 def make_pullback(lowering: Lowering, rule: Rule) -> Pullback:
@@ -56,13 +58,13 @@ def make_pullback(lowering: Lowering, rule: Rule) -> Pullback:
             results = tuple((plan.batch + leaf.full[len(plan.batch) :], leaf.dtype) for leaf in leaves)
             return call_on_arrays(array_rule, plan, values, results)
 
-        return Pullback(rule.label, rule.inputs, rule.reads, call_array, None, rule.opaque)
+        return Pullback(rule.label, rule.inputs, rule.reads, call_array, None, rule.opaque, rule.residual)
 
     def call(plan: Plan, *values: Any) -> Sequence[Any]:
         return apply(record, rule, plan, values, lambda result: _flat(record, rule, plan, result))
 
     lists = any(record.signature.names[name].many for name in rule.inputs)
-    return Pullback(rule.label, rule.inputs, rule.reads, call, None if lists else rule.call, rule.opaque)
+    return Pullback(rule.label, rule.inputs, rule.reads, call, None if lists else rule.call, rule.opaque, rule.residual)
 
 
 def _flat(record: Record, rule: Rule, plan: Plan, result: Any) -> list[Any]:
@@ -161,7 +163,7 @@ def _partial(lowering: Lowering, rule: Rule) -> Pullback:
             total = total.real
         return [total]
 
-    return Pullback(rule.label, rule.inputs, reads, call, None, rule.opaque)
+    return Pullback(rule.label, rule.inputs, reads, call, None, rule.opaque, rule.residual)
 
 
 def make_partials(lowering: Lowering, rule: Rule) -> Callable[..., Sequence[Tensor]]:

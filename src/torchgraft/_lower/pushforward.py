@@ -137,12 +137,13 @@ class Pushforward:
         Known as the double-backward trick (J. Townsend, 2017, "A new trick for calculating Jacobian vector products").
         """
         for pullback in pullbacks:
-            if pullback.opaque and self._is_array(pullback):
+            if pullback.opaque and not pullback.residual:  # an array rule
                 raise missing_rule(self.record, pullback.inputs[0], "forward")
         recording = torch.is_grad_enabled()
         with torch.enable_grad():
             cotangents = [_torch.requires_grad_inside(torch.zeros_like(self.env[o.name])) for o in self.outputs]
-            env = {**self.env, **dict(zip(cotangent_names(self.signature).values(), cotangents, strict=True))}
+            names = tuple(cotangent_names(self.signature).values())
+            env = {**self.env, **dict(zip(names, cotangents, strict=True))}
             gradients: list[Tensor] = []
             tangents: list[Tensor] = []
             for pullback in pullbacks:
@@ -162,17 +163,15 @@ class Pushforward:
         filled = [torch.zeros_like(c) if t is None else t for c, t in zip(cotangents, terms, strict=True)]
         for pullback in pullbacks:
             if pullback.opaque:
-                filled = self._connect(pullback, filled, [env[read] for read in pullback.reads])
+                filled = self._connect(pullback, filled, [env[r] for r in pullback.reads if r not in names])
         return filled
-
-    def _is_array(self, pullback: Pullback) -> bool:
-        rule = self.record.reverse_rule(pullback.inputs[0])
-        return rule is not None and rule.array
 
     def _connect(
         self, rule: Rule | Pullback, made: Sequence[Any], reads: Sequence[Any], linear: Sequence[Tensor] = ()
     ) -> list[Any]:
         sources = [item for value in reads for item in (value if isinstance(value, list) else [value])]
+        if rule.residual:
+            sources += [*self.record.leaves(self.values), *(t for ts in self.tangents.values() for t in ts)]
         tensors = [source for source in sources if isinstance(source, Tensor)]
         return connect(rule.label, rule.opaque, made, tensors, linear)
 

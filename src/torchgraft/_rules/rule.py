@@ -29,6 +29,7 @@ class Rule:
         label: its name in tracebacks and profiles, ``linear.vjp[weight]``.
         array: it works on NumPy arrays.
         opaque: differentiating through it would be wrong, and so raises.
+        residual: it reads a floating `Saved` output, and so hangs on every input without reading it.
     """
 
     kind: Kind
@@ -38,6 +39,7 @@ class Rule:
     label: str
     array: bool
     opaque: bool
+    residual: bool
 
 
 def differentiable_outputs(signature: Signature) -> tuple[Output, ...]:
@@ -84,8 +86,9 @@ def make_rule(
     array = any(_is_array(hint) for hint in hints.values())
     saved = {o.name for o in signature.outputs if o.saved and o.type.dtypes.differentiable}
     reads = tuple(parameters)
-    opaque = bool(saved & set(reads)) or (array and kind != "adjoint")
-    return Rule(kind, tuple(inputs), _renamed(function, label), reads, label, array, opaque)
+    residual = bool(saved & set(reads))
+    opaque = residual or (array and kind != "adjoint")
+    return Rule(kind, tuple(inputs), _renamed(function, label), reads, label, array, opaque, residual)
 
 
 def _parameters(function: Callable[..., Any], label: str, available: Sequence[str]) -> Mapping[str, inspect.Parameter]:
