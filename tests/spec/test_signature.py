@@ -1,8 +1,5 @@
 """The signature: what is read from annotations, and which declarations are refused."""
 
-import importlib.util
-import pathlib
-import sys
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, Optional
 
@@ -14,9 +11,7 @@ from jaxtyping import Bool, Complex, Float, Float64, Int, Int64, Real
 from torch import Tensor
 from torchgraft._spec.signature import read_signature
 
-_spec = importlib.util.spec_from_file_location("string_annotations", pathlib.Path(__file__).parent / "_strings.py")
-strings = sys.modules["string_annotations"] = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(strings)
+from . import _strings as strings
 
 N = Float[Tensor, "n"]
 

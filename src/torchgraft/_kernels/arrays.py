@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,11 @@ def to_tensor(
             has no dtype of its own, takes it. Anything else keeps what it has, to be compared by the caller.
     """
     if isinstance(value, (bool, int, float, complex)) and not isinstance(value, np.generic):
+        if dtype is not None and not holds(_kind(dtype), value):
+            raise error(
+                f"returned {value!r} for {name_of(dtype)}", operator=operator, argument=output,
+                expected=name_of(dtype), got=type(value).__name__,
+            )  # fmt: skip
         return torch.tensor(value, dtype=dtype)
     if isinstance(value, Tensor):
         raise error(
@@ -82,9 +88,25 @@ def to_tensor(
     return tensor
 
 
-def owned(value: Any, inputs: list[Array]) -> Any:
-    """`value`, copied if it shares memory with one of the inputs."""
-    if isinstance(value, np.ndarray) and not value.flags.owndata:
-        if any(np.may_share_memory(value, array) for array in inputs):
-            return value.copy()
-    return value
+def holds(kind: str, value: Any) -> bool:
+    """Whether a dtype of NumPy's `kind` holds a Python number without cutting off a part of it."""
+    accepted: dict[str, tuple[type, ...]] = {
+        "b": (bool,), "i": (bool, int), "u": (bool, int), "f": (bool, int, float), "c": (bool, int, float, complex),
+    }  # fmt: skip
+    return isinstance(value, accepted.get(kind, ()))
+
+
+def _kind(dtype: torch.dtype) -> str:
+    if dtype is torch.bool:
+        return "b"
+    return "c" if dtype.is_complex else ("f" if dtype.is_floating_point else "i")
+
+
+def owned(value: Any, inputs: Sequence[Array], outputs: Sequence[Any] = ()) -> Any:
+    """`value`, copied if it shares memory with one of the inputs, or of the other outputs."""
+    if not isinstance(value, np.ndarray):
+        return value
+    others = [output for output in outputs if isinstance(output, np.ndarray)]
+    if not value.flags.owndata:
+        others.extend(inputs)
+    return value.copy() if any(np.may_share_memory(value, other) for other in others) else value

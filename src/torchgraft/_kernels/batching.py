@@ -13,7 +13,7 @@ from torch import Tensor
 
 from .. import _torch
 from .._spec.axes import Shape
-from .arrays import Array
+from .arrays import Array, holds
 
 Samples = Callable[[list[Tensor]], Sequence[Tensor]]
 
@@ -41,10 +41,21 @@ def vectorise(
         flat.append(leaf.expand(*batch, *core).reshape(count, *core) if mapped else leaf.reshape(core))
         dims.append(0 if mapped else None)
     if all(dim is None for dim in dims):
-        results = [result.unsqueeze(0).expand(count, *result.shape) for result in function(flat)]
+        results = [_stack([result] * count) for result in function(flat)]
     else:
         results = _map(function, flat, dims, count, may_loop=may_loop)
-    return [result.reshape(*batch, *result.shape[1:]) for result in results]
+    return [r.reshape(*batch, *r.shape[1:]) if isinstance(r, Tensor) and r.dim() else r for r in results]
+
+
+def _stack(samples: Sequence[Any]) -> Any:
+    """The samples' results as one; the first that does not go with the others as it is, to be refused by the caller."""
+    first = samples[0]
+    for sample in samples:
+        if not isinstance(sample, Tensor) or sample.shape != first.shape or sample.dtype is not first.dtype:
+            return sample
+    if all(sample is first for sample in samples):
+        return first.unsqueeze(0).expand(len(samples), *first.shape)
+    return torch.stack(list(samples))
 
 
 def _map(
@@ -61,7 +72,7 @@ def _map(
         function([leaf if dim is None else leaf[i] for leaf, dim in zip(flat, dims, strict=True)])
         for i in range(count)
     ]
-    return [torch.stack(list(column)) for column in zip(*rows, strict=True)]
+    return [_stack(column) for column in zip(*rows, strict=True)]
 
 
 def loop_arrays(
@@ -106,9 +117,10 @@ def _samples(value: Any, lead: int, batch: tuple[int, ...]) -> Iterable[Any]:
         return itertools.repeat(value.reshape(value.shape[lead:]) if lead else value, count)
     core = value.shape[lead:]
     if value.shape[:lead] == batch:
-        return value.reshape(count, *core)  # type: ignore[no-any-return]
+        flat = value.reshape(count, *core)
+        return flat if core else (flat[i, ...] for i in range(count))  # an array even where it has no axis
     broadcast = np.broadcast_to(value, batch + core)  # not reshaped, which would copy it
-    return (broadcast[index] for index in np.ndindex(*batch))
+    return (broadcast[(*index, ...)] for index in np.ndindex(*batch))
 
 
 def _check_sample(
@@ -122,6 +134,6 @@ def _check_sample(
     if isinstance(made, (np.ndarray, np.generic)):
         fits = made.shape == core and made.dtype == dtype
     else:
-        fits = isinstance(made, (bool, int, float, complex)) and core == ()
+        fits = core == () and holds(dtype.kind, made)
     if not fits:
         raise refuse(name, made, (core, dtype))

@@ -131,8 +131,8 @@ class Kernel:
         results = self._function_on_arrays(*converted)
         wanted = self._wanted(values)
         outputs = [
-            to_tensor(owned(result, arrays), self.signature.name, output.name, dtype)
-            for result, output, dtype in zip(results, self.signature.outputs, wanted, strict=True)
+            to_tensor(owned(result, arrays, results[:i]), self.signature.name, output.name, dtype)
+            for i, (result, output, dtype) in enumerate(zip(results, self.signature.outputs, wanted, strict=True))
         ]
         return outputs[0] if self.signature.structure is None and len(outputs) == 1 else outputs
 
