@@ -80,6 +80,24 @@ def settle_tangent(label: str, name: str, value: Any, like: Tensor) -> Tensor:
     return value
 
 
+def settle_partial(label: str, name: str, value: Any, like: tuple[Shape, Any]) -> Tensor:
+    """An output's partial derivative, which may be smaller where it is constant: it broadcasts to the output."""
+    value = _check_type(label, name, value, like)
+    shape, wanted = tuple(value.shape), tuple(like[0])
+    fits = len(shape) <= len(wanted) and all(
+        size in (1, full) for size, full in zip(reversed(shape), reversed(wanted), strict=False)
+    )
+    if not fits:
+        raise RuleError(
+            "returned a partial derivative of another shape than its output",
+            operator=label,
+            argument=name,
+            expected=f"{wanted}, or a shape that broadcasts to it",
+            got=str(shape),
+        )
+    return value
+
+
 def _check_type(label: str, name: str, value: Any, like: tuple[Shape, Any]) -> Tensor:
     if isinstance(value, Tensor):
         return value
