@@ -65,5 +65,6 @@ def test_failed_checks_fail_the_demo(tmp_path, monkeypatch, capsys):
     assert _demo.run(tmp_path, quick=False) == 1
     *_, compiled, accuracy, last = capsys.readouterr().out.splitlines()
     assert compiled.startswith("FAILED: compiled and eager losses differ by")
-    assert accuracy.startswith("FAILED: accuracy") and accuracy.endswith("is below 95%")
+    assert accuracy.startswith("FAILED: accuracy")
+    assert accuracy.endswith("is below 95%")
     assert last.startswith("finished in")

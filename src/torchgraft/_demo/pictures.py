@@ -40,7 +40,8 @@ def draw_curves(history: History, digits: Digits) -> Figure:
     loss.set(xlabel="epoch", ylabel="mean cross-entropy (nats)", yscale="log")
     loss.yaxis.set_major_formatter("{x:g}")
     accuracy.plot(epochs, [100 * a for a in history.accuracy], color=ORANGE, marker=".")
-    accuracy.axhline(100 * ASKED_ACCURACY, color=GREY, linewidth=0.8, linestyle="--", label="asked")
+    asked = f"asked: {ASKED_ACCURACY:.0%}"
+    accuracy.axhline(100 * ASKED_ACCURACY, color=GREY, linewidth=0.8, linestyle="--", label=asked)
     accuracy.set_title(f"{len(digits.test_labels)} handwritten digits held out")
     accuracy.set(xlabel="epoch", ylabel="classified correctly (%)", ylim=(None, 100.5))
     accuracy.legend(frameon=False, loc="lower right")

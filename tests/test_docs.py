@@ -1,0 +1,101 @@
+"""README and docs: every program in them runs and prints what they show; what they claim is what the files say."""
+
+import contextlib
+import io
+import re
+import sys
+import tomllib
+import types
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FILE = re.compile(r"^<!-- (\S+\.py) -->\n```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+
+
+def run_page(text, name="page"):
+    """Run the python blocks of a page as one program; yield what is shown below them and what they printed."""
+    module = types.ModuleType(name)
+    sys.modules[module.__name__] = module
+    printed = io.StringIO()
+    for fence in FENCE.finditer(text):
+        language, body = fence.groups()
+        if language == "python":
+            line = text.count("\n", 0, fence.start(2))  # so that a traceback points into the page
+            with contextlib.redirect_stdout(printed):
+                exec(compile("\n" * line + body, f"{name}.md", "exec"), vars(module))
+        elif language == "text":
+            yield body.strip(), printed.getvalue().strip()
+            printed = io.StringIO()
+    yield "", printed.getvalue()
+
+
+@each_page
+def test_programs_print_what_is_shown(page):
+    for shown, printed in run_page(page.read_text(), page.stem):
+        assert printed == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["```python\nprint(1)\n```\n\n```text\n2\n```\n", "```python\nprint(1)\n```\n", "```text\n1\n```\n"],
+    ids=["wrong", "not shown", "not printed"],
+)
+def test_wrong_outputs_are_found(text):
+    assert any(shown != printed for shown, printed in run_page(text))
+
+
+def test_the_readme_shows_whole_files():
+    files = FILE.findall((ROOT / "README.md").read_text())
+    assert files
+    for path, text in files:
+        assert text == (ROOT / path).read_text()
+
+
+@each_page
+def test_links_lead_somewhere(page):
+    text = re.sub(FENCE, "", page.read_text())
+    titles = re.findall(r"^#+ (.*)$", text, re.M)
+    anchors = {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if target.startswith("#"):
+            assert target[1:] in anchors
+        elif "://" not in target:
+            assert (page.parent / target.partition("#")[0]).exists(), target
+
+
+@each_page
+def test_make_targets_exist(page):
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
+    assert set(re.findall(r"\bmake ([a-z-]+)\b(?=[`\s;]*(?:[#A-Z`]|$))", page.read_text(), re.M)) <= targets
+
+
+def test_requirements_are_those_of_the_project():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    python, torch = project["requires-python"].removeprefix(">="), project["dependencies"][0].removeprefix("torch>=")
+    readme = (ROOT / "README.md").read_text()
+    assert f"Python {python} or newer" in readme
+    assert f"PyTorch {torch} or newer" in readme
+
+
+def test_what_the_readme_says_of_custom_op():
+    """Where PyTorch mends this, the table in the README has to change."""
+
+    @torch.library.custom_op("torchgraft_readme::square", mutates_args=())
+    def square(x: torch.Tensor) -> torch.Tensor:
+        return x * x
+
+    def save(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    square.register_autograd(lambda ctx, grad: 2 * ctx.saved_tensors[0] * grad, setup_context=save)
+    x = torch.ones(3)
+    assert torch.func.jvp(square, (x,), (x,))[1].tolist() == [0, 0, 0]
+    with pytest.raises(RuntimeError, match="setup_context"):
+        torch.func.grad(lambda x: square(x).sum())(x)

@@ -1,0 +1,212 @@
+"""Imports are light and point one way, private names of torch stay in one module, public names are documented."""
+
+import ast
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import torchgraft
+
+PACKAGE = Path(torchgraft.__file__).parent
+SOURCES = {path.relative_to(PACKAGE).as_posix(): path.read_text() for path in sorted(PACKAGE.rglob("*.py"))}
+
+# -- light ------------------------------------------------------------------------------------------------------
+
+HEAVY = ("scipy", "matplotlib", "sklearn", "rich", "sympy", "torch._dynamo", "torch._inductor", "torchgraft._demo")
+
+
+def imported_by(statement):
+    """The heavy modules that a statement imports and `import torch` does not."""
+    code = f"import sys, torch; before = set(sys.modules)\n{statement}\nprint(*set(sys.modules) - before)"
+    out = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
+    return set(HEAVY) & set(out.stdout.split())
+
+
+def test_import_is_light():
+    assert imported_by("import torchgraft, torchgraft.cli") == set()
+
+
+def test_heavy_imports_are_found():
+    assert imported_by("import torchgraft, rich") == {"rich"}
+
+
+# -- one way ----------------------------------------------------------------------------------------------------
+
+LAYERS = (
+    ("_errors", "_torch"),
+    ("_spec",),
+    ("_kernels", "_rules"),
+    ("_record",),
+    ("_lower",),
+    ("_capabilities",),
+    ("_op",),
+    ("__init__",),
+    ("_examples",),
+    ("_demo",),
+    ("cli",),
+)
+LEVEL = {unit: level for level, units in enumerate(LAYERS) for unit in units}
+
+
+def unit_of(path):
+    """The part of the package that a file or a dotted name belongs to."""
+    return re.split(r"[/.]", path)[0]
+
+
+def imported_units(path, source):
+    """The parts of torchgraft that a file imports, wherever in the file it does."""
+    package = ["torchgraft", *path.split("/")[:-1]]
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *filter(None, [node.module])])
+            names = [f"{module}.{alias.name}" if module == "torchgraft" else module for alias in node.names]
+        else:
+            continue
+        for name in names:
+            top, _, rest = name.partition(".")
+            if top == "torchgraft":
+                unit = unit_of(rest)
+                yield unit if unit in LEVEL else "__init__"
+
+
+def wrong_way(sources):
+    """Imports of something that is not below."""
+    return [
+        f"{path} imports {unit}"
+        for path, source in sources.items()
+        for unit in imported_units(path, source)
+        if unit != unit_of(path.removesuffix(".py")) and LEVEL[unit] >= LEVEL[unit_of(path.removesuffix(".py"))]
+    ]
+
+
+def test_every_file_has_a_layer():
+    assert {unit_of(path.removesuffix(".py")) for path in SOURCES} == set(LEVEL)
+
+
+def test_imports_point_one_way():
+    assert wrong_way(SOURCES) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "unit"),
+    [
+        ("_spec/axes.py", "from .._record import Record", "_record"),
+        ("_kernels/kernel.py", "from .._rules.rule import Rule", "_rules"),
+        ("_errors.py", "def f():\n    from . import _op", "_op"),
+        ("_lower/call.py", "import torchgraft._op", "_op"),
+        ("_record.py", "from torchgraft import op", "__init__"),
+        ("_lower/node.py", "from .. import __version__", "__init__"),
+    ],
+)
+def test_imports_the_wrong_way_are_found(path, source, unit):
+    assert wrong_way({path: source}) == [f"{path} imports {unit}"]
+
+
+# -- private names of torch -------------------------------------------------------------------------------------
+
+ALLOWED = {
+    "_version",  # documented in "Autograd mechanics"
+    "_current_level",  # a number that the hot path must read where it is: a call to fetch it costs more than the test
+    "_is_profiler_enabled",  # likewise
+}
+
+
+def private(name):
+    return name.startswith("_") and not name.startswith("__")
+
+
+def chain(node):
+    """The names of ``a.b.c``, the first one empty where it is no name."""
+    names = []
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    return [*names, node.id if isinstance(node, ast.Name) else ""][::-1]
+
+
+def torch_names(tree):
+    """The names in a module that are bound to something of torch."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.asname or "torch" for alias in node.names if alias.name.split(".")[0] == "torch")
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module.split(".")[0] == "torch":
+            yield from (alias.asname or alias.name for alias in node.names)
+
+
+def private_torch_names(source):
+    """Names of torch with an underscore in front, in code and in the text of generated code."""
+    tree = ast.parse(source)
+    roots = {*torch_names(tree), "_torch"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and not node.level and node.module.split(".")[0] == "torch":
+            yield from filter(private, [*node.module.split("."), *(alias.name for alias in node.names)])
+        elif isinstance(node, ast.Attribute) and private(node.attr):
+            root = chain(node)[0]
+            if root in roots or (root != "self" and hasattr(torch.Tensor, node.attr)):
+                yield node.attr
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            for text in re.findall(r"\b(?:torch|forward_ad|profiler)(?:\.\w+)+", node.value):
+                yield from filter(private, text.split("."))
+
+
+@pytest.mark.parametrize("path", [path for path in SOURCES if path != "_torch.py"])
+def test_private_names_of_torch_stay_in_one_module(path):
+    assert set(private_torch_names(SOURCES[path])) <= ALLOWED
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("import torch\ntorch._C.DispatchKey", "_C"),
+        ("from torch import _C", "_C"),
+        ("from torch._C import _functorch", "_functorch"),
+        ("from torch.autograd import forward_ad as f\nf._set_fwd_grad_enabled(True)", "_set_fwd_grad_enabled"),
+        ("from .. import _torch\n_torch.forward_ad._unpack_dual(x)", "_unpack_dual"),
+        ("def f(x):\n    return x._is_view()", "_is_view"),
+        ("TEMPLATE = 'if torch._C._is_tracing(): pass'", "_C"),
+    ],
+)
+def test_private_names_of_torch_are_found(source, name):
+    assert name in set(private_torch_names(source)) - ALLOWED
+
+
+# -- documented -------------------------------------------------------------------------------------------------
+
+
+def undocumented(namespace, names):
+    """Names without a docstring of their own, methods included."""
+    for name in names:
+        thing = namespace[name]
+        if isinstance(thing, str):
+            continue
+        if not (vars(thing) if isinstance(thing, type) else {"__doc__": inspect.getdoc(thing)}).get("__doc__"):
+            yield name
+        if isinstance(thing, type):
+            members = {n: value for n, value in vars(thing).items() if n[0] != "_"}
+            inner = [n for n, value in members.items() if callable(value) or isinstance(value, property)]
+            yield from (f"{name}.{n}" for n in undocumented(vars(thing), inner))
+
+
+def test_public_names_are_documented():
+    assert list(undocumented(vars(torchgraft), torchgraft.__all__)) == []
+
+
+def test_missing_docstrings_are_found():
+    class Bare:
+        def method(self):
+            pass
+
+    assert list(undocumented({"Bare": Bare}, ["Bare"])) == ["Bare", "Bare.method"]
+
+
+def test_everything_public_is_listed():
+    public = {name for name, value in vars(torchgraft).items() if name[0] != "_" and not inspect.ismodule(value)}
+    assert public == set(torchgraft.__all__)
