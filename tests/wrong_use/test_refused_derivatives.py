@@ -1,0 +1,279 @@
+"""Derivatives that an operator does not have: refused under every transform, and only where they are asked for."""
+
+import numpy as np
+import pytest
+import torch
+import torchgraft as tg
+from jaxtyping import Float, Int64
+from torch import Tensor
+from torch.autograd import forward_ad
+from torch.func import grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
+
+
+def _cube():
+    @tg.op
+    def cube(x: Float[Tensor, "..."], y: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        return x**3 * y
+
+    return cube
+
+
+def _array_rule():
+    cube = _cube()
+
+    @cube.vjp("x")
+    def _(grad: np.ndarray, x, y):
+        return 3 * grad * x**2 * y
+
+    return cube
+
+
+def _detached_rule():
+    cube = _cube()
+    cube.vjp("x")(lambda grad, x, y: (3 * grad * x**2 * y).detach())
+    return cube
+
+
+def _residual_rule():
+    @tg.op
+    def cube(
+        x: Float[Tensor, "..."], y: Float[Tensor, "..."]
+    ) -> tuple[Float[Tensor, "..."], tg.Saved[Float[Tensor, "..."], "slope"]]:
+        return x**3 * y, 3 * x**2 * y
+
+    cube.vjp("x")(lambda grad, slope: grad * slope)
+    return cube
+
+
+OPAQUE = {"array": _array_rule, "detached": _detached_rule, "residual": _residual_rule}
+X, Y = torch.tensor([0.5, 2.0]), torch.tensor([1.0, 3.0])
+
+
+def _twice(operator, **options):
+    x = X.clone().requires_grad_()
+    first = torch.autograd.grad(operator(x, Y).sum(), x, create_graph=True)[0]
+    assert torch.allclose(first, 3 * X**2 * Y)
+    return torch.autograd.grad(first.sum(), x, **options)
+
+
+def _scalar(operator):
+    return lambda x: operator(x, Y).sum()
+
+
+def _pointwise(operator):
+    return lambda x: operator(x, torch.ones(()))
+
+
+SECOND = {
+    "autograd.grad twice": lambda f: _twice(f),
+    "allow_unused": lambda f: _twice(f, allow_unused=True),
+    "materialize_grads": lambda f: _twice(f, materialize_grads=True),
+    "backward twice": lambda f: _backward_twice(f),
+    "grad of grad": lambda f: grad(lambda x: grad(_scalar(f))(x).sum())(X),
+    "hessian": lambda f: hessian(_scalar(f))(X),
+    "jacrev of jacrev": lambda f: jacrev(jacrev(_scalar(f)))(X),
+    "jacfwd of jacrev": lambda f: jacfwd(jacrev(_scalar(f)))(X),
+    "jvp of grad": lambda f: jvp(grad(_scalar(f)), (X,), (torch.ones(2),)),
+    "vjp of grad": lambda f: vjp(grad(_scalar(f)), X)[1](torch.ones(2)),
+    "vmap of grad of grad": lambda f: vmap(grad(grad(_pointwise(f))))(X),
+    "grad of vmap of grad": lambda f: grad(lambda x: vmap(grad(_pointwise(f)))(x).sum())(X),
+    "autograd.functional.hessian": lambda f: torch.autograd.functional.hessian(_scalar(f), X),
+}
+
+
+def _backward_twice(operator):
+    x = X.clone().requires_grad_()
+    operator(x, Y).sum().backward(create_graph=True)
+    first, x.grad = x.grad, None
+    first.sum().backward()
+
+
+@pytest.mark.filterwarnings("ignore:Using backward.. with create_graph=True:UserWarning")
+@pytest.mark.parametrize("how", SECOND)
+@pytest.mark.parametrize("kind", OPAQUE)
+def test_a_second_derivative_through_an_opaque_rule(kind, how):
+    operator = OPAQUE[kind]()
+    with pytest.raises(tg.DerivativeError) as caught:
+        SECOND[how](operator)
+    error = caught.value
+    assert error.operator.startswith("cube")
+    assert error.hint
+
+
+@pytest.mark.parametrize("kind", OPAQUE)
+def test_a_second_derivative_with_respect_to_another_input(kind):
+    operator = OPAQUE[kind]()
+    x, y = X.clone().requires_grad_(), Y.clone().requires_grad_()
+    operator.vjp("y")(lambda grad, x: grad * x**3)
+    first = torch.autograd.grad(operator(x, y).sum(), x, create_graph=True)[0]
+    with pytest.raises(tg.DerivativeError):
+        torch.autograd.grad(first.sum(), y, allow_unused=True)
+    with pytest.raises(tg.DerivativeError):
+        grad(lambda y: grad(lambda x: operator(x, y).sum())(X).sum())(Y)
+
+
+@pytest.mark.parametrize("kind", OPAQUE)
+def test_first_derivatives_are_right(kind):
+    operator = OPAQUE[kind]()
+    expected = 3 * X**2 * Y
+    assert torch.allclose(grad(_scalar(operator))(X), expected)
+    assert torch.allclose(vmap(grad(lambda x, y: operator(x, y)))(X, Y), expected)
+    assert torch.allclose(jacrev(lambda x: operator(x, Y))(X), torch.diag(expected))
+    x = X.clone().requires_grad_()
+    torch.autograd.grad(operator(x, Y).sum(), x, create_graph=True)  # asking for a graph is no crime
+    operator(x, Y).sum().backward()
+    assert torch.allclose(x.grad, expected)
+
+
+def test_control_a_rule_of_torch_functions_has_every_order():
+    cube = _cube()
+    cube.vjp("x")(lambda grad, x, y: 3 * grad * x**2 * y)
+    for how in ("autograd.grad twice", "hessian", "jacfwd of jacrev", "vmap of grad of grad", "jvp of grad"):
+        result = SECOND[how](cube)
+        assert result is not None
+    assert torch.allclose(SECOND["grad of grad"](cube), 6 * X * Y)
+
+
+# -- inputs without a rule ------------------------------------------------------------------------------------------------
+
+
+def _product():
+    @tg.op
+    def product(x: Float[Tensor, "n"], weight: Float[Tensor, "n"], bias: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+        return x * weight + bias
+
+    product.vjp("x")(lambda grad, weight: grad * weight)
+    return product
+
+
+def _inputs():
+    return [torch.tensor([1.0, 2.0], requires_grad=True) for _ in range(3)]
+
+
+@pytest.mark.parametrize(("position", "name"), [(1, "weight"), (2, "bias")])
+def test_a_gradient_without_a_rule(position, name):
+    operator = _product()
+    inputs = _inputs()
+    for ask in (
+        lambda: operator(*inputs).sum().backward(),
+        lambda: torch.autograd.grad(operator(*inputs).sum(), inputs[position]),
+        lambda: torch.autograd.grad(operator(*inputs).sum(), [inputs[0], inputs[position]]),
+        lambda: torch.autograd.grad(operator(*inputs).sum(), [inputs[position]], allow_unused=True),
+        lambda: grad(lambda t: operator(*[t if i == position else v for i, v in enumerate(inputs)]).sum())(inputs[0]),
+        lambda: operator(*[v.detach().requires_grad_(i == position) for i, v in enumerate(inputs)]).sum().backward(),
+    ):
+        with pytest.raises(tg.DerivativeError, match="there is no rule for the reverse-mode derivative") as caught:
+            ask()
+        error = caught.value
+        assert error.operator == "product"
+        assert error.argument in ("weight", "bias")  # whichever autograd comes to first, where both are asked for
+        assert error.got == "rules: product.vjp[x]"
+        assert f'nondifferentiable("{error.argument}")' in error.hint
+    with pytest.raises(tg.DerivativeError) as caught:
+        torch.autograd.grad(operator(*inputs).sum(), inputs[position])
+    assert caught.value.argument == name
+    assert caught.value.expected == f'a rule @product.vjp("{name}")'
+
+
+def test_no_error_where_only_another_gradient_is_asked():
+    operator = _product()
+    x, weight, bias = _inputs()
+    assert torch.autograd.grad(operator(x, weight, bias).sum(), [x])[0].tolist() == [1, 2]
+    operator(x, weight, bias).sum().backward(inputs=[x])
+    assert x.grad.tolist() == [1, 2]
+    assert (weight.grad, bias.grad) == (None, None)
+    assert grad(lambda x: operator(x, weight, bias).sum())(x.detach()).tolist() == [1, 2]
+    middle = weight * 1
+    assert torch.autograd.grad(operator(x, middle, bias).sum(), [x])[0].tolist() == [1, 2]
+    with pytest.raises(tg.DerivativeError) as caught:
+        torch.autograd.grad(operator(x, middle, bias).sum(), [weight])
+    assert caught.value.argument == "weight"
+
+
+def test_nondifferentiable():
+    operator = _product()
+    operator.nondifferentiable("weight", "bias")
+    x, weight, bias = _inputs()
+    for index, name in enumerate(["weight", "bias"]):
+        with pytest.raises(tg.DerivativeError, match=f"input '{name}' is declared nondifferentiable") as caught:
+            torch.autograd.grad(operator(x, weight, bias).sum(), [weight, bias][index])
+        assert (caught.value.operator, caught.value.argument, caught.value.hint) == (
+            "product", name, f"pass {name}.detach()",
+        )  # fmt: skip
+    assert torch.autograd.grad(operator(x, weight, bias).sum(), x)[0].tolist() == [1, 2]
+    with pytest.raises(tg.DerivativeError, match="declared nondifferentiable"):
+        jvp(lambda w: operator(x.detach(), w, bias.detach()), (weight.detach(),), (torch.ones(2),))
+
+
+# -- forward mode --------------------------------------------------------------------------------------------------------
+
+
+def _dual_level(function, primal):
+    with forward_ad.dual_level():
+        return forward_ad.unpack_dual(function(forward_ad.make_dual(primal, torch.ones_like(primal)))).tangent
+
+
+FORWARD = {
+    "jvp": lambda f: jvp(f, (X,), (torch.ones(2),)),
+    "jacfwd": lambda f: jacfwd(f)(X),
+    "dual_level": lambda f: _dual_level(f, X),
+    "vmap of jvp": lambda f: vmap(lambda t: jvp(f, (X,), (t,))[1])(torch.eye(2)),
+    "jacfwd of jacfwd": lambda f: jacfwd(jacfwd(f))(X),
+}
+
+
+@pytest.mark.parametrize("how", FORWARD)
+def test_forward_mode_without_a_rule(how):
+    operator = _product()
+    operator.jvp("x")(lambda x_tangent, weight: x_tangent * weight)
+    ones = torch.ones(2)
+    with pytest.raises(tg.DerivativeError, match="no rule for the forward-mode derivative with respect to 'weight'") as caught:
+        FORWARD[how](lambda w: operator(ones, w, ones))
+    error = caught.value
+    assert (error.operator, error.argument) == ("product", "weight")
+    assert error.expected == 'a rule @product.jvp("weight")'
+    assert "weight_tangent" in error.hint
+
+
+@pytest.mark.parametrize("how", FORWARD)
+@pytest.mark.parametrize("kind", ["array", "detached"])
+def test_forward_mode_that_cannot_be_derived(how, kind):
+    operator = OPAQUE[kind]()
+    with pytest.raises(tg.DerivativeError) as caught:
+        FORWARD[how](lambda x: operator(x, Y))
+    assert caught.value.operator.startswith("cube")
+
+
+def test_forward_mode_through_a_residual_is_right_at_first_order():
+    operator = _residual_rule()
+    assert torch.allclose(_dual_level(lambda x: operator(x, Y), X), 3 * X**2 * Y)
+    assert torch.allclose(jvp(lambda x: operator(x, Y), (X,), (torch.ones(2),))[1], 3 * X**2 * Y)
+    with pytest.raises(tg.DerivativeError):
+        jacfwd(jacfwd(lambda x: operator(x, Y)))(X)
+
+
+def test_outputs_without_a_derivative():
+    @tg.op
+    def largest(x: Float[Tensor, "n"]) -> tuple[Float[Tensor, ""], Int64[Tensor, ""]]:
+        return x.amax(), x.argmax()
+
+    largest.vjp("x")(lambda grad, x, out1: grad * torch.nn.functional.one_hot(out1, x.numel()).to(grad.dtype))
+    x = torch.tensor([1.0, 3.0], requires_grad=True)
+    value, index = largest(x)
+    assert value.requires_grad
+    assert not index.requires_grad
+    value.backward()
+    assert x.grad.tolist() == [0, 1]
+
+
+def test_a_rule_that_is_constant_on_purpose():
+    @tg.op
+    def sign(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        return x.sign()
+
+    sign.vjp("x")(lambda grad: 0 * grad)
+    x = X.clone().requires_grad_()
+    (first,) = torch.autograd.grad(sign(x).sum(), x, create_graph=True)
+    assert first.tolist() == [0, 0]
+    assert not first.requires_grad
+    assert hessian(lambda x: sign(x).sum())(X).tolist() == [[0, 0], [0, 0]]
