@@ -14,7 +14,7 @@ from ._capabilities import Capability, capabilities, describe
 from ._errors import DeclarationError
 from ._kernels.kernel import Kernel
 from ._lower.call import Caller
-from ._lower.library import fresh_overload
+from ._lower.library import fresh_name
 from ._lower.lowering import Lowering
 from ._record import Record
 from ._rules.rule import Kind, make_rule
@@ -318,8 +318,7 @@ def _declare(
             hint="give tg.op(name=...)",
         )  # fmt: skip
     signature = read_signature(function, name, loop=batch == "loop", frames=frames)
-    qualname = f"{namespace}::{name}"
-    record = Record(signature, function, qualname, fresh_overload(qualname), autocast)
+    record = Record(signature, function, fresh_name(f"{namespace}::{name}"), autocast)
     lowering = Lowering(record)
     caller = Caller(lowering)
     kind = type(name, (Op,), {"__call__": caller.function, "__module__": function.__module__})

@@ -25,8 +25,7 @@ class Record:
 
     Attributes:
         signature: its parameters and outputs.
-        qualname: ``namespace::name``.
-        overload: the dispatcher's name for this very declaration; another one for each redefinition.
+        qualname: ``namespace::name`` in the dispatcher; another one for each redefinition.
         kernels: by device type; the key None is the kernel for every other device.
         rules: by kind, then by input.
         nondifferentiable: inputs that were declared to have no derivative.
@@ -39,13 +38,11 @@ class Record:
         signature: Signature,
         function: Callable[..., Any],
         qualname: str,
-        overload: str,
         autocast: torch.dtype | None,
     ) -> None:
         self.signature = signature
         self.function = function
         self.qualname = qualname
-        self.overload = overload
         self.autocast = autocast
         self.kernels: dict[str | None, Kernel] = {None: Kernel(signature, function, numpy=signature.numpy)}
         self.rules: dict[Kind, dict[str, Rule]] = {"vjp": {}, "jvp": {}, "partial": {}, "adjoint": {}}

@@ -23,7 +23,7 @@ from .._record import Record
 from .._rules.results import as_results
 from .._rules.rule import Rule
 from .._spec.axes import Shape
-from .library import Overload, suffixed
+from .library import DispatcherOp, companion
 
 _SCHEMA = "(Tensor[] reads, int[] counts, int[] leads, SymInt[] shapes, int[] ranks, int[] dtypes{scalars}) -> Tensor[]"
 _DTYPES = [
@@ -54,7 +54,7 @@ class ArrayCall:
         return max(self.leads, default=0)
 
     def pack(self) -> tuple[Any, ...]:
-        """The call in the overload's schema."""
+        """The call in the operator's schema."""
         return (
             list(self.reads),
             list(self.counts),
@@ -87,30 +87,30 @@ class ArrayRule:
         scalars = "".join(
             f", {names[n].scalar.schema}{'?' if names[n].optional else ''} {n}" for n in self.scalar_names
         )
-        overload = suffixed(record.overload, f"{rule.kind}_{'_'.join(rule.inputs)}")
-        self._overload = Overload(
-            record.qualname, overload, _SCHEMA.format(scalars=scalars), tags=(torch.Tag.cudagraph_unsafe,)
+        name = companion(record.qualname, f"{rule.kind}_{'_'.join(rule.inputs)}")
+        self._dispatched = DispatcherOp(
+            name, _SCHEMA.format(scalars=scalars), tags=(torch.Tag.cudagraph_unsafe,)
         )
-        self._overload.backend(self._backend)
-        self._overload.fake(self._fake)
-        self._overload.vmap(self._vmap)
-        self._overload.at_key("Batched", self._legacy_vmap)
+        self._dispatched.backend(self._backend)
+        self._dispatched.fake(self._fake)
+        self._dispatched.vmap(self._vmap)
+        self._dispatched.at_key("Batched", self._legacy_vmap)
         if rule.kind != "adjoint":  # which gets derivatives from `differentiate_adjoint`
-            self._overload.at_key("Autograd", _torch.fallthrough_kernel)
+            self._dispatched.at_key("Autograd", _torch.fallthrough_kernel)
 
     @property
     def torch_op(self) -> Any:
-        return self._overload.torch_op
+        return self._dispatched.torch_op
 
     def at_autograd(self, kernel: Callable[..., Any]) -> None:
         """Give the rule derivatives of its own."""
-        self._overload.at_key("Autograd", kernel, with_keyset=True)
+        self._dispatched.at_key("Autograd", kernel, with_keyset=True)
 
     def __call__(self, call: ArrayCall) -> list[Tensor]:
         recording = torch.is_grad_enabled() and any(read.requires_grad for read in call.reads)
         if not recording and _torch.is_direct(call.reads) and call.reads[0].is_cpu:
             return self._run(call)
-        return list(self._overload(*call.pack()))
+        return list(self._dispatched(*call.pack()))
 
     # -- what the dispatcher calls --------------------------------------------------------------------------
 

@@ -89,7 +89,7 @@ class Caller:
         self.entries: dict[Any, tuple[Any, ...]] = {}
         # With lists of tensors the number of leaves varies, and every call is checked in words.
         self.recognises = not any(p.many for _, p in self.signature.tensors)
-        hot_path = HotPath(self.signature, f"{self.record.qualname}.{self.record.overload}", _NEVER)
+        hot_path = HotPath(self.signature, self.record.qualname, _NEVER)
         self.function, self._install = hot_path.make(self.slow, self._find, self._compiled())
         self._hot_path = hot_path
         self.record.on_change(self._forget)
@@ -190,9 +190,9 @@ class Caller:
         self._install(entry.unpacked())
 
     def _compiled(self) -> Callable[..., Sequence[Tensor]]:
-        """What Dynamo puts into its graph: a function, not the overload.
+        """What Dynamo puts into its graph: a function, not the operator.
 
-        AOTAutograd's cache on disk knows an overload by its name alone and would hand out the derivative of an older
+        AOTAutograd's cache on disk knows an operator by its name alone and would hand out the derivative of an older
         version of the file; a graph that calls a function is not cached there. Inductor's own cache, which is keyed by
         what the function was traced into, still serves.
         """

@@ -70,6 +70,17 @@ if not (@returns({outputs}){distinct}{unchanged}):
 """
 
 
+_WITHOUT_GRAD = """\
+if @is_grad_enabled():
+    @set_grad_enabled(False)
+    try:
+        {call}
+    finally:
+        @set_grad_enabled(True)
+else:
+    {call}"""
+
+
 class _Absent(Tensor):
     """The type of `ABSENT`; no user's tensor has it."""
 
@@ -111,6 +122,8 @@ class HotPath:
             "getattr": getattr,
             "errors": (TypeError, ValueError),
             "runtime_error": RuntimeError,
+            "is_grad_enabled": torch.is_grad_enabled,
+            "set_grad_enabled": _torch.set_grad_enabled,
         }
         names |= {f"default_{p.name}": p.default for p in self.signature.parameters if not p.required}
         names |= {f"convert_{p.name}": self._converter(p) for p in self.scalars if needs_conversion(p.scalar)}
@@ -137,7 +150,7 @@ class HotPath:
             admitted=self._admitted(),
             key=self._key(),
             node=self._node(),
-            run=self._run(early=result).replace("\n", indent),
+            run=self._run(early=result, recording=True).replace("\n", indent),
             run_alone=self._run(early=outputs).replace("\n", indent),
             run_uncounted=self._run(early=None).replace("\n", indent),
             result=result,
@@ -182,12 +195,13 @@ class HotPath:
             return outputs[0]
         return f"{'' if self.signature.structure is tuple else '@structure'}({', '.join(outputs)},)"
 
-    def _run(self, *, early: str | None) -> str:
+    def _run(self, *, early: str | None, recording: bool = False) -> str:
         """The kernel and the checks of what it returned, all of them at every call.
 
         Args:
             early: what to return where the inputs turn out not to count their mutations (inference tensors do not);
                 None to leave out that they have not been mutated.
+            recording: grad mode may be on, and is switched off for the kernel.
         """
         versions: list[str] = []
         unchanged: list[str] = []
@@ -202,21 +216,23 @@ class HotPath:
         return _RUN.format(
             versions="\n".join(versions) or "pass",
             arguments=self.arguments,
-            assign=self._assign(),
+            assign=self._assign(recording=recording),
             outputs=", ".join(self.outputs),
             distinct="".join(self._distinct()),
             unchanged="".join(unchanged),
             counted=counted if early is not None else "None",
         ).strip()
 
-    def _assign(self) -> str:
+    def _assign(self, *, recording: bool) -> str:
         """The call of the kernel, and its outputs one by one."""
-        if len(self.outputs) == 1 and self.signature.structure is None:
-            return f"@o0 = @out = @kernel({self.arguments})"
-        return (
-            f"@out = @kernel({self.arguments})\ntry:\n    ({', '.join(self.outputs)},) = @out\n"
-            f"except @errors:\n    {' = '.join(self.outputs)} = None"
-        )
+        single = len(self.outputs) == 1 and self.signature.structure is None
+        call = f"{'@o0 = ' if single else ''}@out = @kernel({self.arguments})"
+        if recording:
+            call = _WITHOUT_GRAD.format(call=call)
+        if single:
+            return call
+        names = ", ".join(self.outputs)
+        return f"{call}\ntry:\n    ({names},) = @out\nexcept @errors:\n    {' = '.join(self.outputs)} = None"
 
     def _distinct(self) -> list[str]:
         """Tests that no output shares its storage with an input or another output."""

@@ -1,8 +1,9 @@
-"""The dispatcher's registry: one overload for each declaration, never deleted.
+"""The dispatcher's registry: one name for each declaration, never deleted.
 
-Each declaration has an overload of its own for as long as the process lives. A redefinition in a notebook does not
-reach into graphs that were compiled or exported from the old one, and two operators made by one factory never
-share a name: the number that an operator returns depends on nothing but the operator.
+Each declaration has a name of its own for as long as the process lives. A redefinition in a notebook does not reach
+into graphs that were compiled or exported from the old one, and two operators made by one factory never share a name:
+the number that an operator returns depends on nothing but the operator. Names, not overloads of one name: torch 2.13
+aborts at exit when an operator has three overloads of which two have the same schema.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ _libraries: dict[str, torch.library.Library] = {}
 _declared: dict[str, int] = {}
 
 
-def fresh_overload(qualname: str) -> str:
-    """The overload name for a new declaration of `qualname`: ``default`` for the first, ``r2``, ``r3``... later."""
+def fresh_name(qualname: str) -> str:
+    """The name for a new declaration of `qualname`: itself for the first, ``qualname__2``, ``qualname__3``... later."""
     with _lock:
         number = _declared.get(qualname, 0) + 1
         if number == 1 and _exists(qualname):
@@ -34,7 +35,7 @@ def fresh_overload(qualname: str) -> str:
                 hint="give tg.op(namespace=...), or rename the function",
             )
         _declared[qualname] = number
-    return "default" if number == 1 else f"r{number}"
+    return qualname if number == 1 else f"{qualname}__{number}"
 
 
 def _exists(qualname: str) -> bool:
@@ -42,13 +43,13 @@ def _exists(qualname: str) -> bool:
     return hasattr(getattr(torch.ops, namespace), name)
 
 
-def suffixed(overload: str, suffix: str) -> str:
-    """The overload's companion: ``vmap`` beside ``default``, ``r2_vmap`` beside ``r2``."""
-    return suffix if overload == "default" else f"{overload}_{suffix}"
+def companion(qualname: str, what: str) -> str:
+    """The name of an operator that serves another one: ``ns::f__vmap`` beside ``ns::f``."""
+    return f"{qualname}__{what}"
 
 
-class Overload:
-    """One overload and what is registered for it.
+class DispatcherOp:
+    """One operator of the dispatcher and what is registered for it.
 
     Attributes:
         torch_op: the `OpOverload`.
@@ -56,8 +57,8 @@ class Overload:
         tags: its tags, beside that it is fit for compilers.
     """
 
-    def __init__(self, qualname: str, overload: str, schema: str, *, tags: tuple[torch.Tag, ...] = ()) -> None:
-        namespace, name = qualname.split("::")
+    def __init__(self, qualname: str, schema: str, *, tags: tuple[torch.Tag, ...] = ()) -> None:
+        namespace, self._name = qualname.split("::")
         with _lock:
             library = _libraries.get(namespace)
             if library is None:
@@ -65,10 +66,9 @@ class Overload:
         self.schema = schema
         self.tags = tags
         self._library = library
-        self._name = name if overload == "default" else f"{name}.{overload}"
-        self._qualname = f"{namespace}::{self._name}"
+        self._qualname = qualname
         library.define(self._name + schema, tags=(torch.Tag.pt2_compliant_tag, *tags))
-        self.torch_op: Any = getattr(getattr(getattr(torch.ops, namespace), name), overload)
+        self.torch_op: Any = getattr(getattr(torch.ops, namespace), self._name).default
 
     def __call__(self, *args: Any) -> Any:
         return self.torch_op(*args)

@@ -1,4 +1,4 @@
-"""The lowering of one operator: its overloads, and what each part of the dispatcher does with them."""
+"""The lowering of one operator: its names in the dispatcher, and what each part of the dispatcher does with them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .._spec.plan import Layout, Plan, convert, layout_of
 from . import vmap
 from .adjoint import differentiate_adjoint
 from .array_rule import ArrayRule
-from .library import Overload, suffixed
+from .library import DispatcherOp, companion
 from .node import NodeFactory
 from .pullback import Pullback, make_pullback
 from .pushforward import Pushforward
@@ -28,7 +28,7 @@ from .pushforward import Pushforward
 class Lowering:
     """One operator in PyTorch's dispatcher.
 
-    Two overloads: the operator itself, and its twin (made when first needed) whose tensors all carry `lead` leading
+    Two names: the operator itself, and its twin (made when first needed) whose tensors all carry `lead` leading
     batch axes: what `vmap` falls back on where the annotations have no batch axes.
     """
 
@@ -37,37 +37,37 @@ class Lowering:
         self._nodes: dict[Any, type[Any]] = {}
         self._pullbacks: dict[Rule, Pullback] = {}
         self._array_rules: dict[Rule, ArrayRule] = {}
-        self._twin: Overload | None = None
-        self._lock = threading.RLock()  # an overload must be defined once, whichever thread needs it first
-        self.overload = self._register(record.overload, record.signature.schema(), twin=False)
+        self._twin: DispatcherOp | None = None
+        self._lock = threading.RLock()  # a name must be defined once, whichever thread needs it first
+        self.dispatched = self._register(record.qualname, record.signature.schema(), twin=False)
         record.on_change(self._nodes.clear)
 
     @property
     def torch_op(self) -> Any:
-        return self.overload.torch_op
+        return self.dispatched.torch_op
 
-    def _register(self, name: str, schema: str, *, twin: bool) -> Overload:
+    def _register(self, name: str, schema: str, *, twin: bool) -> DispatcherOp:
         tags = [torch.Tag.flexible_layout] if hasattr(torch.Tag, "flexible_layout") else []
         if self.record.signature.numpy:
             tags.append(torch.Tag.cudagraph_unsafe)
-        overload = Overload(self.record.qualname, name, schema, tags=tuple(tags))
-        part = _Part(self, overload, twin=twin)
-        overload.backend(part.backend)
-        overload.fake(part.fake)
-        overload.vmap(part.vmap)
-        overload.at_key("Autograd", part.autograd, with_keyset=True)
+        dispatched = DispatcherOp(name, schema, tags=tuple(tags))
+        part = _Part(self, dispatched, twin=twin)
+        dispatched.backend(part.backend)
+        dispatched.fake(part.fake)
+        dispatched.vmap(part.vmap)
+        dispatched.at_key("Autograd", part.autograd, with_keyset=True)
         if not self.record.signature.numpy:
-            overload.decomposition(part.decompose)
+            dispatched.decomposition(part.decompose)
         for key in _torch.AUTOCAST_KEYS:
-            overload.at_key(key, part.autocast)
-        return overload
+            dispatched.at_key(key, part.autocast)
+        return dispatched
 
-    def twin(self) -> Overload:
-        """The overload whose tensors carry leading batch axes; their number is its last argument."""
+    def twin(self) -> DispatcherOp:
+        """The operator whose tensors carry leading batch axes; their number is its last argument."""
         with self._lock:
             if self._twin is None:
                 schema = self.record.signature.schema(lead=True)
-                self._twin = self._register(suffixed(self.record.overload, "vmap"), schema, twin=True)
+                self._twin = self._register(companion(self.record.qualname, "vmap"), schema, twin=True)
             return self._twin
 
     def pullback(self, rule: Rule) -> Pullback:
@@ -101,14 +101,14 @@ class Lowering:
 
 
 class _Part:
-    """What one overload, the operator or its twin, does at each dispatch key."""
+    """What the operator or its twin, does at each dispatch key."""
 
-    def __init__(self, lowering: Lowering, overload: Overload, *, twin: bool) -> None:
+    def __init__(self, lowering: Lowering, dispatched: DispatcherOp, *, twin: bool) -> None:
         self.lowering = lowering
         self.record = lowering.record
-        self.overload = overload
+        self.dispatched = dispatched
         self.is_twin = twin
-        self.opaque: Overload | None = None
+        self.opaque: DispatcherOp | None = None
         self._lock = threading.Lock()
 
     def _values(self, args: Sequence[Any]) -> tuple[list[Any], int]:
@@ -169,8 +169,8 @@ class _Part:
         """The same without a decomposition: Inductor refuses an operator that has one and is still called."""
         with self._lock:
             if self.opaque is None:
-                name = suffixed(self.record.overload, "vmap_opaque" if self.is_twin else "opaque")
-                opaque = Overload(self.record.qualname, name, self.overload.schema, tags=self.overload.tags)
+                name = companion(self.record.qualname, "vmap_opaque" if self.is_twin else "opaque")
+                opaque = DispatcherOp(name, self.dispatched.schema, tags=self.dispatched.tags)
                 opaque.backend(self.backend)
                 opaque.fake(self.fake)
                 opaque.at_key("Autograd", _torch.fallthrough_kernel)
@@ -216,7 +216,7 @@ class _Part:
         return [result] if isinstance(result, Tensor) else list(result)
 
     def _below(self, keyset: Any, lead: int) -> Callable[..., Any]:
-        call = _torch.redispatch_below_autograd(self.overload.torch_op, keyset)
+        call = _torch.redispatch_below_autograd(self.dispatched.torch_op, keyset)
         if not self.is_twin:
             return call
         if _torch.tracing_to_graph() and not _torch.functorch_active():

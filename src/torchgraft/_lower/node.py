@@ -86,7 +86,7 @@ class NodeFactory:
     def make(self) -> type[Any]:
         """The `Function` subclass; its name is the operator's, and so is that of `grad_fn`."""
         source = _TEMPLATE.format(**self._parts())
-        names = compile_source(source, f"{self.record.qualname}.{self.record.overload} node", self.namespace)
+        names = compile_source(source, f"{self.record.qualname} node", self.namespace)
         body = {"forward": staticmethod(names["forward"]), "backward": staticmethod(_torch.no_dynamo(names["backward"]))}
         return type(_torch.SingleLevelFunction)(self.record.name, (_torch.SingleLevelFunction,), body)
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from .._record import Record
 from .._rules.rule import make_rule
 from .._spec.signature import read_signature
-from .library import fresh_overload
+from .library import fresh_name
 from .lowering import Lowering
 
 
@@ -30,7 +30,7 @@ def _adjoint_value(grad: Tensor, weight: Tensor) -> Tensor:
 
 
 _signature = read_signature(_product, "product", loop=False, frames=0)
-_record = Record(_signature, _product, "torchgraft::product", fresh_overload("torchgraft::product"), None)
+_record = Record(_signature, _product, fresh_name("torchgraft::product"), None)
 _record.add_rule(make_rule(_signature, "adjoint", ["weight"], _adjoint_weight, frames=0))
 _record.add_rule(make_rule(_signature, "adjoint", ["value"], _adjoint_value, frames=0))
 _lowering = Lowering(_record)
