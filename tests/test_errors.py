@@ -5,9 +5,10 @@ import pickle
 
 import pytest
 import torch
-import torchgraft as tg
 from jaxtyping import Float
 from torch import Tensor
+
+import torchgraft as tg
 
 KINDS = [
     tg.ArgumentError, tg.DeclarationError, tg.DerivativeError, tg.DeviceError, tg.DtypeError, tg.KernelError,

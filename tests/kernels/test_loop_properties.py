@@ -5,11 +5,12 @@ import itertools
 import numpy as np
 import pytest
 import torch
-import torchgraft as tg
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jaxtyping import Float
 from torch import Tensor
+
+import torchgraft as tg
 
 
 def correlate(x, k):

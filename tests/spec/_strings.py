@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import torchgraft as tg
 from jaxtyping import Float, Int64
 from torch import Tensor
+
+import torchgraft as tg
 
 if TYPE_CHECKING:
     from jaxtyping import Real

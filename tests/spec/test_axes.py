@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from torchgraft import DeclarationError, ShapeError
 from torchgraft._spec.axes import Axes, Binding
 
@@ -21,9 +22,7 @@ def bind(*pairs, values=None):
     return binding
 
 
-# -- what a token means ---------------------------------------------------------------------------------------
-
-
+# -- what a token means --------------------------------------------------------------------------------------
 def test_names_bind_to_one_size():
     assert bind(("n m", (2, 3)), ("m k", (3, 5))).sizes == {"n": 2, "m": 3, "k": 5}
 
@@ -80,9 +79,7 @@ def test_an_expression_may_stand_before_the_name_that_it_reads():
     assert bind(("n+1", (5,)), ("n", (4,))).sizes == {"n": 4}
 
 
-# -- broadcasting ---------------------------------------------------------------------------------------------
-
-
+# -- broadcasting --------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("shapes", [[(1,), (5,)], [(5,), (1,)], [(5,), (5,)], [(1,), (5,), (1,)]])
 def test_size_one_broadcasts(shapes):
     assert bind(*(("#n", shape) for shape in shapes)).sizes == {"n": 5}
@@ -133,9 +130,7 @@ def test_full_shape_is_the_broadcast_one():
     assert axes("m").full((2,), binding) == (2,)
 
 
-# -- refusals at a call ---------------------------------------------------------------------------------------
-
-
+# -- refusals at a call --------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("text", "shape", "expected"),
     [
@@ -180,9 +175,7 @@ def test_an_axis_of_an_absent_argument():
         axes("n m", "out").evaluate(bind(("n", (3,))))
 
 
-# -- refusals at declaration ----------------------------------------------------------------------------------
-
-
+# -- refusals at declaration ---------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -228,16 +221,16 @@ def test_two_runs(text):
         axes(text)
 
 
-# -- symbolic sizes -------------------------------------------------------------------------------------------
-
-
+# -- symbolic sizes ------------------------------------------------------------------------------------------
 def test_sizes_may_be_symbolic():
     def function(x):
         binding = bind(("*batch h", tuple(x.shape)))
         return x.new_empty(axes("*batch h-2 min(h,3) 2*h").evaluate(binding))
 
     exported = torch.export.export(
-        _Module(function), (torch.ones(2, 5),), dynamic_shapes={"x": {0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO}}
+        _Module(function),
+        (torch.ones(2, 5),),
+        dynamic_shapes={"x": {0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO}},
     )
     assert exported.module()(torch.ones(4, 9)).shape == (4, 7, 3, 18)
 

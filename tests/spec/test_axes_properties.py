@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+
 from torchgraft import ShapeError
 from torchgraft._spec.axes import Axes, Binding
 
@@ -14,8 +15,7 @@ SHAPES = st.lists(SIZES, max_size=4).map(tuple)
 OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod}
 CALLS = {"min": min, "max": max}
 
-# -- expressions: text and a Python function, built side by side ---------------------------------------------------
-
+# -- expressions: text and a Python function, built side by side ---------------------------------------------
 LEAVES = st.one_of(
     st.integers(0, 9).map(lambda value: (str(value), lambda env: value)),
     st.sampled_from("nm").map(lambda name: (name, lambda env: env[name])),
@@ -74,11 +74,10 @@ def test_precedence_is_pythons(steps):
     text = "n" + "".join(f"{sign}{number}" for sign, number in steps)
     expected = eval(text, {"n": 1000})
     if expected >= 0:
-        assert _evaluate(text, dict(n=1000, m=0, j=0, k=0)) == expected
+        assert _evaluate(text, {"n": 1000, "m": 0, "j": 0, "k": 0}) == expected
 
 
-# -- binding ---------------------------------------------------------------------------------------------------------
-
+# -- binding -------------------------------------------------------------------------------------------------
 NAMES = st.sampled_from(["a", "b", "c", "d"])
 
 
@@ -115,21 +114,25 @@ def test_shapes_made_from_axes_bind_back_to_them(case):
 @given(annotations(), st.data())
 def test_one_changed_size_contradicts(case, data):
     texts, sizes, run = case
-    shared = sorted({n for i, names in enumerate(texts) for n in names if any(n in o for o in texts[:i]) and n != "*run"})
+    shared = sorted(
+        {n for i, names in enumerate(texts) for n in names if any(n in o for o in texts[:i]) and n != "*run"}
+    )
     if not shared:
         return
     name = data.draw(st.sampled_from(shared))
     last = max(i for i, names in enumerate(texts) if name in names)
     binding = Binding({})
-    with pytest.raises(ShapeError, match=f"axis {name} = {sizes[name]} from x"):
+
+    def bind():
         for i, names in enumerate(texts):
             changed = {**sizes, name: sizes[name] + 1} if i == last else sizes
             Axes(" ".join(names), "op", f"x{i}").bind(_shape(names, changed, run), binding)
 
+    with pytest.raises(ShapeError, match=f"axis {name} = {sizes[name]} from x"):
+        bind()
 
-# -- broadcasting ------------------------------------------------------------------------------------------------------
 
-
+# -- broadcasting --------------------------------------------------------------------------------------------
 def _torch_broadcast(shapes):
     try:
         return tuple(torch.broadcast_shapes(*shapes))

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jaxtyping import Bool, Complex, Complex64, Float, Float32, Inexact, Int, Int64, Integer, Num, Real, Shaped, UInt
 from torch import Tensor
+
 from torchgraft._spec.dtypes import ANY, Dtypes, complex_twin, is_inexact, name_of, promote, real_twin
 
 INTEGERS = {torch.int8, torch.int16, torch.int32, torch.int64}

@@ -5,6 +5,7 @@ import pytest
 import torch
 from jaxtyping import Bool, Complex, Float, Float64, Inexact, Int, Int64, Real, Shaped
 from torch import Tensor
+
 from torchgraft import ArgumentError, DeviceError, DtypeError, ShapeError, UnsupportedError
 from torchgraft._spec.plan import common_dtype, convert, flatten, layout_of, make_plan, replace
 from torchgraft._spec.signature import read_signature
@@ -35,9 +36,7 @@ def real(x: Real[Tensor, "..."], y: Real[Tensor, "..."]) -> Float[Tensor, "..."]
 ones = torch.ones
 
 
-# -- tensors and their places -----------------------------------------------------------------------------------
-
-
+# -- tensors and their places --------------------------------------------------------------------------------
 def test_flatten_and_replace_are_inverse():
     signature = read(concatenate)
     values = [[ones(1), ones(2)], 3]
@@ -81,9 +80,7 @@ def test_shape_rule():
     assert (caught.value.operator, caught.value.expected, caught.value.got) == ("g.shape", "2 shapes", 1)
 
 
-# -- loops --------------------------------------------------------------------------------------------------------
-
-
+# -- loops ---------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("left", "right", "batch"),
     [((), (), ()), ((3,), (), (3,)), ((), (3,), (3,)), ((2, 1), (3,), (2, 3)), ((1,), (4,), (4,)), ((0,), (1,), (0,))],
@@ -108,9 +105,7 @@ def test_too_few_axes_for_a_sample():
     assert (caught.value.argument, caught.value.got) == ("y", "shape ()")
 
 
-# -- dtypes -------------------------------------------------------------------------------------------------------
-
-
+# -- dtypes --------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_a_float_output_has_the_inputs_dtype(dtype):
     assert plan(add, ones(2, dtype=dtype), ones(2, dtype=dtype)).outputs[0][1] is dtype
@@ -119,7 +114,9 @@ def test_a_float_output_has_the_inputs_dtype(dtype):
 def test_dtypes_of_several_outputs():
     def f(
         x: Float[Tensor, "n"], index: Int[Tensor, "n"], mask: Bool[Tensor, "n"]
-    ) -> tuple[Complex[Tensor, "n"], Int[Tensor, "n"], Bool[Tensor, "n"], Float64[Tensor, "n"], Shaped[Tensor, "n"]]: ...
+    ) -> tuple[
+        Complex[Tensor, "n"], Int[Tensor, "n"], Bool[Tensor, "n"], Float64[Tensor, "n"], Shaped[Tensor, "n"]
+    ]: ...
 
     made = plan(f, ones(2), ones(2, dtype=torch.int32), ones(2, dtype=torch.bool))
     assert [dtype for _, dtype in made.outputs] == [
@@ -192,9 +189,7 @@ def test_a_dtype_that_is_not_admitted(annotation, dtype, hint):
     assert hint in error.hint
 
 
-# -- devices, and what is no tensor -----------------------------------------------------------------------------------
-
-
+# -- devices, and what is no tensor --------------------------------------------------------------------------
 def test_devices_must_agree():
     with pytest.raises(DeviceError, match="is on meta, but input is on cpu") as caught:
         plan(linear, ones(4), ones(5, 4), ones(5, device="meta"))

@@ -6,9 +6,10 @@ from typing import Any, Literal, NamedTuple, Optional
 import numpy as np
 import pytest
 import torch
-import torchgraft as tg
 from jaxtyping import Bool, Complex, Float, Float64, Int, Int64, Real
 from torch import Tensor
+
+import torchgraft as tg
 from torchgraft._spec.signature import read_signature
 
 from . import _strings as strings
@@ -27,9 +28,7 @@ def refused(function, match, *, loop=False):
     return caught.value
 
 
-# -- parameters -----------------------------------------------------------------------------------------------
-
-
+# -- parameters ----------------------------------------------------------------------------------------------
 def test_every_kind_of_parameter():
     def f(
         x: N,
@@ -47,7 +46,13 @@ def test_every_kind_of_parameter():
 
     signature = read(f)
     tensors = {p.name: (p.optional, p.many) for _, p in signature.tensors}
-    assert tensors == {"x": (False, False), "xs": (False, True), "y": (True, False), "raw": (False, False), "z": (True, False)}
+    assert tensors == {
+        "x": (False, False),
+        "xs": (False, True),
+        "y": (True, False),
+        "raw": (False, False),
+        "z": (True, False),
+    }
     assert [p.name for p in signature.parameters if p.keyword_only] == ["z", "dtype", "level"]
     assert [p.name for p in signature.parameters if p.required] == ["x", "xs", "y", "raw", "flag", "sizes"]
     assert signature.names["raw"].tensor.axes is None
@@ -130,9 +135,7 @@ def test_a_default_without_a_literal_before_one_with_a_literal():
     assert torch.func.vmap(mixed)(torch.ones(2, 1)).tolist() == [[24], [24]]
 
 
-# -- outputs ----------------------------------------------------------------------------------------------------
-
-
+# -- outputs -------------------------------------------------------------------------------------------------
 def test_tuples_and_named_tuples():
     class Result(NamedTuple):
         low: N
@@ -166,9 +169,7 @@ def test_packing():
     assert read(saved).pack([1, 2]) == 1
 
 
-# -- strings ----------------------------------------------------------------------------------------------------
-
-
+# -- strings -------------------------------------------------------------------------------------------------
 def test_annotations_that_are_strings():
     assert strings.scale(torch.ones(2, 3)).tolist() == [[2.0] * 3] * 2
     assert strings.scale._record.rules["vjp"]["x"].array
@@ -203,9 +204,7 @@ def test_a_string_that_is_no_expression():
     refused(f, "annotations cannot be read")
 
 
-# -- refusals: parameters -----------------------------------------------------------------------------------------
-
-
+# -- refusals: parameters ------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     "annotation",
     [dict[str, Tensor], tuple[Tensor, Tensor], dict, list, tuple, list[list[Tensor]], list[dict[str, Tensor]]],
@@ -219,7 +218,9 @@ def test_pytrees(annotation):
     assert "give each leaf of the pytree its own parameter" in error.hint
 
 
-@pytest.mark.parametrize("annotation", [object, Any, bytes, int | str, Tensor | int, "Tensor | list[Tensor]", Float], ids=str)
+@pytest.mark.parametrize(
+    "annotation", [object, Any, bytes, int | str, Tensor | int, "Tensor | list[Tensor]", Float], ids=str
+)
 def test_other_types(annotation):
     def f(x: N, y: annotation) -> N: ...
 
@@ -275,9 +276,7 @@ def test_mixed_kinds():
     refused(output, "mixes Tensor and np.ndarray")
 
 
-# -- refusals: names ------------------------------------------------------------------------------------------------
-
-
+# -- refusals: names -----------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("name", "what"),
     [("grad", "a cotangent"), ("grad_out", "a cotangent"), ("x_tangent", "a tangent"), ("out", "a parameter")],
@@ -321,10 +320,10 @@ def test_names_that_are_none():
         refused(function, "is not a name")
 
 
-# -- refusals: outputs ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("annotation", [None, int, N | None, list[N], dict[str, N], tuple[N, int], tuple[N, ...]], ids=str)
+# -- refusals: outputs ---------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "annotation", [None, int, N | None, list[N], dict[str, N], tuple[N, int], tuple[N, ...]], ids=str
+)
 def test_outputs_are_tensors(annotation):
     def f(x: N) -> annotation: ...
 
@@ -353,9 +352,7 @@ def test_saved_needs_a_name(item):
         tg.Saved[item]
 
 
-# -- refusals: axes and dtypes ----------------------------------------------------------------------------------------
-
-
+# -- refusals: axes and dtypes -------------------------------------------------------------------------------
 @pytest.mark.parametrize("text", ["m", "n+m", "*batch", "_", "_n", "{k}", "n-{flag}", "min(n,m)"])
 def test_output_axes_that_nothing_binds(text):
     def f(x: N, flag: bool, maybe: int | None = None) -> Float[Tensor, text]: ...

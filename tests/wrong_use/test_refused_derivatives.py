@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 import torch
-import torchgraft as tg
 from jaxtyping import Float, Int64
 from torch import Tensor
 from torch.autograd import forward_ad
 from torch.func import grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
+
+import torchgraft as tg
 
 
 def _cube():
@@ -134,9 +135,7 @@ def test_control_a_rule_of_torch_functions_has_every_order():
     assert torch.allclose(SECOND["grad of grad"](cube), 6 * X * Y)
 
 
-# -- inputs without a rule ------------------------------------------------------------------------------------------------
-
-
+# -- inputs without a rule -----------------------------------------------------------------------------------
 def _product():
     @tg.op
     def product(x: Float[Tensor, "n"], weight: Float[Tensor, "n"], bias: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
@@ -205,9 +204,7 @@ def test_nondifferentiable():
         jvp(lambda w: operator(x.detach(), w, bias.detach()), (weight.detach(),), (torch.ones(2),))
 
 
-# -- forward mode --------------------------------------------------------------------------------------------------------
-
-
+# -- forward mode --------------------------------------------------------------------------------------------
 def _dual_level(function, primal):
     with forward_ad.dual_level():
         return forward_ad.unpack_dual(function(forward_ad.make_dual(primal, torch.ones_like(primal)))).tangent
@@ -227,7 +224,9 @@ def test_forward_mode_without_a_rule(how):
     operator = _product()
     operator.jvp("x")(lambda x_tangent, weight: x_tangent * weight)
     ones = torch.ones(2)
-    with pytest.raises(tg.DerivativeError, match="no rule for the forward-mode derivative with respect to 'weight'") as caught:
+    with pytest.raises(
+        tg.DerivativeError, match="no rule for the forward-mode derivative with respect to 'weight'"
+    ) as caught:
         FORWARD[how](lambda w: operator(ones, w, ones))
     error = caught.value
     assert (error.operator, error.argument) == ("product", "weight")

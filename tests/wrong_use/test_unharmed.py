@@ -5,10 +5,11 @@ import math
 import numpy as np
 import pytest
 import torch
-import torchgraft as tg
 from jaxtyping import Complex, Float, Inexact
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+import torchgraft as tg
 
 KINDS = pytest.mark.parametrize("kind", [Tensor, np.ndarray])
 LOOPS = pytest.mark.parametrize("loop", [False, True])
@@ -53,9 +54,7 @@ def same(operator, views, *tensors):
         torch.testing.assert_close(left, right, equal_nan=True)
 
 
-# -- NaN and infinity -------------------------------------------------------------------------------------------------
-
-
+# -- NaN and infinity ----------------------------------------------------------------------------------------
 @KINDS
 @LOOPS
 def test_nan_and_infinity(kind, loop):
@@ -67,8 +66,7 @@ def test_nan_and_infinity(kind, loop):
     same(operator, lambda a, b: (a, b), x, y)
 
 
-# -- views ------------------------------------------------------------------------------------------------------------
-
+# -- views ---------------------------------------------------------------------------------------------------
 VIEWS = {
     "conjugate": lambda x, y: (x.conj(), y.conj()),
     "conjugate second": lambda x, y: (x, y.conj()),
@@ -115,9 +113,7 @@ def test_a_complex_output_of_a_real_input():
     assert x.grad.tolist() == [1, 1]
 
 
-# -- empty and zero-dimensional -----------------------------------------------------------------------------------------
-
-
+# -- empty and zero-dimensional ------------------------------------------------------------------------------
 @KINDS
 @LOOPS
 @pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 3), (2, 0, 3), (0, 0)])
@@ -158,9 +154,7 @@ def test_zero_dimensional_samples(kind, loop, batch):
     assert all(seen)
 
 
-# -- half precision, inference tensors -----------------------------------------------------------------------------------
-
-
+# -- half precision, inference tensors -----------------------------------------------------------------------
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @LOOPS
 def test_numpy_computes_half_precision_in_float32(dtype, loop):
@@ -181,9 +175,7 @@ def test_inference_tensors(kind):
     assert operator(torch.ones(3), torch.ones(3)).tolist() == [1, 1, 1]
 
 
-# -- fake tensors ----------------------------------------------------------------------------------------------------------
-
-
+# -- fake tensors --------------------------------------------------------------------------------------------
 @KINDS
 @LOOPS
 def test_fake_tensors_give_fake_tensors(kind, loop):

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 import torch
-import torchgraft as tg
 from jaxtyping import Float, Int64, Real
 from torch import Tensor
+
+import torchgraft as tg
 
 
 @tg.op
@@ -22,7 +23,9 @@ linear.vjp("bias")(lambda grad: grad.reshape(-1, grad.shape[-1]).sum(0))
 
 
 @tg.op
-def window(x: Float[Tensor, "h"], k: Float[Tensor, "kh"], scale: float = 1.0, times: int = 1) -> Float[Tensor, "h-kh+1"]:
+def window(
+    x: Float[Tensor, "h"], k: Float[Tensor, "kh"], scale: float = 1.0, times: int = 1
+) -> Float[Tensor, "h-kh+1"]:
     return x.unfold(0, k.numel(), 1) @ k * scale * times
 
 
@@ -50,9 +53,7 @@ PATHS = pytest.mark.parametrize("path", [_plain, _recording, _transform])
 ones = torch.ones
 
 
-# -- shapes -------------------------------------------------------------------------------------------------------
-
-
+# -- shapes --------------------------------------------------------------------------------------------------
 @PATHS
 @pytest.mark.parametrize(
     ("shapes", "argument", "problem", "expected", "got"),
@@ -97,9 +98,7 @@ def test_a_computed_axis_below_zero(path):
     assert error.got == "h = 3 from x (3,), kh = 5 from k (5,)"
 
 
-# -- dtypes, devices ------------------------------------------------------------------------------------------------
-
-
+# -- dtypes, devices -----------------------------------------------------------------------------------------
 @PATHS
 @pytest.mark.parametrize("position", [1, 2])
 def test_mixed_dtypes(path, position):
@@ -139,9 +138,7 @@ def test_meta_tensors_tell_shapes():
         linear(ones(2, 4, device="meta"), ones(3, 5, device="meta"))
 
 
-# -- types ------------------------------------------------------------------------------------------------------------
-
-
+# -- types ---------------------------------------------------------------------------------------------------
 @PATHS
 @pytest.mark.parametrize(("position", "name", "kind"), [(2, "scale", "float"), (3, "times", "int")])
 def test_a_tensor_for_a_number(path, position, name, kind):
@@ -200,7 +197,11 @@ def test_python_checks_the_number_of_arguments():
 def test_sparse(path):
     with pytest.raises(tg.UnsupportedError, match="is a tensor of layout sparse_coo") as caught:
         path(lambda x: linear(x, ones(3, 4).to_sparse()), ones(2, 4))
-    assert (caught.value.operator, caught.value.argument, caught.value.hint) == ("linear", "weight", "pass x.to_dense()")
+    assert (caught.value.operator, caught.value.argument, caught.value.hint) == (
+        "linear",
+        "weight",
+        "pass x.to_dense()",
+    )
 
 
 def test_a_sparse_tensor_that_needs_a_gradient():
@@ -208,9 +209,7 @@ def test_a_sparse_tensor_that_needs_a_gradient():
         linear(ones(2, 4), ones(3, 4).to_sparse().requires_grad_())
 
 
-# -- Real promotes ----------------------------------------------------------------------------------------------------
-
-
+# -- Real promotes -------------------------------------------------------------------------------------------
 @tg.op
 def ratio(x: Real[Tensor, "..."], y: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
     return x / y
@@ -244,9 +243,7 @@ def test_gradients_come_back_in_the_inputs_dtype():
     assert x.grad.tolist() == [0.25, 0.25]
 
 
-# -- what PyTorch would do in silence ------------------------------------------------------------------------------------
-
-
+# -- what PyTorch would do in silence ------------------------------------------------------------------------
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
 @pytest.mark.parametrize("shape", [(), (3,)])
 @pytest.mark.parametrize("called_before", [False, True])

@@ -5,9 +5,10 @@ import functools
 import numpy as np
 import pytest
 import torch
-import torchgraft as tg
 from jaxtyping import Float, Int64
 from torch import Tensor
+
+import torchgraft as tg
 
 
 def make(kind=Tensor, loop=False):
@@ -32,9 +33,7 @@ def refused(declare, match):
     return caught.value
 
 
-# -- names --------------------------------------------------------------------------------------------------------------
-
-
+# -- names ---------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("rule", "name", "hint"),
     [
@@ -96,7 +95,7 @@ def test_an_operator_without_differentiable_outputs():
     def argmax(x: Float[Tensor, "n"]) -> Int64[Tensor, ""]:
         return x.argmax()
 
-    assert refused(lambda: argmax.vjp("x")(lambda x: x), "no output is differentiable").got == "out: Int64[Tensor, \"\"]"
+    assert refused(lambda: argmax.vjp("x")(lambda x: x), "no output is differentiable").got == 'out: Int64[Tensor, ""]'
 
 
 def test_a_callable_object_may_be_a_rule():
@@ -107,9 +106,7 @@ def test_a_callable_object_may_be_a_rule():
     assert x.grad.tolist() == [2, 2, 2]
 
 
-# -- two rules ------------------------------------------------------------------------------------------------------------
-
-
+# -- two rules -----------------------------------------------------------------------------------------------
 def _rule(kind, operator, name):
     rules = {"vjp": lambda grad: grad, "adjoint": lambda grad: grad, "partial": lambda: torch.ones(())}
     rules["jvp"] = {"x": lambda x_tangent: x_tangent, "y": lambda y_tangent: y_tangent}[name]
@@ -146,9 +143,7 @@ def test_nondifferentiable_and_a_rule():
     assert refused(lambda: operator.nondifferentiable("weight"), "already has the rule").argument == "weight"
 
 
-# -- what rules return ----------------------------------------------------------------------------------------------------
-
-
+# -- what rules return ---------------------------------------------------------------------------------------
 def _backward(operator, *tensors):
     operator(*tensors).sum().backward()
 
@@ -163,7 +158,11 @@ WRONG = {
     "shape": (lambda grad: grad[:2] + 0, "another shape", "(2,)"),
     "summed": (lambda grad: grad.sum(), "another shape", "()"),
     "rank": (lambda grad: grad[None] + 0, "another shape", "(1, 3)"),
-    "dtype": (lambda grad: grad.astype("float64") if isinstance(grad, np.ndarray) else grad.double(), "dtype", "float64"),
+    "dtype": (
+        lambda grad: grad.astype("float64") if isinstance(grad, np.ndarray) else grad.double(),
+        "dtype",
+        "float64",
+    ),
     "None": (lambda grad: None, "returned", "NoneType"),
     "tuple": (lambda grad: (grad,), "returned", "tuple"),
     "str": (lambda grad: "text", "returned", "str"),
@@ -199,7 +198,9 @@ def test_wrong_gradients(path, kind, array, loop, name, wrong):
 
 
 @PATHS
-@pytest.mark.parametrize("result", [lambda g: g, lambda g: (g,), lambda g: (g, g, g), lambda g: None], ids=["bare", 1, 3, "None"])
+@pytest.mark.parametrize(
+    "result", [lambda g: g, lambda g: (g,), lambda g: (g, g, g), lambda g: None], ids=["bare", 1, 3, "None"]
+)
 def test_the_wrong_number_of_gradients(path, result):
     operator = make()
     operator.vjp("x", "weight")(lambda grad: result(grad))
@@ -256,9 +257,7 @@ def test_wrong_tangents(array, wrong):
     assert got.strip("()") in str(caught.value.got)
 
 
-# -- side effects and aliasing -----------------------------------------------------------------------------------------------
-
-
+# -- side effects and aliasing -------------------------------------------------------------------------------
 def test_an_array_rule_that_writes_into_what_it_was_given():
     def rule(grad: np.ndarray):
         grad *= 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import types
 import typing
 from collections.abc import Callable, Sequence
@@ -33,7 +32,7 @@ _SYMBOLIC: dict[type, tuple[type, ...]] = {
 _TENSOR_HINT = (
     "a tensor has no place here: pass a Python number\n"
     "wrong: f(x, torch.tensor(2.0))\n"
-    "right: f(x, 2.0)        or annotate the parameter as a tensor, Float[Tensor, \"\"]"
+    'right: f(x, 2.0)        or annotate the parameter as a tensor, Float[Tensor, ""]'
 )
 
 
@@ -73,7 +72,7 @@ class Scalar:
             return value
         try:
             converted = _CONVERTERS[self.type](value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, RuntimeError):  # the last is what torch.device raises
             raise self._refuse(value, operator_name, argument) from None
         if self.choices and converted not in self.choices:
             raise self._refuse(value, operator_name, argument)
@@ -113,7 +112,7 @@ _INTEGERS = (int, np.integer, np.bool_)
 _REALS = (*_INTEGERS, float, np.floating)
 _CONVERTERS: dict[type, Callable[[Any], Any]] = {
     bool: lambda value: _number(value, (bool, np.bool_), bool),
-    int: lambda value: _number(value, _INTEGERS, lambda v: int(operator.index(v) if not isinstance(v, np.bool_) else v)),
+    int: lambda value: _number(value, _INTEGERS, int),
     float: lambda value: _number(value, _REALS, float),
     complex: lambda value: _number(value, (*_REALS, complex, np.complexfloating), complex),
     str: _exactly(str),

@@ -162,7 +162,7 @@ class Binding:
     exact: set[str] = field(default_factory=set)  # runs that some argument binds without broadcasting
 
     def describe(self) -> str:
-        """``n = 4 from weight (3, 4), ...``"""
+        """The text ``n = 4 from weight (3, 4), ...``."""
         names = [*self.sizes, *self.runs]
         return ", ".join(
             f"{name} = {self.sizes.get(name, self.runs.get(name))} from {self.origins[name]}" for name in names
@@ -265,10 +265,8 @@ class Axes:
         name = axis.name
         assert name is not None
         exact = name in binding.exact
-        if not axis.broadcast and exact:
-            joined = bound
-        else:
-            joined = self._broadcast(bound, sizes, f"axes *{name}", origin)
+        compares = exact and not axis.broadcast
+        joined = bound if compares else self._broadcast(bound, sizes, f"axes *{name}", origin)
         if (not axis.broadcast and tuple(joined) != tuple(sizes)) or (exact and tuple(joined) != tuple(bound)):
             raise self._contradiction(f"*{name}", _show(bound), binding.origins[name], _show(sizes), origin)
         return joined
@@ -326,10 +324,8 @@ class Axes:
     # -- making a shape -------------------------------------------------------------------------------------
 
     def _size(self, axis: Axis, binding: Binding) -> Size:
-        if axis.name is not None:
-            missing = {axis.name} - binding.sizes.keys()
-        else:
-            missing = axis.reads[0] - binding.sizes.keys()
+        names = axis.reads[0] if axis.name is None else {axis.name}
+        missing = names - binding.sizes.keys()
         if missing:
             raise ShapeError(
                 f"axis {sorted(missing)[0]} has no size in this call",

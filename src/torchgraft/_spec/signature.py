@@ -36,7 +36,7 @@ else:
             ...     return x.amax(), x.argmax()
         """
 
-        def __class_getitem__(cls, item):
+        def __class_getitem__(cls, item: Any) -> Any:
             if not (isinstance(item, tuple) and len(item) == 2 and isinstance(item[1], str)):
                 raise DeclarationError(
                     "Saved takes an annotation and a name",
@@ -198,10 +198,8 @@ class Signature:
 
 
 def _schema_of(parameter: Parameter, *, with_default: bool) -> str:
-    if parameter.is_tensor:
-        kind = "Tensor[]" if parameter.many else "Tensor"
-    else:
-        kind = parameter.scalar.schema
+    tensor = "Tensor[]" if parameter.many else "Tensor"
+    kind = tensor if parameter.is_tensor else parameter.scalar.schema
     text = f"{kind}{'?' if parameter.optional else ''} {parameter.name}"
     default = parameter.default
     if not with_default:
@@ -331,9 +329,7 @@ def _read_parameter(name: str, parameter: inspect.Parameter, hints: dict[str, An
         if isinstance(kind, TensorType):
             raise refuse("only None can be the default of a tensor", repr(default))
         default = kind.convert(default, name, parameter.name)
-    return Parameter(
-        parameter.name, kind, optional, many, default, parameter.kind is inspect.Parameter.KEYWORD_ONLY
-    )
+    return Parameter(parameter.name, kind, optional, many, default, parameter.kind is inspect.Parameter.KEYWORD_ONLY)
 
 
 def _read_tensor(annotation: Any, name: str, where: str) -> TensorType | None:
@@ -435,7 +431,8 @@ def _check_names(signature: Signature, refuse: Callable[..., DeclarationError]) 
         reserved[f"grad_{output.name}"] = "a cotangent"
     for _, parameter in signature.tensors:
         reserved[f"{parameter.name}_tangent"] = "a tangent"
-    for name, what in [(p, "a parameter") for p in signature.names] + [(o.name, "an output") for o in signature.outputs]:
+    parameters = [(name, "a parameter") for name in signature.names]
+    for name, what in parameters + [(output.name, "an output") for output in signature.outputs]:
         clash = reserved.get(name) or taken.get(name)
         if clash is not None:
             raise refuse(
@@ -446,7 +443,8 @@ def _check_names(signature: Signature, refuse: Callable[..., DeclarationError]) 
                 hint="rename it" if what == "a parameter" else "use a NamedTuple, or rename the parameter",
             )
         if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("__"):
-            raise refuse(f"'{name}' is not a name", name, expected="an identifier that does not begin with '__'", got=name)
+            expected = "an identifier that does not begin with '__'"
+            raise refuse(f"'{name}' is not a name", name, expected=expected, got=name)
         taken[name] = what
 
 
@@ -507,7 +505,8 @@ def _check_axes(signature: Signature, refuse: Callable[..., DeclarationError]) -
     for name, axes in results:
         if axes is None:
             if signature.loop:
-                raise refuse('batch="loop" needs to know the output\'s axes', name, expected="annotated axes", got="none")
+                problem = 'batch="loop" needs to know the output\'s axes'
+                raise refuse(problem, name, expected="annotated axes", got="none")
             continue
         for token in axes.tokens:
             known = token.name in bound if token.name is not None and not token.variadic else True
