@@ -309,6 +309,18 @@ def recording_levels(tensor: Tensor) -> set[int]:
     return levels | {0} if tensor.requires_grad else levels
 
 
+def plain_sample(tensor: Tensor) -> Tensor:
+    """The data below all transform levels; of a mapped axis, the first sample."""
+    functorch = _C._functorch
+    while functorch.is_functorch_wrapped_tensor(tensor):
+        mapped = functorch.is_batchedtensor(tensor)
+        axis = functorch.maybe_get_bdim(tensor)
+        tensor = functorch.get_unwrapped(tensor)
+        if mapped:
+            tensor = tensor.select(axis, 0)
+    return tensor.detach()
+
+
 is_legacy_batched: Callable[[Tensor], bool] = _C._functorch.is_legacy_batchedtensor
 """Whether ``autograd.grad(is_grads_batched=True)`` made the tensor: it maps by an older `vmap`, outside of functorch."""
 

@@ -16,7 +16,7 @@ from .. import _torch
 from .._errors import DerivativeError
 from .._rules.results import as_results, settle_gradient
 from .._rules.rule import cotangent_names
-from .._spec.plan import Layout
+from .._spec.plan import Layout, Plan
 from .pullback import Pullback
 from .pushforward import missing_rule
 from .refuse import connect
@@ -235,7 +235,8 @@ class NodeFactory:
         grads = [i for i, read in enumerate(pullback.reads) if read in cotangent_names(self.signature).values()]
         self.namespace[f"connect{number}"] = (pullback, tuple(grads), [leaves.index(i) for i in needed])
         results = ", ".join(f"d{i}" for i in needed)
-        inputs = [self._save(f"t{i}") for i, wanted in enumerate(self.mask) if wanted] if pullback.residual else []
+        # A residual hangs on every input, also on one that requires grad at another transform level only.
+        inputs = [self._save(f"t{i}") for i in range(len(self.mask))] if pullback.residual else []
         return [
             "if recording:",
             f"    ({results},) = connected(connect{number}, plan, ({results},), ({', '.join(reads)},), [{', '.join(inputs)}])",
@@ -262,14 +263,30 @@ def _connected(
     sources = [item for value in reads for item in (value if isinstance(value, list) else [value])]
     tensors = [source for source in sources if isinstance(source, Tensor)] + inputs
 
-    def rerun() -> Sequence[Tensor]:
-        again = list(reads)
-        for i in grads:
-            again[i] = _torch.requires_grad_inside(again[i].detach())
-        results = pullback.call(plan, *again)
-        return [results[i] for i in positions]
+    def attached() -> Sequence[bool]:
+        return _attached(pullback, plan, reads, grads, positions)
 
-    return connect(pullback.label, pullback.opaque, made, tensors, [reads[i] for i in grads], rerun)
+    return connect(pullback.label, pullback.opaque, made, tensors, [reads[i] for i in grads], attached)
+
+
+def _attached(
+    pullback: Pullback, plan: Plan, reads: Sequence[Any], grads: tuple[int, ...], positions: list[int]
+) -> Sequence[bool]:
+    """Whether the results hang on the cotangents, found out by running the rule again below all transform levels."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, list):
+            return [plain(item) for item in value]
+        return _torch.plain_sample(value) if isinstance(value, Tensor) else value
+
+    again = [plain(value) for value in reads]
+    for i in grads:
+        again[i] = _torch.requires_grad_inside(again[i])
+    try:
+        results = pullback.call(plan, *again)
+    except Exception:  # noqa: BLE001 - what cannot be found out is refused
+        return [False] * len(positions)
+    return [results[i].requires_grad for i in positions]
 
 
 def _profiled(label: str, call: Callable[..., Any], *arguments: Any) -> Any:

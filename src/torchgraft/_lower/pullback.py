@@ -12,7 +12,7 @@ from torch import Tensor
 from .. import _torch
 from .._kernels.batching import vectorise
 from .._record import Record
-from .._rules.results import as_results
+from .._rules.results import as_results, settle_partial
 from .._rules.rule import Rule, cotangent_names, differentiable_outputs
 from .._spec.plan import Leaf, Plan
 from .array_rule import ArrayCall, ArrayRule
@@ -175,15 +175,19 @@ def make_partials(lowering: Lowering, rule: Rule) -> Callable[..., Sequence[Tens
     def flat(result: Any) -> Sequence[Any]:
         return as_results(rule.label, result, [output.name for output in outputs], many=False)
 
-    if not rule.array:
-        return lambda plan, *values: apply(record, rule, plan, values, flat)
-    array_rule = lowering.array_rule(rule)
+    array_rule = lowering.array_rule(rule) if rule.array else None
 
-    def on_arrays(plan: Plan, *values: Any) -> Sequence[Tensor]:
-        results = tuple(plan.outputs[position] for position in positions)
-        return call_on_arrays(array_rule, plan, values, results)  # type: ignore[arg-type]
+    def call(plan: Plan, *values: Any) -> Sequence[Tensor]:
+        likes = [plan.outputs[position] for position in positions]
+        if array_rule is not None:
+            return call_on_arrays(array_rule, plan, values, tuple(likes))  # type: ignore[arg-type]
+        made = apply(record, rule, plan, values, flat)
+        return [
+            settle_partial(rule.label, output.name, value, like)  # type: ignore[arg-type]
+            for output, value, like in zip(outputs, made, likes, strict=True)
+        ]
 
-    return on_arrays
+    return call
 
 
 def weigh(weight: Tensor, value: Tensor) -> Tensor:

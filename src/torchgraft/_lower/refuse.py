@@ -50,29 +50,29 @@ def connect(
     made: Sequence[Any],
     sources: Sequence[Tensor],
     linear: Sequence[Tensor],
-    rerun: Callable[[], Sequence[Tensor]] | None = None,
+    attached: Callable[[], Sequence[bool]] | None = None,
 ) -> list[Any]:
     """What a rule made, connected to a refusal where its own derivative would be wrong.
 
     Args:
         sources: what the rule read.
         linear: those in which its result is linear, and from which it can therefore not be detached.
-        rerun: runs the rule again on a recording cotangent, to tell a result that is constant in its inputs from
-            one that is detached.
+        attached: tells for each result whether it hangs on the cotangent, asked only where a result that is constant
+            in its inputs must be told from one that is detached.
     """
     if opaque:
         return [refuse_derivative(value, sources, label, "opaque") for value in made]
     if not torch.is_grad_enabled():
         return list(made)
     needed = set[int]().union(*map(_torch.recording_levels, linear))
-    attached = [needed <= _torch.recording_levels(value) for value in made]
-    if not needed and rerun is not None and not _torch.functorch_active() and any(s.requires_grad for s in sources):
-        attached = [value.requires_grad for value in made]
-        if not all(attached):
-            attached = [value.requires_grad for value in rerun()]
+    possible = needed.union(*map(_torch.recording_levels, sources))
+    fine: list[bool] = []
+    for i, value in enumerate(made):
+        missing = possible - _torch.recording_levels(value)
+        fine.append(not missing or (not missing & needed and attached is not None and attached()[i]))
     return [
-        value if fine else refuse_derivative(value, sources, label, "detached")
-        for value, fine in zip(made, attached, strict=True)
+        value if is_fine else refuse_derivative(value, sources, label, "detached")
+        for value, is_fine in zip(made, fine, strict=True)
     ]
 
 
