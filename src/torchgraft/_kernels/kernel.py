@@ -204,8 +204,8 @@ class Kernel:
         with _torch.level():  # arrays cannot be mapped by torch.vmap
             return vectorise(one, leaves, [leaf.lead for leaf in plan.leaves], plan.batch)
 
-    def _refuse(self, name: str, made: Any, expected: object) -> KernelError:
-        shape, dtype = expected  # type: ignore[misc]
+    def _refuse(self, name: str, made: Any, expected: Any) -> KernelError:
+        shape, dtype = expected
         got = f"{made.shape}, {made.dtype}" if isinstance(made, (np.ndarray, np.generic)) else type(made).__name__
         return KernelError(
             "the kernel returned another shape or dtype for one sample than its annotation says",

@@ -39,22 +39,22 @@ def settle_gradient(label: str, leaf: Leaf, value: Any) -> Tensor:
     Raises:
         RuleError: another shape or dtype; both are named.
     """
-    value = _check_type(label, leaf.name, value, leaf.like)
-    if value.dtype is not leaf.dtype:
+    tensor = _check_type(label, leaf.name, value, leaf.like)
+    if tensor.dtype is not leaf.dtype:
         raise RuleError(
             "returned a gradient of another dtype than its input",
             operator=label,
             argument=leaf.name,
             expected=f"{name_of(leaf.dtype)}, the dtype of {leaf.name}",
-            got=name_of(value.dtype),
+            got=name_of(tensor.dtype),
             hint=f"return gradient.to({leaf.name}.dtype)"
-            + (", or its real part" if value.dtype.is_complex and not leaf.dtype.is_complex else ""),
+            + (", or its real part" if tensor.dtype.is_complex and not leaf.dtype.is_complex else ""),
         )
-    shape = tuple(value.shape)
+    shape = tuple(tensor.shape)
     if shape == leaf.shape:
-        return value
+        return tensor
     if shape == leaf.full:
-        return value.sum_to_size(leaf.shape)
+        return tensor.sum_to_size(leaf.shape)
     wanted = f"{leaf.shape}" + (f", or {leaf.full} before broadcasting" if leaf.full != leaf.shape else "")
     raise RuleError(
         "returned a gradient of another shape than its input",
@@ -68,22 +68,22 @@ def settle_gradient(label: str, leaf: Leaf, value: Any) -> Tensor:
 
 def settle_tangent(label: str, name: str, value: Any, like: Tensor) -> Tensor:
     """An output's tangent, in the output's shape and dtype."""
-    value = _check_type(label, name, value, (tuple(like.shape), like.dtype))
-    if value.shape != like.shape or value.dtype is not like.dtype:
+    tensor = _check_type(label, name, value, (tuple(like.shape), like.dtype))
+    if tensor.shape != like.shape or tensor.dtype is not like.dtype:
         raise RuleError(
             "returned a tangent of another shape or dtype than its output",
             operator=label,
             argument=name,
             expected=f"{tuple(like.shape)}, {name_of(like.dtype)}",
-            got=f"{tuple(value.shape)}, {name_of(value.dtype)}",
+            got=f"{tuple(tensor.shape)}, {name_of(tensor.dtype)}",
         )
-    return value
+    return tensor
 
 
 def settle_partial(label: str, name: str, value: Any, like: tuple[Shape, Any]) -> Tensor:
     """An output's partial derivative, which may be smaller where it is constant: it broadcasts to the output."""
-    value = _check_type(label, name, value, like)
-    shape, wanted = tuple(value.shape), tuple(like[0])
+    tensor = _check_type(label, name, value, like)
+    shape, wanted = tuple(tensor.shape), tuple(like[0])
     fits = len(shape) <= len(wanted) and all(
         size in (1, full) for size, full in zip(reversed(shape), reversed(wanted), strict=False)
     )
@@ -95,7 +95,7 @@ def settle_partial(label: str, name: str, value: Any, like: tuple[Shape, Any]) -
             expected=f"{wanted}, or a shape that broadcasts to it",
             got=str(shape),
         )
-    return value
+    return tensor
 
 
 def _check_type(label: str, name: str, value: Any, like: tuple[Shape, Any]) -> Tensor:

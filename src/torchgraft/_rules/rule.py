@@ -117,7 +117,7 @@ def _check_inputs(signature: Signature, kind: Kind, inputs: Sequence[str], label
             got=f"@{signature.name}.{kind}()",
         )
     for name in inputs:
-        parameter = signature.names.get(name) if isinstance(name, str) else None
+        parameter = signature.names.get(name) if isinstance(name, str) else None  # type: ignore[redundant-expr] # users err
         tensors = [p.name for _, p in signature.tensors]
         if parameter is None:
             raise DeclarationError(
