@@ -1,0 +1,186 @@
+"""What every operator of the tests is given, must equal and cannot do: the table that matrix and laws run over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import torchgraft as tg
+from examples.correlate2d import correlate2d
+from examples.linear import linear
+from examples.softplus import softplus
+
+from . import operators as ops
+
+REVERSE, FORWARD = "reverse", "forward"
+REVERSE_AGAIN, FORWARD_AGAIN = "derivatives of the reverse rule", "derivatives of the forward rule"
+ONE_LEVEL = "both modes at one level of autograd, where a rule reads an output"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One operator with arguments, float64 or complex128, whose sizes all differ.
+
+    Attributes:
+        name: of the operator; several cases of one operator are numbered.
+        op: the operator.
+        reference: the same in plain torch.
+        make: makes the positional arguments.
+        keywords: of the call.
+        constant: positions of floating arguments that are not differentiable.
+        cannot: what must be refused, of the five names above.
+        in_matrix: whether the matrix has a column for it; laws run over all cases.
+    """
+
+    name: str
+    op: tg.Op
+    reference: Callable[..., Any]
+    make: Callable[[], tuple[Any, ...]]
+    keywords: dict[str, Any] = field(default_factory=dict)
+    constant: tuple[int, ...] = ()
+    cannot: frozenset[str] = frozenset()
+    in_matrix: bool = True
+
+    def arguments(self, dtype: torch.dtype = torch.float64) -> list[Any]:
+        """The positional arguments, the same at each call."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(len(self.name))
+            return [to_dtype(argument, dtype) for argument in self.make()]
+
+    @property
+    def torch_kernel(self) -> bool:
+        return not self.op._record.signature.numpy
+
+    def leaves(self, dtype: torch.dtype = torch.float64) -> list[Tensor]:
+        """All tensors of the call, lists flattened."""
+        return [leaf for _, leaf in self._leaves(dtype)]
+
+    def primals(self, dtype: torch.dtype = torch.float64) -> tuple[Tensor, ...]:
+        """The tensors with respect to which it is differentiated."""
+        return tuple(leaf for position, leaf in self._leaves(dtype) if self._differentiable(position, leaf))
+
+    def _leaves(self, dtype: torch.dtype) -> list[tuple[int, Tensor]]:
+        flat = []
+        for position, argument in enumerate(self.arguments(dtype)):
+            items = argument if isinstance(argument, list) else [argument]
+            flat += [(position, item) for item in items if isinstance(item, Tensor)]
+        return flat
+
+    def _differentiable(self, position: int, leaf: Tensor) -> bool:
+        return (leaf.is_floating_point() or leaf.is_complex()) and position not in self.constant
+
+    def raw(self, op: Callable[..., Any], dtype: torch.dtype = torch.float64) -> Callable[..., tuple[Tensor, ...]]:
+        """`op` as a function of all tensors of the call, returning a tuple of all outputs."""
+        template = self.arguments(dtype)
+
+        def call(*leaves: Tensor) -> tuple[Tensor, ...]:
+            rest = iter(leaves)
+            made = op(*[_fill(argument, rest) for argument in template], **self.keywords)
+            return (made,) if isinstance(made, Tensor) else tuple(made)
+
+        return call
+
+    def smooth(self, op: Callable[..., Any], dtype: torch.dtype = torch.float64) -> Callable[..., Tensor]:
+        """`op` as a function of `primals` that returns one vector, curved where the operator is linear."""
+        raw = self.raw(op, dtype)
+        pairs = self._leaves(dtype)
+        template = [None if self._differentiable(position, leaf) else leaf for position, leaf in pairs]
+
+        def call(*primals: Tensor) -> Tensor:
+            rest = iter(primals)
+            outputs = raw(*[next(rest) if leaf is None else leaf for leaf in template])
+            curved = [o.sin().reshape(-1) for o in outputs if o.is_floating_point() or o.is_complex()]
+            return torch.cat(curved)
+
+        return call
+
+
+def _fill(argument: Any, leaves: Any) -> Any:
+    if isinstance(argument, list):
+        return [next(leaves) for _ in argument]
+    return next(leaves) if isinstance(argument, Tensor) else argument
+
+
+def to_dtype(value: Any, dtype: torch.dtype) -> Any:
+    """Floating tensors in `dtype`, complex ones in its complex twin."""
+    if isinstance(value, list):
+        return [to_dtype(item, dtype) for item in value]
+    if isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex()):
+        return value.to(dtype.to_complex() if value.is_complex() else dtype)
+    return value
+
+
+def real(*shape: int) -> Tensor:
+    return torch.randn(shape, dtype=torch.float64)
+
+
+def complex_(*shape: int) -> Tensor:
+    return torch.randn(shape, dtype=torch.complex128)
+
+
+def conv2d(x: Tensor, kernel: Tensor) -> Tensor:
+    """Cross-correlation with batches that broadcast, as `correlate2d` does it."""
+    kh, kw = kernel.shape[-2:]
+    windows = x.unfold(-2, kh, 1).unfold(-2, kw, 1)
+    return (windows * kernel[..., None, None, :, :]).sum((-2, -1))
+
+
+def _summary(x: Tensor) -> Any:
+    return x**3, (x * x).sum(), x.argmax()
+
+
+def _powers(x: Tensor, k: int) -> Tensor:
+    return torch.stack([x ** (i + 1) for i in range(k)], -1)
+
+
+def _mixture(terms: list[Tensor], weights: Tensor) -> Tensor:
+    return sum(term**2 for term in terms) * weights
+
+
+def _normalize(x: Tensor, *, eps: float) -> Tensor:
+    return x / (x.square().sum(-1, keepdim=True) + eps).sqrt()
+
+
+def _layer(weight: Tensor, x: Tensor) -> Tensor:
+    return torch.tanh((weight * x.unsqueeze(-2)).sum(-1))
+
+
+_ONCE = frozenset({REVERSE_AGAIN, FORWARD_AGAIN})
+_READS_OUTPUT = frozenset({ONE_LEVEL})
+
+CASES = [
+    Case("linear", linear, torch.nn.functional.linear, lambda: (real(2, 4), real(3, 4), real(3))),
+    Case("linear 2", linear, torch.nn.functional.linear, lambda: (real(4), real(3, 4)), in_matrix=False),
+    Case("linear 3", linear, torch.nn.functional.linear, lambda: (real(5, 2, 4), real(1, 4), real(1)), in_matrix=False),
+    Case("correlate2d", correlate2d, conv2d, lambda: (real(4, 5), real(2, 3))),
+    Case("correlate2d 2", correlate2d, conv2d, lambda: (real(6, 4, 5), real(2, 3)), in_matrix=False),
+    Case("correlate2d 3", correlate2d, conv2d, lambda: (real(6, 1, 4, 5), real(7, 2, 3)), in_matrix=False),
+    Case("softplus", softplus, torch.nn.functional.softplus, lambda: (real(3, 2),)),
+    Case("softplus 2", softplus, torch.nn.functional.softplus, lambda: (real(),), in_matrix=False),
+    Case("summary", ops.summary, _summary, lambda: (real(3),)),
+    Case("global_max", ops.global_max, lambda x: x.max(-1).values, lambda: (real(3, 4),), cannot=_READS_OUTPUT),
+    Case("logsumexp", ops.logsumexp, lambda x: x.exp().sum().log(), lambda: (real(4),), cannot=_ONCE),
+    Case("mixture", ops.mixture, _mixture, lambda: ([real(3), real(3)], real(3))),
+    Case("powers", ops.powers, _powers, lambda: (real(3), 2)),
+    Case("scale_rows", ops.scale_rows, torch.mul, lambda: (real(3, 2), real(3, 1))),
+    Case("normalize", ops.normalize, _normalize, lambda: (real(2, 3),), {"eps": 0.25}),
+    Case("upsample", ops.upsample, lambda x, k: x.repeat_interleave(k, -1), lambda: (real(3, 2), 4)),
+    Case("hypotenuse", ops.hypotenuse, torch.hypot, lambda: (real(3, 1), real(2)), cannot=_READS_OUTPUT),
+    Case("expm1", ops.expm1, torch.expm1, lambda: (real(3),), cannot=_ONCE),
+    Case("complex_exp", ops.complex_exp, torch.exp, lambda: (complex_(3),), cannot=_READS_OUTPUT),
+    Case("modulate", ops.modulate, lambda x, f: torch.fft.fft(x) * f, lambda: (complex_(3), complex_(3))),
+    Case("spectrum", ops.spectrum, torch.fft.fft, lambda: (real(4),)),
+    Case("cube", ops.cube, lambda x: x**3, lambda: (real(3),), cannot=frozenset({REVERSE})),
+    Case("fourth", ops.fourth, lambda x: x**4, lambda: (real(3),)),
+    Case("bilinear", ops.bilinear, lambda x, w: (x.square()[:, None] * w).sum(0), lambda: (real(3), real(3, 2))),
+    Case("select", ops.select, lambda x, i: x.index_select(0, i).sin(), lambda: (real(3), torch.tensor([2, 0, 2, 1]))),
+    Case("layer", ops.layer, _layer, lambda: (real(2, 3), real(3)), cannot=_READS_OUTPUT),
+    Case("layer 2", ops.layer, _layer, lambda: (real(5, 1, 2, 3), real(4, 3)), cannot=_READS_OUTPUT, in_matrix=False),
+    Case("arctangent", ops.arctangent, torch.arctan, lambda: (real(3),), cannot=_ONCE | {FORWARD}),
+    Case("hyperbolic", ops.hyperbolic, torch.tanh, lambda: (real(3),), cannot=_ONCE),
+    Case("blur", ops.blur, lambda x, w: x.square() / (1 + w.square()), lambda: (real(3), real()), constant=(1,)),
+]

@@ -1,0 +1,139 @@
+"""The three examples against PyTorch's own functions, and every example file as a program."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn import functional
+
+import torchgraft as tg
+from examples.correlate2d import correlate2d
+from examples.linear import linear
+from examples.softplus import softplus
+
+ROOT = Path(__file__).parents[1]
+dtypes = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+
+
+def compare(op, reference, *arguments: torch.Tensor):
+    """Values and gradients, shapes and dtypes."""
+    x = [a.clone().requires_grad_() for a in arguments]
+    y = [a.clone().requires_grad_() for a in arguments]
+    out, expected = op(*x), reference(*y)
+    torch.testing.assert_close(out, expected)
+    cotangent = torch.randn_like(expected)
+    gradients = torch.autograd.grad(out, x, cotangent)
+    torch.testing.assert_close(gradients, torch.autograd.grad(expected, y, cotangent))
+
+
+def conv2d(x: torch.Tensor, kernel: torch.Tensor) -> torch.Tensor:
+    images = x.reshape(-1, 1, *x.shape[-2:])
+    out = functional.conv2d(images, kernel[None, None])
+    return out.reshape(*x.shape[:-2], *out.shape[-2:])
+
+
+@dtypes
+@pytest.mark.parametrize("batch", [(), (5,), (2, 5), (0,), (2, 0, 3)], ids=str)
+@pytest.mark.parametrize("m", [1, 3])
+@pytest.mark.parametrize("with_bias", [True, False])
+def test_linear(dtype: torch.dtype, batch: tuple[int, ...], m: int, with_bias: bool):
+    arguments = [torch.randn(*batch, 4, dtype=dtype), torch.randn(m, 4, dtype=dtype)]
+    compare(linear, functional.linear, *arguments, *([torch.randn(m, dtype=dtype)] if with_bias else []))
+
+
+def test_linear_without_features():
+    compare(linear, functional.linear, torch.randn(2, 0), torch.randn(3, 0), torch.randn(3))
+
+
+@dtypes
+@pytest.mark.parametrize("batch", [(), (5,), (2, 3)], ids=str)
+@pytest.mark.parametrize(("image", "kernel"), [((6, 5), (2, 3)), ((4, 4), (4, 4)), ((7, 1), (3, 1)), ((3, 3), (1, 1))])
+def test_correlate2d(dtype: torch.dtype, batch: tuple[int, ...], image: tuple[int, int], kernel: tuple[int, int]):
+    compare(correlate2d, conv2d, torch.randn(*batch, *image, dtype=dtype), torch.randn(*kernel, dtype=dtype))
+
+
+def test_correlate2d_with_a_kernel_for_each_image():
+    x, kernel = torch.randn(4, 6, 5), torch.randn(4, 2, 3)
+
+    def grouped(x: torch.Tensor, kernel: torch.Tensor) -> torch.Tensor:
+        return functional.conv2d(x[None], kernel[:, None], groups=4)[0]
+
+    compare(correlate2d, grouped, x, kernel)
+
+
+@pytest.mark.parametrize(
+    ("shape", "error"), [((4, 2), tg.ShapeError), ((1, 1), tg.ShapeError), ((2, 3), tg.KernelError)], ids=str
+)
+def test_correlate2d_refuses_a_kernel_that_does_not_fit(shape: tuple[int, int], error: type[Exception]):
+    with pytest.raises(error, match="correlate2d"):  # SciPy would exchange the two without a word
+        correlate2d(torch.randn(shape), torch.randn(3, 4))
+
+
+def softplus_in_torch(x: torch.Tensor) -> torch.Tensor:
+    return functional.softplus(x, threshold=torch.finfo(x.dtype).max)
+
+
+@dtypes
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3), (0, 4)], ids=str)
+def test_softplus(dtype: torch.dtype, shape: tuple[int, ...]):
+    compare(softplus, softplus_in_torch, torch.randn(shape, dtype=dtype))
+
+
+@dtypes
+def test_softplus_far_out(dtype: torch.dtype):
+    """At +-100 and beyond: exact values, and three derivatives without NaN or infinity."""
+    x = torch.tensor([-1e4, -100.0, -40.0, 0.0, 40.0, 100.0, 1e4], dtype=dtype)
+    exact = torch.tensor([0.0, 3.720076e-44, 4.248354e-18, 0.693147180559945, 40.0, 100.0, 1e4], dtype=torch.float64)
+    torch.testing.assert_close(softplus(x), exact.to(dtype), rtol=1e-6, atol=1e-44)
+    logistic = torch.special.expit(x.double())
+    slope = logistic * torch.special.expit(-x.double())
+    derivatives = [logistic, slope, slope * (1 - 2 * logistic)]
+    f = softplus
+    for expected in derivatives:
+        f = torch.func.grad(f)
+        made = torch.vmap(f)(x)
+        assert made.isfinite().all()
+        assert made.dtype == dtype
+        torch.testing.assert_close(made, expected.to(dtype), rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(
+    ("op", "shapes"),
+    [(linear, [(5, 4), (3, 4), (3,)]), (correlate2d, [(6, 5), (2, 3)]), (softplus, [(3, 4)])],
+    ids=["linear", "correlate2d", "softplus"],
+)
+def test_half_precision_is_the_rounded_result(op: tg.Op, shapes: list[tuple[int, ...]], dtype: torch.dtype):
+    arguments = [torch.randn(shape).to(dtype).requires_grad_() for shape in shapes]
+    out = op(*arguments)
+    out.sum().backward()
+    assert out.dtype == dtype
+    exact = op(*(a.detach().float() for a in arguments))
+    torch.testing.assert_close(out.float(), exact, rtol=2e-2, atol=2e-2)
+    assert all(a.grad is not None and a.grad.dtype == dtype for a in arguments)
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "examples").glob("[!_]*.py")), ids=lambda file: file.stem)
+def test_the_file_runs_as_a_program(file: Path, tmp_path: Path):
+    path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
+    run = subprocess.run(
+        [sys.executable, "-W", "error", file],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    assert run.stderr == ""
+    assert len(run.stdout.splitlines()) >= 3
+    for bad in ("nan", "inf", "Traceback"):
+        assert bad not in run.stdout.replace("information", "")
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "examples").glob("[!_]*.py")), ids=lambda file: file.stem)
+def test_the_file_begins_by_saying_what_it_shows(file: Path):
+    first, second, third = file.read_text().splitlines()[:3]
+    assert first.startswith("# ")
+    assert second.startswith("# ")
+    assert not third.startswith("#")
+    assert '\nif __name__ == "__main__":\n' in file.read_text()
