@@ -1,4 +1,4 @@
-"""torchgraft: declare an operator once, it becomes a full citizen of PyTorch, and it is proved."""
+"""torchgraft: declare an operator once, and it becomes a full citizen of PyTorch."""
 
 from ._errors import (
     ArgumentError,

@@ -353,8 +353,11 @@ def map_legacy(
 
 
 def legacy_wrap(tensor: Tensor, level: int) -> Tensor:
-    """The inverse of `legacy_unwrap` for a result whose mapped axis is the first."""
-    return torch._add_batch_dim(tensor, 0, level)
+    """The inverse of `legacy_unwrap` for a result whose mapped axis is the first.
+
+    Contiguous, as the primal is: a tangent of another layout is copied by `as_strided`, which the older `vmap` lacks.
+    """
+    return torch._add_batch_dim(tensor.contiguous(), 0, level)
 
 
 def no_dynamo(function: F) -> F:

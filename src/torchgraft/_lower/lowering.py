@@ -153,12 +153,12 @@ class _Part:
         """The torch body in the operator's place, for tracers below autograd: Inductor fuses it, export keeps ATen."""
         if not _torch.tracing_to_graph():  # only shapes are wanted
             return self.fake(*args)
-        if self.is_twin:  # torch.vmap cannot be traced inside of a dispatch mode; `_inline` has done it where it can be
-            return self._opaque()(*args)
         values, lead = self._values(args)
         try:
             values = self.record.promoted(values)
             plan = self.record.plan(values, lead)
+            if plan.batch:  # torch.vmap cannot be traced inside of a dispatch mode; `_inline` did it where it could
+                return self._opaque()(*args)
             outputs = self.record.kernel_for(plan.device).run(values, plan)
         except Exception:  # noqa: BLE001 - what cannot be traced stays one opaque call, and raises there if it must
             return self._opaque()(*args)
@@ -217,21 +217,26 @@ class _Part:
 
     def _below(self, keyset: Any, lead: int) -> Callable[..., Any]:
         call = _torch.redispatch_below_autograd(self.dispatched.torch_op, keyset)
-        if not self.is_twin:
-            return call
-        if _torch.tracing_to_graph() and not _torch.functorch_active():
-            return lambda *values: self._inline(values, lead) or call(*values, lead)
-        return lambda *values: call(*values, lead)
+        extra = (lead,) if self.is_twin else ()
+        mapped = self.is_twin or self.record.signature.loop
+        if mapped and not _torch.functorch_active() and _torch.tracing_to_graph():
+
+            def inline(*values: Any) -> Any:
+                result = self._inline(values, lead)
+                return call(*values, *extra) if result is None else result
+
+            return inline
+        return lambda *values: call(*values, *extra)
 
     def _inline(self, values: Sequence[Any], lead: int) -> Any:
-        """The mapped torch body in the twin's place, for a tracer; None where that cannot be."""
+        """The mapped torch body in the operator's place, for a tracer; None where that cannot be."""
         plan = self.record.plan(values, lead)
-        kernel = self.record.kernel_for(plan.device)
-        if kernel.numpy:
+        if self.record.signature.numpy or not plan.batch:
             return None
         try:
             with _torch.below_autograd():
-                return tuple(kernel.run(values, plan, may_loop=False))
+                outputs = self.record.kernel_for(plan.device).run(values, plan, may_loop=False)
+                return outputs[0] if len(outputs) == 1 else tuple(outputs)
         except Exception:  # noqa: BLE001 - as in `decompose`
             return None
 
