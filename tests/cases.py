@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -46,10 +48,14 @@ class Case:
     in_matrix: bool = True
 
     def arguments(self, dtype: torch.dtype = torch.float64) -> list[Any]:
-        """The positional arguments, the same at each call."""
+        """The positional arguments: fresh tensors with the same values at each call, in any thread."""
+        return [to_dtype(argument, dtype) for argument in copy.deepcopy(self._made)]
+
+    @cached_property
+    def _made(self) -> tuple[Any, ...]:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(len(self.name))
-            return [to_dtype(argument, dtype) for argument in self.make()]
+            return self.make()
 
     @property
     def torch_kernel(self) -> bool:
