@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -25,12 +27,24 @@ def run(folder: Path, *, quick: bool) -> int:
     start = time.perf_counter()
     print(f"torchgraft {__version__} on torch {torch.__version__}")
     show_operators()
-    failures = [*compare_compiled(quick), *train_and_draw(folder, quick)]
+    with one_thread():
+        failures = [*compare_compiled(quick), *train_and_draw(folder, quick)]
     print()
     for failure in failures:
         print("FAILED:", failure)
     print(f"{'finished' if failures else 'all checks passed'} in {time.perf_counter() - start:.0f} s")
     return 1 if failures else 0
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Within, torch uses one thread: tensors this small gain nothing from more, and on a busy machine lose much."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def show_operators() -> None:
