@@ -151,7 +151,11 @@ def further_tensor() -> list[Row]:
 
     @tg.op
     def first_of_five(
-        a: Float[Tensor, "n"], b: Float[Tensor, "n"], c: Float[Tensor, "n"], d: Float[Tensor, "n"], e: Float[Tensor, "n"]
+        a: Float[Tensor, "n"],
+        b: Float[Tensor, "n"],
+        c: Float[Tensor, "n"],
+        d: Float[Tensor, "n"],
+        e: Float[Tensor, "n"],
     ) -> Float[Tensor, "n"]:
         return a * 2.0
 
@@ -159,7 +163,9 @@ def further_tensor() -> list[Row]:
     with torch.no_grad():
         times = interleave({"five": lambda: first_of_five(a, b, c, d, e), "one": lambda: first_of_one(a)}, 2000)
     each = difference(times["five"], times["one"]) / 4
-    return [Row("each further tensor", us(times["five"]) + " (5)", us(times["one"]) + " (1)", f"+{each:.2f} us", "+0.3 us")]
+    return [
+        Row("each further tensor", us(times["five"]) + " (5)", us(times["one"]) + " (1)", f"+{each:.2f} us", "+0.3 us")
+    ]
 
 
 def with_gradient() -> list[Row]:
@@ -241,7 +247,9 @@ def many_arguments() -> list[Row]:
     tensors = [torch.randn(8, requires_grad=True) for _ in range(6)]
     numbers = (1, 2, True, 0.5, 1.5, 2.5)
     seed = torch.ones(8)
-    forward = interleave({"op": lambda: mix(*tensors, *numbers), "function": lambda: Mix.apply(*tensors, *numbers)}, 300)
+    forward = interleave(
+        {"op": lambda: mix(*tensors, *numbers), "function": lambda: Mix.apply(*tensors, *numbers)}, 300
+    )
     both = interleave(
         {
             "op": lambda: torch.autograd.grad(mix(*tensors, *numbers), tensors, seed),
@@ -295,9 +303,7 @@ def softplus(x: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
 
 
 @tg.op(batch="loop")
-def correlate2d(
-    x: Float[np.ndarray, "h w"], kernel: Float[np.ndarray, "kh kw"]
-) -> Float[np.ndarray, "h-kh+1 w-kw+1"]:
+def correlate2d(x: Float[np.ndarray, "h w"], kernel: Float[np.ndarray, "kh kw"]) -> Float[np.ndarray, "h-kh+1 w-kw+1"]:
     return scipy.signal.correlate2d(x, kernel, mode="valid")
 
 
@@ -316,9 +322,7 @@ def batch_loop() -> list[Row]:
 
     def by_hand():
         images, filter_ = x.numpy(), kernel.numpy()
-        return torch.from_numpy(
-            np.stack([scipy.signal.correlate2d(image, filter_, mode="valid") for image in images])
-        )
+        return torch.from_numpy(np.stack([scipy.signal.correlate2d(image, filter_, mode="valid") for image in images]))
 
     times = interleave({"op": lambda: correlate2d(x, kernel), "loop": by_hand}, 2, 40)
     return [
@@ -361,7 +365,9 @@ def machine() -> str:
     cpu = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():
-        names = [line.partition(":")[2].strip() for line in info.read_text().splitlines() if line.startswith("model name")]
+        names = [
+            line.partition(":")[2].strip() for line in info.read_text().splitlines() if line.startswith("model name")
+        ]
         cpu = names[0] if names else cpu
     versions = f"torch {torch.__version__}, NumPy {np.__version__}, SciPy {scipy.__version__}"
     return f"{versions}, Python {platform.python_version()}, {cpu}, one thread"

@@ -14,7 +14,7 @@ class Capability:
     """One answer.
 
     Attributes:
-        answer: ``yes``; ``derived`` from another rule or from the kernel's body; ``loop``, one sample at a time; ``no``.
+        answer: ``yes``; ``derived`` from a rule or from the kernel's body; ``loop``, one sample at a time; ``no``.
         how: how it is done; what to add, where the answer is no.
     """
 
@@ -95,7 +95,9 @@ def _second_order(record: Record, name: str) -> Capability:
         why = "works on arrays" if rule.array else "reads a floating Saved output"
         return Capability("no", f"{rule.label} {why}: write it with torch functions")
     if rule.kind == "adjoint" and rule.array:
-        missing = [read for read in rule.reads if _is_input(record.signature, read) and record.reverse_rule(read) is None]
+        missing = [
+            read for read in rule.reads if _is_input(record.signature, read) and record.reverse_rule(read) is None
+        ]
         if missing:
             return Capability("no", f'add @{record.name}.adjoint("{missing[0]}")')
         return Capability("yes", "adjoints")
@@ -103,7 +105,11 @@ def _second_order(record: Record, name: str) -> Capability:
 
 
 def _is_input(signature: Signature, name: str) -> bool:
-    return name in signature.names and signature.names[name].is_tensor and signature.names[name].tensor.dtypes.differentiable
+    return (
+        name in signature.names
+        and signature.names[name].is_tensor
+        and signature.names[name].tensor.dtypes.differentiable
+    )
 
 
 def _vmap(record: Record) -> Capability:
@@ -116,7 +122,9 @@ def _vmap(record: Record) -> Capability:
         return Capability("yes", "elementwise" if signature.elementwise else f"batch axes {runs.pop()}")
     how = "one kernel call for each sample" if signature.numpy else "torch.vmap of the kernel, a loop where it cannot"
     answer = "loop" if signature.numpy else "derived"
-    batched = [p.name for _, p in signature.tensors if p.tensor.axes is not None and p.tensor.axes.leading_run is not None]
+    batched = [
+        p.name for _, p in signature.tensors if p.tensor.axes is not None and p.tensor.axes.leading_run is not None
+    ]
     outputs_batched = all(o.type.axes is not None and o.type.axes.leading_run is not None for o in signature.outputs)
     if batched and outputs_batched:
         return Capability(answer, f"{how}; batch axes where only {', '.join(batched)} is mapped")
@@ -133,7 +141,9 @@ def _export(record: Record) -> Capability:
     compiled = _compile(record)
     if not compiled:
         return compiled
-    return Capability("yes", "runs where Python and this operator are" if record.signature.numpy else "decomposes to ATen")
+    return Capability(
+        "yes", "runs where Python and this operator are" if record.signature.numpy else "decomposes to ATen"
+    )
 
 
 def describe(record: Record) -> str:
@@ -172,5 +182,8 @@ def _rule_text(record: Record, name: str) -> str:
         return "not differentiable: its dtype has no derivative"
     kinds: tuple[Kind, ...] = ("vjp", "jvp", "partial", "adjoint")
     found = [record.rules[kind][name] for kind in kinds if name in record.rules[kind]]
-    texts = [f"{rule.label} on {'arrays' if rule.array else 'tensors'}, reads {', '.join(rule.reads) or 'nothing'}" for rule in found]
+    texts = [
+        f"{rule.label} on {'arrays' if rule.array else 'tensors'}, reads {', '.join(rule.reads) or 'nothing'}"
+        for rule in found
+    ]
     return "; ".join(texts) or "none"

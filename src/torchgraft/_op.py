@@ -26,12 +26,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Op:
     """An operator: a typed function that PyTorch treats as its own.
 
-    Made by `op`. Calling it runs its kernel; autograd, `torch.func`, `torch.compile`, `torch.export` and autocast know it.
+    Made by `op`. Calling it runs its kernel; autograd, `torch.func`, compilers, exporters and autocast know it.
 
     Attributes:
         __wrapped__: the function that was declared.
     """
 
+    __name__: str
+    __qualname__: str
+    __wrapped__: Callable[..., Any]
     _record: Record
     _lowering: Lowering
 
@@ -76,7 +79,7 @@ class Op:
         """
         return self._rule("jvp", inputs)
 
-    def partial(self, input: str) -> Callable[[F], F]:  # noqa: A002
+    def partial(self, input: str) -> Callable[[F], F]:
         """Declare an elementwise operator's partial derivative (holomorphic, where complex).
 
         Gives both modes and any order; broadcasting is reduced; a zero cotangent gives zero even where the partial
@@ -89,7 +92,7 @@ class Op:
         """
         return self._rule("partial", (input,))
 
-    def adjoint(self, input: str) -> Callable[[F], F]:  # noqa: A002
+    def adjoint(self, input: str) -> Callable[[F], F]:
         """Declare the conjugate transpose of an operator that is *linear* in `input` (zero at zero).
 
         Gives both modes, and any order where every input that the rule reads has an adjoint too.
@@ -162,7 +165,10 @@ class Op:
                 torch.device(device)
             except RuntimeError as error:
                 raise DeclarationError(
-                    f"'{device}' is not a device type", operator=self._record.name, expected="cpu, cuda, ...", got=device
+                    f"'{device}' is not a device type",
+                    operator=self._record.name,
+                    expected="cpu, cuda, ...",
+                    got=device,
                 ) from error
             names, wanted = list(inspect.signature(function).parameters), list(self._record.signature.names)
             if names != wanted:
@@ -223,7 +229,7 @@ class Op:
     # -- an operator is a function: copied and pickled by name ------------------------------------------------------
 
     def __reduce__(self) -> str:
-        return str(self.__qualname__)
+        return self.__qualname__
 
     def __copy__(self) -> Op:
         return self
@@ -314,7 +320,8 @@ def _declare(
     namespace = namespace or re.sub(r"\W", "_", function.__module__.partition(".")[0])
     if not name.isidentifier() or not namespace.isidentifier():
         raise DeclarationError(
-            "an operator's name is an identifier", operator=name, expected="letters, digits, _", got=f"{namespace}::{name}",
+            "an operator's name is an identifier", operator=name, expected="letters, digits, _",
+            got=f"{namespace}::{name}",
             hint="give tg.op(name=...)",
         )  # fmt: skip
     signature = read_signature(function, name, loop=batch == "loop", frames=frames)
@@ -323,8 +330,7 @@ def _declare(
     caller = Caller(lowering)
     kind = type(name, (Op,), {"__call__": caller.function, "__module__": function.__module__})
     made: Op = kind()
-    functools.update_wrapper(made, function)  # type: ignore[arg-type]
+    functools.update_wrapper(made, function)
     made._record = record
     made._lowering = lowering
     return made
-

@@ -13,31 +13,11 @@ from types import CodeType
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor, _C
-from torch.autograd import forward_ad, profiler
+from torch import _C, Tensor
+from torch.autograd import forward_ad as forward_ad
+from torch.autograd import profiler as profiler
 from torch.autograd.function import _SingleLevelFunction
-from torch.library import fallthrough_kernel
-
-__all__ = [
-    "SingleLevelFunction",
-    "any_autocast",
-    "autocast_off",
-    "below_autograd",
-    "below_autocast",
-    "dispatch_modes",
-    "engine_wants",
-    "fallthrough_kernel",
-    "forward_ad",
-    "functorch_active",
-    "is_tracing",
-    "make_dual",
-    "plain_tensors",
-    "profiler",
-    "redispatch_below_autograd",
-    "requires_grad_inside",
-    "single_level",
-    "unpack_dual",
-]
+from torch.library import fallthrough_kernel as fallthrough_kernel
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -50,7 +30,7 @@ functorch_active: Callable[[], bool] = _C._are_functorch_transforms_active
 set_grad_enabled: Callable[[bool], None] = _C._set_grad_enabled
 forward_mode_enabled: Callable[[], bool] = _C._is_fwd_grad_enabled
 dispatch_modes: Callable[[], int] = _C._len_torch_dispatch_stack
-is_tracing: Callable[[], bool] = torch.jit.is_tracing
+is_tracing: Callable[[], bool] = _C._is_tracing
 below_autograd: Callable[[], contextlib.AbstractContextManager[None]] = _C._AutoDispatchBelowAutograd
 
 
@@ -144,7 +124,7 @@ def unpack_dual(tensor: Tensor) -> tuple[Tensor, Tensor | None]:
     `forward_ad.unpack_dual` refuses where no Python-level dual level is open, although inside a transform the
     level is the wrapper's own; level 0 is the only one that C++ knows.
     """
-    primal, tangent = torch._VF._unpack_dual(tensor, level=0)  # type: ignore[attr-defined]
+    primal, tangent = torch._VF._unpack_dual(tensor, level=0)
     return primal, tangent
 
 
@@ -161,7 +141,7 @@ def tracing_to_graph() -> bool:
 
 def is_view(tensor: Tensor) -> bool:
     """Whether the tensor is a view of another one."""
-    return tensor._is_view()  # type: ignore[no-any-return]
+    return tensor._is_view()
 
 
 COMPOSITE_IMPLICIT = _C.DispatchKey.CompositeImplicitAutograd
@@ -169,7 +149,7 @@ COMPOSITE_IMPLICIT = _C.DispatchKey.CompositeImplicitAutograd
 
 def make_dual(primal: Tensor, tangent: Tensor) -> Tensor:
     """The inverse of `unpack_dual`."""
-    dual: Tensor = torch._VF._make_dual(primal, tangent, level=0)  # type: ignore[attr-defined]
+    dual: Tensor = torch._VF._make_dual(primal, tangent, level=0)
     return dual
 
 
@@ -232,9 +212,7 @@ def plain_tensors(*tensors: Tensor) -> Callable[..., bool]:
     thread's own included: a transform, a dispatch mode, autocast, `jit.trace`, inference mode, a conjugate view
     or a subclass all make it false. It costs 0.13 us for one tensor and 0.07 us for each further one.
     """
-    check: Callable[..., bool] = _TensorGuards(
-        *tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None
-    ).check
+    check: Callable[..., bool] = _TensorGuards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None).check
     return check
 
 
@@ -276,7 +254,7 @@ def outside_level() -> Iterator[None]:
 
 
 def is_direct(tensors: Iterable[Tensor]) -> bool:
-    """Whether a call on these tensors may bypass the dispatcher: no transform, mode, subclass or view trick is about."""
+    """Whether a call on these tensors may bypass the dispatcher: no transform, mode, subclass or lazy view is about."""
     return (
         not functorch_active()
         and dispatch_modes() == 0
@@ -322,7 +300,7 @@ def plain_sample(tensor: Tensor) -> Tensor:
 
 
 is_legacy_batched: Callable[[Tensor], bool] = _C._functorch.is_legacy_batchedtensor
-"""Whether ``autograd.grad(is_grads_batched=True)`` made the tensor: it maps by an older `vmap`, outside of functorch."""
+"""Whether ``autograd.grad(is_grads_batched=True)`` made the tensor: it maps by an older `vmap` than functorch's."""
 
 
 def legacy_unwrap(tensors: Iterable[Tensor]) -> tuple[int, list[Tensor], list[int | None]]:

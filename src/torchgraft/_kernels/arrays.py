@@ -29,13 +29,14 @@ def to_array(tensor: Tensor, operator: str, argument: str) -> Array:
         DeviceError: the tensor is not in the CPU's memory.
     """
     if not tensor.is_cpu:
+        name, device = operator.partition(".")[0], tensor.device.type
         raise DeviceError(
             f"is on {tensor.device}, for which there is no kernel",
             operator=operator,
             argument=argument,
             expected="cpu",
             got=str(tensor.device),
-            hint=f"pass {argument}.cpu(), or add a kernel: @{operator.partition('.')[0]}.kernel('{tensor.device.type}')",
+            hint=f"pass {argument}.cpu(), or add a kernel: @{name}.kernel('{device}')",
         )
     tensor = tensor.detach().resolve_conj().resolve_neg()
     dtype = array_dtype(tensor.dtype)

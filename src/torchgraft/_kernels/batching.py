@@ -58,19 +58,16 @@ def _stack(samples: Sequence[Any]) -> Any:
     return torch.stack(list(samples))
 
 
-def _map(
-    function: Samples, flat: list[Tensor], dims: list[int | None], count: int, *, may_loop: bool
-) -> list[Tensor]:
+def _map(function: Samples, flat: list[Tensor], dims: list[int | None], count: int, *, may_loop: bool) -> list[Tensor]:
     if not _torch.inside_level():
         try:
             mapped = torch.vmap(lambda *cores: tuple(function(list(cores))), in_dims=tuple(dims))(*flat)
             return list(mapped)
-        except Exception:  # noqa: BLE001 - whatever vmap cannot do, a loop does, or raises in its own words
+        except Exception:  # whatever vmap cannot do, a loop does, or raises in its own words
             if not may_loop:
                 raise
     rows = [
-        function([leaf if dim is None else leaf[i] for leaf, dim in zip(flat, dims, strict=True)])
-        for i in range(count)
+        function([leaf if dim is None else leaf[i] for leaf, dim in zip(flat, dims, strict=True)]) for i in range(count)
     ]
     return [_stack(column) for column in zip(*rows, strict=True)]
 

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from .. import _torch
 from .._errors import KernelError
-from .._spec.arguments import Scalar
 from .._spec.plan import Plan, flatten, replace
 from .._spec.signature import Signature
 from .arrays import Array, array_dtype, owned, to_array, to_tensor

@@ -93,9 +93,7 @@ def _captured(operator: str, what: str) -> KernelError:
         argument=what,
         expected="every tensor that has a gradient as an argument",
         got="an output that requires grad although no argument does",
-        hint="make it an argument\n"
-        "wrong: def f(x): return x * weight\n"
-        "right: def f(x, weight): return x * weight",
+        hint="make it an argument\nwrong: def f(x): return x * weight\nright: def f(x, weight): return x * weight",
     )
 
 

@@ -109,7 +109,9 @@ class _Adjoint:
         """The gradient with respect to each tensor that the rule read."""
         values, lead = self._values(call, cotangent)
         by_name: dict[str, list[Tensor]] = {}
-        outputs = {o.name: v for o, v in zip(self.record.signature.outputs, self.lowering.call(values, lead), strict=True)}
+        outputs = {
+            o.name: v for o, v in zip(self.record.signature.outputs, self.lowering.call(values, lead), strict=True)
+        }
         for output, name in self.cotangents.items():
             by_name[name] = [outputs[output]]
         plan = self.record.plan(values, lead)

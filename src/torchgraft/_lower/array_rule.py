@@ -6,7 +6,6 @@ axes each carries, the shape and dtype of each result, then the rule's non-tenso
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -88,9 +87,7 @@ class ArrayRule:
             f", {names[n].scalar.schema}{'?' if names[n].optional else ''} {n}" for n in self.scalar_names
         )
         name = companion(record.qualname, f"{rule.kind}_{'_'.join(rule.inputs)}")
-        self._dispatched = DispatcherOp(
-            name, _SCHEMA.format(scalars=scalars), tags=(torch.Tag.cudagraph_unsafe,)
-        )
+        self._dispatched = DispatcherOp(name, _SCHEMA.format(scalars=scalars), tags=(torch.Tag.cudagraph_unsafe,))
         self._dispatched.backend(self._backend)
         self._dispatched.fake(self._fake)
         self._dispatched.vmap(self._vmap)
@@ -151,7 +148,9 @@ class ArrayRule:
     # -- running --------------------------------------------------------------------------------------------
 
     def _run(self, call: ArrayCall) -> list[Tensor]:
-        arrays = [to_array(leaf, self.rule.label, name) for leaf, name in zip(call.reads, self._flat_names(call), strict=True)]
+        arrays = [
+            to_array(leaf, self.rule.label, name) for leaf, name in zip(call.reads, self._flat_names(call), strict=True)
+        ]
         rank = call.batch_rank
         if rank == 0:
             try:
@@ -233,7 +232,9 @@ class ArrayRule:
             argument=name,
             expected=f"{expected[0]}, {str(expected[1]).removeprefix('torch.')}",
             got=got,
-            hint="return the gradient; an input without one is declared with nondifferentiable" if made is None else None,
+            hint="return the gradient; an input without one is declared with nondifferentiable"
+            if made is None
+            else None,
         )
 
     def _flat_names(self, call: ArrayCall) -> list[str]:

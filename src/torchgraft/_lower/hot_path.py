@@ -211,7 +211,10 @@ class HotPath:
             unchanged.append(f" and @v{i} == ({here}{p.name}._version)" if here else f" and {p.name}._version == @v{i}")
         if early is not None:
             versions = ["try:", *(f"    {line}" for line in versions), "except @runtime_error:"]
-            versions += [f"    ({', '.join(self.outputs)},) = @entry.uncounted({self.arguments})", f"    return {early}"]
+            versions += [
+                f"    ({', '.join(self.outputs)},) = @entry.uncounted({self.arguments})",
+                f"    return {early}",
+            ]
         counted = f"({', '.join(f'@v{i}' for i in range(len(self.tensors)))},)"
         return _RUN.format(
             versions="\n".join(versions) or "pass",

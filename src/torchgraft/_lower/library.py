@@ -62,7 +62,7 @@ class DispatcherOp:
         with _lock:
             library = _libraries.get(namespace)
             if library is None:
-                library = _libraries[namespace] = torch.library.Library(namespace, "FRAGMENT")  # noqa: TOR901
+                library = _libraries[namespace] = torch.library.Library(namespace, "FRAGMENT")
         self.schema = schema
         self.tags = tags
         self._library = library

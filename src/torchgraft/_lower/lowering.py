@@ -15,7 +15,7 @@ from .._errors import UnsupportedError
 from .._record import Record
 from .._rules.rule import Rule
 from .._spec.dtypes import FLOATS
-from .._spec.plan import Layout, Plan, convert, layout_of
+from .._spec.plan import Layout, convert, layout_of
 from . import vmap
 from .adjoint import differentiate_adjoint
 from .array_rule import ArrayRule
@@ -160,7 +160,7 @@ class _Part:
             if plan.batch:  # torch.vmap cannot be traced inside of a dispatch mode; `_inline` did it where it could
                 return self._opaque()(*args)
             outputs = self.record.kernel_for(plan.device).run(values, plan)
-        except Exception:  # noqa: BLE001 - what cannot be traced stays one opaque call, and raises there if it must
+        except Exception:  # what cannot be traced stays one opaque call, and raises there if it must
             return self._opaque()(*args)
         leaves = self.record.leaves(values)
         return self._pack([o.clone() if _torch.is_view(o) or any(o is x for x in leaves) else o for o in outputs])
@@ -187,14 +187,19 @@ class _Part:
     def _autograd(self, keyset: Any, values: list[Any], lead: int) -> Sequence[Tensor]:
         leaves = self.record.leaves(values)
         if _torch.tangents_possible():
-            duals = [_torch.unpack_dual(leaf) if leaf.is_floating_point() or leaf.is_complex() else (leaf, None) for leaf in leaves]
+            duals = [
+                _torch.unpack_dual(leaf) if leaf.is_floating_point() or leaf.is_complex() else (leaf, None)
+                for leaf in leaves
+            ]
             if any(tangent is not None for _, tangent in duals):
                 primals = self.record.replace(values, [primal for primal, _ in duals])
                 outputs = self._record(keyset, primals, lead, tuple(leaves))
                 return self._forward_mode(primals, [tangent for _, tangent in duals], outputs, lead)
         return self._record(keyset, values, lead, None)
 
-    def _record(self, keyset: Any, values: list[Any], lead: int, originals: tuple[Tensor, ...] | None) -> Sequence[Tensor]:
+    def _record(
+        self, keyset: Any, values: list[Any], lead: int, originals: tuple[Tensor, ...] | None
+    ) -> Sequence[Tensor]:
         """The call below autograd, with a node on top where an input needs a gradient.
 
         Args:
@@ -237,7 +242,7 @@ class _Part:
             with _torch.below_autograd():
                 outputs = self.record.kernel_for(plan.device).run(values, plan, may_loop=False)
                 return outputs[0] if len(outputs) == 1 else tuple(outputs)
-        except Exception:  # noqa: BLE001 - as in `decompose`
+        except Exception:  # as in `decompose`
             return None
 
     def _forward_mode(
@@ -260,12 +265,10 @@ class _Part:
         dims = vmap.leaf_dims(self.record.signature, values, in_dims)
         leaves = self.record.leaves(values)
         if self.is_twin:
-            moved: list[Tensor] | None = vmap.to_front(leaves, dims)
-            lead += 1
+            moved, lead = vmap.to_front(leaves, dims), lead + 1
         else:
-            moved = vmap.into_batch_axes(self.record.signature, values, leaves, dims, info.batch_size)
-            if moved is None:
-                moved, lead = vmap.to_front(leaves, dims), 1
+            inside = vmap.into_batch_axes(self.record.signature, values, leaves, dims, info.batch_size)
+            moved, lead = (inside, 0) if inside is not None else (vmap.to_front(leaves, dims), 1)
         outputs = self._again(self.record.replace(values, moved), lead)
         return (outputs[0], 0) if len(outputs) == 1 else (tuple(outputs), (0,) * len(outputs))
 

@@ -6,6 +6,7 @@ its backward is straight-line code. The ctx style is 20 us a call faster than `s
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +59,9 @@ class NodeFactory:
         hidden: the caller sees `Saved` outputs too, as the dispatcher does.
     """
 
-    def __init__(self, lowering: Lowering, layout: Layout, mask: Sequence[bool], *, batched: bool, hidden: bool) -> None:
+    def __init__(
+        self, lowering: Lowering, layout: Layout, mask: Sequence[bool], *, batched: bool, hidden: bool
+    ) -> None:
         self.lowering = lowering
         self.record = lowering.record
         self.signature = lowering.record.signature
@@ -87,8 +90,13 @@ class NodeFactory:
         """The `Function` subclass; its name is the operator's, and so is that of `grad_fn`."""
         source = _TEMPLATE.format(**self._parts())
         names = compile_source(source, f"{self.record.qualname} node", self.namespace)
-        body = {"forward": staticmethod(names["forward"]), "backward": staticmethod(_torch.no_dynamo(names["backward"]))}
-        return type(_torch.SingleLevelFunction)(self.record.name, (_torch.SingleLevelFunction,), body)
+        body = {
+            "forward": staticmethod(names["forward"]),
+            "backward": staticmethod(_torch.no_dynamo(names["backward"])),
+        }
+        return types.new_class(
+            self.record.name, (_torch.SingleLevelFunction,), exec_body=lambda names: names.update(body)
+        )
 
     # -- the pieces -------------------------------------------------------------------------------------------
 
@@ -98,7 +106,9 @@ class NodeFactory:
         self.expressions = self._forward_expressions(groups)
         outs = [f"o{i}" for i in range(len(signature.outputs))]
         shown = [i for i, output in enumerate(signature.outputs) if self.hidden or not output.saved]
-        inert = [f"o{i}" for i in shown if signature.outputs[i].saved or not signature.outputs[i].type.dtypes.differentiable]
+        inert = [
+            f"o{i}" for i in shown if signature.outputs[i].saved or not signature.outputs[i].type.dtypes.differentiable
+        ]
         pulls = self._pulls(groups)
         returned = ", ".join(outs[i] for i in shown)
         leaf_count = len(self.mask)
@@ -112,7 +122,9 @@ class NodeFactory:
             "returned": returned if len(shown) == 1 else f"({returned})",
             "grads": ", ".join(f"g{i}" for i in shown),
             "legacy": " or ".join(f"is_legacy_batched(g{i})" for i in shown),
-            "unpacked": f"({', '.join(f's{i}' for i in range(len(self.saved)))},) = ctx.saved_tensors" if self.saved else "",
+            "unpacked": f"({', '.join(f's{i}' for i in range(len(self.saved)))},) = ctx.saved_tensors"
+            if self.saved
+            else "",
             "check_stale": "if originals is not None and forward_ad._current_level >= 0: stale()" if stale else "",
             "pulls": "\n    ".join(pulls) or "pass",
             "results": ", ".join(f"d{i}" if needed else "None" for i, needed in enumerate(self.mask)),
@@ -210,7 +222,9 @@ class NodeFactory:
             self.namespace[call] = pullback.direct if direct else pullback.call
             self.namespace[label] = pullback.label
             arguments = ", ".join(reads if direct else ["plan", *reads])
-            made = f"{call}({arguments}) if not profiler._is_profiler_enabled else profiled({label}, {call}, {arguments})"
+            made = (
+                f"{call}({arguments}) if not profiler._is_profiler_enabled else profiled({label}, {call}, {arguments})"
+            )
             several = ", ".join(f"d{i}" for i in leaves)
             if direct and len(leaves) == 1:
                 lines.append(f"d{leaves[0]} = {made}")
@@ -223,7 +237,9 @@ class NodeFactory:
             needed = [i for i in leaves if self.mask[i]]
             for i in needed:
                 lines.append(f"leaf = plan.leaves[{i}]")
-                lines.append(f"if type(d{i}) is not Tensor or d{i}.shape != leaf.shape or d{i}.dtype is not leaf.dtype:")
+                lines.append(
+                    f"if type(d{i}) is not Tensor or d{i}.shape != leaf.shape or d{i}.dtype is not leaf.dtype:"
+                )
                 lines.append(f"    d{i} = settle({label}, leaf, d{i})")
             lines += self._connecting(number, pullback, reads, leaves, needed)
         self.namespace["Tensor"] = Tensor
@@ -239,7 +255,8 @@ class NodeFactory:
         inputs = [self._save(f"t{i}") for i in range(len(self.mask))] if pullback.residual else []
         return [
             "if recording:",
-            f"    ({results},) = connected(connect{number}, plan, ({results},), ({', '.join(reads)},), [{', '.join(inputs)}])",
+            f"    read, inputs = ({', '.join(reads)},), [{', '.join(inputs)}]",
+            f"    ({results},) = connected(connect{number}, plan, ({results},), read, inputs)",
         ]
 
     def _missing(self, ctx: Any, index: int, name: str) -> None:
@@ -257,7 +274,11 @@ class NodeFactory:
 
 
 def _connected(
-    about: tuple[Pullback, tuple[int, ...], list[int]], plan: Any, made: Sequence[Tensor], reads: Sequence[Any], inputs: list[Tensor]
+    about: tuple[Pullback, tuple[int, ...], list[int]],
+    plan: Any,
+    made: Sequence[Tensor],
+    reads: Sequence[Any],
+    inputs: list[Tensor],
 ) -> list[Tensor]:
     pullback, grads, positions = about
     sources = [item for value in reads for item in (value if isinstance(value, list) else [value])]
@@ -284,7 +305,7 @@ def _attached(
         again[i] = _torch.requires_grad_inside(again[i])
     try:
         results = pullback.call(plan, *again)
-    except Exception:  # noqa: BLE001 - what cannot be found out is refused
+    except Exception:  # what cannot be found out is refused
         return [False] * len(positions)
     return [results[i].requires_grad for i in positions]
 

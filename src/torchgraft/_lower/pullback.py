@@ -178,12 +178,13 @@ def make_partials(lowering: Lowering, rule: Rule) -> Callable[..., Sequence[Tens
     array_rule = lowering.array_rule(rule) if rule.array else None
 
     def call(plan: Plan, *values: Any) -> Sequence[Tensor]:
-        likes = [plan.outputs[position] for position in positions]
+        # Elementwise, so that every output's shape is known.
+        likes = [(shape or (), dtype) for shape, dtype in (plan.outputs[position] for position in positions)]
         if array_rule is not None:
-            return call_on_arrays(array_rule, plan, values, tuple(likes))  # type: ignore[arg-type]
+            return call_on_arrays(array_rule, plan, values, tuple(likes))
         made = apply(record, rule, plan, values, flat)
         return [
-            settle_partial(rule.label, output.name, value, like)  # type: ignore[arg-type]
+            settle_partial(rule.label, output.name, value, like)
             for output, value, like in zip(outputs, made, likes, strict=True)
         ]
 

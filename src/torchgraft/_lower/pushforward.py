@@ -47,7 +47,7 @@ class Pushforward:
         self.lead = lead
         self.env: dict[str, Any] = {p.name: v for p, v in zip(self.signature.parameters, values, strict=True)}
         self.env |= {o.name: v for o, v in zip(self.signature.outputs, outputs, strict=True)}
-        self.outputs = [o for o in differentiable_outputs(self.signature)]
+        self.outputs = differentiable_outputs(self.signature)
         self.tangents: dict[str, list[Tensor | None]] = {}
         for leaf, tangent in zip(plan.leaves, tangents, strict=True):
             self.tangents.setdefault(leaf.name.partition("[")[0], []).append(tangent)
@@ -160,7 +160,8 @@ class Pushforward:
                     gradients.append(gradient)
                     tangents.append(tangent)
             terms = torch.autograd.grad(gradients, cotangents, tangents, create_graph=recording, allow_unused=True)
-        filled = [torch.zeros_like(c) if t is None else t for c, t in zip(cotangents, terms, strict=True)]
+        found: Sequence[Tensor | None] = terms  # the stubs know nothing of allow_unused
+        filled = [torch.zeros_like(c) if t is None else t for c, t in zip(cotangents, found, strict=True)]
         for pullback in pullbacks:
             if pullback.opaque:
                 filled = self._connect(pullback, filled, [env[r] for r in pullback.reads if r not in names])
@@ -195,7 +196,8 @@ def missing_rule(record: Any, name: str, mode: str) -> DerivativeError:
         operator=op,
         argument=name,
         expected=f'a rule @{op}.{kind}("{name}")',
-        got="rules: " + (", ".join(sorted({r.label for rules in record.rules.values() for r in rules.values()})) or "none"),
+        got="rules: "
+        + (", ".join(sorted({r.label for rules in record.rules.values() for r in rules.values()})) or "none"),
         hint=f'add   @{op}.{kind}("{name}")\n      def _({argument}, ...): ...\n'
         f'or say @{op}.nondifferentiable("{name}"), or pass {name}.detach()',
     )

@@ -53,12 +53,7 @@ def into_batch_axes(
 
 def _owners(signature: Signature, values: Sequence[Any]) -> list[Parameter]:
     """The parameter of each leaf."""
-    return [
-        p
-        for i, p in signature.tensors
-        if values[i] is not None
-        for _ in (values[i] if p.many else [values[i]])
-    ]
+    return [p for i, p in signature.tensors if values[i] is not None for _ in (values[i] if p.many else [values[i]])]
 
 
 def _leads(run: Any, name: str | None) -> bool:
