@@ -1,5 +1,7 @@
 """Calls with arguments that do not fit: every error names operator, argument, expected and got, on every path."""
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -254,6 +256,7 @@ def test_jit_trace(shape, called_before):
 
     if called_before:
         traced(ones(shape))
+    warnings.simplefilter("ignore", (DeprecationWarning, FutureWarning))  # torch's own, about torch.jit
     with pytest.raises(tg.UnsupportedError, match=r"torch\.jit\.trace would record") as caught:
         torch.jit.trace(lambda x: traced(x), (ones(shape),))
     assert (caught.value.operator, caught.value.expected) == ("traced", "torch.export.export or torch.compile")

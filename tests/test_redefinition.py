@@ -1,0 +1,130 @@
+"""A definition is what it was when it was made: redefinitions, factories, and caches on disk."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+import torchgraft as tg
+
+
+def make_scale(factor):
+    @tg.op
+    def scaled(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+        return x * factor
+
+    @scaled.vjp("x")
+    def _(grad):
+        return grad * factor
+
+    return scaled
+
+
+@pytest.fixture(autouse=True)
+def _fresh_compiler():
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def test_operators_of_one_factory_stay_apart():
+    """Also in compiled code, and in either order of use."""
+    two, three = make_scale(2.0), make_scale(3.0)
+    x = torch.ones(4, requires_grad=True)
+    for op, factor in ((three, 3.0), (two, 2.0)):
+        compiled = torch.compile(lambda x, op=op: op(x) + 1, backend="aot_eager", fullgraph=True)
+        torch.testing.assert_close(op(x), x * factor)
+        torch.testing.assert_close(compiled(x), x * factor + 1)
+        torch.testing.assert_close(torch.autograd.grad(compiled(x).sum(), x)[0], torch.full((4,), factor))
+        torch.testing.assert_close(torch.func.grad(lambda x, op=op: op(x).sum())(x), torch.full((4,), factor))
+
+
+def test_the_new_definition_wins_in_compiled_code():
+    names = {"tg": tg, "Float": Float, "Tensor": Tensor, "__name__": "notebook"}
+    cell = """
+@tg.op
+def f(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]: return x * {0}
+@f.vjp("x")
+def _(grad): return grad * {0}
+def use(x): return f(x) + 1
+"""
+    exec(cell.format(2.0), names)
+    compiled = torch.compile(lambda x: names["f"](x) + 1, backend="aot_eager", fullgraph=True)
+    x = torch.ones(3, requires_grad=True)
+    torch.testing.assert_close(compiled(x), torch.full((3,), 3.0))
+    old = names["f"]
+    exec(cell.format(5.0), names)
+    torch.testing.assert_close(compiled(x), torch.full((3,), 6.0))
+    torch.testing.assert_close(torch.autograd.grad(compiled(x).sum(), x)[0], torch.full((3,), 5.0))
+    torch.testing.assert_close(old(x), torch.full((3,), 2.0))  # who kept the old one keeps what it did
+    assert old.torch_op is not names["f"].torch_op
+
+
+def test_a_changed_signature_may_follow():
+    """Three declarations of one name, of which two have one schema, once made torch abort at exit."""
+    code = """
+import torch, torchgraft as tg
+from jaxtyping import Float
+from torch import Tensor
+for source in ("a: float = 1.0", "a: float = 1.0", "a: float | None = None"):
+    names = dict(globals())
+    exec(f'''
+@tg.op
+def f(x: Float[Tensor, "n"], {source}) -> Float[Tensor, "n"]: return x * (a or 2.0)
+''', names)
+    print(names["f"](torch.ones(2)).tolist())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n")[:3] == ["[1.0, 1.0]", "[1.0, 1.0]", "[2.0, 2.0]"]
+
+
+def test_an_exported_program_keeps_its_operator():
+    class Module(torch.nn.Module):
+        def forward(self, x):
+            return op(x)
+
+    op = make_scale(7.0)
+    exported = torch.export.export(Module(), (torch.ones(3),)).module()
+    op = make_scale(8.0)
+    torch.testing.assert_close(exported(torch.ones(3)), torch.full((3,), 7.0))
+
+
+_EDITED = """
+import sys, torch, torchgraft as tg
+from jaxtyping import Float
+from torch import Tensor
+
+@tg.op(namespace="edited")
+def f(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+    return x * KERNEL
+
+@f.vjp("x")
+def _(grad):
+    return grad * RULE
+
+x = torch.ones(3, requires_grad=True)
+y = torch.compile(lambda x: f(x) + 1, fullgraph=True)(x)
+y.sum().backward()
+print(y[0].item(), x.grad[0].item())
+"""
+
+
+def test_an_edited_file_is_not_served_from_caches_on_disk(tmp_path):
+    """AOTAutograd's cache knows an operator by its name alone: a bare custom operator gets the old derivative."""
+    environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+    script = tmp_path / "edited.py"
+
+    def run(kernel, rule):
+        script.write_text(textwrap.dedent(_EDITED).replace("KERNEL", kernel).replace("RULE", rule))
+        done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True, env=environment)
+        return [float(word) for word in done.stdout.split()]
+
+    assert run("2.0", "2.0") == [3.0, 2.0]
+    assert run("2.0", "5.0") == [3.0, 5.0]
+    assert run("4.0", "5.0") == [5.0, 5.0]
