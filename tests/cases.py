@@ -131,8 +131,10 @@ def complex_(*shape: int) -> Tensor:
 def conv2d(x: Tensor, kernel: Tensor) -> Tensor:
     """Cross-correlation with batches that broadcast, as `correlate2d` does it."""
     kh, kw = kernel.shape[-2:]
-    windows = x.unfold(-2, kh, 1).unfold(-2, kw, 1)
-    return (windows * kernel[..., None, None, :, :]).sum((-2, -1))
+    rows, columns = x.shape[-2] - kh + 1, x.shape[-1] - kw + 1
+    return sum(
+        kernel[..., i : i + 1, j : j + 1] * x[..., i : i + rows, j : j + columns] for i in range(kh) for j in range(kw)
+    )
 
 
 def _summary(x: Tensor) -> Any:

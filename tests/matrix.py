@@ -25,7 +25,7 @@ PINNED_TORCH = "2.13"
 HEAD = """\
 # Operators and transforms
 
-What becomes of {operators} small operators (`tests/operators.py` and `examples/`), which together use every feature of a
+What becomes of {operators} small operators (`tests/operators.py`, `examples/`), which together use every feature of a
 declaration, under {transforms} transforms of torch {torch}. The tests run every cell.
 
 - **yes**: values, shapes, dtypes and recording equal those of the same function in plain torch.

@@ -27,7 +27,9 @@ def _(grad_cubes, grad_energy, x):
 
 
 @tg.op
-def global_max(x: Float[Tensor, "*batch n"]) -> tuple[Float[Tensor, "*batch"], tg.Saved[Int64[Tensor, "*batch"], "index"]]:
+def global_max(
+    x: Float[Tensor, "*batch n"],
+) -> tuple[Float[Tensor, "*batch"], tg.Saved[Int64[Tensor, "*batch"], "index"]]:
     values, index = x.max(-1)
     return values, index
 

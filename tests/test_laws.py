@@ -6,15 +6,14 @@ import pytest
 import torch
 from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
+from torch.func import jvp
 
 from .cases import CASES, FORWARD, FORWARD_AGAIN, ONE_LEVEL, REVERSE, REVERSE_AGAIN, Case
 from .transforms import directions, weights
 
 every = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 linear_inputs = [
-    pytest.param(case, name, id=f"{case.name}-{name}")
-    for case in CASES
-    for name in case.op._record.rules["adjoint"]
+    pytest.param(case, name, id=f"{case.name}-{name}") for case in CASES for name in case.op._record.rules["adjoint"]
 ]
 
 
@@ -102,7 +101,9 @@ def test_batched_gradients_against_loop(case: Case):
 def checked(case: Case) -> tuple:
     """The operator itself, not curved, with inputs that require grad."""
     x = iter(v.requires_grad_() for v in case.primals())
-    leaves = [next(x) if case._differentiable(position, leaf) else leaf for position, leaf in case._leaves(torch.float64)]
+    leaves = [
+        next(x) if case._differentiable(position, leaf) else leaf for position, leaf in case._leaves(torch.float64)
+    ]
     f = case.raw(case.op)
     return (lambda *leaves: inexact(f(*leaves))), leaves
 
@@ -132,7 +133,6 @@ def test_gradgradcheck(case: Case):
 @able(FORWARD, FORWARD_AGAIN)
 def test_third_derivative_is_symmetric(case: Case):
     """d3 f / dx_i dx_j dx_k does not depend on the order of i, j, k."""
-    from torch.func import jvp
 
     def loss(*x: Tensor) -> Tensor:
         out = case.smooth(case.op)(*x)
@@ -141,10 +141,13 @@ def test_third_derivative_is_symmetric(case: Case):
     x = case.primals()
     ways = [directions(x), tuple(weights(v).sin() for v in x), tuple(v + 0.5 for v in x)]
 
+    def derivative(f, way: tuple[Tensor, ...]):
+        return lambda *x: jvp(f, x, way)[1]
+
     def along(order: tuple[int, ...]) -> Tensor:
         f = loss
         for i in order:
-            f = (lambda f, way: lambda *x: jvp(f, x, way)[1])(f, ways[i])
+            f = derivative(f, ways[i])
         return f(*x)
 
     first, *others = [along(order) for order in itertools.permutations(range(3))]

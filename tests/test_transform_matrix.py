@@ -48,7 +48,13 @@ def test_the_matrix_sees_a_planted_fault(fault: str, wrong):
     case = Case("planted", wrong, _planted, lambda: (torch.rand(3, dtype=torch.float64) + 1,))
     seen = []
     for transform in TRANSFORMS:
-        if transform.name in ("backward", "jvp", "grad, create_graph", "no_grad", "vmap, each subset of inputs, in_dims 0, 1, -1"):
+        if transform.name in (
+            "backward",
+            "jvp",
+            "grad, create_graph",
+            "no_grad",
+            "vmap, each subset of inputs, in_dims 0, 1, -1",
+        ):
             try:
                 seen.append(matrix.judge(case, transform))
             except Exception:

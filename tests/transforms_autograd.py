@@ -12,7 +12,7 @@ from torch import Tensor, autograd
 from torch.autograd import forward_ad
 from torch.utils import checkpoint
 
-from .cases import FORWARD, FORWARD_AGAIN, ONE_LEVEL, REVERSE, REVERSE_AGAIN
+from .cases import FORWARD, FORWARD_AGAIN, ONE_LEVEL, REVERSE
 from .transforms import Subject, directions, transform, weights
 from .transforms_func import FORWARD_OVER_REVERSE, SECOND_REVERSE, _subsets
 
@@ -246,6 +246,19 @@ def _(s: Subject) -> Any:
 def _(s: Subject) -> Any:
     with torch.no_grad():
         return s.f(*s.recording())
+
+
+@transform(CONTEXT, "recording after no_grad and inference_mode", REVERSE)
+def _(s: Subject) -> Any:
+    x = s.recording()
+    with torch.no_grad():
+        s.f(*x)
+    with torch.inference_mode():
+        s.f(*x)
+    first = _gradients(s, x)
+    with torch.no_grad():
+        assert not s.f(*x).requires_grad
+    return first, _gradients(s, x)
 
 
 @transform(CONTEXT, "inference_mode")

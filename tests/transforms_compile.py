@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-from torch import Tensor, autograd
+from torch import autograd
 from torch.func import functionalize, grad, hessian, jacfwd, jvp, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -117,7 +116,9 @@ def _(s: Subject) -> Any:
 
 @transform(TRACERS, "make_fx(grad), symbolic", REVERSE)
 def _(s: Subject) -> Any:
-    return make_fx(grad(s.loss, argnums=s.every), tracing_mode="symbolic", _allow_non_fake_inputs=True)(*s.x)(*[2 * v for v in s.x])
+    return make_fx(grad(s.loss, argnums=s.every), tracing_mode="symbolic", _allow_non_fake_inputs=True)(*s.x)(
+        *[2 * v for v in s.x]
+    )
 
 
 @transform(TRACERS, "functionalize(grad)", REVERSE)
