@@ -13,7 +13,7 @@ from ._errors import (
     UnsupportedError,
 )
 from ._op import Op, op
-from ._spec.signature import Saved
+from ._spec.saved import Saved
 
 __version__ = "0.1.0"
 

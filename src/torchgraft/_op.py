@@ -18,7 +18,7 @@ from ._lower.library import fresh_name
 from ._lower.lowering import Lowering
 from ._record import Record
 from ._rules.rule import Kind, make_rule
-from ._spec.signature import read_signature
+from ._spec.reading import read_signature
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from torchgraft import ArgumentError, DeviceError, DtypeError, ShapeError, UnsupportedError
 from torchgraft._spec.plan import common_dtype, convert, flatten, layout_of, make_plan, replace
-from torchgraft._spec.signature import read_signature
+from torchgraft._spec.reading import read_signature
 
 
 def read(function, *, loop=False):

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Complex, Float, Float64, Int, Int64, Real
 from torch import Tensor
 
 import torchgraft as tg
-from torchgraft._spec.signature import read_signature
+from torchgraft._spec.reading import read_signature
 
 from . import _strings as strings
 

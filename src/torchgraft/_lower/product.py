@@ -12,7 +12,7 @@ from torch import Tensor
 
 from .._record import Record
 from .._rules.rule import make_rule
-from .._spec.signature import read_signature
+from .._spec.reading import read_signature
 from .library import fresh_name
 from .lowering import Lowering
 

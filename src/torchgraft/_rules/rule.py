@@ -12,7 +12,8 @@ from typing import Any, Literal
 import numpy as np
 
 from .._errors import DeclarationError
-from .._spec.signature import Output, Signature, resolve_hints
+from .._spec.reading import resolve_hints
+from .._spec.signature import Output, Signature
 
 Kind = Literal["vjp", "jvp", "partial", "adjoint"]
 

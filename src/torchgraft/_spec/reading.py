@@ -1,0 +1,199 @@
+"""Reading a signature from a function's annotations."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import sys
+import types
+import typing
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from .._errors import DeclarationError
+from .arguments import Scalar, read_scalar, strip_optional
+from .axes import Axes
+from .declaration import check_declaration
+from .dtypes import ANY, Dtypes
+from .saved import SavedOutput
+from .signature import Output, Parameter, Signature, TensorType
+
+
+def read_signature(function: Callable[..., Any], name: str, *, loop: bool, frames: int) -> Signature:
+    """The signature of `function`.
+
+    Args:
+        frames: how many frames up the declaration stands, whose local names annotations may use.
+
+    Raises:
+        DeclarationError: an annotation is missing, cannot be read, or contradicts another.
+    """
+    frame = sys._getframe(frames + 1)
+    hints = resolve_hints(function, name, frame)
+    parameters = tuple(
+        _read_parameter(name, parameter, hints) for parameter in inspect.signature(function).parameters.values()
+    )
+    if "return" not in hints:
+        raise DeclarationError(
+            "has no return annotation",
+            operator=name,
+            argument="return",
+            expected='a tensor annotation, such as -> Float[Tensor, "n"]',
+            got="nothing",
+        )
+    outputs, structure = _read_outputs(name, hints["return"], _local_names(function, frame))
+    signature = Signature(name, parameters, outputs, structure, loop)
+    check_declaration(signature)
+    return signature
+
+
+def resolve_hints(function: Callable[..., Any], name: str, frame: types.FrameType | None) -> dict[str, Any]:
+    """The annotations as objects, also under ``from __future__ import annotations`` and with local names."""
+    try:
+        # As written where possible: get_type_hints would try to call a Saved[...] inside tuple[...].
+        raw = dict(inspect.get_annotations(function))
+        if any(isinstance(value, str) for value in raw.values()):
+            raw = typing.get_type_hints(function, None, _local_names(function, frame), include_extras=True)
+        return raw
+    except Exception as error:
+        raise DeclarationError(
+            f"annotations cannot be read: {error}",
+            operator=name,
+            expected="names that are defined where the operator is declared",
+            got=", ".join(f"{key}: {value!r}" for key, value in function.__annotations__.items()),
+            hint="import the names outside of `if TYPE_CHECKING:`",
+        ) from error
+
+
+def _local_names(function: Callable[..., Any], frame: types.FrameType | None) -> dict[str, Any]:
+    """The names of the functions around `function`: those that are running, and those that it refers to."""
+    names: dict[str, Any] = {}
+    scope = getattr(function, "__globals__", None)  # a callable object has none
+    while frame is not None and frame.f_globals is scope:
+        names = {**frame.f_locals, **names}
+        frame = frame.f_back
+    cells = getattr(function, "__closure__", None) or ()
+    for name, cell in zip(function.__code__.co_freevars if cells else (), cells, strict=True):
+        with contextlib.suppress(ValueError):  # defined further down
+            names[name] = cell.cell_contents
+    return names
+
+
+def _read_parameter(name: str, parameter: inspect.Parameter, hints: dict[str, Any]) -> Parameter:
+    def refuse(problem: str, got: object, hint: str | None = None) -> DeclarationError:
+        return DeclarationError(
+            problem,
+            operator=name,
+            argument=parameter.name,
+            expected="a tensor, an optional tensor, a list of tensors, bool, int, float, complex, str, Literal, "
+            "a list of numbers, torch.dtype or torch.device",
+            got=got,
+            hint=hint,
+        )
+
+    if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
+        raise refuse("a variable number of arguments has no schema", str(parameter), "take a list of tensors")
+    if parameter.name not in hints:
+        raise refuse("has no annotation", "nothing", f'write {parameter.name}: Float[Tensor, "..."]')
+    annotation, optional = strip_optional(hints[parameter.name])
+    many = False
+    kind: TensorType | Scalar | None = read_scalar(annotation)
+    if kind is None:
+        arguments = typing.get_args(annotation)
+        origin = typing.get_origin(annotation)
+        if isinstance(origin, type) and issubclass(origin, Sequence) and origin is not tuple and len(arguments) == 1:
+            many, annotation = True, arguments[0]
+        kind = _read_tensor(annotation, name, parameter.name)
+    if kind is None:
+        is_tree = typing.get_origin(annotation) in (dict, tuple, list) or annotation in (dict, tuple, list)
+        hint = (
+            "an operator takes flat arguments: give each leaf of the pytree its own parameter, or a list of tensors\n"
+            "wrong: def f(params: dict[str, Tensor])\n"
+            "right: def f(weight: Tensor, bias: Tensor)      called as f(**params)"
+        )
+        raise refuse("has a type that an operator cannot take", repr(annotation), hint if is_tree else None)
+    if many and optional:
+        raise refuse("an optional list of tensors has no schema", str(parameter), "pass an empty list for none")
+    default = parameter.default
+    if default is None and not optional:
+        raise refuse("has the default None but no None in its type", repr(hints[parameter.name]))
+    if default is not None and default is not inspect.Parameter.empty:
+        if isinstance(kind, TensorType):
+            raise refuse("only None can be the default of a tensor", repr(default))
+        default = kind.convert(default, name, parameter.name)
+    return Parameter(parameter.name, kind, optional, many, default, parameter.kind is inspect.Parameter.KEYWORD_ONLY)
+
+
+def _read_tensor(annotation: Any, name: str, where: str) -> TensorType | None:
+    if annotation in (Tensor, np.ndarray):
+        return TensorType(annotation is np.ndarray, None, ANY)
+    array = getattr(annotation, "array_type", None)
+    if array not in (Tensor, np.ndarray):
+        return None
+    return TensorType(array is np.ndarray, Axes(annotation.dim_str, name, where), Dtypes.read(annotation))
+
+
+def _read_outputs(name: str, annotation: Any, local_names: dict[str, Any]) -> tuple[tuple[Output, ...], type | None]:
+    def read(item: Any, output_name: str) -> Output:
+        saved = isinstance(item, SavedOutput)
+        output_name = item.name if saved else output_name
+        kind = _read_tensor(item.annotation if saved else item, name, output_name)
+        if kind is None:
+            raise DeclarationError(
+                "is not a tensor",
+                operator=name,
+                argument=output_name,
+                expected='a tensor annotation, such as Float[Tensor, "n"], or a tuple or NamedTuple of them',
+                got=repr(item),
+            )
+        return Output(output_name, kind, saved)
+
+    def nothing_to_see(got: Any) -> DeclarationError:
+        return DeclarationError(
+            "has no output that the caller sees",
+            operator=name,
+            argument="return",
+            expected="at least one output that is not Saved",
+            got=repr(got),
+        )
+
+    if isinstance(annotation, SavedOutput):
+        raise nothing_to_see(annotation)
+    if isinstance(annotation, type) and issubclass(annotation, tuple) and hasattr(annotation, "_fields"):
+        fields = resolve_fields(annotation, name, local_names)
+        for field, item in fields.items():
+            if isinstance(item, SavedOutput):  # the caller's NamedTuple would lack a field
+                raise DeclarationError(
+                    "a field of a NamedTuple cannot be Saved",
+                    operator=name,
+                    argument=field,
+                    expected="a field that the caller sees",
+                    got=repr(item),
+                    hint=f'return a tuple: tuple[..., tg.Saved[..., "{item.name}"]]',
+                )
+        return tuple(read(item, field) for field, item in fields.items()), annotation
+    if typing.get_origin(annotation) is tuple:
+        items = typing.get_args(annotation)
+        shown = sum(not isinstance(item, SavedOutput) for item in items)
+        if shown == 0:
+            raise nothing_to_see(annotation)
+        names = iter(["out"] if shown == 1 else [f"out{i}" for i in range(shown)])
+        outputs = tuple(read(item, "" if isinstance(item, SavedOutput) else next(names)) for item in items)
+        return outputs, (None if shown == 1 and len(items) > 1 else tuple)
+    return (read(annotation, "out"),), None
+
+
+def resolve_fields(structure: type, name: str, local_names: dict[str, Any]) -> dict[str, Any]:
+    """The annotations of a `NamedTuple`'s fields."""
+    try:
+        fields = inspect.get_annotations(structure)
+        if any(isinstance(value, (str, typing.ForwardRef)) for value in fields.values()):
+            fields = typing.get_type_hints(structure, None, local_names, include_extras=True)
+    except Exception as error:
+        raise DeclarationError(
+            f"annotations of {structure.__name__} cannot be read: {error}", operator=name, argument="return"
+        ) from error
+    return fields
