@@ -220,6 +220,34 @@ def test_a_default_device_does_not_leave_the_fast_path(enter: str, monkeypatch: 
     torch.testing.assert_close(out, torch.nn.functional.softplus(x))
 
 
+MODES = {
+    "no_grad": torch.no_grad,
+    "inference_mode": torch.inference_mode,
+    "autocast": lambda: torch.autocast("cpu", dtype=torch.bfloat16),
+    "anomaly": lambda: torch.autograd.set_detect_anomaly(False),
+    "multithreading off": lambda: torch.autograd.set_multithreading_enabled(False),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("op", "shapes"),
+    [(softplus, [(11,)]), (linear, [(11, 4), (3, 4)]), (correlate2d, [(11, 13), (2, 3)])],
+    ids=["softplus", "linear", "correlate2d"],
+)
+def test_first_call_in_another_mode(op: tg.Op, shapes: list, mode: str):
+    """What was seen under one mode does not decide what happens under another."""
+    op._record.changed()  # forgets every call so far
+    x = [torch.rand(shape, requires_grad=True) for shape in shapes]
+    for _ in range(2):
+        with MODES[mode]():
+            inside = op(*x)
+        assert inside.requires_grad == (mode not in ("no_grad", "inference_mode"))
+        out = op(*x)
+        assert out.requires_grad
+        assert all(g.any() for g in torch.autograd.grad(out.sum(), x))
+
+
 @pytest.mark.filterwarnings("ignore:`torch.jit.trace` is deprecated:DeprecationWarning")
 def test_jit_trace_is_refused():
     with pytest.raises(tg.UnsupportedError, match="softplus"):
