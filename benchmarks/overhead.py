@@ -44,15 +44,22 @@ class Row:
 
 
 def interleave(functions: dict[str, Callable[[], object]], calls: int, rounds: int = ROUNDS) -> dict[str, list[float]]:
-    """Seconds a call of each function in each round, all functions in turn within a round."""
+    """Seconds a call of each function in each round, all functions in turn within a round.
+
+    Each is called once untimed before it is timed, and each round begins with another one: what ran before (the
+    garbage collector, above all) must not be charged to whoever comes first.
+    """
     for function in functions.values():
         for _ in range(max(3, calls // 10)):
             function()
     times: dict[str, list[float]] = {name: [] for name in functions}
     gc.disable()
     try:
-        for _ in range(rounds):
-            for name, function in functions.items():
+        names = list(functions)
+        for i in range(rounds):
+            for name in names[i % len(names) :] + names[: i % len(names)]:
+                function = functions[name]
+                function()
                 start = time.perf_counter()
                 for _ in range(calls):
                     function()

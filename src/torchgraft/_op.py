@@ -196,6 +196,13 @@ class Op:
             ... def _(x, factor):
             ...     return (*x[:-1], factor * x[-1])
         """
+        if self._record.signature.shaped:
+            raise DeclarationError(
+                "the output's shape is annotated already",
+                operator=self._record.name,
+                expected="a shape rule only for a bare Tensor or np.ndarray output",
+                got=", ".join(str(output.type) for output in self._record.signature.outputs),
+            )
         for name in inspect.signature(function).parameters:
             if name not in self._record.signature.names:
                 raise DeclarationError(

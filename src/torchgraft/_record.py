@@ -150,7 +150,7 @@ class Record:
             lead,
             tuple((leaf.shape, leaf.dtype, leaf.device) for leaf in leaves),
             tuple(values[i] is None if not p.many else len(values[i]) for i, p in self.signature.tensors),
-            self._shape_arguments(values),
+            self.shape_values(values),
         )
         try:
             plan = self._plans.get(key)
@@ -163,12 +163,14 @@ class Record:
             self._plans[key] = plan
         return plan
 
-    def _shape_arguments(self, values: Sequence[Any]) -> tuple[Any, ...]:
-        """The non-tensor arguments on which a shape may depend: all, where the shapes are given by hand."""
+    def shape_values(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        """The non-tensor arguments on which a shape may depend, fit for a key."""
         named = zip(self.signature.parameters, values, strict=True)
-        if self.shape_rule is not None:
-            return tuple(repr(value) for p, value in named if not p.is_tensor)
-        return tuple(value for p, value in named if p.name in self.signature.shape_arguments)
+        return tuple(
+            tuple(value) if isinstance(value, list) else value
+            for p, value in named
+            if p.name in self.signature.shape_arguments
+        )
 
     def replace(self, values: Sequence[Any], leaves: Sequence[Tensor]) -> list[Any]:
         """`values` with other tensors in the places of its tensors."""

@@ -27,6 +27,7 @@ SingleLevelFunction: type[Any] = _SingleLevelFunction
 PLAIN_TYPES = frozenset({Tensor, torch.nn.Parameter})
 
 functorch_active: Callable[[], bool] = _C._are_functorch_transforms_active
+storage_holders: Callable[[int], int] = _C._storage_Use_Count
 set_grad_enabled: Callable[[bool], None] = _C._set_grad_enabled
 forward_mode_enabled: Callable[[], bool] = _C._is_fwd_grad_enabled
 dispatch_modes: Callable[[], int] = _C._len_torch_dispatch_stack

@@ -101,13 +101,3 @@ def _kind(dtype: torch.dtype) -> str:
     if dtype is torch.bool:
         return "b"
     return "c" if dtype.is_complex else ("f" if dtype.is_floating_point else "i")
-
-
-def owned(value: Any, inputs: Sequence[Array], outputs: Sequence[Any] = ()) -> Any:
-    """`value`, copied if it shares memory with one of the inputs, or of the other outputs."""
-    if not isinstance(value, np.ndarray):
-        return value
-    others = [output for output in outputs if isinstance(output, np.ndarray)]
-    if not value.flags.owndata:
-        others.extend(inputs)
-    return value.copy() if any(np.may_share_memory(value, other) for other in others) else value

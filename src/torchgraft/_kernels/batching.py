@@ -26,13 +26,16 @@ def vectorise(
     Args:
         function: takes the core tensors, returns the core results.
         leads: number of leading axes of each leaf; they broadcast to `batch`.
-        batch: the batch shape, with at least one sample.
+        batch: the batch shape.
         may_loop: what `torch.vmap` cannot map is looped over; else it raises.
 
     Returns:
         The results, each with the batch axes in front.
     """
     count = math.prod(batch)
+    if count == 0:  # no sample to ask: a blank one tells the shapes
+        blank = function([leaf.new_zeros(leaf.shape[lead:]) for leaf, lead in zip(leaves, leads, strict=True)])
+        return [result.new_zeros((*batch, *result.shape)) for result in blank]
     flat: list[Tensor] = []
     dims: list[int | None] = []
     for leaf, lead in zip(leaves, leads, strict=True):

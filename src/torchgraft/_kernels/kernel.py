@@ -13,9 +13,10 @@ from .. import _torch
 from .._errors import KernelError
 from .._spec.plan import Plan, flatten, replace
 from .._spec.signature import Signature
-from .arrays import Array, array_dtype, owned, to_array, to_tensor
+from .arrays import array_dtype, to_array, to_tensor
 from .batching import loop_arrays, vectorise
 from .captures import captured_with_grad
+from .ownership import held_elsewhere, release
 from .results import as_sequence, refuse_captured, refuse_mutated, settle
 
 
@@ -49,10 +50,12 @@ class Kernel:
         leaves = flatten(self.signature, values)
         versions = _versions(leaves)
         result = self.call_planned(values, plan, may_loop=may_loop)
+        held = [] if self.numpy else held_elsewhere(result)
         for leaf, before, after in zip(plan.leaves, versions, _versions(leaves), strict=True):
             if before != after:
                 raise refuse_mutated(self.signature.name, leaf.name)
-        return settle(self.signature, plan, result, leaves)
+        outputs = settle(self.signature, plan, result, leaves)
+        return [o.clone() if h else o for o, h in zip(outputs, held, strict=True)] if any(held) else outputs
 
     def run_probing(self, values: Sequence[Any], plan: Plan) -> list[Tensor]:
         """`run`, recording, to see whether an output hangs on a tensor that was captured."""
@@ -97,20 +100,17 @@ class Kernel:
 
     # -- arrays ---------------------------------------------------------------------------------------------
 
-    def _arrays(self, values: Sequence[Any]) -> tuple[list[Any], list[Array]]:
-        """The kernel's arguments, and the arrays among them."""
+    def _arrays(self, values: Sequence[Any]) -> list[Any]:
+        """The kernel's arguments, with arrays in the place of tensors."""
         name = self.signature.name
         converted = list(values)
-        arrays: list[Array] = []
         for i, parameter in self.signature.tensors:
             value = values[i]
             if parameter.many:
                 converted[i] = [to_array(item, name, f"{parameter.name}[{j}]") for j, item in enumerate(value)]
-                arrays.extend(converted[i])
             elif value is not None:
                 converted[i] = to_array(value, name, parameter.name)
-                arrays.append(converted[i])
-        return converted, arrays
+        return converted
 
     def _function_on_arrays(self, *values: Any) -> Sequence[Any]:
         try:
@@ -118,7 +118,7 @@ class Kernel:
         except ValueError as error:
             self._explain(error)
             raise
-        return as_sequence(self.signature, result)
+        return as_sequence(self.signature, release(result))
 
     def _explain(self, error: ValueError) -> None:
         """Say in our words what NumPy raised, where it is about an input."""
@@ -126,12 +126,12 @@ class Kernel:
             raise refuse_mutated(self.signature.name, "an array") from error
 
     def _call_arrays(self, *values: Any) -> Any:
-        converted, arrays = self._arrays(values)
+        converted = self._arrays(values)
         results = self._function_on_arrays(*converted)
         wanted = self._wanted(values)
         outputs = [
-            to_tensor(owned(result, arrays, results[:i]), self.signature.name, output.name, dtype)
-            for i, (result, output, dtype) in enumerate(zip(results, self.signature.outputs, wanted, strict=True))
+            to_tensor(result, self.signature.name, output.name, dtype)
+            for result, output, dtype in zip(results, self.signature.outputs, wanted, strict=True)
         ]
         return outputs[0] if self.signature.structure is None and len(outputs) == 1 else outputs
 
@@ -144,7 +144,7 @@ class Kernel:
         ]
 
     def _loop(self, values: Sequence[Any], leaves: Sequence[Tensor], plan: Plan) -> list[Tensor]:
-        converted, _ = self._arrays(values)
+        converted = self._arrays(values)
         counts = iter(plan.leaves)
         leads: list[int | None] = []
         flat: list[Any] = []

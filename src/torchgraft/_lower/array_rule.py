@@ -16,8 +16,9 @@ from torch import Tensor
 
 from .. import _torch
 from .._errors import RuleError
-from .._kernels.arrays import array_dtype, owned, to_array, to_tensor
+from .._kernels.arrays import array_dtype, to_array, to_tensor
 from .._kernels.batching import loop_arrays
+from .._kernels.ownership import release
 from .._record import Record
 from .._rules.results import as_results
 from .._rules.rule import Rule
@@ -170,7 +171,7 @@ class ArrayRule:
                 self._explain(error)
                 raise
         return [
-            self._settle(value, name, shape, dtype, arrays)
+            self._settle(value, name, shape, dtype)
             for value, name, (shape, dtype) in zip(made, self._result_names(call), call.results, strict=True)
         ]
 
@@ -194,7 +195,8 @@ class ArrayRule:
                 values[name] = [next(rest) for _ in range(count)]
             else:
                 values[name] = next(rest) if count else None
-        return self.flat_results(self.rule.call(*(values[name] for name in self.rule.reads)), len(call.results))
+        result = self.rule.call(*(values[name] for name in self.rule.reads))
+        return self.flat_results(release(result), len(call.results))
 
     def _explain(self, error: ValueError) -> None:
         """Say in our words what NumPy raised, where it is about an array that the rule was given."""
@@ -218,8 +220,8 @@ class ArrayRule:
             return as_results(self.rule.label, flat, [str(i) for i in range(count)], many=True)
         return as_results(self.rule.label, result, [str(i) for i in range(count)], many=False)
 
-    def _settle(self, value: Any, name: str, shape: Shape, dtype: torch.dtype, arrays: Sequence[Any]) -> Tensor:
-        tensor = to_tensor(owned(value, list(arrays)), self.rule.label, name, dtype, RuleError)
+    def _settle(self, value: Any, name: str, shape: Shape, dtype: torch.dtype) -> Tensor:
+        tensor = to_tensor(value, self.rule.label, name, dtype, RuleError)
         if tuple(tensor.shape) != tuple(shape) or tensor.dtype is not dtype:
             raise self._refuse(name, value, (tuple(shape), dtype))
         return tensor

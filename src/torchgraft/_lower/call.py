@@ -34,7 +34,7 @@ class Entry:
         admits: whether tensors look like those that were seen.
         returns: whether outputs look as they should; None until the kernel has run.
         kernel: the kernel as the hot path calls it.
-        node: `apply` of the autograd node; None where no gradient is needed.
+        node: `apply` of the autograd node, for when grad mode is on; None where no input requires grad.
         plan: the plan of the call.
         run: the checked kernel, which the node calls.
         uncounted: the checked kernel for inputs that do not count their mutations.
@@ -131,7 +131,6 @@ class Caller:
     def _make_entry(self, kernel: Kernel, values: Sequence[Any], leaves: Sequence[Tensor], plan: Plan) -> Entry:
         positions = self.signature.tensors
         seen = [ABSENT if values[i] is None else values[i] for i, _ in positions] if self.recognises else leaves
-        by_name = {p.name: v for p, v in zip(self.signature.parameters, values, strict=True)}
 
         def find_out(values: Sequence[Any], result: Any, versions: Sequence[int] | None) -> list[Tensor]:
             inputs = self.record.leaves(values)
@@ -147,34 +146,30 @@ class Caller:
             (lambda *values: kernel.call_planned(values, plan)) if plan.batch else kernel.call,
             find_out,
             plan,
-            tuple(by_name[name] for name in self.signature.shape_arguments),
+            self.record.shape_values(values),
         )
-        if torch.is_grad_enabled() and any(leaf.requires_grad for leaf in leaves):
+        if any(leaf.requires_grad for leaf in leaves):  # whatever the mode: `admits` does not look at it
             mask = [leaf.requires_grad for leaf in leaves]
             layout = layout_of(self.signature, values)
             entry.node = self.lowering.node(layout, mask, batched=bool(plan.batch), hidden=False).apply
-            entry.run = self._probing(entry, kernel, plan)
-        else:
-            entry.run = lambda *values: self._describe(entry, kernel.run(values, plan))
+        entry.run = self._probing(entry, kernel, plan)
         return entry
 
     def _probing(self, entry: Entry, kernel: Kernel, plan: Plan) -> Callable[..., Any]:
+        """The kernel for the first time: probed for captured tensors, and its outputs' looks remembered."""
+
         def run(*values: Any) -> Any:
-            outputs = self._describe(entry, kernel.run_probing(values, plan))
+            outputs = kernel.run_probing(values, plan)
+            entry.returns = _torch.plain_tensors(*outputs)
             return outputs[0] if len(outputs) == 1 else outputs
 
         return run
 
-    def _describe(self, entry: Entry, outputs: list[Tensor]) -> list[Tensor]:
-        """Remember what the outputs look like."""
-        entry.returns = _torch.plain_tensors(*outputs)
-        return outputs
-
     def _first_run(self, entry: Entry, values: Sequence[Any], leaves: Sequence[Tensor]) -> list[Any]:
         assert entry.run is not None
-        if entry.node is None:
-            outputs: list[Any] = entry.run(*values)
-            return outputs
+        if entry.node is None or not torch.is_grad_enabled():
+            outputs = entry.run(*values)
+            return [outputs] if isinstance(outputs, Tensor) else list(outputs)
         rest = tuple(v for v, p in zip(values, self.signature.parameters, strict=True) if not p.is_tensor)
         result = entry.node((entry.run, entry.plan, rest, None), *leaves)
         shown = iter([result] if isinstance(result, Tensor) else result)

@@ -6,6 +6,7 @@ a parameter called `kernel` or `type` hides nothing.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
 from .. import _torch
+from .._kernels.ownership import HOT_ALONE, STORAGE_ALONE
 from .._spec.arguments import Scalar
 from .._spec.signature import Parameter, Signature
 from .source import compile_source
@@ -42,7 +44,7 @@ def @make(@slow, @find, @compiled):
             @install(@found)
         if @dispatch_modes() or @forward_ad._current_level >= 0 or @profiler._is_profiler_enabled:
             return @slow({arguments})
-        if @node is not None:
+        if @node is not None and @is_grad_enabled():
             return {node}
         {run}
         return {result}
@@ -65,9 +67,17 @@ def @make_uncounted(@returns, @kernel, @entry):
 _RUN = """\
 {versions}
 {assign}
-if not (@returns({outputs}){distinct}{unchanged}):
+if not (@returns({outputs}){unchanged}):
     ({outputs},) = @entry.settle(({arguments},), @out, {counted})
-"""
+{owned}"""
+
+_OWNED = """
+if (
+    @references({output}) > @alone
+    or @storage_holders((@storage := {output}.untyped_storage())._cdata) > @storage_alone
+    or not @storage.resizable()
+):
+    {output} = {output}.clone()"""
 
 
 _WITHOUT_GRAD = """\
@@ -120,6 +130,11 @@ class HotPath:
             "structure": self.signature.structure,
             "type": type,
             "getattr": getattr,
+            "tuple": tuple,
+            "references": sys.getrefcount,
+            "alone": HOT_ALONE,
+            "storage_holders": _torch.storage_holders,
+            "storage_alone": STORAGE_ALONE,
             "errors": (TypeError, ValueError),
             "runtime_error": RuntimeError,
             "is_grad_enabled": torch.is_grad_enabled,
@@ -169,13 +184,20 @@ class HotPath:
         """The test that the entry is about arguments like these."""
         tests = [test for p in self.scalars if (test := _type_test(p))]
         if self.signature.shape_arguments:
-            tests.append(f"({', '.join(self.signature.shape_arguments)},) == @entry.shape_arguments")
+            tests.append(f"({', '.join(self._shape_arguments())},) == @entry.shape_arguments")
         leaves = [f"@absent if {p.name} is None else {p.name}" if p.optional else p.name for p in self.tensors]
         return " and ".join([*tests, f"@admits({', '.join(leaves)})"])
 
     def _key(self) -> str:
         items = [f"@getattr({p.name}, 'shape', None)" for p in self.tensors]
-        return f"({', '.join([*items, *self.signature.shape_arguments])},)"
+        return f"({', '.join([*items, *self._shape_arguments()])},)"
+
+    def _shape_arguments(self) -> list[str]:
+        """Those as `Record.shape_values` has them: lists as tuples, which can be part of a key."""
+        many = {p.name for p in self.scalars if p.scalar.many}
+        return [
+            f"({name} and @tuple({name}))" if name in many else name for name in self.signature.shape_arguments
+        ]
 
     def _node(self) -> str:
         rest = f"({', '.join(p.name for p in self.scalars)},)" if self.scalars else "()"
@@ -221,7 +243,7 @@ class HotPath:
             arguments=self.arguments,
             assign=self._assign(recording=recording),
             outputs=", ".join(self.outputs),
-            distinct="".join(self._distinct()),
+            owned="" if self.signature.numpy else "".join(_OWNED.format(output=o) for o in self.outputs),
             unchanged="".join(unchanged),
             counted=counted if early is not None else "None",
         ).strip()
@@ -236,23 +258,6 @@ class HotPath:
             return call
         names = ", ".join(self.outputs)
         return f"{call}\ntry:\n    ({names},) = @out\nexcept @errors:\n    {' = '.join(self.outputs)} = None"
-
-    def _distinct(self) -> list[str]:
-        """Tests that no output shares its storage with an input or another output."""
-        tests: list[str] = []
-        for i, output in enumerate(self.outputs):
-            store = f"(@s{i} := {output}.untyped_storage())"
-            if all(p.optional for p in self.tensors):
-                tests.append(f" and {store} is not None")
-                store = f"@s{i}"
-            for j in range(i):
-                tests.append(f" and {store} is not @s{j}")
-                store = f"@s{i}"
-            for p in sorted(self.tensors, key=lambda p: p.optional):
-                absent = f"{p.name} is None or " if p.optional else ""
-                tests.append(f" and ({absent}{store} is not {p.name}.untyped_storage())")
-                store = f"@s{i}"
-        return tests
 
 
 def needs_conversion(scalar: Scalar) -> bool:

@@ -122,7 +122,9 @@ class Signature:
 
     @cached_property
     def shape_arguments(self) -> tuple[str, ...]:
-        """Non-tensor arguments on whose value a shape depends, ``{k}``."""
+        """Non-tensor arguments on whose value a shape may depend: ``{k}``; all, where shapes are not annotated."""
+        if not self.shaped:
+            return tuple(p.name for p in self.parameters if not p.is_tensor)
         axes = [p.tensor.axes for _, p in self.tensors] + [output.type.axes for output in self.outputs]
         names: set[str] = set()
         for item in axes:

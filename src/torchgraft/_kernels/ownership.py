@@ -1,0 +1,118 @@
+"""Whether what a kernel returned belongs to the caller alone.
+
+A kernel may return its input, a view of it, a table that it keeps, or a buffer that it will fill again at the next
+call: all of them legal functions of their arguments, and all of them wrong numbers as soon as someone writes into the
+output, or a compiler reuses its memory. What somebody else still holds is copied.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .. import _torch
+
+
+def release(result: Any) -> Any:
+    """The arrays that a NumPy function returned, each copied if anybody else holds it or its memory.
+
+    To be called with a result that one local variable holds.
+    """
+    if isinstance(result, (tuple, list)):
+        all_held = sys.getrefcount(result) > _ONE
+        held = [all_held or sys.getrefcount(result[i]) > _ITEM for i in range(len(result))]
+        return tuple(_copied(item, is_held) for item, is_held in zip(result, held, strict=True))
+    is_held = sys.getrefcount(result) > _ONE
+    return _copied(result, is_held)
+
+
+def _copied(value: Any, held: bool) -> Any:
+    if not isinstance(value, np.ndarray):
+        return value
+    return value.copy() if held or _borrows(value) else value
+
+
+def _borrows(array: Any) -> bool:
+    """Whether the memory belongs to something that outlives the array."""
+    if array.flags.owndata:
+        return False
+    base = array.base
+    # Beside the name here, only the view holds it.
+    return not isinstance(base, np.ndarray) or sys.getrefcount(base) > _ONE or _borrows(base)
+
+
+def held_elsewhere(result: Any) -> list[bool]:
+    """For each tensor that a torch function returned, whether anybody else holds it or its memory.
+
+    To be called with a result that one local variable holds.
+    """
+    if _torch.dispatch_modes():  # a tracer holds what it traces; `Lowering` copies what is a view or an input
+        return [False] * (len(result) if isinstance(result, (tuple, list)) else 1)
+    if isinstance(result, (tuple, list)):
+        all_held = sys.getrefcount(result) > _ONE
+        return [
+            all_held or sys.getrefcount(result[i]) > _ITEM or borrows_storage(result[i]) for i in range(len(result))
+        ]
+    return [sys.getrefcount(result) > _ONE or borrows_storage(result)]
+
+
+def borrows_storage(tensor: Any) -> bool:
+    """Whether another tensor, or something outside of torch, has a hold on the tensor's memory."""
+    if type(tensor) not in _torch.PLAIN_TYPES:
+        return False
+    storage = tensor.untyped_storage()
+    return not storage.resizable() or _torch.storage_holders(storage._cdata) > STORAGE_ALONE
+
+
+# How many references there are to something that nobody else holds: the interpreter's own count, which differs from
+# version to version, is measured in functions of the same form.
+
+
+def _count_one(result: Any) -> int:
+    return sys.getrefcount(result)
+
+
+def _count_item(result: Any) -> int:
+    return sys.getrefcount(result[0])
+
+
+def _measure_one() -> int:
+    result = np.empty(0)
+    return _count_one(result)
+
+
+def _measure_item() -> int:
+    result = (np.empty(0),)
+    return _count_item(result)
+
+
+def _measure_hot() -> int:
+    tensor = out = torch.empty(0)
+    count = sys.getrefcount(tensor)
+    del out
+    return count
+
+
+def _measure_hot_item() -> int:
+    out = (torch.empty(0),)
+    (tensor,) = out
+    return sys.getrefcount(tensor)
+
+
+def _measure_storage() -> int:
+    storage = torch.empty(1).untyped_storage()
+    tensor: Tensor = torch.empty(0)
+    tensor.set_(storage)  # type: ignore[call-overload]
+    return _torch.storage_holders(storage._cdata)
+
+
+_ONE = _measure_one()
+_ITEM = _measure_item()
+HOT_ALONE = min(_measure_hot(), _measure_hot_item())
+"""References to an output in the generated code, where two names hold it."""
+STORAGE_ALONE = _measure_storage()
+"""Holders of a storage that one tensor has, while Python looks at it."""
