@@ -140,6 +140,14 @@ def tracing_to_graph() -> bool:
     return functional is not None or get_proxy_mode() is not None
 
 
+def version(tensor: Tensor) -> int:
+    """How often the tensor has been written to; 0 for an inference tensor, which does not count."""
+    try:
+        return tensor._version
+    except RuntimeError:
+        return 0
+
+
 def is_view(tensor: Tensor) -> bool:
     """Whether the tensor is a view of another one."""
     return tensor._is_view()

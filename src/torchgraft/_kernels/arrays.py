@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -70,6 +69,11 @@ def to_tensor(
         raise error(
             f"returned {type(value).__name__}", operator=operator, argument=output, expected="np.ndarray",
             got=type(value).__name__, hint="return the array" if value is None else None,
+        )  # fmt: skip
+    if isinstance(value, np.ma.MaskedArray):
+        raise error(
+            "returned a masked array, whose mask would be lost", operator=operator, argument=output,
+            expected="np.ndarray", got="MaskedArray", hint="return array.filled(value)",
         )  # fmt: skip
     array = np.asarray(value)
     if not array.flags.c_contiguous or not array.flags.writeable or not array.dtype.isnative:

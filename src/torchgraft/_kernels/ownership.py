@@ -106,7 +106,7 @@ def _measure_hot_item() -> int:
 def _measure_storage() -> int:
     storage = torch.empty(1).untyped_storage()
     tensor: Tensor = torch.empty(0)
-    tensor.set_(storage)  # type: ignore[call-overload]
+    tensor.set_(storage)
     return _torch.storage_holders(storage._cdata)
 
 

@@ -24,7 +24,8 @@ from .._spec.plan import Plan, common_dtype, convert, layout_of
 from .hot_path import ABSENT, HotPath
 from .lowering import Lowering
 
-_ENTRIES = 256
+_SHAPES = 1024
+_ALIKE = 16  # dtypes, strides, devices, who requires grad
 
 
 class Entry:
@@ -86,24 +87,26 @@ class Caller:
         self.lowering = lowering
         self.record = lowering.record
         self.signature = lowering.record.signature
-        self.entries: dict[Any, tuple[Any, ...]] = {}
+        self.entries: dict[Any, list[tuple[Any, ...]]] = {}
         # With lists of tensors the number of leaves varies, and every call is checked in words.
         self.recognises = not any(p.many for _, p in self.signature.tensors)
         hot_path = HotPath(self.signature, self.record.qualname, _NEVER)
-        self.function, self._install = hot_path.make(self.slow, self._find, self._compiled())
+        self.function, self._install, self._recompile = hot_path.make(self.slow, self._find, self._compiled())
         self._hot_path = hot_path
         self.record.on_change(self._forget)
 
     def _forget(self) -> None:
         self.entries.clear()
         self._install(_NEVER)
+        self._recompile(self._compiled())  # another function, by which Dynamo's guards notice the change
 
-    def _find(self, key: Any) -> tuple[Any, ...] | None:
-        """What was remembered for these shapes."""
+    def _find(self, key: Any, tensors: Sequence[Any]) -> tuple[Any, ...] | None:
+        """What was remembered for tensors like these; the key holds their shapes."""
         try:
-            return self.entries.get(key)
+            found = self.entries.get(key, ())
         except TypeError:  # a tracer's SymInts cannot be hashed
             return None
+        return next((entry for entry in found if entry[0](*tensors)), None)
 
     def slow(self, *args: Any) -> Any:
         """Every check, every path; what is found out is installed for the hot path."""
@@ -179,9 +182,12 @@ class Caller:
         entry.run = self._hot_path.make_run(entry.returns, entry.kernel, entry)
         entry.uncounted = self._hot_path.make_uncounted(entry.returns, entry.kernel, entry)
         key = [None if values[i] is None else values[i].shape for i, _ in self.signature.tensors]
-        if len(self.entries) >= _ENTRIES:
+        if len(self.entries) >= _SHAPES:
             self.entries.clear()
-        self.entries[(*key, *entry.shape_arguments)] = entry.unpacked()
+        alike = self.entries.setdefault((*key, *entry.shape_arguments), [])
+        if len(alike) >= _ALIKE:
+            alike.clear()
+        alike.append(entry.unpacked())
         self._install(entry.unpacked())
 
     def _compiled(self) -> Callable[..., Sequence[Tensor]]:

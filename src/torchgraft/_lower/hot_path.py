@@ -28,6 +28,10 @@ def @make(@slow, @find, @compiled):
         nonlocal @current
         @current = @entry
 
+    def @recompile(@function):
+        nonlocal @compiled
+        @compiled = @function
+
     def __call__(@self, {parameters}):
         if @is_dynamo_compiling():
             ({outputs},) = @compiled({arguments})
@@ -35,13 +39,11 @@ def @make(@slow, @find, @compiled):
         {convert}
         @admits, @returns, @kernel, @node, @entry = @current
         if not ({admitted}):
-            @found = @find({key})
+            @found = @find({key}, ({tensors},))
             if @found is None:
                 return @slow({arguments})
-            @admits, @returns, @kernel, @node, @entry = @found
-            if not ({admitted}):
-                return @slow({arguments})
             @install(@found)
+            @admits, @returns, @kernel, @node, @entry = @found
         if @dispatch_modes() or @forward_ad._current_level >= 0 or @profiler._is_profiler_enabled:
             return @slow({arguments})
         if @node is not None and @is_grad_enabled():
@@ -49,7 +51,7 @@ def @make(@slow, @find, @compiled):
         {run}
         return {result}
 
-    return __call__, @install
+    return __call__, @install, @recompile
 
 def @make_run(@returns, @kernel, @entry):
     def run({arguments}):
@@ -103,7 +105,8 @@ class HotPath:
     """The generated functions of one operator.
 
     Attributes:
-        make: ``make(slow, find, compiled)`` gives ``__call__`` and the function that installs what it admits.
+        make: ``make(slow, find, compiled)`` gives ``__call__``, the function that installs what it admits, and the one
+            that replaces what compilers see.
         make_run: ``make_run(returns, kernel, entry)`` gives the checked kernel.
         make_uncounted: the same for inputs that do not count their mutations; it returns a tuple.
     """
@@ -141,7 +144,7 @@ class HotPath:
             "set_grad_enabled": _torch.set_grad_enabled,
         }
         names |= {f"default_{p.name}": p.default for p in self.signature.parameters if not p.required}
-        names |= {f"convert_{p.name}": self._converter(p) for p in self.scalars if needs_conversion(p.scalar)}
+        names |= {f"convert_{p.name}": self._converter(p) for p in self.scalars}
         names |= {f"type_{p.name}": p.scalar.type for p in self.scalars}
         return {} | {f"__{name}": value for name, value in names.items()}
 
@@ -155,13 +158,13 @@ class HotPath:
 
     def _source(self) -> str:
         indent = "\n        "
-        converted = [f"{p.name} = @convert_{p.name}({p.name})" for p in self.scalars if needs_conversion(p.scalar)]
         outputs = ", ".join(self.outputs)
         result = self._packed([o for o, out in zip(self.outputs, self.signature.outputs, strict=True) if not out.saved])
         return _TEMPLATE.format(
             parameters=self._parameters(),
             arguments=self.arguments,
-            convert=indent.join(converted) or "pass",
+            convert=indent.join(self._conversions()) or "pass",
+            tensors=", ".join(self._leaves()),
             admitted=self._admitted(),
             key=self._key(),
             node=self._node(),
@@ -182,11 +185,24 @@ class HotPath:
 
     def _admitted(self) -> str:
         """The test that the entry is about arguments like these."""
-        tests = [test for p in self.scalars if (test := _type_test(p))]
+        tests = []
         if self.signature.shape_arguments:
             tests.append(f"({', '.join(self._shape_arguments())},) == @entry.shape_arguments")
-        leaves = [f"@absent if {p.name} is None else {p.name}" if p.optional else p.name for p in self.tensors]
-        return " and ".join([*tests, f"@admits({', '.join(leaves)})"])
+        return " and ".join([*tests, f"@admits({', '.join(self._leaves())})"])
+
+    def _leaves(self) -> list[str]:
+        return [f"@absent if {p.name} is None else {p.name}" if p.optional else p.name for p in self.tensors]
+
+    def _conversions(self) -> list[str]:
+        """Numbers are converted; what has the right type already is told by its type alone."""
+        lines: list[str] = []
+        for p in self.scalars:
+            call = f"{p.name} = @convert_{p.name}({p.name})"
+            right = f"{p.name} is not None and " if p.optional else ""
+            lines.append(
+                call if needs_conversion(p.scalar) else f"if {right}@type({p.name}) is not @type_{p.name}: {call}"
+            )
+        return lines
 
     def _key(self) -> str:
         items = [f"@getattr({p.name}, 'shape', None)" for p in self.tensors]
@@ -195,9 +211,7 @@ class HotPath:
     def _shape_arguments(self) -> list[str]:
         """Those as `Record.shape_values` has them: lists as tuples, which can be part of a key."""
         many = {p.name for p in self.scalars if p.scalar.many}
-        return [
-            f"({name} and @tuple({name}))" if name in many else name for name in self.signature.shape_arguments
-        ]
+        return [f"({name} and @tuple({name}))" if name in many else name for name in self.signature.shape_arguments]
 
     def _node(self) -> str:
         rest = f"({', '.join(p.name for p in self.scalars)},)" if self.scalars else "()"
@@ -263,11 +277,3 @@ class HotPath:
 def needs_conversion(scalar: Scalar) -> bool:
     """Whether only a conversion can tell that a value is right: lists, choices and devices."""
     return scalar.many or bool(scalar.choices) or scalar.type is torch.device
-
-
-def _type_test(parameter: Parameter) -> str | None:
-    """The test by which a value is recognised that needs no conversion."""
-    if needs_conversion(parameter.scalar):
-        return None
-    test = f"@type({parameter.name}) is @type_{parameter.name}"
-    return f"({parameter.name} is None or {test})" if parameter.optional else test

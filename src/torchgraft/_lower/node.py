@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from .. import _torch
-from .._errors import DerivativeError
+from .._errors import DerivativeError, RuleError
 from .._rules.results import as_results, settle_gradient
 from .._rules.rule import cotangent_names
 from .._spec.plan import Layout, Plan
@@ -83,6 +83,8 @@ class NodeFactory:
             "connected": _connected,
             "profiled": _profiled,
             "missing": self._missing,
+            "mutated": _mutated,
+            "version": _torch.version,
             "stale": self._stale,
         }
 
@@ -226,6 +228,8 @@ class NodeFactory:
                 f"{call}({arguments}) if not profiler._is_profiler_enabled else profiled({label}, {call}, {arguments})"
             )
             several = ", ".join(f"d{i}" for i in leaves)
+            versions = f"({', '.join(f'version({read})' for read in self._tensor_reads(pullback, reads, groups))},)"
+            lines.append(f"before = {versions}")
             if direct and len(leaves) == 1:
                 lines.append(f"d{leaves[0]} = {made}")
             else:
@@ -234,6 +238,8 @@ class NodeFactory:
                     lines.append(f"if type(made) is not tuple or len(made) != {len(leaves)}:")
                     lines.append(f"    made = as_results({label}, made, {pullback.inputs!r}, many=False)")
                 lines.append(f"({several},) = made")
+            lines.append(f"if {versions} != before:")
+            lines.append(f"    raise mutated({label}, {pullback.reads!r})")
             needed = [i for i in leaves if self.mask[i]]
             for i in needed:
                 lines.append(f"leaf = plan.leaves[{i}]")
@@ -244,6 +250,17 @@ class NodeFactory:
             lines += self._connecting(number, pullback, reads, leaves, needed)
         self.namespace["Tensor"] = Tensor
         return lines
+
+    def _tensor_reads(self, pullback: Pullback, reads: list[str], groups: dict[str, list[int] | None]) -> list[str]:
+        """The tensors that a pullback reads, each as backward writes it."""
+        tensors: list[str] = []
+        for name, written in zip(pullback.reads, reads, strict=True):
+            parameter = self.signature.names.get(name)
+            if parameter is None or (parameter.is_tensor and not parameter.many and groups[name] is not None):
+                tensors.append(written)
+            elif parameter.is_tensor and parameter.many:
+                tensors.extend(item for item in written[1:-1].split(", ") if item)
+        return tensors
 
     def _connecting(
         self, number: int, pullback: Pullback, reads: list[str], leaves: list[int], needed: list[int]
@@ -308,6 +325,16 @@ def _attached(
     except Exception:  # what cannot be found out is refused
         return [False] * len(positions)
     return [results[i].requires_grad for i in positions]
+
+
+def _mutated(label: str, reads: tuple[str, ...]) -> RuleError:
+    return RuleError(
+        "the rule wrote into a tensor that it was given",
+        operator=label,
+        expected="a rule without side effects",
+        got=f"{' or '.join(reads)} changed in place",
+        hint="work on a copy\nwrong: return grad.mul_(2)\nright: return grad * 2",
+    )
 
 
 def _profiled(label: str, call: Callable[..., Any], *arguments: Any) -> Any:
