@@ -128,3 +128,74 @@ def test_an_edited_file_is_not_served_from_caches_on_disk(tmp_path):
     assert run("2.0", "2.0") == [3.0, 2.0]
     assert run("2.0", "5.0") == [3.0, 5.0]
     assert run("4.0", "5.0") == [5.0, 5.0]
+
+
+_ANNOTATED = """
+import numpy as np, torch, torchgraft as tg
+from jaxtyping import Float, Float64
+from torch import Tensor
+
+@tg.op(namespace="edited")
+def g(x: Float[np.ndarray, "n"]) -> OUTPUT[np.ndarray, "n"]:
+    return (x * 2).astype(DTYPE)
+
+x = torch.arange(1, 7.0)
+print((torch.compile(lambda x: (g(x) + 1).sin() * 2)(x) - ((g(x) + 1).sin() * 2)).abs().max().item())
+"""
+
+
+def test_an_edited_annotation_is_not_served_from_caches_on_disk(tmp_path):
+    """Inductor's cache knows by the name which dtype its code reads: with a stale one it would read garbage."""
+    environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+    script = tmp_path / "annotated.py"
+    for output, dtype in (("Float", "np.float32"), ("Float64", "np.float64")):
+        script.write_text(_ANNOTATED.replace("OUTPUT", output).replace("DTYPE", dtype))
+        done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True, env=environment)
+        assert float(done.stdout) < 1e-5
+
+
+_FACTORY = """
+import sys, torch, torchgraft as tg
+from jaxtyping import Float
+from torch import Tensor
+
+def make(factor):
+    @tg.op(namespace="factory")
+    def scaled(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+        return x * factor
+    return scaled
+
+class Module(torch.nn.Module):
+    def forward(self, x):
+        return three(x)
+
+if sys.argv[1] == "save":
+    two, three = make(2.0), make(3.0)
+    torch.export.save(torch.export.export(Module(), (torch.ones(2),)), sys.argv[2])
+else:
+    three, two = make(3.0), make(2.0)  # in another order
+    print(torch.export.load(sys.argv[2]).module()(torch.ones(2)).tolist())
+"""
+
+
+def test_an_exported_program_finds_the_operator_of_a_factory_by_what_it_is(tmp_path):
+    path = str(tmp_path / "program.pt2")
+    subprocess.run([sys.executable, "-c", _FACTORY, "save", path], capture_output=True, check=True)
+    done = subprocess.run([sys.executable, "-c", _FACTORY, "load", path], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[3.0, 3.0]"
+
+
+def test_what_is_declared_after_a_compilation_counts():
+    @tg.op
+    def later(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+        return x + 1
+
+    compiled = torch.compile(lambda x: later(x) * 1, backend="aot_eager", fullgraph=True)
+    assert compiled(torch.zeros(2)).tolist() == [1.0, 1.0]
+
+    @later.kernel("cpu")
+    def _(x):
+        return x + 2
+
+    assert later(torch.zeros(2)).tolist() == [2.0, 2.0]
+    assert compiled(torch.zeros(2)).tolist() == [2.0, 2.0]

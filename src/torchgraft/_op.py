@@ -332,11 +332,16 @@ def _declare(
             hint="give tg.op(name=...)",
         )  # fmt: skip
     signature = read_signature(function, name, loop=batch == "loop", frames=frames)
-    record = Record(signature, function, fresh_name(f"{namespace}::{name}"), autocast)
+    record = Record(signature, function, fresh_name(f"{namespace}::{name}", function), autocast)
     lowering = Lowering(record)
-    caller = Caller(lowering)
-    kind = type(name, (Op,), {"__call__": caller.function, "__module__": function.__module__})
-    made: Op = kind()
+    body = {"__call__": Caller(lowering).function, "__module__": function.__module__}
+    made: Op = type(name, (Op,), body)()
+
+    def renew() -> None:
+        """Another class after each change, by which Dynamo's guards notice it."""
+        made.__class__ = type(name, (Op,), body)
+
+    record.on_change(renew)
     functools.update_wrapper(made, function)
     made._record = record
     made._lowering = lowering

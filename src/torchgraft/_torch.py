@@ -129,6 +129,19 @@ def unpack_dual(tensor: Tensor) -> tuple[Tensor, Tensor | None]:
     return primal, tangent
 
 
+def borrows_storage(tensor: Any) -> bool:
+    """Whether another tensor, or something outside of torch, has a hold on the memory of a plain tensor."""
+    if type(tensor) not in PLAIN_TYPES:
+        return False
+    storage = tensor.untyped_storage()
+    return not storage.resizable() or storage_holders(storage._cdata) > STORAGE_ALONE
+
+
+_ONLY_TENSOR = torch.empty(1)
+STORAGE_ALONE = storage_holders(_ONLY_TENSOR.untyped_storage()._cdata)
+"""Holders of a storage that one tensor has, while Python looks at it."""
+
+
 def tracing_to_graph() -> bool:
     """Whether a tracer is at work that wants to see into an operator, and not only fake tensors that find out shapes.
 

@@ -109,8 +109,12 @@ def test_outputs_are_apart_from_each_other():
         assert right.tolist() == [2.0, 2.0]
 
 
-def test_a_fresh_output_is_not_copied():
+@pytest.mark.parametrize("with_hook", [False, True])
+def test_a_fresh_output_is_not_copied(with_hook):
+    """Neither after Dynamo has set its hook in the interpreter, with which calls hold their arguments longer."""
     seen = []
+    if with_hook:
+        torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
 
     @tg.op
     def fresh(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:

@@ -297,3 +297,28 @@ def test_a_rule_that_returns_a_saved_input():
     operator(x, weight).sum().backward()
     x.grad.fill_(7)
     assert weight.tolist() == [1, 1, 1]
+
+
+def test_a_torch_rule_that_writes_into_what_it_is_given():
+    """Stock PyTorch lets it pass: the cotangent may be somebody else's too."""
+
+    @tg.op
+    def double(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+        return x * 2
+
+    @double.vjp("x")
+    def _(grad):
+        return grad.mul_(2)
+
+    with pytest.raises(tg.RuleError, match="wrote into a tensor") as caught:
+        double(torch.ones(3, requires_grad=True)).backward(torch.ones(3))
+    assert caught.value.operator == "double.vjp[x]"
+
+
+def test_a_masked_array_would_lose_its_mask():
+    @tg.op
+    def masked(x: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
+        return np.ma.masked_less(x, 0.5)
+
+    with pytest.raises(tg.KernelError, match="masked array"):
+        masked(torch.ones(3))

@@ -11,8 +11,6 @@ import sys
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from .. import _torch
 
@@ -23,10 +21,10 @@ def release(result: Any) -> Any:
     To be called with a result that one local variable holds.
     """
     if isinstance(result, (tuple, list)):
-        all_held = sys.getrefcount(result) > _ONE
+        all_held = sys.getrefcount(result) > _alone()
         held = [all_held or sys.getrefcount(result[i]) > _ITEM for i in range(len(result))]
         return tuple(_copied(item, is_held) for item, is_held in zip(result, held, strict=True))
-    is_held = sys.getrefcount(result) > _ONE
+    is_held = sys.getrefcount(result) > _alone()
     return _copied(result, is_held)
 
 
@@ -41,8 +39,7 @@ def _borrows(array: Any) -> bool:
     if array.flags.owndata:
         return False
     base = array.base
-    # Beside the name here, only the view holds it.
-    return not isinstance(base, np.ndarray) or sys.getrefcount(base) > _ONE or _borrows(base)
+    return not isinstance(base, np.ndarray) or sys.getrefcount(base) > _BASE or _borrows(base)
 
 
 def held_elsewhere(result: Any) -> list[bool]:
@@ -53,66 +50,56 @@ def held_elsewhere(result: Any) -> list[bool]:
     if _torch.dispatch_modes():  # a tracer holds what it traces; `Lowering` copies what is a view or an input
         return [False] * (len(result) if isinstance(result, (tuple, list)) else 1)
     if isinstance(result, (tuple, list)):
-        all_held = sys.getrefcount(result) > _ONE
+        all_held = sys.getrefcount(result) > _alone()
         return [
-            all_held or sys.getrefcount(result[i]) > _ITEM or borrows_storage(result[i]) for i in range(len(result))
+            all_held or sys.getrefcount(result[i]) > _ITEM or _torch.borrows_storage(result[i])
+            for i in range(len(result))
         ]
-    return [sys.getrefcount(result) > _ONE or borrows_storage(result)]
-
-
-def borrows_storage(tensor: Any) -> bool:
-    """Whether another tensor, or something outside of torch, has a hold on the tensor's memory."""
-    if type(tensor) not in _torch.PLAIN_TYPES:
-        return False
-    storage = tensor.untyped_storage()
-    return not storage.resizable() or _torch.storage_holders(storage._cdata) > STORAGE_ALONE
+    return [sys.getrefcount(result) > _alone() or _torch.borrows_storage(result)]
 
 
 # How many references there are to something that nobody else holds: the interpreter's own count, which differs from
 # version to version, is measured in functions of the same form.
 
 
-def _count_one(result: Any) -> int:
+def _count(result: Any) -> int:
     return sys.getrefcount(result)
 
 
-def _count_item(result: Any) -> int:
-    return sys.getrefcount(result[0])
+def _alone() -> int:
+    """For a parameter whose caller has it in one variable.
 
-
-def _measure_one() -> int:
-    result = np.empty(0)
-    return _count_one(result)
+    Measured anew each time: once Dynamo has set its hook in the interpreter, a call holds its arguments once more.
+    """
+    result = object()
+    return _count(result)
 
 
 def _measure_item() -> int:
-    result = (np.empty(0),)
-    return _count_item(result)
+    result = (object(),)
+    return sys.getrefcount(result[0])
+
+
+def _measure_base() -> int:
+    view = np.empty(2)[:1]
+    base = view.base
+    return sys.getrefcount(base)
 
 
 def _measure_hot() -> int:
-    tensor = out = torch.empty(0)
+    tensor = out = object()
     count = sys.getrefcount(tensor)
     del out
     return count
 
 
 def _measure_hot_item() -> int:
-    out = (torch.empty(0),)
+    out = (object(),)
     (tensor,) = out
     return sys.getrefcount(tensor)
 
 
-def _measure_storage() -> int:
-    storage = torch.empty(1).untyped_storage()
-    tensor: Tensor = torch.empty(0)
-    tensor.set_(storage)
-    return _torch.storage_holders(storage._cdata)
-
-
-_ONE = _measure_one()
 _ITEM = _measure_item()
+_BASE = _measure_base()
 HOT_ALONE = min(_measure_hot(), _measure_hot_item())
 """References to an output in the generated code, where two names hold it."""
-STORAGE_ALONE = _measure_storage()
-"""Holders of a storage that one tensor has, while Python looks at it."""

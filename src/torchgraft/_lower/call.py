@@ -91,14 +91,13 @@ class Caller:
         # With lists of tensors the number of leaves varies, and every call is checked in words.
         self.recognises = not any(p.many for _, p in self.signature.tensors)
         hot_path = HotPath(self.signature, self.record.qualname, _NEVER)
-        self.function, self._install, self._recompile = hot_path.make(self.slow, self._find, self._compiled())
+        self.function, self._install = hot_path.make(self.slow, self._find, self._compiled())
         self._hot_path = hot_path
         self.record.on_change(self._forget)
 
     def _forget(self) -> None:
         self.entries.clear()
         self._install(_NEVER)
-        self._recompile(self._compiled())  # another function, by which Dynamo's guards notice the change
 
     def _find(self, key: Any, tensors: Sequence[Any]) -> tuple[Any, ...] | None:
         """What was remembered for tensors like these; the key holds their shapes."""

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
 from .. import _torch
-from .._kernels.ownership import HOT_ALONE, STORAGE_ALONE
+from .._kernels.ownership import HOT_ALONE
 from .._spec.arguments import Scalar
 from .._spec.signature import Parameter, Signature
 from .source import compile_source
@@ -27,10 +27,6 @@ def @make(@slow, @find, @compiled):
     def @install(@entry):
         nonlocal @current
         @current = @entry
-
-    def @recompile(@function):
-        nonlocal @compiled
-        @compiled = @function
 
     def __call__(@self, {parameters}):
         if @is_dynamo_compiling():
@@ -51,7 +47,7 @@ def @make(@slow, @find, @compiled):
         {run}
         return {result}
 
-    return __call__, @install, @recompile
+    return __call__, @install
 
 def @make_run(@returns, @kernel, @entry):
     def run({arguments}):
@@ -105,8 +101,7 @@ class HotPath:
     """The generated functions of one operator.
 
     Attributes:
-        make: ``make(slow, find, compiled)`` gives ``__call__``, the function that installs what it admits, and the one
-            that replaces what compilers see.
+        make: ``make(slow, find, compiled)`` gives ``__call__`` and the function that installs what it admits.
         make_run: ``make_run(returns, kernel, entry)`` gives the checked kernel.
         make_uncounted: the same for inputs that do not count their mutations; it returns a tuple.
     """
@@ -137,7 +132,7 @@ class HotPath:
             "references": sys.getrefcount,
             "alone": HOT_ALONE,
             "storage_holders": _torch.storage_holders,
-            "storage_alone": STORAGE_ALONE,
+            "storage_alone": _torch.STORAGE_ALONE,
             "errors": (TypeError, ValueError),
             "runtime_error": RuntimeError,
             "is_grad_enabled": torch.is_grad_enabled,

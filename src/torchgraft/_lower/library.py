@@ -16,17 +16,21 @@ import torch
 
 from .. import _torch
 from .._errors import DeclarationError
+from . import fingerprint
 
 _lock = threading.Lock()
 _libraries: dict[str, torch.library.Library] = {}
-_declared: dict[str, int] = {}
+_declared: set[str] = set()
 
 
-def fresh_name(qualname: str) -> str:
-    """The name for a new declaration of `qualname`: itself for the first, ``qualname__2``, ``qualname__3``... later."""
+def fresh_name(qualname: str, function: Callable[..., Any]) -> str:
+    """The name for a new declaration of `qualname`.
+
+    The name itself goes to the first function of a module; a redefinition, and a function that another function made,
+    has a fingerprint beside it: which of them comes first is no matter of the operator.
+    """
     with _lock:
-        number = _declared.get(qualname, 0) + 1
-        if number == 1 and _exists(qualname):
+        if qualname not in _declared and _exists(qualname):
             raise DeclarationError(
                 f"'{qualname}' is an operator of another library",
                 operator=qualname,
@@ -34,8 +38,15 @@ def fresh_name(qualname: str) -> str:
                 got=qualname,
                 hint="give tg.op(namespace=...), or rename the function",
             )
-        _declared[qualname] = number
-    return qualname if number == 1 else f"{qualname}__{number}"
+        name = qualname
+        if qualname in _declared or "<locals>" in function.__qualname__:
+            name = base = f"{qualname}__{fingerprint.of_function(function)}"
+            number = 1
+            while name in _declared:
+                number += 1
+                name = f"{base}_{number}"
+        _declared.update({qualname, name})
+    return name
 
 
 def _exists(qualname: str) -> bool:

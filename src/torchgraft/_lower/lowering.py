@@ -16,7 +16,7 @@ from .._record import Record
 from .._rules.rule import Rule
 from .._spec.dtypes import FLOATS
 from .._spec.plan import Layout, convert, layout_of
-from . import vmap
+from . import fingerprint, vmap
 from .adjoint import differentiate_adjoint
 from .array_rule import ArrayRule
 from .library import DispatcherOp, companion
@@ -38,15 +38,18 @@ class Lowering:
         self._pullbacks: dict[Rule, Pullback] = {}
         self._array_rules: dict[Rule, ArrayRule] = {}
         self._twin: DispatcherOp | None = None
+        self._opaque: dict[bool, DispatcherOp] = {}
         self._lock = threading.RLock()  # a name must be defined once, whichever thread needs it first
         self.dispatched = self._register(record.qualname, record.signature.schema(), twin=False)
         record.on_change(self._nodes.clear)
+        if record.signature.numpy:
+            self.opaque(twin=False)  # so that an exported program finds it in a process that never compiled
 
     @property
     def torch_op(self) -> Any:
         return self.dispatched.torch_op
 
-    def _register(self, name: str, schema: str, *, twin: bool) -> DispatcherOp:
+    def _register(self, name: str, schema: str, *, twin: bool, decomposes: bool = True) -> DispatcherOp:
         tags = [torch.Tag.flexible_layout] if hasattr(torch.Tag, "flexible_layout") else []
         if self.record.signature.numpy:
             tags.append(torch.Tag.cudagraph_unsafe)
@@ -56,7 +59,7 @@ class Lowering:
         dispatched.fake(part.fake)
         dispatched.vmap(part.vmap)
         dispatched.at_key("Autograd", part.autograd, with_keyset=True)
-        if not self.record.signature.numpy:
+        if decomposes:
             dispatched.decomposition(part.decompose)
         for key in _torch.AUTOCAST_KEYS:
             dispatched.at_key(key, part.autocast)
@@ -69,6 +72,19 @@ class Lowering:
                 schema = self.record.signature.schema(lead=True)
                 self._twin = self._register(companion(self.record.qualname, "vmap"), schema, twin=True)
             return self._twin
+
+    def opaque(self, *, twin: bool) -> DispatcherOp:
+        """The operator, or its twin, as compiled code calls it where it cannot see inside.
+
+        It has no decomposition (Inductor refuses an operator that has one and is still called), and its name tells
+        the annotations: Inductor's cache on disk knows by the name which shapes and dtypes its code was built for.
+        """
+        with self._lock:
+            if twin not in self._opaque:
+                what = ("vmap_" if twin else "") + fingerprint.of_signature(self.record.signature)
+                name, schema = companion(self.record.qualname, what), self.record.signature.schema(lead=twin)
+                self._opaque[twin] = self._register(name, schema, twin=twin, decomposes=False)
+            return self._opaque[twin]
 
     def pullback(self, rule: Rule) -> Pullback:
         """The rule as something callable."""
@@ -108,8 +124,6 @@ class _Part:
         self.record = lowering.record
         self.dispatched = dispatched
         self.is_twin = twin
-        self.opaque: DispatcherOp | None = None
-        self._lock = threading.Lock()
 
     def _values(self, args: Sequence[Any]) -> tuple[list[Any], int]:
         *args, lead = args if self.is_twin else (*args, 0)
@@ -153,29 +167,19 @@ class _Part:
         """The torch body in the operator's place, for tracers below autograd: Inductor fuses it, export keeps ATen."""
         if not _torch.tracing_to_graph():  # only shapes are wanted
             return self.fake(*args)
+        if self.record.signature.numpy:
+            return self.lowering.opaque(twin=self.is_twin)(*args)
         values, lead = self._values(args)
         try:
             values = self.record.promoted(values)
             plan = self.record.plan(values, lead)
             if plan.batch:  # torch.vmap cannot be traced inside of a dispatch mode; `_inline` did it where it could
-                return self._opaque()(*args)
+                return self.lowering.opaque(twin=self.is_twin)(*args)
             outputs = self.record.kernel_for(plan.device).run(values, plan)
         except Exception:  # what cannot be traced stays one opaque call, and raises there if it must
-            return self._opaque()(*args)
+            return self.lowering.opaque(twin=self.is_twin)(*args)
         leaves = self.record.leaves(values)
         return self._pack([o.clone() if _torch.is_view(o) or any(o is x for x in leaves) else o for o in outputs])
-
-    def _opaque(self) -> Any:
-        """The same without a decomposition: Inductor refuses an operator that has one and is still called."""
-        with self._lock:
-            if self.opaque is None:
-                name = companion(self.record.qualname, "vmap_opaque" if self.is_twin else "opaque")
-                opaque = DispatcherOp(name, self.dispatched.schema, tags=self.dispatched.tags)
-                opaque.backend(self.backend)
-                opaque.fake(self.fake)
-                opaque.at_key("Autograd", _torch.fallthrough_kernel)
-                self.opaque = opaque
-            return self.opaque.torch_op
 
     # -- derivatives ------------------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ def _adjoint_value(grad: Tensor, weight: Tensor) -> Tensor:
 
 
 _signature = read_signature(_product, "product", loop=False, frames=0)
-_record = Record(_signature, _product, fresh_name("torchgraft::product"), None)
+_record = Record(_signature, _product, fresh_name("torchgraft::product", _product), None)
 _record.add_rule(make_rule(_signature, "adjoint", ["weight"], _adjoint_weight, frames=0))
 _record.add_rule(make_rule(_signature, "adjoint", ["value"], _adjoint_value, frames=0))
 _lowering = Lowering(_record)
