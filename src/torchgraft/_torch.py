@@ -27,6 +27,7 @@ SingleLevelFunction: type[Any] = _SingleLevelFunction
 PLAIN_TYPES = frozenset({Tensor, torch.nn.Parameter})
 
 functorch_active: Callable[[], bool] = _C._are_functorch_transforms_active
+storage_address: Callable[[Tensor], int] = _C._storage_address  # type: ignore[attr-defined]
 storage_holders: Callable[[int], int] = _C._storage_Use_Count
 set_grad_enabled: Callable[[bool], None] = _C._set_grad_enabled
 forward_mode_enabled: Callable[[], bool] = _C._is_fwd_grad_enabled
@@ -133,13 +134,13 @@ def borrows_storage(tensor: Any) -> bool:
     """Whether another tensor, or something outside of torch, has a hold on the memory of a plain tensor."""
     if type(tensor) not in PLAIN_TYPES:
         return False
-    storage = tensor.untyped_storage()
-    return not storage.resizable() or storage_holders(storage._cdata) > STORAGE_ALONE
+    # In this order: asking for the storage makes it a Python object, which is one more holder from then on.
+    return storage_holders(storage_address(tensor)) > 1 or borrows_memory(tensor)
 
 
-_ONLY_TENSOR = torch.empty(1)
-STORAGE_ALONE = storage_holders(_ONLY_TENSOR.untyped_storage()._cdata)
-"""Holders of a storage that one tensor has, while Python looks at it."""
+def borrows_memory(tensor: Tensor) -> bool:
+    """Whether the memory is not torch's own: an array's, or what another library lent."""
+    return not tensor.untyped_storage().resizable()
 
 
 def tracing_to_graph() -> bool:

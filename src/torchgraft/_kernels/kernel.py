@@ -51,11 +51,28 @@ class Kernel:
         versions = _versions(leaves)
         result = self.call_planned(values, plan, may_loop=may_loop)
         held = [] if self.numpy else held_elsewhere(result)
+        if any(held):
+            self._copy_borrowed(result)
         for leaf, before, after in zip(plan.leaves, versions, _versions(leaves), strict=True):
             if before != after:
                 raise refuse_mutated(self.signature.name, leaf.name)
         outputs = settle(self.signature, plan, result, leaves)
         return [o.clone() if h else o for o, h in zip(outputs, held, strict=True)] if any(held) else outputs
+
+    def _copy_borrowed(self, result: Any) -> None:
+        """From now on, copy outputs whose memory is not torch's own: the hot path cannot tell by their looks."""
+        outputs = as_sequence(self.signature, result)
+        if self.call is not self._positional or not any(
+            isinstance(output, Tensor) and _torch.borrows_memory(output) for output in outputs
+        ):
+            return
+
+        def call(*values: Any) -> Any:
+            outputs = as_sequence(self.signature, self._positional(*values))
+            copies = [o.clone() if isinstance(o, Tensor) and _torch.borrows_memory(o) else o for o in outputs]
+            return copies[0] if len(copies) == 1 and self.signature.structure is None else copies
+
+        self.call = call
 
     def run_probing(self, values: Sequence[Any], plan: Plan) -> list[Tensor]:
         """`run`, recording, to see whether an output hangs on a tensor that was captured."""

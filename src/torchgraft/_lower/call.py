@@ -124,9 +124,12 @@ class Caller:
         if common_dtype(self.signature, values) is not None:
             return self.slow(*self.record.promoted(values))
         plan = self.record.plan(values)
-        entry = self._make_entry(self.record.kernel_for(plan.device), values, leaves, plan)
+        kernel = self.record.kernel_for(plan.device)
+        entry = self._make_entry(kernel, values, leaves, plan)
         outputs = self._first_run(entry, values, leaves)
         if self.recognises:
+            if not plan.batch:
+                entry.kernel = kernel.call  # which may have changed with what the first run has shown
             self._remember(values, entry)
         return self.signature.pack(outputs)
 

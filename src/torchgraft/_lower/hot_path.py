@@ -70,11 +70,7 @@ if not (@returns({outputs}){unchanged}):
 {owned}"""
 
 _OWNED = """
-if (
-    @references({output}) > @alone
-    or @storage_holders((@storage := {output}.untyped_storage())._cdata) > @storage_alone
-    or not @storage.resizable()
-):
+if @references({output}) > @alone or @storage_holders(@storage_address({output})) > 1:
     {output} = {output}.clone()"""
 
 
@@ -132,7 +128,7 @@ class HotPath:
             "references": sys.getrefcount,
             "alone": HOT_ALONE,
             "storage_holders": _torch.storage_holders,
-            "storage_alone": _torch.STORAGE_ALONE,
+            "storage_address": _torch.storage_address,
             "errors": (TypeError, ValueError),
             "runtime_error": RuntimeError,
             "is_grad_enabled": torch.is_grad_enabled,
