@@ -6,6 +6,7 @@ of the dispatcher sees every transform level, so that the error reaches all of t
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,8 +17,6 @@ from .. import _torch
 from .._errors import DerivativeError
 from .._spec.dtypes import is_inexact
 from .library import DispatcherOp
-
-_dispatched = DispatcherOp("torchgraft::refuse", "(Tensor value, Tensor[] sources, str label, str why) -> Tensor")
 
 _REASONS = {
     "opaque": (
@@ -40,7 +39,7 @@ def refuse_derivative(value: Tensor, sources: Sequence[Tensor], label: str, why:
         why: ``opaque`` or ``detached``.
     """
     inexact = [source for source in sources if is_inexact(source.dtype)]
-    result: Tensor = _dispatched(value.detach(), inexact, label, why)
+    result: Tensor = _operator()(value.detach(), inexact, label, why)
     return result
 
 
@@ -97,7 +96,7 @@ class _Refuse(_torch.SingleLevelFunction):  # type: ignore[misc]
 def _autograd(keyset: Any, value: Tensor, sources: list[Tensor], label: str, why: str) -> Tensor:
     if _torch.tangents_possible() and any(_torch.unpack_dual(source)[1] is not None for source in sources):
         raise _error(label, why)
-    call = _torch.redispatch_below_autograd(_dispatched.torch_op, keyset)
+    call = _torch.redispatch_below_autograd(_operator().torch_op, keyset)
     if torch.is_grad_enabled() and any(source.requires_grad for source in sources):
         with _torch.single_level():
             result: Tensor = _Refuse.apply(call, label, why, value, *sources)
@@ -111,15 +110,26 @@ def _vmap(info: Any, in_dims: Any, value: Tensor, sources: list[Tensor], label: 
         value = value.unsqueeze(0).expand(info.batch_size, *value.shape)
     else:
         value = value.movedim(in_dims[0], 0)
-    return _dispatched(value, sources, label, why), 0
+    return _operator()(value, sources, label, why), 0
 
 
 def _copy(value: Tensor, sources: list[Tensor], label: str, why: str) -> Tensor:
     return value.clone(memory_format=torch.contiguous_format)
 
 
-_dispatched.backend(_copy)
-_dispatched.fake(_copy)
-_dispatched.decomposition(_copy)
-_dispatched.at_key("Autograd", _autograd, with_keyset=True)
-_dispatched.vmap(_vmap)
+_lock = threading.Lock()
+_registered: list[DispatcherOp] = []
+
+
+def _operator() -> DispatcherOp:
+    """The operator, registered when it is first needed: most programs never differentiate a rule."""
+    with _lock:
+        if not _registered:
+            made = DispatcherOp("torchgraft::refuse", "(Tensor value, Tensor[] sources, str label, str why) -> Tensor")
+            made.backend(_copy)
+            made.fake(_copy)
+            made.decomposition(_copy)
+            made.at_key("Autograd", _autograd, with_keyset=True)
+            made.vmap(_vmap)
+            _registered.append(made)
+        return _registered[0]
