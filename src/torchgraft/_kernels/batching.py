@@ -96,10 +96,10 @@ def loop_arrays(
     results = [np.empty((count, *core), dtype) for _, core, dtype in outputs]
     samples = zip(*(_samples(value, lead or 0, batch) for value, lead in zip(values, leads, strict=True)), strict=True)
     if len(outputs) == 1:
-        (name, core, dtype), result = outputs[0], results[0]
+        (name, core, dtype), result, array = outputs[0], results[0], np.ndarray
         for i, sample in enumerate(samples):
             made = function(*sample)
-            if type(made) is not np.ndarray or made.shape != core or made.dtype != dtype:
+            if type(made) is not array or made.shape != core or (made.dtype is not dtype and made.dtype != dtype):
                 _check_sample(made, name, core, dtype, refuse)
             result[i] = made
     else:
