@@ -10,8 +10,10 @@ from ._errors import (
     RuleError,
     ShapeError,
     TorchgraftError,
+    TorchgraftWarning,
     UnsupportedError,
 )
+from ._function.function import Function
 from ._op import Op, op
 from ._spec.saved import Saved
 
@@ -23,12 +25,14 @@ __all__ = [
     "DerivativeError",
     "DeviceError",
     "DtypeError",
+    "Function",
     "KernelError",
     "Op",
     "RuleError",
     "Saved",
     "ShapeError",
     "TorchgraftError",
+    "TorchgraftWarning",
     "UnsupportedError",
     "op",
 ]

@@ -103,3 +103,7 @@ class DerivativeError(TorchgraftError, RuntimeError):
 
 class UnsupportedError(TorchgraftError, NotImplementedError):
     """A PyTorch feature that would give a wrong result with this operator, refused."""
+
+
+class TorchgraftWarning(UserWarning):
+    """Legal, but costly or fragile: said once for each place, with the remedy."""

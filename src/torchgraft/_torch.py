@@ -14,6 +14,9 @@ from typing import Any, TypeVar
 
 import torch
 from torch import _C, Tensor
+from torch._functorch import autograd_function as _functorch_function
+from torch._functorch import pyfunctorch as _pyfunctorch
+from torch._functorch import vmap as _functorch_vmap
 from torch.autograd import forward_ad as forward_ad
 from torch.autograd import profiler as profiler
 from torch.autograd.function import _SingleLevelFunction
@@ -304,8 +307,9 @@ def recording_levels(tensor: Tensor) -> set[int]:
     functorch = _C._functorch
     levels: set[int] = set()
     while functorch.is_functorch_wrapped_tensor(tensor):
-        if functorch.is_gradtrackingtensor(tensor) and tensor.requires_grad:
-            levels.add(functorch.maybe_get_level(tensor))
+        level = functorch.maybe_get_level(tensor)
+        if level > 0 and functorch.is_gradtrackingtensor(tensor) and tensor.requires_grad:  # below 0: it has ended
+            levels.add(level)
         tensor = functorch.get_unwrapped(tensor)
     return levels | {0} if tensor.requires_grad else levels
 
@@ -376,3 +380,67 @@ def no_dynamo(function: F) -> F:
 _frames = _C._dynamo.eval_frame
 _set_strategy: Callable[[CodeType, Any], None] = _frames.set_code_exec_strategy
 _SKIP = _frames._FrameExecStrategy(_frames._FrameAction.SKIP, _frames._FrameAction.SKIP)
+
+
+saved_tensors: Callable[[Any], tuple[Tensor | None, ...]] = _C._FunctionBase.saved_tensors.__get__  # type: ignore[attr-defined]
+"""`ctx.saved_tensors` of an autograd node."""
+
+
+_ONCE = torch.autograd.function.once_differentiable(lambda ctx: None).__code__
+
+
+def is_once_differentiable(function: Any) -> bool:
+    """Whether a backward is wrapped by ``once_differentiable``, which refuses a second derivative by itself."""
+    return getattr(function, "__code__", None) is _ONCE
+
+
+# -- the levels of torch.func, for what is no operator of the dispatcher -------------------------------------------
+
+
+def current_level() -> Any:
+    """The interpreter of the outermost transform level: its `key()` says of which kind, `lower()` goes below it."""
+    return _pyfunctorch.retrieve_current_functorch_interpreter()
+
+
+def unwrap_dead(value: Any) -> Any:
+    """A tensor without the wrappers of transforms that have ended, which the dispatcher alone would see through."""
+    return _C._functorch.unwrap_if_dead(value) if isinstance(value, Tensor) else value
+
+
+def without_level(value: Any, level: int) -> Any:
+    """A tensor as the levels below a differentiating one see it."""
+    return _C._functorch._unwrap_for_grad(value, level) if isinstance(value, Tensor) else value
+
+
+def with_level(value: Any, level: int) -> Any:
+    """The inverse of `without_level`."""
+    return _C._functorch._wrap_for_grad(value, level) if isinstance(value, Tensor) else value
+
+
+
+def with_identity(outputs: Any, inner: Any, outer: Any, wrap: Callable[..., Any], *out_dims: Any) -> tuple[Any, ...]:
+    """`outputs` wrapped for a level; one that is among the `inner` operands becomes the `outer` operand itself."""
+    wrapped: tuple[Any, ...] = _functorch_function.wrap_outputs_maintaining_identity(
+        outputs, inner, outer, wrap, *out_dims
+    )
+    return wrapped
+
+
+def unwrap_batched(operands: tuple[Any, ...], level: int) -> tuple[tuple[Any, ...], tuple[int | None, ...]]:
+    """The operands without a level's mapped axes, and where these are."""
+    inner, dims = _functorch_vmap.unwrap_batched(operands, level)
+    return inner, dims
+
+
+def add_batch(tensor: Tensor, dim: int | None, level: int) -> Tensor:
+    """A tensor whose axis `dim` a level maps over."""
+    return tensor if dim is None else _C._functorch._add_batch_dim(tensor, dim, level)
+
+
+VmapInfo = _functorch_function.VmapInfo
+vmapify: Callable[..., Any] = _functorch_function.vmapify_autograd_function
+"""A class with `forward`, `setup_context`, `backward` and `jvp`, all of them under `vmap`; its last output are the axes."""
+
+
+DYNAMO_KNOWS_FUNCTIONS = tuple(map(int, torch.__version__.split("+")[0].split(".")[:2])) >= (2, 13)
+"""Before, Dynamo lost the gradient of a Function that changes its inputs in place."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,28 +18,34 @@ from .._errors import DerivativeError
 from .._spec.dtypes import is_inexact
 from .library import DispatcherOp
 
-_REASONS = {
-    "opaque": (
-        "cannot be differentiated again: it computes outside of torch, or from a floating Saved output",
-        "write the rule with torch functions, or make it from operators that have derivatives",
-    ),
-    "detached": (
-        "cannot be differentiated again: its result is detached from what it was computed from",
-        "use torch functions without .detach(), .data, .item() or .numpy(); a rule that is constant on purpose "
-        "returns zeros that depend on grad, such as 0 * grad",
-    ),
-}
 
 
-def refuse_derivative(value: Tensor, sources: Sequence[Tensor], label: str, why: str) -> Tensor:
-    """`value`, whose derivative with respect to any of `sources` raises.
+class Why(NamedTuple):
+    """Why a derivative would be wrong, and what to do about it."""
+
+    reason: str
+    hint: str
+
+
+_OPAQUE = Why(
+    "it computes outside of torch, or from a floating Saved output",
+    "write the rule with torch functions, or make it from operators that have derivatives",
+)
+_DETACHED = Why(
+    "its result is detached from what it was computed from",
+    "use torch functions without .detach(), .data, .item() or .numpy(); a rule that is constant on purpose "
+    "returns zeros that depend on grad, such as 0 * grad",
+)
+
+
+def refuse_derivative(value: Tensor, sources: Sequence[Tensor], label: str, why: Why) -> Tensor:
+    """`value`, whose derivative with respect to any of `sources` raises a `DerivativeError`.
 
     Args:
         label: of the rule that computed it.
-        why: ``opaque`` or ``detached``.
     """
     inexact = [source for source in sources if is_inexact(source.dtype)]
-    result: Tensor = _operator()(value.detach(), inexact, label, why)
+    result: Tensor = _operator()(value.detach(), inexact, label, *why)
     return result
 
 
@@ -60,7 +66,7 @@ def connect(
             in its inputs must be told from one that is detached.
     """
     if opaque:
-        return [refuse_derivative(value, sources, label, "opaque") for value in made]
+        return [refuse_derivative(value, sources, label, _OPAQUE) for value in made]
     if not torch.is_grad_enabled():
         return list(made)
     needed = set[int]().union(*map(_torch.recording_levels, linear))
@@ -70,50 +76,53 @@ def connect(
         missing = possible - _torch.recording_levels(value)
         fine.append(not missing or (not missing & needed and attached is not None and attached()[i]))
     return [
-        value if is_fine else refuse_derivative(value, sources, label, "detached")
+        value if is_fine else refuse_derivative(value, sources, label, _DETACHED)
         for value, is_fine in zip(made, fine, strict=True)
     ]
 
 
-def _error(label: str, why: str) -> DerivativeError:
-    problem, hint = _REASONS[why]
+def _error(label: str, reason: str, hint: str) -> DerivativeError:
     return DerivativeError(
-        problem, operator=label, expected="a derivative of first order", got="a derivative of the rule", hint=hint
+        f"cannot be differentiated again: {reason}",
+        operator=label,
+        expected="a derivative of first order",
+        got="a derivative of the rule",
+        hint=hint,
     )
 
 
 class _Refuse(_torch.SingleLevelFunction):  # type: ignore[misc]
     @staticmethod
-    def forward(ctx: Any, call: Any, label: str, why: str, value: Tensor, *sources: Tensor) -> Any:
-        ctx.label, ctx.why = label, why
-        return call(value, list(sources), label, why)
+    def forward(ctx: Any, call: Any, label: str, reason: str, hint: str, value: Tensor, *sources: Tensor) -> Any:
+        ctx.about = label, reason, hint
+        return call(value, list(sources), label, reason, hint)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        raise _error(ctx.label, ctx.why)
+        raise _error(*ctx.about)
 
 
-def _autograd(keyset: Any, value: Tensor, sources: list[Tensor], label: str, why: str) -> Tensor:
+def _autograd(keyset: Any, value: Tensor, sources: list[Tensor], label: str, reason: str, hint: str) -> Tensor:
     if _torch.tangents_possible() and any(_torch.unpack_dual(source)[1] is not None for source in sources):
-        raise _error(label, why)
+        raise _error(label, reason, hint)
     call = _torch.redispatch_below_autograd(_operator().torch_op, keyset)
     if torch.is_grad_enabled() and any(source.requires_grad for source in sources):
         with _torch.single_level():
-            result: Tensor = _Refuse.apply(call, label, why, value, *sources)
+            result: Tensor = _Refuse.apply(call, label, reason, hint, value, *sources)
             return result
-    result = call(value, sources, label, why)
+    result = call(value, sources, label, reason, hint)
     return result
 
 
-def _vmap(info: Any, in_dims: Any, value: Tensor, sources: list[Tensor], label: str, why: str) -> Any:
+def _vmap(info: Any, in_dims: Any, value: Tensor, sources: list[Tensor], label: str, reason: str, hint: str) -> Any:
     if in_dims[0] is None:
         value = value.unsqueeze(0).expand(info.batch_size, *value.shape)
     else:
         value = value.movedim(in_dims[0], 0)
-    return _operator()(value, sources, label, why), 0
+    return _operator()(value, sources, label, reason, hint), 0
 
 
-def _copy(value: Tensor, sources: list[Tensor], label: str, why: str) -> Tensor:
+def _copy(value: Tensor, sources: list[Tensor], label: str, reason: str, hint: str) -> Tensor:
     return value.clone(memory_format=torch.contiguous_format)
 
 
@@ -125,7 +134,7 @@ def _operator() -> DispatcherOp:
     """The operator, registered when it is first needed: most programs never differentiate a rule."""
     with _lock:
         if not _registered:
-            made = DispatcherOp("torchgraft::refuse", "(Tensor value, Tensor[] sources, str label, str why) -> Tensor")
+            made = DispatcherOp("torchgraft::refuse", "(Tensor value, Tensor[] sources, str label, str reason, str hint) -> Tensor")
             made.backend(_copy)
             made.fake(_copy)
             made.decomposition(_copy)

@@ -1,0 +1,125 @@
+"""The context of a call, which user code knows as `ctx` or `self`: what it saves, and what it says about its tensors."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+
+from .. import _torch
+from .._errors import DerivativeError
+from .dialect import Dialect
+
+
+class Marks:
+    """What both kinds of context have beyond PyTorch's."""
+
+    __slots__ = ()
+
+    def mark_constant(self, *tensors: Tensor) -> None:
+        """Say that tensors are constant on purpose.
+
+        In `forward`: a saved tensor that does not depend on the inputs, such as a random mask. In `backward`: a
+        gradient whose own derivative is right as it is computed, even where that is detached from the inputs.
+        """
+        # Tensors are told apart by identity, and kept so that no other one can take over an address.
+        vars(self).setdefault("_graft_constants", []).extend(tensors)
+
+
+def take_constants(ctx: Any) -> list[Tensor]:
+    """The tensors marked since this was last asked."""
+    constants: list[Tensor] = vars(ctx).pop("_graft_constants", [])
+    return constants
+
+
+class NodeContext(Marks):
+    """The context that is an autograd node."""
+
+    @property
+    def saved_tensors(self) -> tuple[Tensor | None, ...]:
+        """The tensors of `save_for_backward`, each as it was saved."""
+        try:
+            saved = _torch.saved_tensors(self)
+        except RuntimeError as error:
+            if "modified by an inplace operation" not in str(error):
+                raise
+            raise DerivativeError(
+                "a tensor that was saved for the backward pass has been changed in place since",
+                operator=type(self).__name__.removesuffix("Backward"),
+                expected="the tensor as it was in forward",
+                got=str(error).partition(";")[0],
+                hint="change a copy (x = x + 1 instead of x += 1), or save a copy: ctx.save_for_backward(x.clone())",
+            ) from error
+        self._graft_read = (saved, [None if t is None else _torch.version(t) for t in saved])
+        return saved
+
+    saved_variables = saved_tensors  # its name before PyTorch 0.4
+
+
+class Recorder(Marks):
+    """A context that is no node: it only remembers what it was told, for those who make nodes later.
+
+    Attributes:
+        to_save: what was given to `save_for_backward`.
+        saved_for_forward: what was given to `save_for_forward`.
+        dirty_tensors: what was given to `mark_dirty`.
+        non_differentiable: what was given to `mark_non_differentiable`.
+        materialize: what was given to `set_materialize_grads`.
+        saved_tensors: what `backward` or `jvp` is to find.
+        needs_input_grad: which arguments need a gradient.
+    """
+
+    __slots__ = (
+        "__dict__", "dirty_tensors", "materialize", "needs_input_grad", "non_differentiable", "saved_for_forward",
+        "saved_tensors", "to_save",
+    )  # fmt: skip
+
+    def __init__(self, needs_input_grad: tuple[bool, ...] = ()) -> None:
+        self.needs_input_grad = needs_input_grad
+        self.to_save: tuple[Any, ...] = ()
+        self.saved_for_forward: tuple[Any, ...] = ()
+        self.dirty_tensors: tuple[Tensor, ...] = ()
+        self.non_differentiable: tuple[Tensor, ...] = ()
+        self.materialize = True
+        self.saved_tensors: tuple[Any, ...] = ()
+
+    def save_for_backward(self, *tensors: Any) -> None:
+        """Keep tensors for `backward`."""
+        self.to_save = tensors
+
+    def save_for_forward(self, *tensors: Any) -> None:
+        """Keep tensors for `jvp`."""
+        self.saved_for_forward = tensors
+
+    def mark_dirty(self, *tensors: Tensor) -> None:
+        """Say which inputs were changed in place."""
+        self.dirty_tensors = tensors
+
+    def mark_non_differentiable(self, *tensors: Tensor) -> None:
+        """Say which outputs have no derivative."""
+        self.non_differentiable = tensors
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Say whether undefined gradients come as zeros; else they come as None."""
+        self.materialize = value
+
+    @property
+    def saved_variables(self) -> tuple[Any, ...]:
+        """The name of `saved_tensors` before PyTorch 0.4."""
+        return self.saved_tensors
+
+
+def recorder_class(dialect: Dialect) -> Callable[..., Recorder]:
+    """What makes recorders for a Function; where its methods take ``self``, they are instances of it."""
+    if dialect.kind != "instance":
+        return Recorder
+    return type(dialect.name, (Recorder, dialect.function), {"__module__": dialect.function.__module__})
+
+
+def node_context_class(dialect: Dialect, base: type[Any]) -> type[Any]:
+    """The class of a Function's contexts that are nodes; `base` is the one that torch has made."""
+    bases = (NodeContext, base, dialect.function) if dialect.kind == "instance" else (NodeContext, base)
+    body = {"__init__": functools.partialmethod(object.__init__), "__module__": dialect.function.__module__}
+    return type(base.__name__, bases, body)

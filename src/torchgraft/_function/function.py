@@ -1,0 +1,130 @@
+"""`Function`: the class of PyTorch's own documentation, hardened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import _torch
+from .._errors import ArgumentError, DeclarationError
+from .context import Marks
+from .dialect import Dialect, defines
+from .functional import Carried, make_functional
+from .node import Extras, make_node
+from .traced import make_traced
+from .transforms import call
+
+
+class Function:
+    """A differentiable function written by hand, as PyTorch's note "Extending PyTorch" has it.
+
+    Code written for `torch.autograd.Function` runs with the import changed, in every dialect: static methods with
+    ``ctx``, ``forward`` beside ``setup_context``, and the instance methods of old, with ``self`` in the place of
+    ``ctx``, called as ``F()(x)`` or ``F(constant)(x)``. What is better:
+
+    - gradients of the wrong number, shape or dtype raise; so do inputs changed in place without ``ctx.mark_dirty``,
+      and saved tensors, or gradients, that somebody changes;
+    - a gradient that is detached from its inputs refuses to be differentiated again, instead of being taken for
+      constant. ``ctx.mark_constant(tensor)`` says that one is, on purpose;
+    - every dialect works under `torch.func`, and `vmap` loops where there is no rule for it;
+    - tensors given by keyword get gradients.
+
+    Warns:
+        TorchgraftWarning: once, of tensors kept as attributes of ``ctx``, and of saved intermediate results.
+
+    Example:
+        >>> class Exp(tg.Function):
+        ...     @staticmethod
+        ...     def forward(ctx, x):
+        ...         result = x.exp()
+        ...         ctx.save_for_backward(result)
+        ...         return result
+        ...
+        ...     @staticmethod
+        ...     def backward(ctx, grad):
+        ...         (result,) = ctx.saved_tensors
+        ...         return grad * result
+        >>> Exp.apply(torch.zeros(2))
+        tensor([1., 1.])
+    """
+
+    _dialect: Dialect
+    _apply: Callable[..., Any]
+    _apply_with_extras: Callable[..., Any]
+    _extras: Extras
+    _functional: Any
+    _traced: Any
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if issubclass(cls, Marks):  # a context, which where methods take `self` is an instance of its Function
+            return
+        if defines(cls, "vjp") and defines(cls, "backward"):
+            raise DeclarationError(
+                "has both a backward and a vjp", operator=cls.__name__, expected="one of them", got="both"
+            )
+        dialect = cls._dialect = Dialect(cls)
+        extras = cls._extras = Extras()
+        cls._apply = staticmethod(make_node(dialect))
+        cls._apply_with_extras = staticmethod(make_node(dialect, extras))
+        cls._functional = make_functional(dialect)
+        cls._traced = make_traced(dialect)
+
+    @classmethod
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
+        """Run `forward`, and remember `backward`.
+
+        Returns:
+            What `forward` returns: tensors with a derivative where an argument requires grad.
+
+        Raises:
+            ArgumentError: the arguments are not those of `forward`.
+            KernelError: `forward` changed an input in place without a word.
+        """
+        if torch.compiler.is_dynamo_compiling():
+            return cls._traced(*args, **kwargs)
+        dialect = cls._dialect
+        if kwargs or (len(args) != dialect.arity and dialect.kind == "setup"):
+            return _apply(cls, {}, args, kwargs)
+        if dialect.kind == "instance":
+            return cls()(*args)
+        if _torch.functorch_active() or _torch.forward_ad._current_level >= 0:
+            return _apply(cls, {}, args, kwargs)
+        return cls._apply(*args)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run `forward` on a copy of this instance: each call has a state of its own."""
+        return _apply(type(self), vars(self), args, kwargs)
+
+
+@_torch.no_dynamo
+def _apply(function: type[Function], state: dict[str, Any], args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    """A call that is more than its operands, or under a transform."""
+    dialect = function._dialect
+    positional = len(args)
+    if keywords or dialect.kind == "setup":
+        args, keywords = dialect.bind(args, keywords)
+    for name, value in state.items():
+        if isinstance(value, Tensor) and value.requires_grad:
+            raise _hidden_input(dialect, name)
+    if _torch.functorch_active() or _torch.tangents_possible():
+        carried = Carried(state, keywords, positional)
+        outputs = call(function._functional, (*args, carried))[: carried.count]
+        return outputs[0] if carried.single else outputs
+    extras = function._extras
+    extras.state, extras.keywords, extras.positional = state, keywords, positional
+    return function._apply_with_extras(*args)
+
+
+def _hidden_input(dialect: Dialect, name: str) -> ArgumentError:
+    return ArgumentError(
+        "a tensor that requires grad is an attribute of the instance, and would get no gradient",
+        operator=dialect.name,
+        argument=name,
+        expected="an argument of the call",
+        got=f"self.{name}",
+        hint=f"wrong:  {dialect.name}({name})(x)\nright:  {dialect.name}()(x, {name})",
+    )

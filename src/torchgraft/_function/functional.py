@@ -1,0 +1,220 @@
+"""A Function of any dialect in the one form that transforms understand: forward without a context, and `setup_context`.
+
+At each transform level a call has other tensors and a context of its own. Where the dialect has `setup_context`, it is
+run for each; else forward runs once with a recorder, and what that has recorded is said again with each level's
+tensors. Intermediate results travel between the levels as further outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from .._errors import DerivativeError, UnsupportedError
+from .._spec.dtypes import is_inexact
+from .call import Call
+from .context import Recorder, recorder_class
+from .dialect import Dialect, defines
+from .guard import guarded
+from .node import pull
+
+
+class Carried:
+    """What a call hands from level to level besides tensors; the last of its operands.
+
+    Attributes:
+        state: attributes of the context before forward: those of an instance.
+        keywords: arguments that forward takes by keyword alone.
+        positional: how many arguments came by position.
+        single: whether forward returned one thing, and not a tuple.
+        count: how many things forward returned.
+        told: what forward told its context, tensors as `_Place`.
+        changed: numbers of the arguments that forward changed in place.
+        intermediates: whether what forward has computed and saved could have a derivative.
+    """
+
+    def __init__(self, state: Mapping[str, Any], keywords: Mapping[str, Any], positional: int) -> None:
+        self.state = state
+        self.keywords = keywords
+        self.positional = positional
+        self.single = True
+        self.count = 1
+        self.told: dict[str, Any] = {}
+        self.intermediates = False
+        self.changed: list[int] = []
+
+
+class _Place(tuple[str, int]):
+    """Where a tensor is found at any level: its group of ``inputs``, ``outputs`` or ``hidden``, and its number there."""
+
+    __slots__ = ()
+
+
+class _Kept:
+    """What the node of one level keeps: a context without its tensors, and how these are arranged."""
+
+    def __init__(self, recorder: Recorder, call: Call, count: int) -> None:
+        self.recorder = recorder
+        self.call = call
+        self.count = count
+        self.reverse = len(recorder.to_save)
+        self.forward = len(recorder.saved_for_forward)
+        recorder.to_save = recorder.saved_for_forward = recorder.dirty_tensors = recorder.non_differentiable = ()
+
+
+def make_functional(dialect: Dialect) -> type[Any]:
+    """The class with `forward`, `setup_context`, `backward` and `jvp`, whose last operand is `Carried`."""
+    new = recorder_class(dialect)
+
+    def forward(*operands: Any) -> tuple[Any, ...]:
+        *args, carried = operands
+        recorder = new(tuple(isinstance(arg, Tensor) and is_inexact(arg.dtype) for arg in args))
+        call = Call(args, recorder.needs_input_grad)
+        if dialect.kind == "setup":
+            output = dialect.function.forward(*args, **carried.keywords)
+        else:
+            vars(recorder).update(carried.state)
+            output = dialect.function.forward(recorder, *args, **carried.keywords)
+        outputs = _as_outputs(carried, output)
+        carried.changed = call.changed(args)
+        if dialect.kind == "setup":
+            return outputs
+        call.check_saved(dialect, recorder, args, output)
+        carried.intermediates = call.intermediates
+        hidden: list[Tensor] = []
+        carried.told = _placed(recorder, args, outputs, hidden)
+        return (*outputs, *hidden)
+
+    def setup_context(ctx: Any, operands: tuple[Any, ...], outputs: tuple[Any, ...]) -> None:
+        *args, carried = operands
+        shown, hidden = outputs[: carried.count], outputs[carried.count :]
+        needs = tuple(ctx.needs_input_grad)[: len(args)]
+        recorder = new(needs)
+        call = Call(args, needs)
+        call.positional = carried.positional
+        if dialect.kind == "setup":
+            output = shown[0] if carried.single else shown
+            dialect.function.setup_context(recorder, tuple(args), output)
+            call.check_saved(dialect, recorder, args, output)
+        elif not carried.told:
+            raise _vmap_keeps_context(dialect)
+        else:
+            _retell(recorder, carried.told, {"inputs": args, "outputs": shown, "hidden": hidden})
+            call.intermediates = carried.intermediates
+        call.check_dirty(dialect, recorder, args, carried.changed)
+        inputs = [arg for arg, known in zip(args, call.arguments, strict=True) if known]
+        ctx.save_for_backward(*recorder.to_save, *recorder.saved_for_forward, *inputs)
+        if recorder.dirty_tensors:
+            ctx.mark_dirty(*recorder.dirty_tensors)
+        inert = [*recorder.non_differentiable, *(h for h in hidden if isinstance(h, Tensor))]
+        if inert:
+            ctx.mark_non_differentiable(*inert)
+        ctx.set_materialize_grads(recorder.materialize)
+        ctx._graft_kept = _Kept(recorder, call, carried.count)
+
+    def reopen(ctx: Any, *, forward_mode: bool) -> tuple[Recorder, Call, list[Tensor]]:
+        """The context as user code knows it, and the inputs that need a gradient."""
+        kept: _Kept = ctx._graft_kept
+        tensors = ctx.saved_tensors
+        recorder = new(kept.recorder.needs_input_grad)
+        vars(recorder).update(vars(kept.recorder))
+        split = kept.reverse + kept.forward
+        recorder.saved_tensors = tensors[kept.reverse : split] if forward_mode and kept.forward else tensors[: kept.reverse]
+        return recorder, kept.call, [t for t in tensors[split:] if t is not None]
+
+    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+        recorder, call, inputs = reopen(ctx, forward_mode=False)
+        shown = grads[: ctx._graft_kept.count]
+        return (*pull(dialect, recorder, call, shown, lambda: inputs), None)
+
+    def jvp(ctx: Any, *tangents: Any) -> tuple[Any, ...]:
+        recorder, call, inputs = reopen(ctx, forward_mode=True)
+        label = f"{dialect.name}.jvp"
+        given = tangents[:-1]
+        if not defines(dialect.function, "jvp"):
+            raise _no_jvp(dialect)
+        if recorder.dirty_tensors:
+            raise UnsupportedError("changes its inputs in place, which forward mode cannot follow", operator=label)
+
+        def run() -> tuple[Any, ...]:
+            made = dialect.function.jvp(recorder, *given)
+            return tuple(made) if isinstance(made, (tuple, list)) else (made,)
+
+        return guarded(label, call, recorder, run, given, lambda: inputs)
+
+    body: dict[str, Any] = {
+        "forward": staticmethod(forward),
+        "setup_context": staticmethod(setup_context),
+        "backward": staticmethod(backward),
+        "jvp": staticmethod(jvp),
+        "dialect": dialect,
+    }
+    return type(dialect.name, (), body)
+
+
+def _as_outputs(carried: Carried, output: Any) -> tuple[Any, ...]:
+    carried.single = type(output) is not tuple
+    outputs: tuple[Any, ...] = (output,) if carried.single else output
+    carried.count = len(outputs)
+    return outputs
+
+
+def _placed(recorder: Recorder, args: Sequence[Any], outputs: Sequence[Any], hidden: list[Tensor]) -> dict[str, Any]:
+    """What a recorder was told, with places for tensors; those that are nowhere else are added to `hidden`."""
+
+    def place(value: Any) -> Any:
+        if isinstance(value, (list, tuple)) and any(isinstance(item, Tensor) for item in value):
+            return [place(item) for item in value]
+        if not isinstance(value, Tensor):
+            return value
+        for group, tensors in (("inputs", args), ("outputs", outputs), ("hidden", hidden)):
+            for i, tensor in enumerate(tensors):
+                if tensor is value:
+                    return _Place((group, i))
+        hidden.append(value)
+        return _Place(("hidden", len(hidden) - 1))
+
+    told = {name: place(getattr(recorder, name)) for name in _TOLD}
+    attributes = {n: place(v) for n, v in vars(recorder).items() if not n.startswith("_graft")}
+    return {"told": told, "attributes": attributes}
+
+
+_TOLD = ("to_save", "saved_for_forward", "dirty_tensors", "non_differentiable", "materialize")
+
+
+def _retell(recorder: Recorder, told: Mapping[str, Any], tensors: Mapping[str, Sequence[Any]]) -> None:
+    """Tell a recorder what another one was told, with the tensors of this level."""
+
+    def find(value: Any) -> Any:
+        if isinstance(value, _Place):
+            return tensors[value[0]][value[1]]
+        if isinstance(value, list):
+            return [find(item) for item in value]
+        return value
+
+    for name, value in told["told"].items():
+        setattr(recorder, name, find(value))
+    vars(recorder).update({name: find(value) for name, value in told["attributes"].items()})
+
+
+def _vmap_keeps_context(dialect: Dialect) -> UnsupportedError:
+    return UnsupportedError(
+        "is differentiated outside of its own vmap, which does not hand out what forward keeps on ctx",
+        operator=dialect.name,
+        expected="forward(...) and setup_context(ctx, inputs, output) beside vmap",
+        got="forward(ctx, ...)",
+    )
+
+
+def _no_jvp(dialect: Dialect) -> DerivativeError:
+    return DerivativeError(
+        "has no jvp, which forward mode needs",
+        operator=dialect.name,
+        expected="def jvp(ctx, *tangents)",
+        got="forward mode",
+        hint="add one; or declare an operator of it (tg.adopt), which derives forward mode from backward",
+    )
+
+

@@ -1,0 +1,83 @@
+"""What backward returned, checked: one gradient for each argument, with its shape and dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from .._errors import RuleError
+from .call import Call
+from .dialect import Dialect
+
+
+def settle(dialect: Dialect, call: Call, result: Any) -> tuple[Any, ...]:
+    """The gradients as autograd takes them: one for each argument, None where there is none.
+
+    Raises:
+        RuleError: their number is wrong, or the shape or dtype of one.
+    """
+    grads = tuple(result) if isinstance(result, (tuple, list)) else (result,)
+    expected = len(call.arguments)
+    if len(grads) < call.positional or any(grad is not None for grad in grads[expected:]):
+        raise _wrong_number(dialect, call, grads)
+    grads = (grads + (None,) * expected)[:expected]
+    for i, (known, grad) in enumerate(zip(call.arguments, grads, strict=True)):
+        if grad is None:
+            continue
+        if not isinstance(grad, Tensor) or known is None:
+            raise _not_a_gradient(dialect, call, i, grad)
+        if known and (grad.shape != known[0] or (grad.dtype is not known[1] and not call.autocast)):
+            raise _wrong_kind(dialect, i, known, grad)
+    return grads
+
+
+def _wrong_number(dialect: Dialect, call: Call, grads: Sequence[Any]) -> RuleError:
+    names = [dialect.argument(i) for i in range(len(call.arguments))]
+    kinds = "an argument without one takes None"
+    return RuleError(
+        "backward returned the wrong number of gradients",
+        operator=f"{dialect.name}.{dialect.reverse}",
+        expected=f"{len(names)}, for {', '.join(names)}; {kinds}",
+        got=f"{len(grads)}: {', '.join(_describe(grad) for grad in grads)}",
+        hint="one for each argument of forward, in their order\n"
+        + f"return {', '.join('None' if known is None else f'grad_{n}' for n, known in zip(names, call.arguments, strict=True))}",
+    )
+
+
+def _not_a_gradient(dialect: Dialect, call: Call, position: int, grad: Any) -> RuleError:
+    is_tensor = call.arguments[position] is not None
+    return RuleError(
+        "backward returned something that is no gradient"
+        if is_tensor
+        else "backward returned a gradient for an argument that is no tensor",
+        operator=f"{dialect.name}.{dialect.reverse}",
+        argument=dialect.argument(position),
+        expected="a tensor or None" if is_tensor else "None",
+        got=_describe(grad),
+        hint="return torch.from_numpy(array)" if is_tensor else "return None in its place",
+    )
+
+
+def _wrong_kind(dialect: Dialect, position: int, known: tuple[Any, ...], grad: Tensor) -> RuleError:
+    shape, dtype, _ = known
+    name = dialect.argument(position)
+    if grad.shape != shape:
+        problem = "backward returned a gradient of the wrong shape"
+        hint = f"a gradient of more axes is not summed for you\nreturn grad_{name}.sum(0), or what undoes the broadcast"
+    else:
+        problem = "backward returned a gradient of the wrong dtype"
+        hint = f"compute in the dtype of {name}: a cast of the result would keep the error of the narrower one"
+    return RuleError(
+        problem,
+        operator=f"{dialect.name}.{dialect.reverse}",
+        argument=name,
+        expected=f"{tuple(shape)} {dtype}",
+        got=f"{tuple(grad.shape)} {grad.dtype}",
+        hint=hint,
+    )
+
+
+def _describe(value: Any) -> str:
+    return f"{tuple(value.shape)} {value.dtype}" if isinstance(value, Tensor) else type(value).__name__

@@ -1,0 +1,96 @@
+"""Backward while a graph is being recorded: what it returns has the right derivative, or one that refuses.
+
+A second derivative is wrong without a word where backward leaves torch (``.data``, NumPy, ``no_grad``), or reads something
+that forward computed out of autograd's sight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from .. import _torch
+from .._errors import DerivativeError
+from .._lower.refuse import Why, refuse_derivative
+from .._spec.dtypes import is_inexact
+from .call import Call
+from .context import take_constants
+from .dialect import Dialect
+from .watch import Watch
+
+_REMEDY = (
+    "compute from the inputs again, with torch functions; or @once_differentiable on backward if first derivatives are "
+    "enough; or ctx.mark_constant(tensor) for what is constant on purpose"
+)
+
+_DETACHED = Why("its result is detached from what it was computed from", _REMEDY)
+
+
+def guarded(
+    label: str, call: Call, ctx: Any, run: Callable[[], Any], linear: Sequence[Any], inputs: Callable[[], Sequence[Tensor]]
+) -> tuple[Any, ...]:
+    """What `run` returns, connected to a refusal where its own derivative would be wrong.
+
+    Args:
+        label: of what is run.
+        call: the call of the Function.
+        ctx: its context.
+        run: runs backward or jvp, and checks what it returned.
+        linear: the cotangents or tangents.
+        inputs: the inputs that need a gradient; raises where they cannot be had any more.
+    """
+    with Watch() as watch:
+        made: tuple[Any, ...] = run()
+    constants = take_constants(ctx)
+    sources = [value for value in linear if isinstance(value, Tensor)]
+    needed = set[int]().union(*map(_torch.recording_levels, sources))
+    why: str | None = None
+    if watch.lost is not None:
+        why = f"it leaves torch through {watch.lost}"
+    elif call.intermediates:
+        why = "it reads what forward computed and saved"
+    if why is not None:
+        sources += [t for t in ctx.saved_tensors if t is not None]
+        sources += [t for _, t, _ in call.attributes]
+        sources += inputs()
+    results: list[Any] = []
+    for value in made:
+        if not isinstance(value, Tensor) or not is_inexact(value.dtype) or any(value is c for c in constants):
+            results.append(value)
+        elif why is not None:
+            results.append(refuse_derivative(value, sources, label, Why(why, _REMEDY)))
+        elif needed - _torch.recording_levels(value):
+            results.append(refuse_derivative(value, sources, label, _DETACHED))
+        else:
+            results.append(value)
+    return tuple(results)
+
+
+def node_inputs(dialect: Dialect, ctx: Any, call: Call) -> list[Tensor]:
+    """The inputs of a node that need a gradient, found without having kept them alive.
+
+    Raises:
+        DerivativeError: one of them is gone, so that nothing could refuse its second derivative.
+    """
+    if not call.inputs:
+        return []
+    found: list[Tensor] = []
+    edges = [edge for edge in ctx.next_functions if edge[0] is not None]
+    saved = [t for t in ctx.saved_tensors if t is not None]
+    for reference, (node, number) in zip(call.inputs, edges, strict=True):
+        alive = reference()
+        tensor = getattr(node, "variable", alive)
+        if tensor is None:
+            tensor = next((t for t in saved if t.grad_fn is node and t.output_nr == number), None)
+        if tensor is None:
+            raise DerivativeError(
+                "cannot be differentiated again: it reads what forward computed and saved, and not its inputs",
+                operator=f"{dialect.name}.{dialect.reverse}",
+                expected="a backward pass without create_graph",
+                got="create_graph=True",
+                hint=_REMEDY,
+            )
+        found.append(tensor)
+    return found

@@ -1,0 +1,64 @@
+"""A Function as Dynamo sees it: torch's own class around the same methods, which it traces, with guards, into the graph.
+
+Under a transform Dynamo would drop the derivative that was written by hand, without a word on some versions of torch;
+there, and where methods take ``self``, the graph is broken and the Function runs as it does in eager code. So it does
+where the gradients are not what they should be: the error is then that of eager code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import _torch
+from .dialect import Dialect
+
+
+def make_traced(dialect: Dialect) -> Callable[..., Any]:
+    """What `apply` calls while Dynamo traces."""
+    function = dialect.function
+
+    def forward(ctx: Any, *args: Any, **kwargs: Any) -> Any:
+        ctx._graft_arguments = [(a.shape, a.dtype) if isinstance(a, Tensor) else None for a in args]
+        return function.forward(ctx, *args, **kwargs)
+
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx._graft_arguments = [(a.shape, a.dtype) if isinstance(a, Tensor) else None for a in inputs]
+        function.setup_context(ctx, inputs, output)
+
+    def backward(ctx: Any, *grads: Any) -> Any:
+        result = dialect.pull(ctx, grads)
+        several = result if isinstance(result, (tuple, list)) else (result,)
+        if len(several) < len(ctx._graft_arguments):
+            torch._dynamo.graph_break()
+        for known, grad in zip(ctx._graft_arguments, several):  # noqa: B905 - Dynamo does not trace `strict`
+            if grad is not None and (known is None or grad.shape != known[0] or grad.dtype != known[1]):
+                torch._dynamo.graph_break()
+        return result
+
+    body: dict[str, Any] = {"backward": staticmethod(backward), "__module__": function.__module__}
+    if dialect.kind == "setup":
+        body |= {"forward": staticmethod(function.forward), "setup_context": staticmethod(setup_context)}
+    else:
+        body |= {"forward": staticmethod(forward)}
+    @_torch.no_dynamo
+    def eager(*args: Any, **kwargs: Any) -> Any:
+        return function.apply(*args, **kwargs)
+
+    body["apply"] = staticmethod(eager)  # a call that Dynamo gives up to trace must not lose the checks
+    twin: Any = type(dialect.name, (torch.autograd.Function,), body)
+    names, defaults = dialect.positional()
+    traceable = dialect.kind != "instance" and _torch.DYNAMO_KNOWS_FUNCTIONS
+
+    def traced(*args: Any, **kwargs: Any) -> Any:
+        if kwargs or len(args) < len(names):
+            args = (*args, *[kwargs.pop(name) if name in kwargs else defaults[name] for name in names[len(args) :]])
+        if not traceable or _torch.functorch_active() or _torch.forward_ad._current_level >= 0:
+            torch._dynamo.graph_break()
+            return eager(*args, **kwargs)
+        return twin.apply(*args, **kwargs)
+
+    return traced
