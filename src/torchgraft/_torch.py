@@ -417,7 +417,6 @@ def with_level(value: Any, level: int) -> Any:
     return _C._functorch._wrap_for_grad(value, level) if isinstance(value, Tensor) else value
 
 
-
 def with_identity(outputs: Any, inner: Any, outer: Any, wrap: Callable[..., Any], *out_dims: Any) -> tuple[Any, ...]:
     """`outputs` wrapped for a level; one that is among the `inner` operands becomes the `outer` operand itself."""
     wrapped: tuple[Any, ...] = _functorch_function.wrap_outputs_maintaining_identity(
@@ -444,3 +443,7 @@ vmapify: Callable[..., Any] = _functorch_function.vmapify_autograd_function
 
 DYNAMO_KNOWS_FUNCTIONS = tuple(map(int, torch.__version__.split("+")[0].split(".")[:2])) >= (2, 13)
 """Before, Dynamo lost the gradient of a Function that changes its inputs in place."""
+
+
+hooks_on_saved: Callable[[bool], Any] = _C._autograd._top_saved_tensors_default_hooks
+"""Who packs and unpacks saved tensors (checkpointing, offloading); None for nobody. Its argument ignores disabled ones."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from torch import Tensor
@@ -11,6 +11,14 @@ from torch import Tensor
 from .. import _torch
 from .._errors import DerivativeError
 from .dialect import Dialect
+
+
+def versions(tensors: Iterable[Tensor | None]) -> list[int] | None:
+    """How often each tensor has been written to; None where that is not counted."""
+    try:
+        return [t._version for t in tensors if t is not None]
+    except RuntimeError:  # inference tensors
+        return None
 
 
 class Marks:
@@ -38,24 +46,24 @@ class NodeContext(Marks):
     """The context that is an autograd node."""
 
     @property
-    def saved_tensors(self) -> tuple[Tensor | None, ...]:
-        """The tensors of `save_for_backward`, each as it was saved."""
-        try:
-            saved = _torch.saved_tensors(self)
-        except RuntimeError as error:
-            if "modified by an inplace operation" not in str(error):
-                raise
-            raise DerivativeError(
-                "a tensor that was saved for the backward pass has been changed in place since",
-                operator=type(self).__name__.removesuffix("Backward"),
-                expected="the tensor as it was in forward",
-                got=str(error).partition(";")[0],
-                hint="change a copy (x = x + 1 instead of x += 1), or save a copy: ctx.save_for_backward(x.clone())",
-            ) from error
-        self._graft_read = (saved, [None if t is None else _torch.version(t) for t in saved])
-        return saved
+    def saved_variables(self) -> tuple[Any, ...]:
+        """The name of `saved_tensors` before PyTorch 0.4."""
+        return _torch.saved_tensors(self)
 
-    saved_variables = saved_tensors  # its name before PyTorch 0.4
+
+def explained(dialect: Dialect, error: RuntimeError) -> RuntimeError:
+    """An error of backward; in words, where it is that of a saved tensor which has changed."""
+    if "modified by an inplace operation" not in str(error) or isinstance(error, DerivativeError):
+        return error
+    made = DerivativeError(
+        "a tensor that was saved for the backward pass has been changed in place since",
+        operator=f"{dialect.name}.{dialect.reverse}",
+        expected="the tensor as it was in forward",
+        got=str(error).partition(";")[0],
+        hint="change a copy (x = x + 1 instead of x += 1), or save a copy: ctx.save_for_backward(x.clone())",
+    )
+    made.__cause__ = error
+    return made
 
 
 class Recorder(Marks):
@@ -118,8 +126,18 @@ def recorder_class(dialect: Dialect) -> Callable[..., Recorder]:
     return type(dialect.name, (Recorder, dialect.function), {"__module__": dialect.function.__module__})
 
 
-def node_context_class(dialect: Dialect, base: type[Any]) -> type[Any]:
-    """The class of a Function's contexts that are nodes; `base` is the one that torch has made."""
+def node_context_class(dialect: Dialect, base: type[Any], apply: Callable[..., Any]) -> type[Any]:
+    """The class of a Function's contexts that are nodes.
+
+    Args:
+        dialect: of the Function.
+        base: the class that torch has made.
+        apply: what the engine calls with the cotangents; that of torch would look for it in 1 us.
+    """
     bases = (NodeContext, base, dialect.function) if dialect.kind == "instance" else (NodeContext, base)
-    body = {"__init__": functools.partialmethod(object.__init__), "__module__": dialect.function.__module__}
+    body = {
+        "apply": apply,
+        "__init__": functools.partialmethod(object.__init__),
+        "__module__": dialect.function.__module__,
+    }
     return type(base.__name__, bases, body)

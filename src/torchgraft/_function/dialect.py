@@ -28,6 +28,7 @@ class Dialect:
         name: its name.
         kind: the dialect.
         signature: of `forward` without the context; None where Python cannot tell.
+        boxed: whether backward takes the cotangents as one list.
         arity: how many arguments `forward` takes by position; None where that varies.
     """
 
@@ -39,6 +40,7 @@ class Dialect:
         positions = [p.kind for p in self.signature.parameters.values()] if self.signature else [_VARIADIC]
         self.arity = None if _VARIADIC in positions else sum(kind in _POSITIONAL for kind in positions)
         self.reverse = "vjp" if defines(function, "vjp") else "backward"
+        self.boxed = getattr(function, "boxed_grads_call", False)
 
     def run(self, ctx: Any, args: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
         """Forward, and what sets up the context."""
@@ -50,12 +52,12 @@ class Dialect:
 
     def pull(self, ctx: Any, grads: Sequence[Any]) -> Any:
         """The gradients of the arguments."""
-        if not defines(self.function, self.reverse):
+        reverse = getattr(self.function, self.reverse, None)
+        if reverse is None or reverse is _ABSENT:
             raise DeclarationError(
                 "has no backward", operator=self.name, expected="def backward(ctx, *grads)", got="forward alone"
             )
-        reverse = getattr(self.function, self.reverse)
-        return reverse(ctx, list(grads)) if getattr(self.function, "boxed_grads_call", False) else reverse(ctx, *grads)
+        return reverse(ctx, list(grads)) if self.boxed else reverse(ctx, *grads)
 
     def bind(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """All arguments by position, the defaults among them, and those that `forward` takes by keyword alone.
@@ -100,6 +102,9 @@ class Dialect:
 _VARIADIC = inspect.Parameter.VAR_POSITIONAL
 _ROOTS = frozenset(torch.autograd.Function.__mro__)
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+_ABSENT = torch.autograd.Function.backward
 
 
 def _bases(function: type[Any]) -> list[type[Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -10,10 +11,10 @@ from torch import Tensor
 
 from .. import _torch
 from .._errors import ArgumentError, DeclarationError
-from .context import Marks
+from .context import Marks, recorder_class
 from .dialect import Dialect, defines
 from .functional import Carried, make_functional
-from .node import Extras, make_node
+from .node import Extras, Nodes
 from .traced import make_traced
 from .transforms import call
 
@@ -52,11 +53,9 @@ class Function:
     """
 
     _dialect: Dialect
-    _apply: Callable[..., Any]
-    _apply_with_extras: Callable[..., Any]
     _extras: Extras
+    _nodes_with_extras: Nodes
     _functional: Any
-    _traced: Any
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -66,15 +65,14 @@ class Function:
             raise DeclarationError(
                 "has both a backward and a vjp", operator=cls.__name__, expected="one of them", got="both"
             )
-        dialect = cls._dialect = Dialect(cls)
-        extras = cls._extras = Extras()
-        cls._apply = staticmethod(make_node(dialect))
-        cls._apply_with_extras = staticmethod(make_node(dialect, extras))
-        cls._functional = make_functional(dialect)
-        cls._traced = make_traced(dialect)
+        cls._dialect = Dialect(cls)
+        cls._extras = Extras()
+        cls._nodes_with_extras = Nodes(cls._dialect, cls._extras)
+        cls._functional = make_functional(cls._dialect)
+        cls.apply = staticmethod(_make_apply(cls))  # type: ignore[method-assign, assignment]
 
-    @classmethod
-    def apply(cls, *args: Any, **kwargs: Any) -> Any:
+    @staticmethod
+    def apply(*args: Any, **kwargs: Any) -> Any:
         """Run `forward`, and remember `backward`.
 
         Returns:
@@ -84,20 +82,41 @@ class Function:
             ArgumentError: the arguments are not those of `forward`.
             KernelError: `forward` changed an input in place without a word.
         """
-        if torch.compiler.is_dynamo_compiling():
-            return cls._traced(*args, **kwargs)
-        dialect = cls._dialect
-        if kwargs or (len(args) != dialect.arity and dialect.kind == "setup"):
-            return _apply(cls, {}, args, kwargs)
-        if dialect.kind == "instance":
-            return cls()(*args)
-        if _torch.functorch_active() or _torch.forward_ad._current_level >= 0:
-            return _apply(cls, {}, args, kwargs)
-        return cls._apply(*args)
+        raise DeclarationError(
+            "Function is a base class", expected="class F(tg.Function) with forward and backward", got="Function.apply"
+        )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run `forward` on a copy of this instance: each call has a state of its own."""
         return _apply(type(self), vars(self), args, kwargs)
+
+
+def _make_apply(function: type[Function]) -> Callable[..., Any]:
+    """The `apply` of a class: a function of its own, which finds all it needs at hand."""
+    dialect = function._dialect
+    nodes = Nodes(dialect)
+    traced = make_traced(dialect)
+    is_dynamo_compiling = torch.compiler.is_dynamo_compiling
+    functorch_active, forward_ad = _torch.functorch_active, _torch.forward_ad
+    arity = dialect.arity if dialect.kind == "setup" else None
+    instance = dialect.kind == "instance"
+
+    def apply(*args: Any, **kwargs: Any) -> Any:
+        if is_dynamo_compiling():
+            return traced(*args, **kwargs)
+        if instance:
+            return function()(*args, **kwargs)
+        if (
+            kwargs
+            or functorch_active()
+            or forward_ad._current_level >= 0
+            or (arity is not None and arity != len(args))
+            or not args
+        ):
+            return _apply(function, {}, args, kwargs)
+        return nodes[len(args)](*args)
+
+    return functools.update_wrapper(apply, Function.apply)
 
 
 @_torch.no_dynamo
@@ -114,9 +133,11 @@ def _apply(function: type[Function], state: dict[str, Any], args: tuple[Any, ...
         carried = Carried(state, keywords, positional)
         outputs = call(function._functional, (*args, carried))[: carried.count]
         return outputs[0] if carried.single else outputs
+    if not args:
+        return dialect.run(recorder_class(dialect)(), args, keywords)
     extras = function._extras
     extras.state, extras.keywords, extras.positional = state, keywords, positional
-    return function._apply_with_extras(*args)
+    return function._nodes_with_extras[len(args)](*map(_torch.unwrap_dead, args))
 
 
 def _hidden_input(dialect: Dialect, name: str) -> ArgumentError:

@@ -12,9 +12,10 @@ from typing import Any
 
 from torch import Tensor
 
+from .. import _torch
 from .._errors import DerivativeError, UnsupportedError
 from .._spec.dtypes import is_inexact
-from .call import Call
+from .call import Call, check_dirty, known
 from .context import Recorder, recorder_class
 from .dialect import Dialect, defines
 from .guard import guarded
@@ -31,7 +32,7 @@ class Carried:
         single: whether forward returned one thing, and not a tuple.
         count: how many things forward returned.
         told: what forward told its context, tensors as `_Place`.
-        changed: numbers of the arguments that forward changed in place.
+        changes: for each argument, whether forward changed it in place.
         intermediates: whether what forward has computed and saved could have a derivative.
     """
 
@@ -43,7 +44,7 @@ class Carried:
         self.count = 1
         self.told: dict[str, Any] = {}
         self.intermediates = False
-        self.changed: list[int] = []
+        self.changes: list[bool] = []
 
 
 class _Place(tuple[str, int]):
@@ -71,17 +72,20 @@ def make_functional(dialect: Dialect) -> type[Any]:
     def forward(*operands: Any) -> tuple[Any, ...]:
         *args, carried = operands
         recorder = new(tuple(isinstance(arg, Tensor) and is_inexact(arg.dtype) for arg in args))
-        call = Call(args, recorder.needs_input_grad)
+        counted = recorder.needs_input_grad
+        before = [_torch.version(arg) if need else 0 for arg, need in zip(args, counted, strict=True)]
         if dialect.kind == "setup":
             output = dialect.function.forward(*args, **carried.keywords)
         else:
             vars(recorder).update(carried.state)
             output = dialect.function.forward(recorder, *args, **carried.keywords)
         outputs = _as_outputs(carried, output)
-        carried.changed = call.changed(args)
+        after = [_torch.version(arg) if need else 0 for arg, need in zip(args, counted, strict=True)]
+        carried.changes = [old != new for old, new in zip(before, after, strict=True)]
         if dialect.kind == "setup":
             return outputs
-        call.check_saved(dialect, recorder, args, output)
+        call = _call(args, counted, carried)
+        call.look(dialect, recorder, args, output)
         carried.intermediates = call.intermediates
         hidden: list[Tensor] = []
         carried.told = _placed(recorder, args, outputs, hidden)
@@ -92,19 +96,18 @@ def make_functional(dialect: Dialect) -> type[Any]:
         shown, hidden = outputs[: carried.count], outputs[carried.count :]
         needs = tuple(ctx.needs_input_grad)[: len(args)]
         recorder = new(needs)
-        call = Call(args, needs)
-        call.positional = carried.positional
+        call = _call(args, needs, carried)
         if dialect.kind == "setup":
             output = shown[0] if carried.single else shown
             dialect.function.setup_context(recorder, tuple(args), output)
-            call.check_saved(dialect, recorder, args, output)
+            call.look(dialect, recorder, args, output)
         elif not carried.told:
             raise _vmap_keeps_context(dialect)
         else:
             _retell(recorder, carried.told, {"inputs": args, "outputs": shown, "hidden": hidden})
             call.intermediates = carried.intermediates
-        call.check_dirty(dialect, recorder, args, carried.changed)
-        inputs = [arg for arg, known in zip(args, call.arguments, strict=True) if known]
+        check_dirty(dialect, recorder, args, carried.changes)
+        inputs = [arg for arg, need in zip(args, needs, strict=True) if need]
         ctx.save_for_backward(*recorder.to_save, *recorder.saved_for_forward, *inputs)
         if recorder.dirty_tensors:
             ctx.mark_dirty(*recorder.dirty_tensors)
@@ -121,7 +124,9 @@ def make_functional(dialect: Dialect) -> type[Any]:
         recorder = new(kept.recorder.needs_input_grad)
         vars(recorder).update(vars(kept.recorder))
         split = kept.reverse + kept.forward
-        recorder.saved_tensors = tensors[kept.reverse : split] if forward_mode and kept.forward else tensors[: kept.reverse]
+        recorder.saved_tensors = (
+            tensors[kept.reverse : split] if forward_mode and kept.forward else tensors[: kept.reverse]
+        )
         return recorder, kept.call, [t for t in tensors[split:] if t is not None]
 
     def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
@@ -152,6 +157,10 @@ def make_functional(dialect: Dialect) -> type[Any]:
         "dialect": dialect,
     }
     return type(dialect.name, (), body)
+
+
+def _call(args: Sequence[Any], needs: Sequence[bool], carried: Carried) -> Call:
+    return Call([known(arg, need) for arg, need in zip(args, needs, strict=True)], carried.positional)
 
 
 def _as_outputs(carried: Carried, output: Any) -> tuple[Any, ...]:
@@ -216,5 +225,3 @@ def _no_jvp(dialect: Dialect) -> DerivativeError:
         got="forward mode",
         hint="add one; or declare an operator of it (tg.adopt), which derives forward mode from backward",
     )
-
-

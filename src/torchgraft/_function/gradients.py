@@ -20,17 +20,23 @@ def settle(dialect: Dialect, call: Call, result: Any) -> tuple[Any, ...]:
     """
     grads = tuple(result) if isinstance(result, (tuple, list)) else (result,)
     expected = len(call.arguments)
-    if len(grads) < call.positional or any(grad is not None for grad in grads[expected:]):
+    if len(grads) < (expected if call.positional is None else call.positional) or any(
+        grad is not None for grad in grads[expected:]
+    ):
         raise _wrong_number(dialect, call, grads)
     grads = (grads + (None,) * expected)[:expected]
     for i, (known, grad) in enumerate(zip(call.arguments, grads, strict=True)):
         if grad is None:
             continue
-        if not isinstance(grad, Tensor) or known is None:
+        if not isinstance(grad, Tensor) or not _is_tensor(known):
             raise _not_a_gradient(dialect, call, i, grad)
-        if known and (grad.shape != known[0] or (grad.dtype is not known[1] and not call.autocast)):
+        if type(known) is tuple and (grad.shape != known[0] or (grad.dtype is not known[1] and not call.autocast)):
             raise _wrong_kind(dialect, i, known, grad)
     return grads
+
+
+def _is_tensor(known: Any) -> bool:
+    return type(known) is tuple or issubclass(known, Tensor)
 
 
 def _wrong_number(dialect: Dialect, call: Call, grads: Sequence[Any]) -> RuleError:
@@ -42,12 +48,12 @@ def _wrong_number(dialect: Dialect, call: Call, grads: Sequence[Any]) -> RuleErr
         expected=f"{len(names)}, for {', '.join(names)}; {kinds}",
         got=f"{len(grads)}: {', '.join(_describe(grad) for grad in grads)}",
         hint="one for each argument of forward, in their order\n"
-        + f"return {', '.join('None' if known is None else f'grad_{n}' for n, known in zip(names, call.arguments, strict=True))}",
+        + f"return {', '.join(f'grad_{n}' if _is_tensor(known) else 'None' for n, known in zip(names, call.arguments, strict=True))}",
     )
 
 
 def _not_a_gradient(dialect: Dialect, call: Call, position: int, grad: Any) -> RuleError:
-    is_tensor = call.arguments[position] is not None
+    is_tensor = _is_tensor(call.arguments[position])
     return RuleError(
         "backward returned something that is no gradient"
         if is_tensor
@@ -61,7 +67,7 @@ def _not_a_gradient(dialect: Dialect, call: Call, position: int, grad: Any) -> R
 
 
 def _wrong_kind(dialect: Dialect, position: int, known: tuple[Any, ...], grad: Tensor) -> RuleError:
-    shape, dtype, _ = known
+    shape, dtype = known
     name = dialect.argument(position)
     if grad.shape != shape:
         problem = "backward returned a gradient of the wrong shape"

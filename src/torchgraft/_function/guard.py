@@ -29,7 +29,12 @@ _DETACHED = Why("its result is detached from what it was computed from", _REMEDY
 
 
 def guarded(
-    label: str, call: Call, ctx: Any, run: Callable[[], Any], linear: Sequence[Any], inputs: Callable[[], Sequence[Tensor]]
+    label: str,
+    call: Call,
+    ctx: Any,
+    run: Callable[[], Any],
+    linear: Sequence[Any],
+    inputs: Callable[[], Sequence[Tensor]],
 ) -> tuple[Any, ...]:
     """What `run` returns, connected to a refusal where its own derivative would be wrong.
 
@@ -80,8 +85,7 @@ def node_inputs(dialect: Dialect, ctx: Any, call: Call) -> list[Tensor]:
     edges = [edge for edge in ctx.next_functions if edge[0] is not None]
     saved = [t for t in ctx.saved_tensors if t is not None]
     for reference, (node, number) in zip(call.inputs, edges, strict=True):
-        alive = reference()
-        tensor = getattr(node, "variable", alive)
+        tensor = getattr(node, "variable", reference())
         if tensor is None:
             tensor = next((t for t in saved if t.grad_fn is node and t.output_nr == number), None)
         if tensor is None:

@@ -1,7 +1,7 @@
 """The autograd node of a Function in eager code: forward and backward as they were written, and the checks of both.
 
-The hot path. It enters torch below the Python `apply` of `torch.autograd.Function`, and gives back what that costs
-(and the 20 us of ``setup_context``) to pay for the checks.
+The hot path. Its code is generated for each number of arguments, as `dataclasses` does it, and enters torch below the
+Python `apply` of `torch.autograd.Function`: what that would cost (with ``setup_context`` 20 us) pays for the checks.
 """
 
 from __future__ import annotations
@@ -15,11 +15,60 @@ from torch import Tensor
 
 from .. import _torch
 from .._errors import RuleError
-from .call import Call
-from .context import node_context_class
+from .._lower.source import compile_source
+from .call import HARMLESS, Call, check_dirty
+from .context import explained, node_context_class, versions
 from .dialect import Dialect
 from .gradients import settle
 from .guard import guarded, node_inputs
+
+_TEMPLATE = """\
+def forward(ctx, {args}):
+    ({needs},) = ctx.needs_input_grad
+    try:
+        {versions}
+    except RuntimeError:  # an inference tensor, which does not count
+        {uncounted}
+    {run}
+    saved = ctx.to_save
+    arguments = ({known},)
+    if {changed}:
+        check_dirty(dialect, ctx, ({args},), ({changes},))
+    usual = not any_autocast(){usual}
+    for value in ctx.__dict__.values():
+        if type(value) not in harmless:
+            usual = False
+    if saved:
+        if hooks_on_saved(True) is not None:  # whoever packs and unpacks them must not be asked twice
+            usual = False
+        for tensor in saved:
+            if {unknown}:
+                usual = False
+    ctx._graft_call = arguments if usual else noted(dialect, ctx, arguments, ({args},), output{extra})
+    return output
+
+def apply(ctx, *grads):
+    call = ctx._graft_call
+    if type(call) is not tuple or is_grad_enabled() or len(grads) != 1 or grads[0] is None:
+        return pull_node(dialect, ctx, call, grads)
+    (grad,) = grads
+    version = grad._version
+    try:
+        result = {backward}
+        read_saved(ctx)  # torch compares them with what they were
+    except RuntimeError as error:
+        raise explained(dialect, error)
+    ({known_again},) = call
+    {unpacked}
+    if not fine:
+        result = settle(dialect, Call(call), result)
+    if grad._version != version:
+        raise overwritten(dialect)
+    return result
+"""
+
+_KNOWN = "(a{i}.shape, a{i}.dtype) if n{i} else type(a{i})"
+_FINE = "(r{i} is None or (type(k{i}) is tuple and type(r{i}) is Tensor and r{i}.dtype is k{i}[1] and r{i}.shape == k{i}[0]))"
 
 
 class Extras(threading.local):
@@ -39,82 +88,161 @@ class Extras(threading.local):
         return taken
 
 
-def make_node(dialect: Dialect, extras: Extras | None = None) -> Callable[..., Any]:
-    """`apply` of a Function's node.
+class Nodes(dict[int, Callable[..., Any]]):
+    """`apply` of a Function's nodes, by their number of arguments.
 
     Args:
         dialect: of the Function.
-        extras: where its calls find what they get besides their operands.
+        extras: where its calls find what they get besides their operands, if they do.
     """
-    run = dialect.run
 
-    def forward(ctx: Any, *args: Any) -> Any:
-        call = ctx._graft_call = Call(args, ctx.needs_input_grad)
-        output = run(ctx, args, {})
-        call.check_forward(dialect, ctx, args, output)
-        return output
+    def __init__(self, dialect: Dialect, extras: Extras | None = None) -> None:
+        self.dialect = dialect
+        self.extras = extras
 
-    def forward_with_extras(ctx: Any, *args: Any) -> Any:
-        assert extras is not None
-        state, keywords, positional = extras.take()
-        vars(ctx).update(state)
-        call = ctx._graft_call = Call(args, ctx.needs_input_grad)
-        if positional is not None:
-            call.positional = positional
-        output = run(ctx, args, keywords)
-        call.check_forward(dialect, ctx, args, output)
-        return output
+    def __missing__(self, count: int) -> Callable[..., Any]:
+        made = self[count] = self._make(count)
+        return made
 
-    def backward(ctx: Any, *grads: Any) -> Any:
-        call: Call = ctx._graft_call
-        return pull(dialect, ctx, call, grads, lambda: node_inputs(dialect, ctx, call))
+    def _make(self, count: int) -> Callable[..., Any]:
+        dialect, function = self.dialect, self.dialect.function
+        names = compile_source(self._source(count), f"{dialect.name} node", self._namespace())
+        body: dict[str, Any] = {
+            "forward": staticmethod(_torch.no_dynamo(names["forward"])),
+            "__module__": function.__module__,
+        }
+        for name in ("clear_saved_tensors_on_access", "symbolic"):
+            if hasattr(function, name):
+                body[name] = getattr(function, name)
+        node: Any = type(dialect.name, (_torch.SingleLevelFunction,), body)
+        node._backward_cls = node_context_class(dialect, node._backward_cls, _torch.no_dynamo(names["apply"]))
+        apply: Callable[..., Any] = node.apply
+        return apply
 
-    base = _torch.SingleLevelFunction
-    body: dict[str, Any] = {
-        "forward": staticmethod(_torch.no_dynamo(forward if extras is None else forward_with_extras)),
-        "backward": staticmethod(_torch.no_dynamo(backward)),
-        "__module__": dialect.function.__module__,
-    }
-    for name in ("clear_saved_tensors_on_access", "symbolic"):
-        if hasattr(dialect.function, name):
-            body[name] = getattr(dialect.function, name)
-    node = type(dialect.name, (base,), body)
-    node._backward_cls = node_context_class(dialect, node._backward_cls)  # type: ignore[attr-defined]
-    apply: Callable[..., Any] = node.apply  # type: ignore[attr-defined]
-    return apply
+    def _source(self, count: int) -> str:
+        def each(text: str, between: str = ", ") -> str:
+            return between.join(text.format(i=i) for i in range(count))
+
+        args = each("a{i}")
+        unpacked = f"r0 = result\nfine = {each(_FINE)}"
+        if count > 1:
+            unpacked = f"""\
+fine = type(result) is tuple and len(result) == {count}
+if fine:
+    ({each("r{i}")},) = result
+    fine = {each(_FINE, " and ")}"""
+        return _TEMPLATE.format(
+            args=args,
+            needs=each("n{i}"),
+            versions=each("v{i} = a{i}._version if n{i} else 0", "; "),
+            uncounted=each("v{i} = None", "; "),
+            usual="" if self.extras is None and not self._reads_once() else " and False",
+            extra="" if self.extras is None else ", positional",
+            run=self._run(args).replace("\n", "\n    "),
+            known=each(_KNOWN),
+            changed=each("(n{i} and v{i} is not None and a{i}._version != v{i})", " or "),
+            changes=each("n{i} and v{i} is not None and a{i}._version != v{i}"),
+            unknown=each("tensor is not a{i}", " and ") + " and tensor is not output and tensor is not None",
+            backward=self._backward(),
+            known_again=each("k{i}"),
+            unpacked=unpacked.replace("\n", "\n    "),
+        )
+
+    def _reads_once(self) -> bool:
+        return bool(getattr(self.dialect.function, "clear_saved_tensors_on_access", False))
+
+    def _run(self, args: str) -> str:
+        if self.extras is not None:
+            return f"""\
+state, keywords, positional = take_extras()
+ctx.__dict__.update(state)
+output = run(ctx, ({args},), keywords)"""
+        if self.dialect.kind == "setup":
+            return f"output = function.forward({args})\nfunction.setup_context(ctx, ({args},), output)"
+        return f"output = function.forward(ctx, {args})"
+
+    def _backward(self) -> str:
+        """The call of what was written, found anew each time: it may be replaced."""
+        return "run_backward(ctx, (grad,))" if self.dialect.boxed else f"function.{self.dialect.reverse}(ctx, grad)"
+
+    def _namespace(self) -> dict[str, Any]:
+        return {
+            "Tensor": Tensor,
+            "Call": Call,
+            "dialect": self.dialect,
+            "function": self.dialect.function,
+            "run": self.dialect.run,
+            "run_backward": self.dialect.pull,
+            "take_extras": self.extras and self.extras.take,
+            "is_grad_enabled": torch.is_grad_enabled,
+            "any_autocast": _torch.any_autocast,
+            "hooks_on_saved": _torch.hooks_on_saved,
+            "read_saved": _torch.saved_tensors,
+            "harmless": HARMLESS,
+            "check_dirty": check_dirty,
+            "noted": _noted,
+            "pull_node": pull_node,
+            "settle": settle,
+            "explained": explained,
+            "overwritten": _overwritten,
+        }
+
+
+def _noted(
+    dialect: Dialect,
+    ctx: Any,
+    arguments: Sequence[Any],
+    args: Sequence[Any],
+    output: Any,
+    positional: int | None = None,
+) -> Call:
+    """What is known of a call that is not as usual."""
+    call = Call(arguments, positional)
+    call.look(dialect, ctx, args, output)
+    return call
+
+
+def pull_node(dialect: Dialect, ctx: Any, call: Call | tuple[Any, ...], grads: tuple[Any, ...]) -> tuple[Any, ...]:
+    """`pull` for a node, which keeps a mere tuple of a call that is as usual."""
+    noted = Call(call) if isinstance(call, tuple) else call
+    return pull(dialect, ctx, noted, grads, lambda: node_inputs(dialect, ctx, noted))
 
 
 def pull(
     dialect: Dialect, ctx: Any, call: Call, grads: tuple[Any, ...], inputs: Callable[[], Sequence[Tensor]]
 ) -> tuple[Any, ...]:
-    """The gradients, checked; while a graph is recorded, connected to what they depend on, or to a refusal."""
+    """The gradients, checked; while a graph is recorded, connected to what they depend on, or to a refusal.
+
+    Args:
+        dialect: of the Function.
+        ctx: the context.
+        call: the call of which it is.
+        grads: the cotangents.
+        inputs: the inputs that need a gradient.
+    """
 
     def run() -> tuple[Any, ...]:
-        before = [None if grad is None else _torch.version(grad) for grad in grads]
-        if call.attributes:
-            call.check_attributes(dialect)
-        result = settle(dialect, call, dialect.pull(ctx, grads))
-        for grad, version in zip(grads, before, strict=True):
-            if grad is not None and _torch.version(grad) != version:
-                raise _overwritten(dialect, "the gradient that it was given", "grad = grad.clone()")
-        read = vars(ctx).pop("_graft_read", None)
-        if read is not None:
-            for tensor, version in zip(*read, strict=True):
-                if tensor is not None and _torch.version(tensor) != version:
-                    raise _overwritten(dialect, "a saved tensor", "x = x.clone()")
+        before = versions(grads)
+        call.check_attributes(dialect)
+        try:
+            result = dialect.pull(ctx, grads)
+        except RuntimeError as error:
+            raise explained(dialect, error)  # noqa: B904 - it sets the cause itself, or is the error
+        result = settle(dialect, call, result)
+        if versions(grads) != before:
+            raise _overwritten(dialect)
         return result
 
     if not torch.is_grad_enabled():
         return run()
-    label = f"{dialect.name}.{dialect.reverse}"
-    return guarded(label, call, ctx, run, grads, inputs)
+    return guarded(f"{dialect.name}.{dialect.reverse}", call, ctx, run, grads, inputs)
 
 
-def _overwritten(dialect: Dialect, what: str, remedy: str) -> RuleError:
+def _overwritten(dialect: Dialect) -> RuleError:
     return RuleError(
-        f"backward changed {what} in place, which others read too",
+        "backward changed the gradient that it was given in place, which others read too",
         operator=f"{dialect.name}.{dialect.reverse}",
         expected="new tensors",
         got="an operation in place",
-        hint=f"change a copy: {remedy}",
+        hint="change a copy: grad = grad.clone()",
     )

@@ -19,7 +19,7 @@ from .dialect import Dialect
 
 def make_traced(dialect: Dialect) -> Callable[..., Any]:
     """What `apply` calls while Dynamo traces."""
-    function = dialect.function
+    function, reverse, boxed = dialect.function, dialect.reverse, dialect.boxed  # Dynamo knows classes, not Dialects
 
     def forward(ctx: Any, *args: Any, **kwargs: Any) -> Any:
         ctx._graft_arguments = [(a.shape, a.dtype) if isinstance(a, Tensor) else None for a in args]
@@ -30,7 +30,8 @@ def make_traced(dialect: Dialect) -> Callable[..., Any]:
         function.setup_context(ctx, inputs, output)
 
     def backward(ctx: Any, *grads: Any) -> Any:
-        result = dialect.pull(ctx, grads)
+        written = getattr(function, reverse)
+        result = written(ctx, list(grads)) if boxed else written(ctx, *grads)
         several = result if isinstance(result, (tuple, list)) else (result,)
         if len(several) < len(ctx._graft_arguments):
             torch._dynamo.graph_break()
@@ -44,6 +45,7 @@ def make_traced(dialect: Dialect) -> Callable[..., Any]:
         body |= {"forward": staticmethod(function.forward), "setup_context": staticmethod(setup_context)}
     else:
         body |= {"forward": staticmethod(forward)}
+
     @_torch.no_dynamo
     def eager(*args: Any, **kwargs: Any) -> Any:
         return function.apply(*args, **kwargs)

@@ -85,9 +85,7 @@ def _forward_level(level: Any, function: Any, operands: Operands) -> tuple[Any, 
     return _peel(function, operands, lambda primals: below(*primals))
 
 
-def _peel(
-    function: Any, operands: Operands, run: Callable[[Operands], tuple[Any, ...]]
-) -> tuple[Any, ...]:
+def _peel(function: Any, operands: Operands, run: Callable[[Operands], tuple[Any, ...]]) -> tuple[Any, ...]:
     duals = [_unpack(operand) for operand in operands]
     if all(tangent is None for _, tangent in duals):
         return run(operands)

@@ -19,7 +19,6 @@ from .._spec.dtypes import is_inexact
 from .library import DispatcherOp
 
 
-
 class Why(NamedTuple):
     """Why a derivative would be wrong, and what to do about it."""
 
@@ -134,7 +133,9 @@ def _operator() -> DispatcherOp:
     """The operator, registered when it is first needed: most programs never differentiate a rule."""
     with _lock:
         if not _registered:
-            made = DispatcherOp("torchgraft::refuse", "(Tensor value, Tensor[] sources, str label, str reason, str hint) -> Tensor")
+            made = DispatcherOp(
+                "torchgraft::refuse", "(Tensor value, Tensor[] sources, str label, str reason, str hint) -> Tensor"
+            )
             made.backend(_copy)
             made.fake(_copy)
             made.decomposition(_copy)
