@@ -438,7 +438,7 @@ def add_batch(tensor: Tensor, dim: int | None, level: int) -> Tensor:
 
 VmapInfo = _functorch_function.VmapInfo
 vmapify: Callable[..., Any] = _functorch_function.vmapify_autograd_function
-"""A class with `forward`, `setup_context`, `backward` and `jvp`, all of them under `vmap`; its last output are the axes."""
+"""A class with `forward`, `setup_context`, `backward`, `jvp`, each under `vmap`; its last output are the axes."""
 
 
 DYNAMO_KNOWS_FUNCTIONS = tuple(map(int, torch.__version__.split("+")[0].split(".")[:2])) >= (2, 13)
@@ -446,4 +446,4 @@ DYNAMO_KNOWS_FUNCTIONS = tuple(map(int, torch.__version__.split("+")[0].split(".
 
 
 hooks_on_saved: Callable[[bool], Any] = _C._autograd._top_saved_tensors_default_hooks
-"""Who packs and unpacks saved tensors (checkpointing, offloading); None for nobody. Its argument ignores disabled ones."""
+"""Who packs and unpacks saved tensors (checkpointing, offloading), or None; its argument ignores disabled hooks."""

@@ -1,8 +1,7 @@
-"""The context of a call, which user code knows as `ctx` or `self`: what it saves, and what it says about its tensors."""
+"""The context of a call, which user code knows as `ctx` or `self`: what it saves, and says about its tensors."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -135,9 +134,7 @@ def node_context_class(dialect: Dialect, base: type[Any], apply: Callable[..., A
         apply: what the engine calls with the cotangents; that of torch would look for it in 1 us.
     """
     bases = (NodeContext, base, dialect.function) if dialect.kind == "instance" else (NodeContext, base)
-    body = {
-        "apply": apply,
-        "__init__": functools.partialmethod(object.__init__),
-        "__module__": dialect.function.__module__,
-    }
+    body = {"apply": apply, "__module__": dialect.function.__module__}
+    if dialect.kind == "instance":
+        body["__init__"] = lambda self: None  # the state of an instance is copied, not made anew
     return type(base.__name__, bases, body)

@@ -1,7 +1,7 @@
 """How a Function is written: the dialects in the wild, and how each part of one is run.
 
-Three dialects. *Context*: ``forward(ctx, ...)``. *Setup*: ``forward(...)`` beside ``setup_context(ctx, inputs, output)``.
-*Instance*: methods with ``self`` in the place of ``ctx``, as PyTorch had them before 0.2.
+*Context*: ``forward(ctx, ...)``. *Setup*: ``forward(...)`` beside ``setup_context(ctx, inputs, output)``. *Instance*:
+methods with ``self`` in the place of ``ctx``, as PyTorch had them before 0.2.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class Function:
         cls._extras = Extras()
         cls._nodes_with_extras = Nodes(cls._dialect, cls._extras)
         cls._functional = make_functional(cls._dialect)
-        cls.apply = staticmethod(_make_apply(cls))  # type: ignore[method-assign, assignment]
+        cls.apply = staticmethod(_make_apply(cls))  # type: ignore[method-assign]
 
     @staticmethod
     def apply(*args: Any, **kwargs: Any) -> Any:

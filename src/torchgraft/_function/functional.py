@@ -48,7 +48,7 @@ class Carried:
 
 
 class _Place(tuple[str, int]):
-    """Where a tensor is found at any level: its group of ``inputs``, ``outputs`` or ``hidden``, and its number there."""
+    """Where a tensor is found at any level: among ``inputs``, ``outputs`` or ``hidden``, and its number there."""
 
     __slots__ = ()
 
@@ -124,9 +124,8 @@ def make_functional(dialect: Dialect) -> type[Any]:
         recorder = new(kept.recorder.needs_input_grad)
         vars(recorder).update(vars(kept.recorder))
         split = kept.reverse + kept.forward
-        recorder.saved_tensors = (
-            tensors[kept.reverse : split] if forward_mode and kept.forward else tensors[: kept.reverse]
-        )
+        first = kept.reverse if forward_mode and kept.forward else 0
+        recorder.saved_tensors = tensors[first : split if first else kept.reverse]
         return recorder, kept.call, [t for t in tensors[split:] if t is not None]
 
     def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:

@@ -20,9 +20,8 @@ def settle(dialect: Dialect, call: Call, result: Any) -> tuple[Any, ...]:
     """
     grads = tuple(result) if isinstance(result, (tuple, list)) else (result,)
     expected = len(call.arguments)
-    if len(grads) < (expected if call.positional is None else call.positional) or any(
-        grad is not None for grad in grads[expected:]
-    ):
+    required = expected if call.positional is None else call.positional
+    if len(grads) < required or any(grad is not None for grad in grads[expected:]):
         raise _wrong_number(dialect, call, grads)
     grads = (grads + (None,) * expected)[:expected]
     for i, (known, grad) in enumerate(zip(call.arguments, grads, strict=True)):
@@ -41,14 +40,13 @@ def _is_tensor(known: Any) -> bool:
 
 def _wrong_number(dialect: Dialect, call: Call, grads: Sequence[Any]) -> RuleError:
     names = [dialect.argument(i) for i in range(len(call.arguments))]
-    kinds = "an argument without one takes None"
+    returned = [f"grad_{n}" if _is_tensor(k) else "None" for n, k in zip(names, call.arguments, strict=True)]
     return RuleError(
         "backward returned the wrong number of gradients",
         operator=f"{dialect.name}.{dialect.reverse}",
-        expected=f"{len(names)}, for {', '.join(names)}; {kinds}",
+        expected=f"{len(names)}, for {', '.join(names)}",
         got=f"{len(grads)}: {', '.join(_describe(grad) for grad in grads)}",
-        hint="one for each argument of forward, in their order\n"
-        + f"return {', '.join(f'grad_{n}' if _is_tensor(known) else 'None' for n, known in zip(names, call.arguments, strict=True))}",
+        hint=f"one for each argument of forward, None where there is none\nreturn {', '.join(returned)}",
     )
 
 

@@ -1,7 +1,7 @@
 """Backward while a graph is being recorded: what it returns has the right derivative, or one that refuses.
 
-A second derivative is wrong without a word where backward leaves torch (``.data``, NumPy, ``no_grad``), or reads something
-that forward computed out of autograd's sight.
+A second derivative is wrong without a word where backward leaves torch (``.data``, NumPy, ``no_grad``), or reads what
+forward computed out of autograd's sight.
 """
 
 from __future__ import annotations

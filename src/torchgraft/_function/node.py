@@ -68,7 +68,10 @@ def apply(ctx, *grads):
 """
 
 _KNOWN = "(a{i}.shape, a{i}.dtype) if n{i} else type(a{i})"
-_FINE = "(r{i} is None or (type(k{i}) is tuple and type(r{i}) is Tensor and r{i}.dtype is k{i}[1] and r{i}.shape == k{i}[0]))"
+_FINE = (
+    "(r{i} is None or "
+    "(type(k{i}) is tuple and type(r{i}) is Tensor and r{i}.dtype is k{i}[1] and r{i}.shape == k{i}[0]))"
+)
 
 
 class Extras(threading.local):
@@ -197,7 +200,7 @@ def _noted(
     positional: int | None = None,
 ) -> Call:
     """What is known of a call that is not as usual."""
-    call = Call(arguments, positional)
+    call = Call(arguments, given)
     call.look(dialect, ctx, args, output)
     return call
 

@@ -1,4 +1,4 @@
-"""A Function as Dynamo sees it: torch's own class around the same methods, which it traces, with guards, into the graph.
+"""A Function as Dynamo sees it: torch's own class around the same methods, traced, with guards, into the graph.
 
 Under a transform Dynamo would drop the derivative that was written by hand, without a word on some versions of torch;
 there, and where methods take ``self``, the graph is broken and the Function runs as it does in eager code. So it does

@@ -125,6 +125,7 @@ def _copy(value: Tensor, sources: list[Tensor], label: str, reason: str, hint: s
     return value.clone(memory_format=torch.contiguous_format)
 
 
+_SCHEMA = "(Tensor value, Tensor[] sources, str label, str reason, str hint) -> Tensor"
 _lock = threading.Lock()
 _registered: list[DispatcherOp] = []
 
@@ -133,9 +134,7 @@ def _operator() -> DispatcherOp:
     """The operator, registered when it is first needed: most programs never differentiate a rule."""
     with _lock:
         if not _registered:
-            made = DispatcherOp(
-                "torchgraft::refuse", "(Tensor value, Tensor[] sources, str label, str reason, str hint) -> Tensor"
-            )
+            made = DispatcherOp("torchgraft::refuse", _SCHEMA)
             made.backend(_copy)
             made.fake(_copy)
             made.decomposition(_copy)
