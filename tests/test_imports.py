@@ -45,6 +45,7 @@ LAYERS = (
     ("_lower",),
     ("_capabilities",),
     ("_op",),
+    ("_function",),
     ("__init__",),
     ("_examples",),
     ("_demo",),

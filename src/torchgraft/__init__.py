@@ -13,6 +13,7 @@ from ._errors import (
     TorchgraftWarning,
     UnsupportedError,
 )
+from ._function.adopt import adopt
 from ._function.function import Function
 from ._op import Op, op
 from ._spec.saved import Saved
@@ -34,5 +35,6 @@ __all__ = [
     "TorchgraftError",
     "TorchgraftWarning",
     "UnsupportedError",
+    "adopt",
     "op",
 ]

@@ -299,13 +299,13 @@ def op(
     if function is None:
 
         def decorate(function: Callable[..., Any]) -> Op:
-            return _declare(function, batch, namespace, name, autocast, frames=2)
+            return make_op(function, batch, namespace, name, autocast, frames=2)
 
         return decorate
-    return _declare(function, batch, namespace, name, autocast, frames=frames + 1)
+    return make_op(function, batch, namespace, name, autocast, frames=frames + 1)
 
 
-def _declare(
+def make_op(
     function: Callable[..., Any],
     batch: str | None,
     namespace: str | None,
@@ -313,7 +313,14 @@ def _declare(
     autocast: torch.dtype | None,
     *,
     frames: int,
+    kernel: Callable[..., Any] | None = None,
 ) -> Op:
+    """Make an operator of what `function` says.
+
+    Args:
+        frames: how many frames above this one the annotations' names are found.
+        kernel: what runs; `function` itself by default.
+    """
     if not inspect.isfunction(function):
         raise DeclarationError(
             "an operator is made of a function",
@@ -332,7 +339,8 @@ def _declare(
             hint="give tg.op(name=...)",
         )  # fmt: skip
     signature = read_signature(function, name, loop=batch == "loop", frames=frames)
-    record = Record(signature, function, fresh_name(f"{namespace}::{name}", function), autocast)
+    kernel = kernel or function
+    record = Record(signature, kernel, fresh_name(f"{namespace}::{name}", kernel), autocast)
     lowering = Lowering(record)
     body = {"__call__": Caller(lowering).function, "__module__": function.__module__}
     made: Op = type(name, (Op,), body)()

@@ -14,7 +14,7 @@ from torch import Tensor
 from ._errors import DeclarationError, DeviceError
 from ._kernels.kernel import Kernel
 from ._rules.rule import Kind, Rule
-from ._spec.plan import Plan, ShapeRule, common_dtype, flatten, make_plan, replace
+from ._spec.plan import Layout, Plan, ShapeRule, common_dtype, flatten, make_plan, replace
 from ._spec.signature import Signature
 
 _MEMO_SIZE = 1024
@@ -31,6 +31,7 @@ class Record:
         nondifferentiable: inputs that were declared to have no derivative.
         shape_rule: output shapes given by hand.
         autocast: the dtype to which floating inputs are cast under autocast; None promotes them to the widest.
+        eager_node: makes the autograd node of eager code, where the rules alone would not make the best one.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Record:
         self.rules: dict[Kind, dict[str, Rule]] = {"vjp": {}, "jvp": {}, "partial": {}, "adjoint": {}}
         self.nondifferentiable: set[str] = set()
         self.shape_rule: ShapeRule | None = None
+        self.eager_node: Callable[[Layout, tuple[bool, ...]], type[Any]] | None = None
         self._plans: dict[Any, Plan] = {}
         self._listeners: list[Callable[[], None]] = []
 

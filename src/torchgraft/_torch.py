@@ -79,6 +79,13 @@ def autocast_off() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def modes(grad: bool, forward: bool) -> Iterator[None]:
+    """Within, grad mode and forward mode are as given."""
+    with torch.set_grad_enabled(grad), forward_ad._set_fwd_grad_enabled(forward):
+        yield
+
+
 def redispatch_below_autograd(overload: Any, keyset: Any) -> Callable[..., Any]:
     """A call of `overload` that goes on below the autograd keys of `keyset`.
 
@@ -92,7 +99,7 @@ def redispatch_below_autograd(overload: Any, keyset: Any) -> Callable[..., Any]:
         with below_autograd():
             if not functorch_active():
                 return overload.redispatch(below, *args)
-            with torch.set_grad_enabled(grad), forward_ad._set_fwd_grad_enabled(forward):
+            with modes(grad, forward):
                 return overload.redispatch(below, *args)
 
     return call
@@ -439,6 +446,11 @@ def add_batch(tensor: Tensor, dim: int | None, level: int) -> Tensor:
 VmapInfo = _functorch_function.VmapInfo
 vmapify: Callable[..., Any] = _functorch_function.vmapify_autograd_function
 """A class with `forward`, `setup_context`, `backward`, `jvp`, each under `vmap`; its last output are the axes."""
+
+
+def graph_break() -> None:
+    """Make Dynamo, which traces this, go on in eager code."""
+    torch._dynamo.graph_break()
 
 
 DYNAMO_KNOWS_FUNCTIONS = tuple(map(int, torch.__version__.split("+")[0].split(".")[:2])) >= (2, 13)

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from .. import _torch
-from .._errors import DerivativeError
+from .._errors import DerivativeError, TorchgraftError, UnsupportedError
 from .dialect import Dialect
 
 
@@ -51,16 +51,29 @@ class NodeContext(Marks):
 
 
 def explained(dialect: Dialect, error: RuntimeError) -> RuntimeError:
-    """An error of backward; in words, where it is that of a saved tensor which has changed."""
-    if "modified by an inplace operation" not in str(error) or isinstance(error, DerivativeError):
+    """An error of backward; in words of our own, where torch's are about something else than the mistake."""
+    text = str(error)
+    made: RuntimeError
+    if isinstance(error, TorchgraftError):
         return error
-    made = DerivativeError(
-        "a tensor that was saved for the backward pass has been changed in place since",
-        operator=f"{dialect.name}.{dialect.reverse}",
-        expected="the tensor as it was in forward",
-        got=str(error).partition(";")[0],
-        hint="change a copy (x = x + 1 instead of x += 1), or save a copy: ctx.save_for_backward(x.clone())",
-    )
+    if "modified by an inplace operation" in text:
+        made = DerivativeError(
+            "a tensor that was saved for the backward pass has been changed in place since",
+            operator=f"{dialect.name}.{dialect.reverse}",
+            expected="the tensor as it was in forward",
+            got=text.partition(";")[0],
+            hint="change a copy (x = x + 1 instead of x += 1), or save a copy: ctx.save_for_backward(x.clone())",
+        )
+    elif "doesn't have storage" in text or ".numpy() is not supported" in text or "numpy() on Tensor" in text:
+        made = UnsupportedError(
+            "leaves torch under a transform, whose tensors hold no numbers of their own",
+            operator=f"{dialect.name}.{dialect.reverse}",
+            expected="torch functions, or operators and Functions made of arrays, in a derivative",
+            got=text.partition(".")[0],
+            hint="make an operator of the array code (@tg.op on np.ndarray), and call that",
+        )
+    else:
+        return error
     made.__cause__ = error
     return made
 

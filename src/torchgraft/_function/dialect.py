@@ -124,6 +124,8 @@ def _written(function: type[Any], name: str) -> Any:
 def _kind(function: type[Any]) -> Kind:
     if defines(function, "setup_context"):
         return "setup"
+    if issubclass(function, torch.autograd.Function):  # there, `self` is only another name for `ctx`
+        return "context"
     return "instance" if inspect.isfunction(_written(function, "forward")) else "context"
 
 

@@ -63,7 +63,7 @@ def apply(ctx, *grads):
     if not fine:
         result = settle(dialect, Call(call), result)
     if grad._version != version:
-        raise overwritten(dialect)
+        raise overwritten(label)
     return result
 """
 
@@ -187,7 +187,8 @@ output = run(ctx, ({args},), keywords)"""
             "pull_node": pull_node,
             "settle": settle,
             "explained": explained,
-            "overwritten": _overwritten,
+            "overwritten": overwritten,
+            "label": f"{self.dialect.name}.{self.dialect.reverse}",
         }
 
 
@@ -200,7 +201,7 @@ def _noted(
     positional: int | None = None,
 ) -> Call:
     """What is known of a call that is not as usual."""
-    call = Call(arguments, given)
+    call = Call(arguments, positional)
     call.look(dialect, ctx, args, output)
     return call
 
@@ -223,6 +224,7 @@ def pull(
         grads: the cotangents.
         inputs: the inputs that need a gradient.
     """
+    label = f"{dialect.name}.{dialect.reverse}"
 
     def run() -> tuple[Any, ...]:
         before = versions(grads)
@@ -233,18 +235,19 @@ def pull(
             raise explained(dialect, error)  # noqa: B904 - it sets the cause itself, or is the error
         result = settle(dialect, call, result)
         if versions(grads) != before:
-            raise _overwritten(dialect)
+            raise overwritten(label)
         return result
 
     if not torch.is_grad_enabled():
         return run()
-    return guarded(f"{dialect.name}.{dialect.reverse}", call, ctx, run, grads, inputs)
+    return guarded(label, call, ctx, run, grads, inputs)
 
 
-def _overwritten(dialect: Dialect) -> RuleError:
+def overwritten(label: str) -> RuleError:
+    """The error of a backward that changes its cotangent."""
     return RuleError(
         "backward changed the gradient that it was given in place, which others read too",
-        operator=f"{dialect.name}.{dialect.reverse}",
+        operator=label,
         expected="new tensors",
         got="an operation in place",
         hint="change a copy: grad = grad.clone()",

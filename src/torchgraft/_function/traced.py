@@ -34,10 +34,10 @@ def make_traced(dialect: Dialect) -> Callable[..., Any]:
         result = written(ctx, list(grads)) if boxed else written(ctx, *grads)
         several = result if isinstance(result, (tuple, list)) else (result,)
         if len(several) < len(ctx._graft_arguments):
-            torch._dynamo.graph_break()
+            _torch.graph_break()
         for known, grad in zip(ctx._graft_arguments, several):  # noqa: B905 - Dynamo does not trace `strict`
             if grad is not None and (known is None or grad.shape != known[0] or grad.dtype != known[1]):
-                torch._dynamo.graph_break()
+                _torch.graph_break()
         return result
 
     body: dict[str, Any] = {"backward": staticmethod(backward), "__module__": function.__module__}
@@ -59,7 +59,7 @@ def make_traced(dialect: Dialect) -> Callable[..., Any]:
         if kwargs or len(args) < len(names):
             args = (*args, *[kwargs.pop(name) if name in kwargs else defaults[name] for name in names[len(args) :]])
         if not traceable or _torch.functorch_active() or _torch.forward_ad._current_level >= 0:
-            torch._dynamo.graph_break()
+            _torch.graph_break()
             return eager(*args, **kwargs)
         return twin.apply(*args, **kwargs)
 

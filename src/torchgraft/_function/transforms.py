@@ -70,7 +70,7 @@ def _below(level: Any, function: Any) -> Callable[..., tuple[Any, ...]]:
 
     def run(*operands: Any) -> tuple[Any, ...]:
         inner = tuple(_torch.without_level(operand, number) for operand in operands)
-        with torch.set_grad_enabled(grad), _torch.forward_ad._set_fwd_grad_enabled(forward), level.lower():
+        with _torch.modes(grad, forward), level.lower():
             outputs = call(function, inner)
         return _torch.with_identity(outputs, inner, operands, lambda output: _torch.with_level(output, number))
 

@@ -107,7 +107,11 @@ class Lowering:
         key = (layout, tuple(mask), batched, hidden)
         node = self._nodes.get(key)
         if node is None:
-            node = self._nodes[key] = NodeFactory(self, layout, mask, batched=batched, hidden=hidden).make()
+            if self.record.eager_node is not None and not hidden and not batched:
+                node = self.record.eager_node(layout, tuple(mask))
+            else:
+                node = NodeFactory(self, layout, mask, batched=batched, hidden=hidden).make()
+            self._nodes[key] = node
         return node
 
     def call(self, values: Sequence[Any], lead: int = 0) -> list[Tensor]:

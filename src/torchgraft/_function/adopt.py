@@ -1,0 +1,309 @@
+"""`adopt`: an operator of a Function that someone else wrote.
+
+The operator's kernel is the Function's forward, and its rule runs forward again to have the context that backward
+wants: compilers and transforms hand on tensors alone. Run again while a graph is recorded, even intermediate results
+have their derivatives, which a bare Function loses. In eager code a node of its own keeps the first context instead.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeVar
+
+import torch
+from torch import Tensor
+
+from .. import _torch
+from .._errors import DeclarationError, KernelError
+from .._op import Op, make_op
+from .._rules.rule import Rule, cotangent_names
+from .._spec.dtypes import is_inexact
+from .._spec.signature import Signature
+from .adopted_node import AdoptedNode, Handed
+from .call import Call
+from .context import Recorder, explained, recorder_class, take_constants
+from .dialect import Dialect, defines
+from .function import Function
+from .guard import guarded
+from .watch import Watch
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def adopt(
+    function: type[Any],
+    /,
+    *,
+    nondifferentiable: Sequence[str] = (),
+    batch: Literal["loop"] | None = None,
+    namespace: str | None = None,
+    name: str | None = None,
+    autocast: torch.dtype | None = None,
+) -> Callable[[Callable[..., Any]], Op]:
+    """Make an operator of a Function: of `torch.autograd.Function` or of `torchgraft.Function`, in any dialect.
+
+    The stub below the decorator has the parameters of the Function's forward, without the context, and says their
+    shapes and dtypes; its body is not run. The operator works where a bare Function does not go: under `torch.func`
+    and `vmap`, in forward mode, in exported programs; second derivatives are right, or refused.
+
+    Args:
+        function: the class.
+        nondifferentiable: tensor inputs for which backward returns None.
+        batch: as in `torchgraft.op`, and so are the following.
+        namespace: of the operator in `torch.ops`.
+        name: of the operator.
+        autocast: dtype to which floating inputs are cast under autocast.
+
+    Returns:
+        A decorator that makes the `Op`.
+
+    Raises:
+        DeclarationError: it is not a Function, has no backward, or the stub has other parameters than its forward.
+
+    Example:
+        >>> @tg.adopt(TheirExp)
+        ... def their_exp(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]: ...
+        >>> torch.func.hessian(their_exp)(torch.tensor(0.0))
+        tensor(1.)
+    """
+    if not inspect.isclass(function) or not issubclass(function, (torch.autograd.Function, Function)):
+        raise DeclarationError(
+            "only a Function can be adopted",
+            expected="a subclass of torch.autograd.Function or torchgraft.Function",
+            got=repr(function),
+            hint="for a plain function of tensors: @tg.op",
+        )
+    dialect = Dialect(function)
+    if not defines(function, dialect.reverse):
+        raise DeclarationError(
+            "has no backward", operator=dialect.name, expected="def backward(ctx, *grads)", got="forward alone"
+        )
+
+    def decorate(stub: Callable[..., Any]) -> Op:
+        adopted = Adopted(dialect, stub)
+        kernel = functools.wraps(stub)(adopted.kernel())
+        made = make_op(stub, batch, namespace, name, autocast, frames=2, kernel=kernel)
+        adopted.attach(made, nondifferentiable)
+        return made
+
+    return decorate
+
+
+class Adopted:
+    """A Function as kernel and rule of an operator.
+
+    Attributes:
+        dialect: of the Function.
+        handed: where the kernel leaves its context for the node of eager code.
+    """
+
+    signature: Signature
+
+    def __init__(self, dialect: Dialect, stub: Callable[..., Any]) -> None:
+        self.dialect = dialect
+        self.handed = Handed()
+        self._new = recorder_class(dialect)
+        self._state = vars(dialect.function()) if dialect.kind == "instance" else {}
+        parameters = dialect.signature.parameters.values() if dialect.signature else ()
+        self._keywords = [p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
+        self._plain = dialect.kind == "context" and not self._keywords
+        if inspect.isfunction(stub):
+            _check_parameters(dialect, stub)
+
+    def attach(self, op: Op, nondifferentiable: Sequence[str]) -> None:
+        """Add the rule, and the node of eager code."""
+        self.signature = op._record.signature
+        for _, parameter in self.signature.tensors:
+            if parameter.many:
+                raise DeclarationError(
+                    "a Function gives no gradients to the tensors of a list",
+                    operator=self.signature.name,
+                    argument=parameter.name,
+                    expected="one parameter for each tensor",
+                    got="list[Tensor]",
+                )
+        op.nondifferentiable(*nondifferentiable)
+        inputs = [
+            p.name
+            for _, p in self.signature.tensors
+            if p.tensor.dtypes.differentiable and p.name not in nondifferentiable
+        ]
+        if not inputs:
+            return
+        names = [p.name for p in self.signature.parameters]
+        reads = (*names, *(o.name for o in self.signature.outputs), *cotangent_names(self.signature).values())
+        label = f"{self.signature.name}.vjp[{','.join(inputs)}]"
+        self.needs = tuple(name in inputs for name in names)
+        rule = Rule("vjp", tuple(inputs), self._rule(label), reads, label, array=False, opaque=False, residual=False)
+        op._record.add_rule(rule)
+        op._record.eager_node = lambda layout, mask: AdoptedNode(self, label, layout, mask).make()
+
+    # -- forward ------------------------------------------------------------------------------------------------
+
+    def kernel(self) -> Callable[..., Any]:
+        """The operator's kernel: forward, with the node that calls it as context, else with one that is thrown away."""
+        handed, forward, new = self.handed, self.forward, self._new
+
+        def kernel(*values: Any) -> Any:
+            ctx, handed.ctx = handed.ctx, None
+            return forward(new() if ctx is None else ctx, values)
+
+        return kernel
+
+    def forward(self, ctx: Any, values: Sequence[Any]) -> Any:
+        """The Function's forward, and what sets up its context."""
+        if self._plain:
+            output = self.dialect.function.forward(ctx, *values)
+        else:
+            vars(ctx).update(self._state)
+            count = len(values) - len(self._keywords)
+            keywords = dict(zip(self._keywords, values[count:], strict=True))
+            output = self.dialect.run(ctx, values[:count], keywords)
+        if ctx.dirty_tensors or ctx.non_differentiable:
+            self._check_marks(ctx)
+        return output
+
+    def _check_marks(self, ctx: Any) -> None:
+        """Refuse what an operator does not do."""
+        if ctx.dirty_tensors:
+            raise KernelError(
+                "changes its inputs in place, which an operator does not",
+                operator=self.dialect.name,
+                expected="an input that stays as it is",
+                got="ctx.mark_dirty",
+                hint="call the Function itself, or write to a copy in forward",
+            )
+        for tensor in ctx.non_differentiable:
+            if is_inexact(tensor.dtype):
+                raise KernelError(
+                    "a floating output is marked as non-differentiable, of which its annotation knows nothing",
+                    operator=self.dialect.name,
+                    expected="an integer or bool output, or a differentiable one",
+                    got=f"{tuple(tensor.shape)} {tensor.dtype}",
+                )
+
+    # -- backward -----------------------------------------------------------------------------------------------
+
+    def _rule(self, label: str) -> Callable[..., Any]:
+        count, outputs = len(self.signature.parameters), len(self.signature.outputs)
+
+        def rule(*reads: Any) -> Any:
+            values, given = reads[:count], reads[count : count + outputs]
+            made = self.again(label, values, given, reads[count + outputs :], self.needs)
+            return made[0] if len(made) == 1 else made
+
+        return rule
+
+    def again(
+        self, label: str, values: Sequence[Any], outputs: Sequence[Any], grads: Sequence[Any], needs: tuple[bool, ...]
+    ) -> tuple[Any, ...]:
+        """Forward once more, and backward, such that the gradients can be differentiated.
+
+        Args:
+            label: of the rule.
+            values: the operator's arguments.
+            outputs: the operator's outputs.
+            grads: cotangents of the differentiable ones.
+            needs: which arguments need a gradient.
+
+        Returns:
+            The gradients of the arguments that need one.
+        """
+        recorder = self._new(needs)
+        call = Call([type(value) for value in values])
+        call.intermediates = not self._recompute(recorder, values, outputs)
+        inputs = [v for v, need in zip(values, needs, strict=True) if need and isinstance(v, Tensor)]
+
+        def run() -> tuple[Any, ...]:
+            return self.select(self.pull(recorder, self.spread(grads)), needs)
+
+        if not torch.is_grad_enabled() and not _torch.tangents_possible():
+            return run()
+        return guarded(label, call, recorder, run, grads, lambda: inputs)
+
+    def first(self, label: str, ctx: Any, grads: Sequence[Any], needs: tuple[bool, ...]) -> tuple[Any, ...]:
+        """Backward with the context of the first forward, such that the gradients can be differentiated."""
+
+        def run() -> tuple[Any, ...]:
+            return self.select(self.pull(ctx, grads), needs)
+
+        return guarded(label, Call([]), ctx, run, grads, tuple) if torch.is_grad_enabled() else run()
+
+    def pull(self, ctx: Any, grads: Sequence[Any]) -> Any:
+        """The Function's backward."""
+        try:
+            return self.dialect.pull(ctx, grads)
+        except RuntimeError as error:
+            raise explained(self.dialect, error)  # noqa: B904 - it sets the cause itself, or is the error
+
+    def spread(self, grads: Sequence[Any]) -> list[Any]:
+        """A cotangent for each output: None for those that have no derivative."""
+        rest = iter(grads)
+        return [next(rest) if output.type.dtypes.differentiable else None for output in self.signature.outputs]
+
+    def select(self, result: Any, needs: Sequence[bool]) -> tuple[Any, ...]:
+        """The gradients of the arguments that need one."""
+        several = tuple(result) if isinstance(result, (tuple, list)) else (result,)
+        padded = several + (None,) * (len(needs) - len(several))
+        return tuple(grad for grad, need in zip(padded, needs, strict=False) if need)
+
+    def _recompute(self, recorder: Recorder, values: Sequence[Any], outputs: Sequence[Any]) -> bool:
+        """Fill the context; whether what it keeps has derivatives, or none that could be missed."""
+        if torch.is_grad_enabled():
+            try:
+                with Watch() as watch:
+                    made = self.forward(recorder, values)
+                self._replace(recorder, made, outputs)
+                if watch.lost is None:
+                    return True
+            except RuntimeError:  # NumPy does not take what requires grad
+                pass
+        detached = [value.detach() if isinstance(value, Tensor) else value for value in values]
+        recorder.__init__(recorder.needs_input_grad)  # type: ignore[misc] # as it was before the attempt
+        with torch.no_grad():
+            made = self.forward(recorder, detached)
+        return self._replace(recorder, (*detached, *_as_tuple(made)), (*values, *outputs))
+
+    def _replace(self, recorder: Recorder, made: Any, given: Sequence[Any]) -> bool:
+        """Put the tensors at hand in the places of those that forward has just made; whether no other one is kept."""
+        constants = take_constants(recorder)
+        pairs = list(zip(_as_tuple(made), given, strict=False))
+        complete = True
+
+        def find(value: Any) -> Any:
+            nonlocal complete
+            if isinstance(value, (list, tuple)):
+                return type(value)(map(find, value)) if type(value) in (list, tuple) else value
+            if not isinstance(value, Tensor):
+                return value
+            for new, old in pairs:
+                if value is new:
+                    return old
+            complete &= not is_inexact(value.dtype) or any(value is constant for constant in constants)
+            return value
+
+        recorder.saved_tensors = tuple(map(find, recorder.to_save))
+        for name, value in list(vars(recorder).items()):
+            vars(recorder)[name] = find(value)
+        return complete
+
+
+def _as_tuple(output: Any) -> tuple[Any, ...]:
+    return output if isinstance(output, tuple) else (output,)
+
+
+def _check_parameters(dialect: Dialect, stub: Callable[..., Any]) -> None:
+    """Refuse a stub whose parameters are not those of forward."""
+    if dialect.signature is None or dialect.arity is None:
+        return
+    names, wanted = list(inspect.signature(stub).parameters), list(dialect.signature.parameters)
+    if names != wanted:
+        raise DeclarationError(
+            f"the stub has other parameters than {dialect.name}.forward",
+            operator=stub.__name__,
+            expected=", ".join(wanted),
+            got=", ".join(names),
+            hint=f"def {stub.__name__}({', '.join(f'{n}: ...' for n in wanted)}) -> ...: ...",
+        )

@@ -1,0 +1,223 @@
+"""The node of an adopted Function in eager code: one forward, whose context - the node itself - is kept for backward.
+
+Generated for one set of present inputs and of inputs that need a gradient, as the nodes of other operators are.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .. import _torch
+from .._lower.source import compile_source
+from .._rules.results import settle_gradient
+from .._spec.dtypes import is_inexact
+from .._spec.plan import Layout
+from .call import HARMLESS
+from .context import NodeContext, explained, node_context_class, take_constants
+from .node import overwritten
+
+if TYPE_CHECKING:
+    from .adopt import Adopted
+
+
+class Handed(threading.local):
+    """Where a node leaves itself for the kernel that it calls."""
+
+    ctx: Any = None
+
+
+class AdoptedContext(NodeContext):
+    """The context of an adopted Function: it may keep more than the Function saved.
+
+    Attributes:
+        _graft_more: the number of tensors that are kept besides.
+    """
+
+    _graft_more = 0
+
+    @property
+    def saved_tensors(self) -> tuple[Any, ...]:
+        """The tensors of `save_for_backward`."""
+        saved = read_saved(self)
+        return saved[: -self._graft_more] if self._graft_more else saved
+
+
+read_saved = _torch.saved_tensors
+
+_TEMPLATE = """\
+def forward(ctx, call, {leaves}):
+    run, plan, rest, _ = call
+    handed.ctx = ctx
+    try:
+        output = run({arguments})
+    finally:
+        handed.ctx = None
+    usual = True
+    for value in ctx.__dict__.values():
+        if type(value) not in harmless:
+            usual = False
+    for tensor in ctx.to_save or ():
+        if {unknown}:
+            usual = False
+    if not usual:
+        keep_more(ctx, ({leaves},), output)
+    ctx._graft_call = call
+    return output
+
+def backward(ctx, *grads):
+    if any_autocast():
+        with autocast_off():
+            return backward(ctx, *grads)
+    if is_grad_enabled() or len(grads) != 1:
+        return pull(ctx, grads)
+    (grad,) = grads
+    if is_legacy_batched(grad):
+        return pull(ctx, grads)
+    version = grad._version
+    try:
+        result = written.{reverse}(ctx, {grad})
+    except RuntimeError as error:
+        raise explained(dialect, error)
+    if type(result) is not tuple:
+        result = (result,)
+    if len(result) < {count}:
+        result = padded(result)
+    leaves = ctx._graft_call[1].leaves
+    {settle}
+    if grad._version != version:
+        raise overwritten(label)
+    return None, {results}
+"""
+
+_SETTLE = """\
+d{i} = result[{position}]
+if type(d{i}) is not Tensor or d{i}.shape != leaves[{i}].shape or d{i}.dtype is not leaves[{i}].dtype:
+    d{i} = settle(label, leaves[{i}], d{i})"""
+
+
+class AdoptedNode:
+    """Makes the `Function` subclass of one layout and mask.
+
+    Args:
+        adopted: the Function.
+        label: of its rule.
+        layout: which of the tensor parameters are there.
+        mask: which of the tensors that are there need a gradient.
+    """
+
+    def __init__(self, adopted: Adopted, label: str, layout: Layout, mask: tuple[bool, ...]) -> None:
+        self.adopted = adopted
+        self.label = label
+        self.mask = mask
+        self.sources: list[str] = []  # of each argument, as forward writes it
+        self.positions: list[int] = []  # of each tensor among the arguments
+        present = iter(layout)
+        scalar = 0
+        for position, parameter in enumerate(adopted.signature.parameters):
+            if not parameter.is_tensor:
+                self.sources.append(f"rest[{scalar}]")
+                scalar += 1
+            elif next(present) is None:
+                self.sources.append("None")
+            else:
+                self.sources.append(f"t{len(self.positions)}")
+                self.positions.append(position)
+        self.needs = tuple(
+            position in self.positions and mask[self.positions.index(position)] for position in range(len(self.sources))
+        )
+
+    def make(self) -> type[Any]:
+        """The class."""
+        adopted = self.adopted
+        namespace = {
+            "Tensor": Tensor,
+            "handed": adopted.handed,
+            "harmless": HARMLESS,
+            "keep_more": _keep_more,
+            "any_autocast": _torch.any_autocast,
+            "autocast_off": _torch.autocast_off,
+            "is_grad_enabled": torch.is_grad_enabled,
+            "is_legacy_batched": _torch.is_legacy_batched,
+            "pull": self._pull,
+            "written": adopted.dialect.function,
+            "dialect": adopted.dialect,
+            "explained": explained,
+            "padded": lambda result: (*result, *(None,) * (len(self.sources) - len(result))),
+            "settle": settle_gradient,
+            "overwritten": overwritten,
+            "label": self.label,
+        }
+        names = compile_source(self._source(), f"{adopted.signature.name} node", namespace)
+        body = {"forward": staticmethod(names["forward"])}
+        node: Any = type(adopted.signature.name, (_torch.SingleLevelFunction,), body)
+        context = node_context_class(adopted.dialect, node._backward_cls, _torch.no_dynamo(names["backward"]))
+        node._backward_cls = type(context.__name__, (AdoptedContext, context), {"needs_input_grad": self.needs})
+        made: type[Any] = node
+        return made
+
+    def _source(self) -> str:
+        leaves = [f"t{i}" for i in range(len(self.mask))]
+        wanted = [i for i, need in enumerate(self.mask) if need]
+        settle = "\n".join(_SETTLE.format(i=i, position=self.positions[i]) for i in wanted)
+        return _TEMPLATE.format(
+            leaves=", ".join(leaves),
+            arguments=", ".join(self.sources),
+            unknown=" and ".join(f"tensor is not {name}" for name in (*leaves, "output", "None")),
+            reverse=self.adopted.dialect.reverse,
+            grad="[grad]" if self.adopted.dialect.boxed else "grad",
+            count=max(self.positions) + 1,
+            settle=settle.replace("\n", "\n    "),
+            results=", ".join(f"d{i}" if need else "None" for i, need in enumerate(self.mask)),
+        )
+
+    def _pull(self, ctx: Any, grads: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Backward in every case but the most frequent one."""
+        if any(grad is not None and _torch.is_legacy_batched(grad) for grad in grads):
+            return _torch.map_legacy(lambda *grads: self._pull(ctx, grads), grads)
+        adopted = self.adopted
+        _, plan, rest, _ = ctx._graft_call
+        before = [None if grad is None else _torch.version(grad) for grad in grads]
+        if ctx._graft_more:
+            kept = read_saved(ctx)[-ctx._graft_more :]
+            leaves, outputs = kept[: len(self.mask)], kept[len(self.mask) :]
+            made = adopted.again(self.label, self._values(leaves, rest), outputs, grads, self.needs)
+        else:
+            made = adopted.first(self.label, ctx, grads, self.needs)
+        for grad, version in zip(grads, before, strict=True):
+            if grad is not None and _torch.version(grad) != version:
+                raise overwritten(self.label)
+        results: list[Tensor | None] = [None] * len(self.mask)
+        wanted = [i for i, need in enumerate(self.mask) if need]
+        for i, grad in zip(wanted, made, strict=True):
+            results[i] = settle_gradient(self.label, plan.leaves[i], grad)
+        return (None, *results)
+
+    def _values(self, leaves: Sequence[Any], rest: Sequence[Any]) -> list[Any]:
+        """All arguments in their order."""
+        tensors, others = iter(leaves), iter(rest)
+        return [
+            next(tensors) if source[0] == "t" else None if source == "None" else next(others) for source in self.sources
+        ]
+
+
+def _keep_more(ctx: Any, leaves: Sequence[Tensor], output: Any) -> None:
+    """Keep inputs and outputs where there are intermediate results, whose derivatives need forward once more."""
+    outputs = output if isinstance(output, tuple) else (output,)
+    known = (*leaves, *outputs, *take_constants(ctx))
+    kept = list(ctx.to_save or ())
+    for value in vars(ctx).values():
+        kept += value if isinstance(value, (list, tuple)) else [value]
+    for value in kept:
+        lost = (isinstance(value, np.ndarray) and value.dtype.kind in "fc") or (
+            isinstance(value, Tensor) and is_inexact(value.dtype) and not any(value is other for other in known)
+        )
+        if lost:
+            ctx.save_for_backward(*(ctx.to_save or ()), *leaves, *outputs)
+            ctx._graft_more = len(leaves) + len(outputs)
+            return
