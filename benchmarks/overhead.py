@@ -268,6 +268,118 @@ def many_arguments() -> list[Row]:
     return gradient_rows("6 tensors, 6 others", forward, both)
 
 
+# -- doors: existing Functions, modules -----------------------------------------------------------------------
+
+
+class HardenedScale(tg.Function):
+    forward, backward = staticmethod(Scale.forward), staticmethod(Scale.backward)
+
+
+class Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(x, weight)
+        return x * weight
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, weight = ctx.saved_tensors
+        return grad * weight, grad * x
+
+
+class HardenedProduct(tg.Function):
+    forward, backward = staticmethod(Product.forward), staticmethod(Product.backward)
+
+
+class SetUp(torch.autograd.Function):
+    @staticmethod
+    def forward(x, weight):
+        return x * weight
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    backward = staticmethod(Product.backward)
+
+
+class HardenedSetUp(tg.Function):
+    forward, setup_context = staticmethod(SetUp.forward), staticmethod(SetUp.setup_context)
+    backward = staticmethod(SetUp.backward)
+
+
+@tg.adopt(Scale)
+def adopted_scale(x: Float[Tensor, "n"], factor: float) -> Float[Tensor, "n"]: ...
+
+
+@tg.adopt(Product)
+def adopted_product(x: Float[Tensor, "n"], weight: Float[Tensor, "n"]) -> Float[Tensor, "n"]: ...
+
+
+def functions() -> list[Row]:
+    x, weight = torch.randn(8, requires_grad=True), torch.randn(8, requires_grad=True)
+    seed = torch.ones(8)
+
+    def both(function, *arguments):
+        inputs = [a for a in arguments if isinstance(a, Tensor)]
+        return lambda: torch.autograd.grad(function(*arguments), inputs, seed)
+
+    def compare(what, bar, rival, **ours):
+        functions = {"rival": both(*rival), **{name: both(*call) for name, call in ours.items()}}
+        times = interleave(functions, 300)
+        return [
+            Row(f"{name}, forward + backward, {what}", us(times[name]), f"Function {us(times['rival'])}",
+                f"{ratio(times[name], times['rival']):.2f} x", bar[name])
+            for name in ours
+        ]  # fmt: skip
+
+    bars = {"tg.Function": "1.10 x", "adopted": "1.15 x"}
+    one = {"tg.Function": (HardenedScale.apply, x, 2.0), "adopted": (adopted_scale, x, 2.0)}
+    two = {"tg.Function": (HardenedProduct.apply, x, weight), "adopted": (adopted_product, x, weight)}
+    set_up = {"tg.Function": (HardenedSetUp.apply, x, weight)}
+    return [
+        *compare("1 tensor, 1 number", bars, (Scale.apply, x, 2.0), **one),
+        *compare("2 tensors saved", bars, (Product.apply, x, weight), **two),
+        *compare("2 tensors, setup_context", bars, (SetUp.apply, x, weight), **set_up),
+    ]
+
+
+@tg.op
+def linear(input: Float[Tensor, "*batch n"], weight: Float[Tensor, "m n"]) -> Float[Tensor, "*batch m"]:
+    return input @ weight.mT
+
+
+class ByHand(torch.nn.Module):
+    def __init__(self, n: int, m: int) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(m, n))
+
+    def forward(self, input):
+        return linear(input, self.weight)
+
+
+def modules() -> list[Row]:
+    layer, by_hand, x = tg.module(linear, parameters=("weight",))(8, 4), ByHand(8, 4), torch.randn(2, 8)
+    weight = layer.weight
+    with torch.no_grad():
+        times = interleave(
+            {
+                "forward": lambda: layer.forward(x),
+                "op": lambda: linear(x, weight),
+                "module": lambda: layer(x),
+                "by hand": lambda: by_hand(x),
+            },
+            1000,
+        )
+    over = difference(times["forward"], times["op"])
+    return [
+        Row("module.forward, 1 parameter", us(times["forward"]), f"the operator {us(times['op'])}",
+            f"+{over:.2f} us", "+0.5 us"),
+        Row("module(x), 1 parameter", us(times["module"]), f"nn.Module by hand {us(times['by hand'])}",
+            f"{ratio(times['module'], times['by hand']):.2f} x", ""),
+    ]  # fmt: skip
+
+
 # -- compiled ---------------------------------------------------------------------------------------------------
 
 
@@ -361,6 +473,8 @@ BENCHMARKS = {
     "further": further_tensor,
     "gradient": with_gradient,
     "many": many_arguments,
+    "functions": functions,
+    "modules": modules,
     "numpy": numpy_kernel,
     "loop": batch_loop,
     "fused": fused,

@@ -12,6 +12,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -27,6 +28,7 @@ from .context import Recorder, explained, recorder_class, take_constants
 from .dialect import Dialect, defines
 from .function import Function
 from .guard import guarded
+from .nested import map_leaves, tensors_in
 from .watch import Watch
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -108,7 +110,6 @@ class Adopted:
         self._state = vars(dialect.function()) if dialect.kind == "instance" else {}
         parameters = dialect.signature.parameters.values() if dialect.signature else ()
         self._keywords = [p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
-        self._plain = dialect.kind == "context" and not self._keywords
         if inspect.isfunction(stub):
             _check_parameters(dialect, stub)
 
@@ -144,26 +145,26 @@ class Adopted:
 
     def kernel(self) -> Callable[..., Any]:
         """The operator's kernel: forward, with the node that calls it as context, else with one that is thrown away."""
-        handed, forward, new = self.handed, self.forward, self._new
+        handed, function, forward, new = self.handed, self.dialect.function, self.forward, self._new
+        plain = self.dialect.kind == "context" and not self._keywords
 
         def kernel(*values: Any) -> Any:
             ctx, handed.ctx = handed.ctx, None
-            return forward(new() if ctx is None else ctx, values)
+            if ctx is None:
+                ctx = new()
+            output = function.forward(ctx, *values) if plain else forward(ctx, values)
+            if ctx.dirty_tensors or ctx.non_differentiable:
+                self._check_marks(ctx)
+            return output
 
         return kernel
 
     def forward(self, ctx: Any, values: Sequence[Any]) -> Any:
         """The Function's forward, and what sets up its context."""
-        if self._plain:
-            output = self.dialect.function.forward(ctx, *values)
-        else:
-            vars(ctx).update(self._state)
-            count = len(values) - len(self._keywords)
-            keywords = dict(zip(self._keywords, values[count:], strict=True))
-            output = self.dialect.run(ctx, values[:count], keywords)
-        if ctx.dirty_tensors or ctx.non_differentiable:
-            self._check_marks(ctx)
-        return output
+        vars(ctx).update(self._state)
+        count = len(values) - len(self._keywords)
+        keywords = dict(zip(self._keywords, values[count:], strict=True))
+        return self.dialect.run(ctx, values[:count], keywords)
 
     def _check_marks(self, ctx: Any) -> None:
         """Refuse what an operator does not do."""
@@ -270,23 +271,18 @@ class Adopted:
         """Put the tensors at hand in the places of those that forward has just made; whether no other one is kept."""
         constants = take_constants(recorder)
         pairs = list(zip(_as_tuple(made), given, strict=False))
-        complete = True
+        complete = not any(isinstance(kept, np.ndarray) for kept in tensors_in(vars(recorder)))
 
-        def find(value: Any) -> Any:
+        def find(tensor: Tensor) -> Any:
             nonlocal complete
-            if isinstance(value, (list, tuple)):
-                return type(value)(map(find, value)) if type(value) in (list, tuple) else value
-            if not isinstance(value, Tensor):
-                return value
             for new, old in pairs:
-                if value is new:
+                if tensor is new:
                     return old
-            complete &= not is_inexact(value.dtype) or any(value is constant for constant in constants)
-            return value
+            complete &= not is_inexact(tensor.dtype) or any(tensor is constant for constant in constants)
+            return tensor
 
-        recorder.saved_tensors = tuple(map(find, recorder.to_save))
-        for name, value in list(vars(recorder).items()):
-            vars(recorder)[name] = find(value)
+        recorder.saved_tensors = map_leaves(Tensor, find, recorder.to_save)
+        vars(recorder).update(map_leaves(Tensor, find, vars(recorder)))
         return complete
 
 

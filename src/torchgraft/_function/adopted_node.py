@@ -9,7 +9,6 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,8 +17,8 @@ from .._lower.source import compile_source
 from .._rules.results import settle_gradient
 from .._spec.dtypes import is_inexact
 from .._spec.plan import Layout
-from .call import HARMLESS
 from .context import NodeContext, explained, node_context_class, take_constants
+from .nested import holds_tensors, may_hold_tensors, tensors_in
 from .node import overwritten
 
 if TYPE_CHECKING:
@@ -32,20 +31,19 @@ class Handed(threading.local):
     ctx: Any = None
 
 
-class AdoptedContext(NodeContext):
-    """The context of an adopted Function: it may keep more than the Function saved.
+class MoreContext(NodeContext):
+    """The context of an adopted Function which keeps more than the Function saved.
 
     Attributes:
         _graft_more: the number of tensors that are kept besides.
     """
 
-    _graft_more = 0
+    _graft_more: int
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
         """The tensors of `save_for_backward`."""
-        saved = read_saved(self)
-        return saved[: -self._graft_more] if self._graft_more else saved
+        return read_saved(self)[: -self._graft_more]
 
 
 read_saved = _torch.saved_tensors
@@ -60,13 +58,13 @@ def forward(ctx, call, {leaves}):
         handed.ctx = None
     usual = True
     for value in ctx.__dict__.values():
-        if type(value) not in harmless:
+        if may_hold_tensors[type(value)] and holds_tensors(value):
             usual = False
     for tensor in ctx.to_save or ():
         if {unknown}:
             usual = False
     if not usual:
-        keep_more(ctx, ({leaves},), output)
+        keep_more(ctx, ({leaves},), output, more)
     ctx._graft_call = call
     return output
 
@@ -135,10 +133,11 @@ class AdoptedNode:
     def make(self) -> type[Any]:
         """The class."""
         adopted = self.adopted
-        namespace = {
+        namespace: dict[str, Any] = {
             "Tensor": Tensor,
             "handed": adopted.handed,
-            "harmless": HARMLESS,
+            "may_hold_tensors": may_hold_tensors,
+            "holds_tensors": holds_tensors,
             "keep_more": _keep_more,
             "any_autocast": _torch.any_autocast,
             "autocast_off": _torch.autocast_off,
@@ -157,7 +156,9 @@ class AdoptedNode:
         body = {"forward": staticmethod(names["forward"])}
         node: Any = type(adopted.signature.name, (_torch.SingleLevelFunction,), body)
         context = node_context_class(adopted.dialect, node._backward_cls, _torch.no_dynamo(names["backward"]))
-        node._backward_cls = type(context.__name__, (AdoptedContext, context), {"needs_input_grad": self.needs})
+        context.needs_input_grad = self.needs
+        node._backward_cls = context
+        namespace["more"] = type(context.__name__, (MoreContext, context), {})
         made: type[Any] = node
         return made
 
@@ -183,7 +184,7 @@ class AdoptedNode:
         adopted = self.adopted
         _, plan, rest, _ = ctx._graft_call
         before = [None if grad is None else _torch.version(grad) for grad in grads]
-        if ctx._graft_more:
+        if isinstance(ctx, MoreContext):
             kept = read_saved(ctx)[-ctx._graft_more :]
             leaves, outputs = kept[: len(self.mask)], kept[len(self.mask) :]
             made = adopted.again(self.label, self._values(leaves, rest), outputs, grads, self.needs)
@@ -206,18 +207,17 @@ class AdoptedNode:
         ]
 
 
-def _keep_more(ctx: Any, leaves: Sequence[Tensor], output: Any) -> None:
+def _keep_more(ctx: Any, leaves: Sequence[Tensor], output: Any, more: type[MoreContext]) -> None:
     """Keep inputs and outputs where there are intermediate results, whose derivatives need forward once more."""
     outputs = output if isinstance(output, tuple) else (output,)
     known = (*leaves, *outputs, *take_constants(ctx))
-    kept = list(ctx.to_save or ())
-    for value in vars(ctx).values():
-        kept += value if isinstance(value, (list, tuple)) else [value]
-    for value in kept:
-        lost = (isinstance(value, np.ndarray) and value.dtype.kind in "fc") or (
-            isinstance(value, Tensor) and is_inexact(value.dtype) and not any(value is other for other in known)
-        )
+    for value in tensors_in([*(ctx.to_save or ()), *vars(ctx).values()]):
+        if isinstance(value, Tensor):
+            lost = is_inexact(value.dtype) and not any(value is other for other in known)
+        else:
+            lost = value.dtype.kind in "fc"
         if lost:
             ctx.save_for_backward(*(ctx.to_save or ()), *leaves, *outputs)
             ctx._graft_more = len(leaves) + len(outputs)
+            ctx.__class__ = more  # only then: a property of our own costs 0.3 us
             return

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from .. import _torch
@@ -17,9 +16,7 @@ from .._errors import ArgumentError, DerivativeError, KernelError, TorchgraftWar
 from .._spec.dtypes import is_inexact
 from .context import take_constants
 from .dialect import Dialect
-
-HARMLESS = frozenset({int, float, bool, str, type(None), torch.Size, torch.dtype, torch.device})
-"""Types of attributes that hold no tensor."""
+from .nested import tensors_in
 
 
 def known(value: Any, needed: bool) -> Any:
@@ -51,7 +48,7 @@ class Call:
         """Note what forward kept on its context, and advise against what is costly or fragile."""
         self.autocast = _torch.any_autocast()
         known_tensors = [*args, *(output if type(output) is tuple else (output,)), *take_constants(ctx)]
-        self._look_at_attributes(dialect, vars(ctx))
+        self._look_at_attributes(dialect, {n: v for n, v in vars(ctx).items() if not n.startswith("_graft")})
         for i, tensor in enumerate(ctx.to_save or ()):
             if tensor is None or any(tensor is other for other in known_tensors):
                 continue
@@ -64,12 +61,7 @@ class Call:
                 _warn_once(dialect, _INTERMEDIATE.format(name=dialect.name))
 
     def _look_at_attributes(self, dialect: Dialect, state: Mapping[str, Any]) -> None:
-        found = [
-            (name, item)
-            for name, value in state.items()
-            for item in (value if isinstance(value, (list, tuple)) else (value,))
-            if isinstance(item, (Tensor, np.ndarray))
-        ]
+        found = [(name, item) for name, value in state.items() for item in tensors_in(value)]
         self.attributes = [(name, item, _torch.version(item)) for name, item in found if isinstance(item, Tensor)]
         self.intermediates |= any(isinstance(item, np.ndarray) and item.dtype.kind in "fc" for _, item in found)
         if self.attributes:

@@ -8,6 +8,7 @@ tensors. Intermediate results travel between the levels as further outputs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
@@ -19,6 +20,7 @@ from .call import Call, check_dirty, known
 from .context import Recorder, recorder_class
 from .dialect import Dialect, defines
 from .guard import guarded
+from .nested import map_leaves
 from .node import pull
 
 
@@ -47,10 +49,12 @@ class Carried:
         self.changes: list[bool] = []
 
 
-class _Place(tuple[str, int]):
+@dataclass(frozen=True)
+class _Place:
     """Where a tensor is found at any level: among ``inputs``, ``outputs`` or ``hidden``, and its number there."""
 
-    __slots__ = ()
+    group: str
+    number: int
 
 
 class _Kept:
@@ -172,20 +176,16 @@ def _as_outputs(carried: Carried, output: Any) -> tuple[Any, ...]:
 def _placed(recorder: Recorder, args: Sequence[Any], outputs: Sequence[Any], hidden: list[Tensor]) -> dict[str, Any]:
     """What a recorder was told, with places for tensors; those that are nowhere else are added to `hidden`."""
 
-    def place(value: Any) -> Any:
-        if isinstance(value, (list, tuple)) and any(isinstance(item, Tensor) for item in value):
-            return [place(item) for item in value]
-        if not isinstance(value, Tensor):
-            return value
+    def place(tensor: Tensor) -> _Place:
         for group, tensors in (("inputs", args), ("outputs", outputs), ("hidden", hidden)):
-            for i, tensor in enumerate(tensors):
-                if tensor is value:
-                    return _Place((group, i))
-        hidden.append(value)
-        return _Place(("hidden", len(hidden) - 1))
+            for i, other in enumerate(tensors):
+                if other is tensor:
+                    return _Place(group, i)
+        hidden.append(tensor)
+        return _Place("hidden", len(hidden) - 1)
 
-    told = {name: place(getattr(recorder, name)) for name in _TOLD}
-    attributes = {n: place(v) for n, v in vars(recorder).items() if not n.startswith("_graft")}
+    told = {name: map_leaves(Tensor, place, getattr(recorder, name)) for name in _TOLD}
+    attributes = {n: map_leaves(Tensor, place, v) for n, v in vars(recorder).items() if not n.startswith("_graft")}
     return {"told": told, "attributes": attributes}
 
 
@@ -195,16 +195,12 @@ _TOLD = ("to_save", "saved_for_forward", "dirty_tensors", "non_differentiable", 
 def _retell(recorder: Recorder, told: Mapping[str, Any], tensors: Mapping[str, Sequence[Any]]) -> None:
     """Tell a recorder what another one was told, with the tensors of this level."""
 
-    def find(value: Any) -> Any:
-        if isinstance(value, _Place):
-            return tensors[value[0]][value[1]]
-        if isinstance(value, list):
-            return [find(item) for item in value]
-        return value
+    def find(place: _Place) -> Any:
+        return tensors[place.group][place.number]
 
     for name, value in told["told"].items():
-        setattr(recorder, name, find(value))
-    vars(recorder).update({name: find(value) for name, value in told["attributes"].items()})
+        setattr(recorder, name, map_leaves(_Place, find, value))
+    vars(recorder).update({name: map_leaves(_Place, find, value) for name, value in told["attributes"].items()})
 
 
 def _vmap_keeps_context(dialect: Dialect) -> UnsupportedError:

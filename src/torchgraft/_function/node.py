@@ -16,11 +16,12 @@ from torch import Tensor
 from .. import _torch
 from .._errors import RuleError
 from .._lower.source import compile_source
-from .call import HARMLESS, Call, check_dirty
+from .call import Call, check_dirty
 from .context import explained, node_context_class, versions
 from .dialect import Dialect
 from .gradients import settle
 from .guard import guarded, node_inputs
+from .nested import holds_tensors, may_hold_tensors
 
 _TEMPLATE = """\
 def forward(ctx, {args}):
@@ -36,7 +37,7 @@ def forward(ctx, {args}):
         check_dirty(dialect, ctx, ({args},), ({changes},))
     usual = not any_autocast(){usual}
     for value in ctx.__dict__.values():
-        if type(value) not in harmless:
+        if may_hold_tensors[type(value)] and holds_tensors(value):
             usual = False
     if saved:
         if hooks_on_saved(True) is not None:  # whoever packs and unpacks them must not be asked twice
@@ -181,7 +182,8 @@ output = run(ctx, ({args},), keywords)"""
             "any_autocast": _torch.any_autocast,
             "hooks_on_saved": _torch.hooks_on_saved,
             "read_saved": _torch.saved_tensors,
-            "harmless": HARMLESS,
+            "may_hold_tensors": may_hold_tensors,
+            "holds_tensors": holds_tensors,
             "check_dirty": check_dirty,
             "noted": _noted,
             "pull_node": pull_node,

@@ -1,0 +1,54 @@
+"""Tensors inside of lists, tuples and dictionaries, as contexts keep them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+class _Kinds(dict[type, bool]):
+    """For each type whether its values could be, or hold, tensors or arrays; asked of every attribute at every call."""
+
+    def __missing__(self, kind: type) -> bool:
+        found = self[kind] = issubclass(kind, (Tensor, np.ndarray, tuple, list, dict)) and kind is not torch.Size
+        return found
+
+
+may_hold_tensors = _Kinds()
+
+
+def leaves_in(kinds: type[Any] | tuple[type[Any], ...], value: Any) -> Iterator[Any]:
+    """What is of certain types in a value."""
+    if isinstance(value, kinds):
+        yield value
+    elif may_hold_tensors[type(value)] and not isinstance(value, (Tensor, np.ndarray)):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from leaves_in(kinds, item)
+
+
+def tensors_in(value: Any) -> Iterator[Tensor | np.ndarray]:
+    """The tensors and arrays in a value."""
+    return leaves_in((Tensor, np.ndarray), value)
+
+
+def holds_tensors(value: Any) -> bool:
+    """Whether there are any."""
+    return any(True for _ in tensors_in(value))
+
+
+def map_leaves(kind: type[Any], function: Callable[[Any], Any], value: Any) -> Any:
+    """The value with everything of a type replaced by what `function` makes of it; itself where there is nothing."""
+    if isinstance(value, kind):
+        return function(value)
+    if not any(True for _ in leaves_in(kind, value)):
+        return value
+    if isinstance(value, dict):
+        return {key: map_leaves(kind, function, item) for key, item in value.items()}
+    items = [map_leaves(kind, function, item) for item in value]
+    return (
+        type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    )  # a named tuple takes them one by one
