@@ -58,14 +58,28 @@ class _Place:
 
 
 class _Kept:
-    """What the node of one level keeps: a context without its tensors, and how these are arranged."""
+    """What the node of one level keeps: a context without its tensors, and how these are arranged.
 
-    def __init__(self, recorder: Recorder, call: Call, count: int) -> None:
+    Attributes:
+        recorder: the context.
+        call: the call.
+        count: the number of outputs.
+        reverse: how many tensors are kept for backward.
+        forward: how many are kept for jvp.
+        dirty: whether inputs were changed in place.
+        stale: whether an output, or what forward has computed, is kept without the tangent that it would have.
+    """
+
+    def __init__(self, recorder: Recorder, call: Call, outputs: Sequence[Any]) -> None:
         self.recorder = recorder
         self.call = call
-        self.count = count
+        self.count = len(outputs)
         self.reverse = len(recorder.to_save)
         self.forward = len(recorder.saved_for_forward)
+        self.dirty = bool(recorder.dirty_tensors)
+        saves_output = any(tensor is output for tensor in recorder.to_save for output in outputs if tensor is not None)
+        in_dual_level = not _torch.functorch_active() and _torch.forward_ad._current_level >= 0
+        self.stale = in_dual_level and (call.intermediates or saves_output)
         recorder.to_save = recorder.saved_for_forward = recorder.dirty_tensors = recorder.non_differentiable = ()
 
 
@@ -119,7 +133,7 @@ def make_functional(dialect: Dialect) -> type[Any]:
         if inert:
             ctx.mark_non_differentiable(*inert)
         ctx.set_materialize_grads(recorder.materialize)
-        ctx._graft_kept = _Kept(recorder, call, carried.count)
+        ctx._graft_kept = _Kept(recorder, call, shown)
 
     def reopen(ctx: Any, *, forward_mode: bool) -> tuple[Recorder, Call, list[Tensor]]:
         """The context as user code knows it, and the inputs that need a gradient."""
@@ -135,6 +149,8 @@ def make_functional(dialect: Dialect) -> type[Any]:
     def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
         recorder, call, inputs = reopen(ctx, forward_mode=False)
         shown = grads[: ctx._graft_kept.count]
+        if ctx._graft_kept.stale and _torch.forward_ad._current_level >= 0:
+            raise _stale(dialect)
         return (*pull(dialect, recorder, call, shown, lambda: inputs), None)
 
     def jvp(ctx: Any, *tangents: Any) -> tuple[Any, ...]:
@@ -143,7 +159,7 @@ def make_functional(dialect: Dialect) -> type[Any]:
         given = tangents[:-1]
         if not defines(dialect.function, "jvp"):
             raise _no_jvp(dialect)
-        if recorder.dirty_tensors:
+        if ctx._graft_kept.dirty:
             raise UnsupportedError("changes its inputs in place, which forward mode cannot follow", operator=label)
 
         def run() -> tuple[Any, ...]:
@@ -209,6 +225,15 @@ def _vmap_keeps_context(dialect: Dialect) -> UnsupportedError:
         operator=dialect.name,
         expected="forward(...) and setup_context(ctx, inputs, output) beside vmap",
         got="forward(ctx, ...)",
+    )
+
+
+def _stale(dialect: Dialect) -> DerivativeError:
+    return DerivativeError(
+        "forward over reverse at one level: backward reads what forward computed, which was kept without its tangent",
+        operator=f"{dialect.name}.{dialect.reverse}",
+        expected="torch.func.jvp over torch.func.grad, or a backward that reads inputs only",
+        got="a backward pass inside torch.autograd.forward_ad.dual_level",
     )
 
 

@@ -39,7 +39,7 @@ def call(function: Any, operands: Operands) -> tuple[Any, ...]:
 
 def _bottom(function: Any, operands: Operands) -> tuple[Any, ...]:
     if _torch.tangents_possible():
-        return _peel(function, operands, lambda primals: _node(function, primals, function.forward))
+        return _peel(function, operands, lambda primals: _node(function, primals, function.forward, seen=operands))
     return _node(function, operands, function.forward)
 
 
@@ -49,12 +49,22 @@ def _reverse_level(level: Any, function: Any, operands: Operands) -> tuple[Any, 
         return _node(function, operands, below)
 
 
-def _node(function: Any, operands: Operands, run: Callable[..., tuple[Any, ...]]) -> tuple[Any, ...]:
-    """The autograd node of one level around `run`."""
+def _node(
+    function: Any, operands: Operands, run: Callable[..., tuple[Any, ...]], *, seen: Operands | None = None
+) -> tuple[Any, ...]:
+    """The autograd node of one level around `run`.
+
+    Args:
+        function: the functional class.
+        operands: what the node hangs on.
+        run: the call at the levels below.
+        seen: the operands as the context gets them: with their tangents, so that a backward pass inside the same
+            forward level sees these.
+    """
 
     def forward(ctx: Any, *operands: Any) -> tuple[Any, ...]:
         outputs = run(*operands)
-        function.setup_context(ctx, operands, outputs)
+        function.setup_context(ctx, seen or operands, outputs)
         return outputs
 
     body = {"forward": staticmethod(forward), "backward": staticmethod(function.backward)}
