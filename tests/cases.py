@@ -13,8 +13,15 @@ from torch import Tensor
 
 import torchgraft as tg
 from examples.correlate2d import correlate2d
+from examples.cube import cube, cube_keeping_square
+from examples.dct import dct
+from examples.exp_saved import exp
+from examples.fft_magnitude import rfft2, rfft2_adjoint
+from examples.global_max_pool import global_max_pool
 from examples.linear import linear
+from examples.mul_constant import mul_constant
 from examples.softplus import softplus
+from examples.top_two import top_two
 
 from . import operators as ops
 
@@ -157,8 +164,38 @@ def _layer(weight: Tensor, x: Tensor) -> Tensor:
     return torch.tanh((weight * x.unsqueeze(-2)).sum(-1))
 
 
+def dct_matrix(n: int) -> Tensor:
+    """The orthonormal DCT-II: rows sqrt(2/n) cos(pi k (2i + 1) / 2n), the first over sqrt(2).
+
+    Source: G. Strang, The Discrete Cosine Transform, SIAM Review 41 (1999), 135-147, DCT-2.
+    """
+    k, i = torch.arange(n, dtype=torch.float64)[:, None], torch.arange(n, dtype=torch.float64)
+    rows = (torch.pi * k * (2 * i + 1) / (2 * n)).cos() * (2 / n) ** 0.5
+    return torch.cat([rows[:1] / 2**0.5, rows[1:]])
+
+
+def _dct(x: Tensor) -> Tensor:
+    return x @ dct_matrix(x.shape[-1]).to(x.dtype).mT
+
+
+def _rfft2_adjoint(spectrum: Tensor, width: int) -> Tensor:
+    """As PyTorch does it: a complex transform of the spectrum filled with zeros."""
+    filled = torch.nn.functional.pad(spectrum, (0, width - spectrum.shape[-1]))
+    return torch.fft.ifft2(filled, norm="forward").real
+
+
+def _global_max(images: Tensor) -> Tensor:
+    return images.amax((-2, -1))
+
+
+def _top_two(scores: Tensor, *, weights: list[float], order: str) -> Any:
+    values, index = scores.sort(descending=order == "largest")
+    return values[..., :2], index[..., :2], weights[0] * values[..., 0] + weights[1] * values[..., 1]
+
+
 _ONCE = frozenset({REVERSE_AGAIN, FORWARD_AGAIN})
 _READS_OUTPUT = frozenset({ONE_LEVEL})
+_SMALLEST = {"weights": [0.75, 0.25], "order": "smallest"}
 
 CASES = [
     Case("linear", linear, torch.nn.functional.linear, lambda: (real(2, 4), real(3, 4), real(3))),
@@ -169,6 +206,17 @@ CASES = [
     Case("correlate2d 3", correlate2d, conv2d, lambda: (real(6, 1, 4, 5), real(7, 2, 3)), in_matrix=False),
     Case("softplus", softplus, torch.nn.functional.softplus, lambda: (real(3, 2),)),
     Case("softplus 2", softplus, torch.nn.functional.softplus, lambda: (real(),), in_matrix=False),
+    Case("mul_constant", mul_constant, torch.mul, lambda: (real(3, 2), -1.5)),
+    Case("global_max_pool", global_max_pool, _global_max, lambda: (real(2, 3, 4),), cannot=_READS_OUTPUT),
+    Case("rfft2", rfft2, torch.fft.rfft2, lambda: (real(3, 4),)),
+    Case("rfft2 2", rfft2, torch.fft.rfft2, lambda: (real(2, 4, 5),), in_matrix=False),
+    Case("rfft2_adjoint", rfft2_adjoint, _rfft2_adjoint, lambda: (complex_(3, 3), 5)),
+    Case("rfft2_adjoint 2", rfft2_adjoint, _rfft2_adjoint, lambda: (complex_(2, 3, 3), 4), in_matrix=False),
+    Case("dct", dct, _dct, lambda: (real(2, 4),)),
+    Case("top_two", top_two, _top_two, lambda: (real(3, 4),), _SMALLEST, cannot=_READS_OUTPUT),
+    Case("exp", exp, torch.exp, lambda: (real(3),), cannot=_READS_OUTPUT),
+    Case("cube_keeping_square", cube_keeping_square, lambda x: x**3, lambda: (real(3),), cannot=_ONCE),
+    Case("cube 2", cube, lambda x: x**3, lambda: (real(3, 2),), in_matrix=False),
     Case("summary", ops.summary, _summary, lambda: (real(3),)),
     Case("global_max", ops.global_max, lambda x: x.max(-1).values, lambda: (real(3, 4),), cannot=_READS_OUTPUT),
     Case("logsumexp", ops.logsumexp, lambda x: x.exp().sum().log(), lambda: (real(4),), cannot=_ONCE),

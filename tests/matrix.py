@@ -36,8 +36,9 @@ There is no fourth answer. Operators that behave alike share a column:
 """
 
 # What plain torch itself cannot do with the reference: by transform, the cases.
-_COMPLEX = {"complex_exp", "modulate", "spectrum"}
-_COMPLEX_INPUTS = {"complex_exp", "modulate"}
+_COMPLEX_INPUTS = {"complex_exp", "modulate", "rfft2_adjoint"}
+_COMPLEX_OUTPUTS = {"complex_exp", "modulate", "spectrum", "rfft2"}
+_COMPLEX = _COMPLEX_INPUTS | _COMPLEX_OUTPUTS
 NOT_IN_TORCH: dict[str, set[str]] = {
     "jacrev": _COMPLEX,
     "jacfwd": _COMPLEX,
@@ -51,9 +52,9 @@ NOT_IN_TORCH: dict[str, set[str]] = {
     "vmap(jacfwd)": _COMPLEX,
     "vmap(hessian)": _COMPLEX_INPUTS,
     "hessian(vmap)": _COMPLEX_INPUTS,
-    "functional.jacobian": _COMPLEX,
+    "functional.jacobian": _COMPLEX_OUTPUTS,
     "functional.hessian": _COMPLEX_INPUTS,
-    "functional.hessian, outer forward-mode": _COMPLEX,
+    "functional.hessian, outer forward-mode": _COMPLEX_OUTPUTS,
     "a wrapper subclass, backward": _COMPLEX_INPUTS,
     "compile(jacfwd)": _COMPLEX,
     "compile(hessian)": _COMPLEX_INPUTS,

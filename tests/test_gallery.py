@@ -1,0 +1,496 @@
+"""The gallery of `examples/` against plain torch: values, derivatives, transforms, refusals, and what comments claim.
+
+Its operators also run through the matrix and the laws (`cases.py`); its files run as programs in `test_examples.py`.
+"""
+
+import gc
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.func import grad, jacfwd, jacrev, jvp, vmap
+
+import torchgraft as tg
+from examples.cube import PlainCube, cube, cube_keeping_square, second_derivative
+from examples.dct import dct
+from examples.exp_saved import exp
+from examples.fft_magnitude import fft_magnitude, rfft2, rfft2_adjoint
+from examples.global_max_pool import global_max_pool
+from examples.mul_constant import MulConstant, mul_constant
+from examples.top_two import top_two
+
+from .cases import dct_matrix
+from .transforms import weights
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """A function of one tensor made of the gallery's operators, the same in plain torch, and shapes to try."""
+
+    name: str
+    call: Callable[[Tensor], Any]
+    reference: Callable[[Tensor], Any]
+    shapes: tuple[tuple[int, ...], ...]
+    once: bool = False  # has no second derivative
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """A shape without an axis of size 0 or 1."""
+        return self.shapes[0]
+
+
+def first_two(scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """`top_two` by sorting."""
+    values, index = scores.sort(descending=True)
+    return values[..., :2], index[..., :2], values[..., :2] @ scores.new_tensor([0.75, 0.25])
+
+
+EXHIBITS = (
+    Exhibit("mul_constant", lambda x: mul_constant(x, -1.5), lambda x: -1.5 * x, ((2, 3), (), (1, 1), (0, 4))),
+    Exhibit(
+        "global_max_pool",
+        global_max_pool,
+        lambda x: x.amax((-2, -1)),
+        ((2, 3, 4), (1, 1, 1), (5, 1, 3, 1), (1, 2, 3, 4), (2, 1, 1, 4, 3), (0, 2, 3, 4), (2, 0, 3, 4)),
+    ),
+    Exhibit(
+        "fft_magnitude",
+        fft_magnitude,
+        lambda x: torch.fft.rfft2(x).abs(),
+        ((3, 4), (4, 3), (1, 1), (1, 2), (2, 1), (2, 2), (5, 8), (2, 3, 7), (1, 1, 2, 6)),
+    ),
+    Exhibit("dct", dct, lambda x: x @ dct_matrix(x.shape[-1]).to(x.dtype).mT, ((2, 5), (4,), (1,), (3, 1), (0, 3))),
+    Exhibit("top_two", lambda x: top_two(x, [0.75, 0.25]), first_two, ((3, 4), (2,), (5,), (1, 2), (2, 1, 6), (0, 3))),
+    Exhibit("exp", exp, torch.exp, ((2, 3), (), (1,), (0, 4))),
+    Exhibit("cube", cube, lambda x: x**3, ((2, 3), (), (1,), (0, 4))),
+    Exhibit("cube_keeping_square", cube_keeping_square, lambda x: x**3, ((2, 3), (), (1,), (0, 4)), once=True),
+)
+DTYPES = (torch.float32, torch.float64)
+HALF = (torch.float16, torch.bfloat16)
+
+every = pytest.mark.parametrize("exhibit", EXHIBITS, ids=lambda exhibit: exhibit.name)
+every_twice = pytest.mark.parametrize(
+    "exhibit", [exhibit for exhibit in EXHIBITS if not exhibit.once], ids=lambda exhibit: exhibit.name
+)
+every_shape = pytest.mark.parametrize(
+    ("exhibit", "shape"),
+    [pytest.param(exhibit, shape, id=f"{exhibit.name}-{shape}") for exhibit in EXHIBITS for shape in exhibit.shapes],
+)
+dtypes = pytest.mark.parametrize("dtype", DTYPES, ids=str)
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    torch.manual_seed(0)
+
+
+def outputs(made: Any) -> tuple[Tensor, ...]:
+    return (made,) if isinstance(made, Tensor) else tuple(made)
+
+
+def vector(function: Callable[[Tensor], Any]) -> Callable[[Tensor], Tensor]:
+    """All floating outputs of `function` as one vector, curved so that linear functions have derivatives too."""
+
+    def call(x: Tensor) -> Tensor:
+        return torch.cat([out.sin().reshape(-1) for out in outputs(function(x)) if out.is_floating_point()])
+
+    return call
+
+
+def loss(function: Callable[[Tensor], Any]) -> Callable[[Tensor], Tensor]:
+    """`vector` weighted to one number."""
+
+    def call(x: Tensor) -> Tensor:
+        out = vector(function)(x)
+        return (out * weights(out)).sum()
+
+    return call
+
+
+# -- against the reference ----------------------------------------------------------------------------------------
+
+
+@every_shape
+@dtypes
+def test_values_and_gradients(exhibit: Exhibit, shape: tuple[int, ...], dtype: torch.dtype):
+    x = torch.randn(shape, dtype=dtype).requires_grad_()
+    y = x.detach().clone().requires_grad_()
+    got, expected = outputs(exhibit.call(x)), outputs(exhibit.reference(y))
+    torch.testing.assert_close(got, expected)
+    assert all(out.is_contiguous() for out in got)
+    assert [out.requires_grad for out in got] == [out.is_floating_point() for out in got]
+    made = torch.autograd.grad(loss(exhibit.call)(x), x)
+    torch.testing.assert_close(made, torch.autograd.grad(loss(exhibit.reference)(y), y))
+
+
+@every_shape
+def test_forward_mode(exhibit: Exhibit, shape: tuple[int, ...]):
+    x, tangent = torch.randn(2, *shape, dtype=torch.float64)
+    got = jvp(vector(exhibit.call), (x,), (tangent,))
+    torch.testing.assert_close(got, jvp(vector(exhibit.reference), (x,), (tangent,)))
+
+
+@every_twice
+@pytest.mark.parametrize("outer", [jacfwd, jacrev], ids=["jacfwd", "jacrev"])
+@pytest.mark.parametrize("inner", [jacfwd, jacrev], ids=["jacfwd", "jacrev"])
+def test_second_derivatives(exhibit: Exhibit, outer: Callable[..., Any], inner: Callable[..., Any]):
+    for shape in exhibit.shapes:
+        x = torch.randn([max(size, 1) for size in shape], dtype=torch.float64)  # jacfwd needs at least one element
+        got = outer(inner(loss(exhibit.call)))(x)
+        torch.testing.assert_close(got, outer(inner(loss(exhibit.reference)))(x))
+
+
+@every_twice
+def test_derivatives_in_the_cotangent(exhibit: Exhibit):
+    """The rules against finite differences, as functions of x and of the cotangent."""
+    x = torch.randn(exhibit.shape, dtype=torch.float64, requires_grad=True)
+
+    def floating(x: Tensor) -> tuple[Tensor, ...]:
+        return tuple(out for out in outputs(exhibit.call(x)) if out.is_floating_point())
+
+    assert torch.autograd.gradcheck(floating, x, check_forward_ad=True, check_batched_grad=True)
+    assert torch.autograd.gradgradcheck(floating, x)
+
+
+@every_shape
+def test_vmap(exhibit: Exhibit, shape: tuple[int, ...]):
+    x = torch.randn(3, *shape, dtype=torch.float64)
+    for dim in (0, len(shape)):
+        mapped = x.movedim(0, dim)
+        torch.testing.assert_close(vmap(exhibit.call, dim)(mapped), vmap(exhibit.reference, dim)(mapped))
+        got = vmap(grad(loss(exhibit.call)), dim)(mapped)
+        torch.testing.assert_close(got, vmap(grad(loss(exhibit.reference)), dim)(mapped))
+
+
+@every_twice
+def test_vmap_of_second_derivatives(exhibit: Exhibit):
+    x = torch.randn(3, *exhibit.shape, dtype=torch.float64)
+    got = vmap(jacrev(grad(loss(exhibit.call))))(x)
+    torch.testing.assert_close(got, vmap(jacrev(grad(loss(exhibit.reference))))(x))
+
+
+LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "transposed": lambda x: x.mT.contiguous().mT,
+    "strided": lambda x: torch.stack([x, torch.full_like(x, 9.0)], -1)[..., 0],
+    "expanded": lambda x: x[:1].expand_as(x),
+}
+
+
+@every
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+def test_layouts(exhibit: Exhibit, layout: Callable[[Tensor], Tensor]):
+    x = layout(torch.randn(exhibit.shape))
+    contiguous = x.contiguous()
+    torch.testing.assert_close(outputs(exhibit.call(x)), outputs(exhibit.call(contiguous)), rtol=0, atol=0)
+    got = torch.autograd.functional.vjp(vector(exhibit.call), x, torch.ones_like(vector(exhibit.call)(x)))
+    expected = torch.autograd.functional.vjp(
+        vector(exhibit.call), contiguous, torch.ones_like(vector(exhibit.call)(contiguous))
+    )
+    torch.testing.assert_close(got, expected)
+
+
+@every
+@pytest.mark.parametrize("dtype", HALF, ids=str)
+def test_half_precision_is_the_rounded_result(exhibit: Exhibit, dtype: torch.dtype):
+    x = torch.randn(exhibit.shape).to(dtype).requires_grad_()
+    if exhibit.name == "fft_magnitude" and dtype is torch.float16:
+        with pytest.raises(tg.KernelError, match="complex32"):  # NumPy has no such dtype
+            exhibit.call(x)
+        return
+    exact = x.detach().float().requires_grad_()
+    got, expected = outputs(exhibit.call(x)), outputs(exhibit.call(exact))
+    for a, b in zip(got, expected, strict=True):
+        assert a.dtype in (dtype, torch.int64) or exhibit.name == "fft_magnitude"  # no bfloat16 among complex dtypes
+        torch.testing.assert_close(a.to(b.dtype), b, rtol=2e-2, atol=2e-2)
+    (made,) = torch.autograd.grad(loss(exhibit.call)(x), x)
+    assert made.dtype == dtype
+    (gradient,) = torch.autograd.grad(loss(exhibit.call)(exact), exact)
+    torch.testing.assert_close(made.float(), gradient, rtol=5e-2, atol=1e-1)
+
+
+@every
+def test_compiled(exhibit: Exhibit):
+    torch._dynamo.reset()
+    x = torch.randn(exhibit.shape, dtype=torch.float64)
+
+    def step(function: Callable[[Tensor], Any], x: Tensor) -> Any:
+        return outputs(function(x)), grad(loss(function))(x)
+
+    compiled = torch.compile(lambda x: step(exhibit.call, x), fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(x), step(exhibit.reference, x))
+    y, z = x.clone().requires_grad_(), x.clone().requires_grad_()
+    torch.compile(loss(exhibit.call), fullgraph=True, backend="aot_eager")(y).backward()
+    loss(exhibit.reference)(z).backward()
+    torch.testing.assert_close(y.grad, z.grad)
+
+
+# -- mul_constant -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("constant", [torch.tensor(5.0), torch.ones(3, requires_grad=True)], ids=["tensor", "recorded"])
+def test_a_constant_is_no_tensor(constant: Tensor):
+    with pytest.raises(tg.ArgumentError, match=r"(?s)'mul_constant' argument 'constant'.*a Tensor of shape"):
+        mul_constant(torch.ones(3), constant)
+
+
+def test_plain_pytorch_loses_the_gradient_of_a_constant_without_a_word():
+    x, constant = torch.ones(3, requires_grad=True), torch.tensor(5.0, requires_grad=True)
+    MulConstant.apply(x, constant).sum().backward()
+    torch.testing.assert_close(x.grad, torch.full((3,), 5.0))
+    assert constant.grad is None
+
+
+def test_plain_pytorch_asks_for_a_none():
+    class Without(MulConstant):
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * ctx.constant
+
+    with pytest.raises(RuntimeError, match=r"incorrect number of gradients \(expected 2, got 1\)"):
+        Without.apply(torch.ones(3, requires_grad=True), 5.0).sum().backward()
+
+
+# -- global_max_pool ----------------------------------------------------------------------------------------------
+
+
+def test_of_equal_maxima_the_first_gets_the_gradient():
+    images = torch.tensor([[[1.0, 7.0], [7.0, 7.0]], [[2.0, 2.0], [2.0, 2.0]]], requires_grad=True)
+    (gradient,) = torch.autograd.grad(global_max_pool(images), images, torch.tensor([3.0, 5.0]))
+    assert gradient.tolist() == [[[0, 3], [0, 0]], [[5, 0], [0, 0]]]
+    (divided,) = torch.autograd.grad(images.amax((-2, -1)), images, torch.tensor([3.0, 5.0]))
+    assert divided.tolist() == [[[0, 1], [1, 1]], [[1.25, 1.25], [1.25, 1.25]]]
+
+
+def test_a_maximum_is_piecewise_linear():
+    """No second derivative in x; but one in the cotangent, and that of a function of the maximum."""
+    images = torch.randn(2, 3, 4, dtype=torch.float64, requires_grad=True)
+    cotangent = torch.randn(2, dtype=torch.float64, requires_grad=True)
+    (first,) = torch.autograd.grad(global_max_pool(images), images, cotangent, create_graph=True)
+    direction = torch.randn_like(first)
+    in_images, in_cotangent = torch.autograd.grad(first, (images, cotangent), direction, materialize_grads=True)
+    assert in_images.abs().max() == 0
+    at = images.flatten(1).argmax(1)
+    torch.testing.assert_close(in_cotangent, direction.flatten(1)[torch.arange(2), at])
+    curvature = jacrev(grad(lambda x: global_max_pool(x).exp().sum()))(images.detach()).reshape(24, 24)
+    expected = torch.zeros(24, dtype=torch.float64)
+    expected[at + torch.tensor([0, 12])] = global_max_pool(images).detach().exp()
+    torch.testing.assert_close(curvature, expected.diag())
+
+
+def test_the_index_stays_inside():
+    assert isinstance(global_max_pool(torch.randn(2, 3, 4)), Tensor)
+
+
+@pytest.mark.parametrize(
+    ("shape", "error", "match"),
+    [((2, 3), tg.ShapeError, "at least 3 axes"), ((2, 0, 3), IndexError, "non-zero size")],
+    ids=str,
+)
+def test_what_has_no_maximum(shape: tuple[int, ...], error: type[Exception], match: str):
+    with pytest.raises(error, match=match):
+        global_max_pool(torch.zeros(shape))
+
+
+def test_a_nan_is_the_maximum():
+    images = torch.tensor([[[1.0, torch.nan], [3.0, 2.0]]], requires_grad=True)
+    assert global_max_pool(images).isnan().all()
+
+
+# -- fft_magnitude ------------------------------------------------------------------------------------------------
+
+
+@dtypes
+@pytest.mark.parametrize("shape", [(1, 1), (2, 3), (4, 4), (2, 5, 6)], ids=str)
+def test_a_magnitude_of_zero_has_the_subgradient_zero(shape: tuple[int, ...], dtype: torch.dtype):
+    x = torch.zeros(shape, dtype=dtype)
+    f = loss(fft_magnitude)
+    for derivative in (grad(f), jacrev(grad(f)), lambda x: jvp(f, (x,), (torch.ones_like(x),))[1]):
+        assert not derivative(x).any()  # neither a number nor NaN, which is true
+
+
+def test_one_magnitude_of_zero_leaves_the_others_alone():
+    x = torch.tensor([[1.0, 2.0], [4.0, -7.0]])
+    assert rfft2(x).tolist() == [[0, 10], [6, -12]]
+    signs = [[[1, -1], [1, -1]], [[1, 1], [-1, -1]], [[-1, 1], [1, -1]]]  # of 10, 6 and -12, times their basis pictures
+    assert grad(lambda x: fft_magnitude(x).sum())(x).tolist() == torch.tensor(signs).sum(0).tolist()
+
+
+@pytest.mark.parametrize("width", range(1, 9))
+def test_the_adjoint_is_the_transposed_matrix(width: int):
+    """And irfft2, however scaled, is not, but for widths that have no inner columns."""
+    x = torch.randn(3, width, dtype=torch.float64)
+    y = torch.randn(3, width // 2 + 1, dtype=torch.complex128)
+    torch.testing.assert_close((rfft2(x).conj() * y).sum().real, (x * rfft2_adjoint(y, width)).sum())
+    columns = torch.fft.rfft2(torch.eye(3 * width, dtype=torch.float64).reshape(-1, 3, width))
+    transposed = (columns.conj() * y).sum((-2, -1)).real.reshape(3, width)
+    torch.testing.assert_close(rfft2_adjoint(y, width), transposed)
+    inverse = torch.fft.irfft2(y, s=(3, width), norm="forward")
+    assert torch.allclose(rfft2_adjoint(y, width), inverse) == (width <= 2)
+
+
+def test_no_pictures():
+    """Here torch has no answer to compare with: with MKL its own rfft2 of an empty batch raises."""
+    x = torch.zeros(0, 3, 4, requires_grad=True)
+    magnitudes = fft_magnitude(x)
+    magnitudes.sum().backward()
+    assert magnitudes.shape == (0, 3, 3)
+    assert x.grad is not None
+    assert x.grad.shape == x.shape
+
+
+@pytest.mark.parametrize("width", [-1, 0, 3, 6])
+def test_a_spectrum_has_its_width(width: int):
+    with pytest.raises(tg.ShapeError, match=r"'rfft2_adjoint' argument 'spectrum'.*\{width\}//2\+1"):
+        rfft2_adjoint(torch.zeros(2, 3, dtype=torch.complex64), width)
+
+
+@pytest.mark.parametrize(
+    ("x", "error", "match"),
+    [
+        (torch.zeros(2, 3, dtype=torch.complex64), tg.DtypeError, r"x\.real"),
+        (torch.zeros(3), tg.ShapeError, "at least 2 axes"),
+        (torch.zeros(0, 3), ValueError, "data points"),
+    ],
+    ids=["complex", "one axis", "empty"],
+)
+def test_what_has_no_half_spectrum(x: Tensor, error: type[Exception], match: str):
+    with pytest.raises(error, match=match):
+        fft_magnitude(x)
+
+
+# -- dct ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 8])
+def test_the_matrix_of_the_dct_is_orthogonal(n: int):
+    matrix = jacfwd(dct)(torch.randn(n, dtype=torch.float64))
+    torch.testing.assert_close(matrix, dct_matrix(n))
+    torch.testing.assert_close(matrix.mT @ matrix, torch.eye(n, dtype=torch.float64))
+
+
+def test_a_third_derivative_through_the_dct():
+    x = torch.randn(4, dtype=torch.float64)
+
+    def third(f: Callable[[Tensor], Tensor]) -> Tensor:
+        return jacrev(jacrev(grad(lambda x: (f(x) ** 3).sum())))(x)
+
+    torch.testing.assert_close(third(dct), third(lambda x: dct_matrix(4) @ x))
+
+
+@pytest.mark.parametrize(
+    ("x", "error", "match"),
+    [
+        (torch.zeros(3, dtype=torch.int64), tg.DtypeError, r"x\.double\(\)"),
+        (torch.zeros(()), tg.ShapeError, "at least 1 axes"),
+        (torch.zeros(2, 0), ValueError, "data points"),
+    ],
+    ids=["integers", "no axis", "empty"],
+)
+def test_what_has_no_cosine_transform(x: Tensor, error: type[Exception], match: str):
+    with pytest.raises(error, match=match):
+        dct(x)
+
+
+# -- top_two ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", ["largest", "smallest"])
+@pytest.mark.parametrize("weights", [[0.75, 0.25], [1, -2], (0.0, 1.0)], ids=str)
+def test_order_and_weights(order: str, weights: list[float]):
+    scores = torch.tensor([[3.0, 1.0, 2.0, 0.0], [5.0, 6.0, 4.0, 7.0]], requires_grad=True)
+    best = top_two(scores, weights, order=order)
+    index = [[0, 2], [3, 1]] if order == "largest" else [[3, 1], [2, 0]]
+    assert best.index.tolist() == index
+    torch.testing.assert_close(best.values, scores.gather(1, torch.tensor(index)))
+    (gradient,) = torch.autograd.grad(best.blend.sum(), scores)
+    expected = torch.zeros(2, 4).scatter(1, torch.tensor(index), torch.tensor([weights, weights], dtype=torch.float32))
+    torch.testing.assert_close(gradient, expected)
+
+
+def test_either_output_alone_has_a_gradient():
+    scores = torch.tensor([3.0, 1.0, 2.0], requires_grad=True)
+    assert torch.autograd.grad(top_two(scores, [0.5, 0.5]).values.sum(), scores)[0].tolist() == [1, 0, 1]
+    assert torch.autograd.grad(top_two(scores, [0.5, 0.5]).blend, scores)[0].tolist() == [0.5, 0, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "match"),
+    [
+        ((torch.zeros(3), [0.5, 0.5], "best"), tg.ArgumentError, r"(?s)'order'.*'largest', 'smallest'"),
+        ((torch.zeros(3), torch.ones(2)), tg.ArgumentError, r"(?s)'weights'.*a Tensor of shape \(2,\)"),
+        ((torch.zeros(3), [0.5]), ValueError, "not enough values"),
+        ((torch.zeros(3), [0.5, 0.2, 0.3]), ValueError, "too many values"),
+        ((torch.zeros(1), [0.5, 0.5]), RuntimeError, "out of range"),
+    ],
+    ids=["order", "tensor of weights", "one weight", "three weights", "one score"],
+)
+def test_what_has_no_top_two(arguments: tuple[Any, ...], error: type[Exception], match: str):
+    with pytest.raises(error, match=match):
+        top_two(*arguments)
+
+
+# -- exp_saved ----------------------------------------------------------------------------------------------------
+
+
+def is_let_go(function: Callable[[Tensor], Tensor]) -> bool:
+    """Whether nothing but the caller holds the input of a recorded call."""
+    x = torch.randn(3, requires_grad=True) * 2
+    reference = weakref.ref(x)
+    out = function(x)
+    del x
+    gc.collect()
+    return reference() is None and out.requires_grad
+
+
+def test_saving_the_result_lets_the_input_go():
+    assert is_let_go(exp)
+    assert not is_let_go(cube)
+
+
+def test_a_saved_result_that_was_written_into_is_noticed():
+    y = exp(torch.randn(3, requires_grad=True))
+    y.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_every_derivative_of_exp_is_exp():
+    x, f = torch.randn(3, dtype=torch.float64), exp
+    for _ in range(4):
+        torch.testing.assert_close(vmap(f)(x), x.exp())
+        f = grad(f)
+
+
+# -- cube ---------------------------------------------------------------------------------------------------------
+
+
+def test_plain_pytorch_differentiates_past_a_saved_intermediate():
+    """30 x**4 is right; the 12 x**4 that come through the square are lost."""
+    x = torch.tensor(2.0, requires_grad=True)
+    assert second_derivative(cube, x) == 30 * 16
+    assert second_derivative(PlainCube.apply, x) == 18 * 16
+    torch.testing.assert_close(torch.autograd.grad(PlainCube.apply(x), x), torch.autograd.grad(cube(x), x))
+
+
+def scalar_cube(x: Tensor) -> Tensor:
+    return cube_keeping_square(x) ** 2
+
+
+@pytest.mark.parametrize(
+    "differentiate",
+    [
+        lambda x: second_derivative(cube_keeping_square, x.requires_grad_()),
+        grad(grad(scalar_cube)),
+        jacfwd(jacrev(scalar_cube)),
+        jacfwd(jacfwd(scalar_cube)),
+        lambda x: vmap(grad(grad(scalar_cube)))(x.expand(3)),
+    ],
+    ids=["autograd", "grad(grad)", "hessian", "jacfwd(jacfwd)", "vmap"],
+)
+def test_a_second_derivative_past_a_saved_intermediate_is_refused(differentiate: Callable[[Tensor], Any]):
+    with pytest.raises(tg.DerivativeError, match=r"'cube_keeping_square.*floating Saved output"):
+        differentiate(torch.tensor(2.0))
