@@ -11,6 +11,7 @@ from torch import Tensor
 
 from .. import _torch
 from .._errors import KernelError
+from .._spec.dtypes import complex_twin
 from .._spec.plan import Plan, flatten, replace
 from .._spec.signature import Signature
 from .arrays import array_dtype, to_array, to_tensor
@@ -155,8 +156,10 @@ class Kernel:
     def _wanted(self, values: Sequence[Any]) -> list[torch.dtype | None]:
         """The outputs' dtypes; needed only to round half precision, or to give a Python number one."""
         first = next((leaf.dtype for leaf in flatten(self.signature, values) if leaf.is_floating_point()), None)
+        twin = None if first is None else complex_twin(first)
         return [
-            output.type.dtypes.exact or (first if output.type.dtypes.numeric else None)
+            output.type.dtypes.exact
+            or (twin if output.type.dtypes.kind == "Complex" else first if output.type.dtypes.numeric else None)
             for output in self.signature.outputs
         ]
 

@@ -75,20 +75,27 @@ class ArrayCall:
 
 
 class ArrayRule:
-    """A rule on arrays as an operator; that its own derivative raises is seen to by the caller (`connect`)."""
+    """A rule on arrays as an operator; that its own derivative raises is seen to by the caller (`connect`).
+
+    Attributes:
+        reads: what it is called with: what the rule reads, and for an adjoint, whose derivative is the operator again,
+            every non-tensor argument.
+    """
 
     def __init__(self, record: Record, rule: Rule) -> None:
         self.record = record
         self.rule = rule
         self.many = {name for name in rule.inputs if record.signature.names[name].many}
         names = record.signature.names
-        self.scalar_names = tuple(n for n in rule.reads if n in names and not names[n].is_tensor)
-        self.tensor_names = tuple(n for n in rule.reads if n not in self.scalar_names)
-        scalars = "".join(
+        scalars = tuple(n for n in names if not names[n].is_tensor) if rule.kind == "adjoint" else ()
+        self.reads = tuple(dict.fromkeys((*rule.reads, *scalars)))
+        self.scalar_names = tuple(n for n in self.reads if n in names and not names[n].is_tensor)
+        self.tensor_names = tuple(n for n in self.reads if n not in self.scalar_names)
+        schema = "".join(
             f", {names[n].scalar.schema}{'?' if names[n].optional else ''} {n}" for n in self.scalar_names
         )
         name = companion(record.qualname, f"{rule.kind}_{'_'.join(rule.inputs)}")
-        self._dispatched = DispatcherOp(name, _SCHEMA.format(scalars=scalars), tags=(torch.Tag.cudagraph_unsafe,))
+        self._dispatched = DispatcherOp(name, _SCHEMA.format(scalars=schema), tags=(torch.Tag.cudagraph_unsafe,))
         self._dispatched.backend(self._backend)
         self._dispatched.fake(self._fake)
         self._dispatched.vmap(self._vmap)

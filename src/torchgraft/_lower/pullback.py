@@ -58,7 +58,7 @@ def make_pullback(lowering: Lowering, rule: Rule) -> Pullback:
             results = tuple((plan.batch + leaf.full[len(plan.batch) :], leaf.dtype) for leaf in leaves)
             return call_on_arrays(array_rule, plan, values, results)
 
-        return Pullback(rule.label, rule.inputs, rule.reads, call_array, None, rule.opaque, rule.residual)
+        return Pullback(rule.label, rule.inputs, array_rule.reads, call_array, None, rule.opaque, rule.residual)
 
     def call(plan: Plan, *values: Any) -> Sequence[Any]:
         return apply(record, rule, plan, values, lambda result: _flat(record, rule, plan, result))
@@ -133,8 +133,7 @@ def call_on_arrays(
     array_rule: ArrayRule, plan: Plan, values: Sequence[Any], results: tuple[tuple[Any, torch.dtype], ...]
 ) -> Sequence[Tensor]:
     """An array rule on what it reads."""
-    rule = array_rule.rule
-    by_name = dict(zip(rule.reads, values, strict=True))
+    by_name = dict(zip(array_rule.reads, values, strict=True))
     tensors = [(name, by_name[name]) for name in array_rule.tensor_names]
     leaves, leads, _ = _open(array_rule.record, plan, [n for n, _ in tensors], [v for _, v in tensors])
     counts = tuple(len(_items(name, value)) for name, value in tensors)

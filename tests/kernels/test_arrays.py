@@ -1,0 +1,52 @@
+"""Kernels and rules on arrays: dtypes that NumPy lacks, and what an adjoint needs besides what it reads."""
+
+import numpy as np
+import pytest
+import torch
+from jaxtyping import Complex, Float
+
+import torchgraft as tg
+
+
+@tg.op
+def spectrum(x: Float[np.ndarray, "n"]) -> Complex[np.ndarray, "n"]:
+    return np.fft.fft(x).astype(np.result_type(x.dtype, np.complex64))
+
+
+@tg.op
+def repeated(x: Float[np.ndarray, "n"], k: int) -> Float[np.ndarray, "n {k}"]:
+    return np.repeat(x[:, None], k, 1)
+
+
+@repeated.adjoint("x")
+def _(grad: np.ndarray):
+    return grad.sum(1)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "expected"),
+    [
+        (torch.float16, torch.complex32),
+        (torch.bfloat16, torch.complex64),
+        (torch.float32, torch.complex64),
+        (torch.float64, torch.complex128),
+    ],
+    ids=str,
+)
+@pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
+def test_complex_outputs_have_the_precision_of_the_input(dtype: torch.dtype, expected: torch.dtype):
+    out = spectrum(torch.arange(4).to(dtype))
+    assert out.dtype == expected
+    assert out.to(torch.complex128).tolist() == pytest.approx([6, -2 + 2j, -2, -2 - 2j])
+
+
+def test_an_adjoint_need_not_ask_for_the_numbers_of_its_own_derivative():
+    x, cotangent = torch.randn(3, requires_grad=True), torch.randn(3, 2, requires_grad=True)
+    (gradient,) = torch.autograd.grad(repeated(x, 2), x, cotangent, create_graph=True)
+    weight = torch.tensor([1.0, 2.0, 3.0])
+    (second,) = torch.autograd.grad(gradient, cotangent, weight)
+    assert second.tolist() == [[1, 1], [2, 2], [3, 3]]
+    _, tangent = torch.func.jvp(
+        lambda c: torch.func.vjp(lambda x: repeated(x, 2), x)[1](c)[0], (cotangent,), (cotangent,)
+    )
+    torch.testing.assert_close(tangent, cotangent.sum(1))
