@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 import torchgraft as tg
+from examples.adopted import swish
 from examples.correlate2d import correlate2d
 from examples.cube import cube, cube_keeping_square
 from examples.dct import dct
@@ -217,6 +218,7 @@ CASES = [
     Case("exp", exp, torch.exp, lambda: (real(3),), cannot=_READS_OUTPUT),
     Case("cube_keeping_square", cube_keeping_square, lambda x: x**3, lambda: (real(3),), cannot=_ONCE),
     Case("cube 2", cube, lambda x: x**3, lambda: (real(3, 2),), in_matrix=False),
+    Case("swish", swish, lambda x: x * x.sigmoid(), lambda: (real(3, 2),), cannot=_READS_OUTPUT),
     Case("summary", ops.summary, _summary, lambda: (real(3),)),
     Case("global_max", ops.global_max, lambda x: x.max(-1).values, lambda: (real(3, 4),), cannot=_READS_OUTPUT),
     Case("logsumexp", ops.logsumexp, lambda x: x.exp().sum().log(), lambda: (real(4),), cannot=_ONCE),

@@ -11,10 +11,13 @@ from typing import Any
 
 import pytest
 import torch
+from jaxtyping import Float
 from torch import Tensor
 from torch.func import grad, jacfwd, jacrev, jvp, vmap
 
 import torchgraft as tg
+from examples.adopted import Swish, swish
+from examples.adopted import second_derivative as second
 from examples.cube import PlainCube, cube, cube_keeping_square, second_derivative
 from examples.dct import dct
 from examples.exp_saved import exp
@@ -67,6 +70,7 @@ EXHIBITS = (
     Exhibit("top_two", lambda x: top_two(x, [0.75, 0.25]), first_two, ((3, 4), (2,), (5,), (1, 2), (2, 1, 6), (0, 3))),
     Exhibit("exp", exp, torch.exp, ((2, 3), (), (1,), (0, 4))),
     Exhibit("cube", cube, lambda x: x**3, ((2, 3), (), (1,), (0, 4))),
+    Exhibit("swish", swish, torch.nn.functional.silu, ((2, 3), (), (1,), (0, 4))),
     Exhibit("cube_keeping_square", cube_keeping_square, lambda x: x**3, ((2, 3), (), (1,), (0, 4)), once=True),
 )
 DTYPES = (torch.float32, torch.float64)
@@ -494,3 +498,27 @@ def scalar_cube(x: Tensor) -> Tensor:
 def test_a_second_derivative_past_a_saved_intermediate_is_refused(differentiate: Callable[[Tensor], Any]):
     with pytest.raises(tg.DerivativeError, match=r"'cube_keeping_square.*floating Saved output"):
         differentiate(torch.tensor(2.0))
+
+
+# -- adopted ------------------------------------------------------------------------------------------------------
+
+
+def test_a_bare_function_has_a_wrong_second_derivative():
+    x = torch.tensor(1.0, dtype=torch.float64, requires_grad=True)
+    silu = torch.nn.functional.silu
+    torch.testing.assert_close(torch.autograd.grad(Swish.apply(x), x), torch.autograd.grad(silu(x), x))
+    assert abs(second(Swish.apply, x) - second(silu, x)) > 0.1
+    assert abs(second(swish, x) - second(silu, x)) < 1e-12
+
+
+@pytest.mark.parametrize("transform", [grad, vmap, jacrev], ids=["grad", "vmap", "jacrev"])
+def test_a_bare_function_goes_under_no_transform(transform: Callable[..., Any]):
+    with pytest.raises(RuntimeError, match="must override the setup_context staticmethod"):
+        transform(Swish.apply)(torch.ones(3))
+
+
+def test_a_stub_has_the_parameters_of_forward():
+    with pytest.raises(tg.DeclarationError, match=r"(?s)other parameters than Swish.*expected: x\n.*got: +y"):
+
+        @tg.adopt(Swish)
+        def swish(y: Float[Tensor, "..."]) -> Float[Tensor, "..."]: ...
