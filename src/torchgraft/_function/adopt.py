@@ -254,10 +254,11 @@ class Adopted:
         """Fill the context; whether what it keeps has derivatives, or none that could be missed."""
         if torch.is_grad_enabled():
             try:
-                with Watch() as watch:
+                with Watch(lambda: vars(recorder).get("_graft_constants", ())) as watch:
                     made = self.forward(recorder, values)
-                self._replace(recorder, made, outputs)
-                if watch.lost is None:
+                kept = tensors_in([*recorder.to_save, *vars(recorder).values()])
+                if not any(isinstance(value, np.ndarray) or watch.lost(value) for value in kept):
+                    self._replace(recorder, made, outputs)
                     return True
             except RuntimeError:  # NumPy does not take what requires grad
                 pass

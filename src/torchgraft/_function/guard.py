@@ -25,6 +25,7 @@ _REMEDY = (
     "enough; or ctx.mark_constant(tensor) for what is constant on purpose"
 )
 
+_INTERMEDIATE = Why("it reads what forward computed and saved", _REMEDY)
 _DETACHED = Why("its result is detached from what it was computed from", _REMEDY)
 
 
@@ -46,31 +47,29 @@ def guarded(
         linear: the cotangents or tangents.
         inputs: the inputs that need a gradient; raises where they cannot be had any more.
     """
-    with Watch() as watch:
+    with Watch(lambda: vars(ctx).get("_graft_constants", ())) as watch:
         made: tuple[Any, ...] = run()
+    lost = [watch.lost(value) for value in made]
     constants = take_constants(ctx)
-    sources = [value for value in linear if isinstance(value, Tensor)]
-    needed = set[int]().union(*map(_torch.recording_levels, sources))
-    why: str | None = None
-    if watch.lost is not None:
-        why = f"it leaves torch through {watch.lost}"
-    elif call.intermediates:
-        why = "it reads what forward computed and saved"
-    if why is not None:
-        sources += [t for t in ctx.saved_tensors if t is not None]
-        sources += [t for _, t, _ in call.attributes]
-        sources += inputs()
-    results: list[Any] = []
-    for value in made:
+    cotangents = [value for value in linear if isinstance(value, Tensor)]
+    needed = set[int]().union(*map(_torch.recording_levels, cotangents))
+    sources = cotangents
+    if call.intermediates or any(lost):
+        sources = [*cotangents, *(t for t in ctx.saved_tensors if t is not None)]
+        sources += [*(t for _, t, _ in call.attributes), *inputs()]
+
+    def connected(value: Any, lost: str | None) -> Any:
         if not isinstance(value, Tensor) or not is_inexact(value.dtype) or any(value is c for c in constants):
-            results.append(value)
-        elif why is not None:
-            results.append(refuse_derivative(value, sources, label, Why(why, _REMEDY)))
-        elif needed - _torch.recording_levels(value):
-            results.append(refuse_derivative(value, sources, label, _DETACHED))
-        else:
-            results.append(value)
-    return tuple(results)
+            return value
+        if lost is not None:
+            return refuse_derivative(value, sources, label, Why(f"it leaves torch through {lost}", _REMEDY))
+        if call.intermediates:
+            return refuse_derivative(value, sources, label, _INTERMEDIATE)
+        if needed - _torch.recording_levels(value):
+            return refuse_derivative(value, sources, label, _DETACHED)
+        return value
+
+    return tuple(map(connected, made, lost))
 
 
 def node_inputs(dialect: Dialect, ctx: Any, call: Call) -> list[Tensor]:

@@ -1,4 +1,8 @@
-"""Where a derivative gets lost: torch functions that take something to be differentiated and return it detached."""
+"""Where a derivative gets lost: torch functions that take something to be differentiated and return it detached.
+
+What they return is tainted, and so is every floating result that is computed from it: a comparison with a detached
+tensor harms nothing, a product with it does.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +16,13 @@ from torch import Tensor
 from .. import _torch
 from .._spec.dtypes import is_inexact
 
-_IGNORE_VALUES = frozenset({
+_LIKE = frozenset({
     "zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "randint_like",
-    "new_zeros", "new_ones", "new_empty", "new_full", "new_empty_strided", "new",
+    "new_zeros", "new_ones", "new_empty", "new_full", "new_empty_strided", "new", "resize_", "set_",
 })  # fmt: skip
 """They look at the shape and dtype of a tensor alone."""
 
-_SECOND_FOR_SHAPE = frozenset({"expand_as", "view_as", "reshape_as", "type_as"})
+_AS = frozenset({"expand_as", "view_as", "reshape_as", "type_as", "to"})
 """They look at the shape or dtype alone of what they take besides the first."""
 
 _LEAVE = frozenset({"data_ptr", "untyped_storage", "storage", "__dlpack__", "share_memory_"})
@@ -26,15 +30,27 @@ _LEAVE = frozenset({"data_ptr", "untyped_storage", "storage", "__dlpack__", "sha
 
 
 class Watch(torch.overrides.TorchFunctionMode):
-    """Within, remembers the first torch function that lost a derivative.
+    """Within, follows what is detached.
+
+    Args:
+        forgiven: tells the tensors that are constant on purpose.
 
     Attributes:
-        lost: its name; None while nothing was lost.
+        left: the name of a function by which numbers left torch, where nobody can follow them; None while none did.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, forgiven: Callable[[], Iterable[Tensor]]) -> None:
         super().__init__()
-        self.lost: str | None = None
+        self.left: str | None = None
+        self._forgiven = forgiven
+        self._tainted: dict[int, tuple[Tensor, str]] = {}  # with the tensor, so that no other one takes over its id
+
+    def lost(self, value: Any) -> str | None:
+        """The name of the function that lost a derivative which `value` should have; None if there is none."""
+        if self.left is not None or not isinstance(value, Tensor):
+            return self.left
+        tensor, name = self._tainted.get(id(value), (None, None))
+        return None if tensor is None or any(tensor is other for other in self._forgiven()) else name
 
     def __torch_function__(
         self,
@@ -44,33 +60,30 @@ class Watch(torch.overrides.TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         """Call `func`, and look at what goes in and what comes out."""
-        if self.lost is not None:
-            return func(*args, **(kwargs or {}))
-        name = getattr(func, "__name__", str(func))
+        name = func.__name__ if hasattr(func, "__name__") else str(func)
         read = _read(name, args, kwargs or {})
-        before = [_torch.recording_levels(tensor) for tensor in read]
+        levels = set[int]().union(*map(_torch.recording_levels, read))
+        inherited = next((lost for lost in map(self.lost, read) if lost is not None), None)
         result = func(*args, **(kwargs or {}))
-        levels = set[int]().union(*before)
-        if levels and self._loses(func, name, levels, args, result):
-            self.lost = _name_of_property(func) or name
+        if not levels and inherited is None:
+            return result
+        shown = _name_of_property(func) or name
+        if levels and name in _LEAVE:
+            self.left = self.left or shown
+        for value in [args[0]] if name == "__setitem__" else _values(result):
+            if not isinstance(value, Tensor):
+                self.left = self.left or inherited or shown
+            elif inherited is not None or levels - _torch.recording_levels(value):
+                self._tainted[id(value)] = value, inherited or shown
         return result
-
-    def _loses(self, func: Any, name: str, levels: set[int], args: Sequence[Any], result: Any) -> bool:
-        if name in _LEAVE:
-            return True
-        if name == "__setitem__":
-            return bool(levels - _torch.recording_levels(args[0]))
-        return any(levels - kept for kept in _kept(result))
 
 
 def _read(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Tensor]:
-    """The tensors whose values a function reads."""
-    if name in _IGNORE_VALUES:
+    """The tensors whose values a function reads, as far as they can have a derivative."""
+    if name in _LIKE:
         return []
-    if name in _SECOND_FOR_SHAPE:
+    if name in _AS:
         args, kwargs = args[:1], {}
-    if name == "to" and len(args) > 1 and isinstance(args[1], Tensor):
-        args = args[:1]
     return [t for t in _tensors((*args, *kwargs.values())) if is_inexact(t.dtype)]
 
 
@@ -82,18 +95,18 @@ def _tensors(values: Iterable[Any]) -> Iterator[Tensor]:
             yield from _tensors(value)
 
 
-def _kept(result: Any) -> Iterator[set[int]]:
-    """For each value among the results that can have a derivative, the levels at which it does."""
+def _values(result: Any) -> Iterator[Any]:
+    """Each value among the results that can have a derivative."""
     if isinstance(result, Tensor):
         if is_inexact(result.dtype):
-            yield _torch.recording_levels(result)
+            yield result
     elif isinstance(result, (list, tuple)) and not isinstance(result, torch.Size):
         for item in result:
-            yield from _kept(item)
+            yield from _values(item)
     elif isinstance(result, (float, complex)) or (
         isinstance(result, (np.ndarray, np.generic)) and result.dtype.kind in "fc"
     ):
-        yield set()
+        yield result
 
 
 def _name_of_property(func: Any) -> str | None:
