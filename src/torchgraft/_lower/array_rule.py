@@ -91,9 +91,7 @@ class ArrayRule:
         self.reads = tuple(dict.fromkeys((*rule.reads, *scalars)))
         self.scalar_names = tuple(n for n in self.reads if n in names and not names[n].is_tensor)
         self.tensor_names = tuple(n for n in self.reads if n not in self.scalar_names)
-        schema = "".join(
-            f", {names[n].scalar.schema}{'?' if names[n].optional else ''} {n}" for n in self.scalar_names
-        )
+        schema = "".join(f", {names[n].scalar.schema}{'?' if names[n].optional else ''} {n}" for n in self.scalar_names)
         name = companion(record.qualname, f"{rule.kind}_{'_'.join(rule.inputs)}")
         self._dispatched = DispatcherOp(name, _SCHEMA.format(scalars=schema), tags=(torch.Tag.cudagraph_unsafe,))
         self._dispatched.backend(self._backend)
