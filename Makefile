@@ -9,7 +9,7 @@ BIN    := $(VENV)/bin
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench test-torch clean
+.PHONY: help demo test lint docs bench test-torch clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +25,9 @@ lint: $(VENV)/.stamp ## style, formatting and types
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
+docs: $(VENV)/.stamp ## the documentation site, in site/
+	$(BIN)/python -m docs._sphinx
+
 bench: $(VENV)/.stamp ## every benchmark, printing the tables of the README
 	@set -e; for script in benchmarks/[!_]*.py; do echo "== $$script"; $(BIN)/python "$$script"; done
 
@@ -32,14 +35,14 @@ test-torch: .venv-torch-$(or $(TORCH),unset)/.stamp ## the test suite on another
 	.venv-torch-$(TORCH)/bin/python -m pytest -n 2 tests $(ARGS)
 
 clean: ## remove caches and products; the environments (.venv*) stay, they are slow to make
-	rm -rf build dist demo/*.png .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	find src tests examples benchmarks -name __pycache__ -prune -exec rm -rf {} +
+	rm -rf build dist site demo/*.png .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests examples benchmarks docs -name __pycache__ -prune -exec rm -rf {} +
 
 # One environment for everything: torch outweighs all the rest, so that separate ones would only cost disk and time.
 # The stamp is written last, so that an interrupted installation is taken up again, and is remade with its inputs.
 $(VENV)/.stamp: pyproject.toml constraints.txt
 	$(make-venv)
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[test,dev]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[test,dev,docs]'
 	@touch $@
 
 # The same constraints with another torch, still pinned, so that nothing can resolve it to any other version; without
