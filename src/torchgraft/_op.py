@@ -43,7 +43,7 @@ class Op:
 
     @property
     def torch_op(self) -> Any:
-        """The operator in `torch.ops`: an `OpOverload`, which returns `Saved` outputs too."""
+        """The `OpOverload` in `torch.ops`, which returns `Saved` outputs too."""
         return self._lowering.torch_op
 
     # -- rules --------------------------------------------------------------------------------------------------
@@ -57,7 +57,7 @@ class Op:
         it also gives forward mode and higher orders; a parameter annotated ``np.ndarray`` makes it a rule on arrays.
 
         Raises:
-            DeclarationError: a name does not exist, or an input has a rule already.
+            DeclarationError: a name does not exist, or an input has such a rule already, or no derivative.
 
         Example:
             >>> @linear.vjp("bias")
@@ -70,7 +70,10 @@ class Op:
         """Declare the tangent of the outputs by hand; tangents of several rules are summed.
 
         The rule asks for ``NAME_tangent`` of its inputs and for anything that a vjp may ask for but `grad`. It
-        returns one tangent for each differentiable output.
+        returns one tangent for each differentiable output, with its shape and dtype.
+
+        Raises:
+            DeclarationError: as for `vjp`.
 
         Example:
             >>> @cube.jvp("x")
@@ -82,8 +85,12 @@ class Op:
     def partial(self, input: str) -> Callable[[F], F]:
         """Declare an elementwise operator's partial derivative (holomorphic, where complex).
 
-        Gives both modes and any order; broadcasting is reduced; a zero cotangent gives zero even where the partial
-        derivative is infinite.
+        The rule asks for inputs, outputs and other arguments by name, and returns the partial derivative: in the
+        output's shape, or in one that broadcasts to it. It gives both modes and any order; axes that broadcast are
+        summed; a zero cotangent gives zero even where the partial derivative is infinite.
+
+        Raises:
+            DeclarationError: the operator is not elementwise; else as for `vjp`.
 
         Example:
             >>> @softplus.partial("x")
@@ -95,7 +102,11 @@ class Op:
     def adjoint(self, input: str) -> Callable[[F], F]:
         """Declare the conjugate transpose of an operator that is *linear* in `input` (zero at zero).
 
-        Gives both modes, and any order where every input that the rule reads has an adjoint too.
+        The rule asks for ``grad`` and for other inputs by name, and returns the transposed map's value, with the shape
+        and dtype of `input`. It gives both modes, and any order where every input that it reads has an adjoint too.
+
+        Raises:
+            DeclarationError: as for `vjp`.
 
         Example:
             >>> @dct.adjoint("x")
@@ -125,6 +136,9 @@ class Op:
 
         Raises:
             DeclarationError: a name does not exist, or has a rule.
+
+        Example:
+            >>> scale_rows.nondifferentiable("scale")
         """
         for name in inputs:
             parameter = self._record.signature.names.get(name)
@@ -153,6 +167,9 @@ class Op:
 
         Args:
             device: a device type, such as ``"cuda"``.
+
+        Raises:
+            DeclarationError: there is no such device type, or the parameters are others.
 
         Example:
             >>> @correlate2d.kernel("cuda")
@@ -191,6 +208,9 @@ class Op:
         The function asks for parameters by name; a tensor comes as its shape. It returns a tuple of sizes, or one for
         each output.
 
+        Raises:
+            DeclarationError: the annotations give the shapes, or a name does not exist.
+
         Example:
             >>> @upsample.shape
             ... def _(x, factor):
@@ -222,8 +242,12 @@ class Op:
         """What the operator can do, transform by transform.
 
         Returns:
-            For each of ``reverse``, ``forward``, ``second order``, ``vmap``, ``compile``, ``export``... the answer:
-            ``yes``, ``derived``, ``loop`` or ``no``, and for the latter what to add.
+            A `Capability` for each of ``reverse``, ``forward``, ``second order``, ``vmap``, ``compile``, ``export`` and
+            ``autocast``.
+
+        Example:
+            >>> linear.capabilities()["compile"].answer
+            'yes'
         """
         return capabilities(self._record)
 
