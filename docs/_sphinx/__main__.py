@@ -20,11 +20,11 @@ def main() -> int:
     options = ["-q", "-E", "-W", "--keep-going", "-c", Path(__file__).parent, "-d", TREES, SOURCES, SITE]
     if status := sphinx(list(map(str, options))):
         return status
-    found = list(problems(SITE))
-    for problem in found:
-        print(problem, file=sys.stderr)
+    if found := list(problems(SITE)):
+        print(*found, sep="\n", file=sys.stderr)
+        return 1
     print(f"The site is in {SITE}: open {SITE / 'index.html'}")
-    return 1 if found else 0
+    return 0
 
 
 sys.exit(main())

@@ -1,4 +1,8 @@
-"""Sphinx's configuration. The theme draws its icons in the page and takes the reader's fonts: no page needs a network."""
+"""Sphinx's configuration. The theme draws its icons in the page and takes the reader's fonts; nothing is loaded."""
+
+from typing import Any
+
+from sphinx.application import Sphinx
 
 import torchgraft
 
@@ -27,9 +31,9 @@ autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 120
-autodoc_class_signature = "separated"  # the errors all have that of their base
 toc_object_entries_show_parents = "hide"
 napoleon_numpy_docstring = False
+napoleon_use_ivar = True  # attributes as a list
 napoleon_use_rtype = False  # "Returns:" is prose, and annotations say the types
 
 smartquotes_action = "D"  # only dashes: quotes stay as they are written
@@ -44,3 +48,16 @@ html_copy_source = False
 html_show_copyright = False
 pygments_dark_style = "github-dark"
 html_theme_options = {"top_of_page_buttons": []}
+
+
+def without_inherited(
+    app: Sphinx, what: str, name: str, thing: Any, options: Any, signature: str, returns: str
+) -> tuple[str, str] | None:
+    """A class without a constructor of its own needs no signature: all errors have that of their base."""
+    inherited = what in ("class", "exception") and "__init__" not in vars(thing)
+    return ("", returns) if signature and inherited else None
+
+
+def setup(app: Sphinx) -> None:
+    """Called by Sphinx."""
+    app.connect("autodoc-process-signature", without_inherited)
