@@ -30,6 +30,20 @@ class Op:
 
     Attributes:
         __wrapped__: the function that was declared.
+
+    Raises:
+        ArgumentError: in a call, as are all these: an argument has the wrong type.
+        ShapeError: a shape is not what the annotations say.
+        DtypeError: a dtype is not, or two do not go together.
+        DeviceError: there is no kernel for the device, or tensors are on several.
+        KernelError: the kernel did not return what its annotation says, or wrote into its inputs.
+        RuleError: a rule did not return the gradient or tangent that was asked of it.
+        DerivativeError: a derivative is asked for that the rules do not give.
+        UnsupportedError: a feature of PyTorch would give a wrong result.
+
+    Example:
+        >>> print(linear)
+        examples::linear(input: Float[Tensor, "*batch n"], weight: Float[Tensor, "m n"], ...) -> ...
     """
 
     __name__: str
@@ -43,7 +57,11 @@ class Op:
 
     @property
     def torch_op(self) -> Any:
-        """The `OpOverload` in `torch.ops`, which returns `Saved` outputs too."""
+        """The `OpOverload` in `torch.ops`, which returns `Saved` outputs too.
+
+        Example:
+            >>> torch.library.opcheck(linear.torch_op, (input, weight, bias))
+        """
         return self._lowering.torch_op
 
     # -- rules --------------------------------------------------------------------------------------------------

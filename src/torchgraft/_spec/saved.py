@@ -17,6 +17,9 @@ else:
         ``tg.Saved[X, "name"]`` is the annotation `X` of a further output, which rules ask for as `name`. The index
         of a max pool is the classic case: plain PyTorch makes people return it only to be able to save it.
 
+        Raises:
+            DeclarationError: what stands in the brackets is no annotation and name.
+
         Example:
             >>> def pool(x: Float[Tensor, "n"]) -> tuple[Float[Tensor, ""], tg.Saved[Int64[Tensor, ""], "index"]]:
             ...     return x.amax(), x.argmax()
