@@ -321,6 +321,21 @@ def recording_levels(tensor: Tensor) -> set[int]:
     return levels | {0} if tensor.requires_grad else levels
 
 
+def may_carry_tangent(tensor: Tensor) -> bool:
+    """Whether the tensor belongs to a forward level; whether it has a tangent there is visible at that level alone."""
+    functorch = _C._functorch
+    if not functorch_active():
+        return forward_ad._current_level >= 0 and unpack_dual(tensor)[1] is not None
+    forward = {
+        level.level() for level in functorch.get_interpreter_stack() if level.key() == functorch.TransformType.Jvp
+    }
+    while functorch.is_functorch_wrapped_tensor(tensor):
+        if functorch.maybe_get_level(tensor) in forward:
+            return True
+        tensor = functorch.get_unwrapped(tensor)
+    return False
+
+
 def plain_sample(tensor: Tensor) -> Tensor:
     """The data below all transform levels; of a mapped axis, the first sample."""
     functorch = _C._functorch
@@ -391,6 +406,11 @@ _SKIP = _frames._FrameExecStrategy(_frames._FrameAction.SKIP, _frames._FrameActi
 
 saved_tensors: Callable[[Any], tuple[Tensor | None, ...]] = _C._FunctionBase.saved_tensors.__get__  # type: ignore[attr-defined]
 """`ctx.saved_tensors` of an autograd node."""
+
+
+def is_function_output(tensor: Tensor) -> bool:
+    """Whether an autograd Function made the tensor, with a node of its own."""
+    return isinstance(tensor.grad_fn, torch.autograd.function.BackwardCFunction)
 
 
 _ONCE = torch.autograd.function.once_differentiable(lambda ctx: None).__code__

@@ -276,3 +276,93 @@ def test_a_rule_that_is_constant_on_purpose():
     assert first.tolist() == [0, 0]
     assert not first.requires_grad
     assert hessian(lambda x: sign(x).sum())(X).tolist() == [[0, 0], [0, 0]]
+
+
+# -- a rule that leaves torch for a part of what it reads ---------------------------------------------------------
+
+
+def cube_with(rule):
+    @tg.op
+    def cube(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+        return x**3
+
+    cube.vjp("x")(rule)
+    return cube
+
+
+def without_grad(grad, x):
+    with torch.no_grad():
+        square = x**2
+    return 3 * grad * square
+
+
+def squared_in_place(grad, x):
+    result = torch.empty_like(x)
+    result[:] = x.data**2
+    return 3 * grad * result
+
+
+LEAVING = {
+    "detach": lambda grad, x: 3 * grad * x * x.detach(),
+    "data": lambda grad, x: 3 * grad * x * x.data,
+    "clone after detach": lambda grad, x: 3 * grad * x * x.detach().clone(),
+    "stack of detached": lambda grad, x: 3 * grad * x * torch.stack([x[i].detach() for i in range(len(x))]),
+    "no_grad": without_grad,
+    "in place": squared_in_place,
+}
+TWICE = {
+    "create_graph": lambda f, x: torch.autograd.grad(
+        torch.autograd.grad(f(x).sum(), x, create_graph=True)[0].sum(), x, allow_unused=True
+    ),
+    "grad of grad": lambda f, x: torch.func.jacrev(torch.func.grad(lambda x: f(x).sum()))(x.detach()),
+    "forward over reverse": lambda f, x: torch.func.hessian(lambda x: f(x).sum())(x.detach()),
+    "forward over forward": lambda f, x: torch.func.jacfwd(torch.func.jacfwd(lambda x: f(x).sum()))(x.detach()),
+    "reverse over forward": lambda f, x: torch.func.jacrev(torch.func.jacfwd(lambda x: f(x).sum()))(x.detach()),
+}
+
+
+@pytest.mark.parametrize("twice", TWICE.values(), ids=TWICE)
+@pytest.mark.parametrize("rule", LEAVING.values(), ids=LEAVING)
+def test_a_rule_that_leaves_torch_in_part_has_no_second_derivative(rule, twice):
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    if rule is without_grad and "forward over" in next(name for name, way in TWICE.items() if way is twice):
+        assert twice(cube_with(rule), x).diagonal().tolist() == [6, 12]  # tangents pass through no_grad
+        return
+    with pytest.raises(tg.DerivativeError, match=r"cube.vjp\[x\]': cannot be differentiated again: it leaves torch"):
+        twice(cube_with(rule), x)
+
+
+@pytest.mark.parametrize("rule", [LEAVING["detach"], LEAVING["data"], without_grad], ids=["detach", "data", "no_grad"])
+def test_its_first_derivative_is_right(rule):
+    x, f = torch.tensor([1.0, 2.0], requires_grad=True), cube_with(rule)
+    assert torch.autograd.grad(f(x).sum(), x)[0].tolist() == [3, 12]
+    assert torch.func.grad(lambda x: f(x).sum())(x.detach()).tolist() == [3, 12]
+    assert torch.func.jvp(f, (x.detach(),), (torch.ones(2),))[1].tolist() == [3, 12]
+
+
+HARMLESS = {
+    "comparison": lambda grad, x: 3 * grad * x * x * (x.detach() < 100),
+    "branch": lambda grad, x: 3 * grad * x * x if x.detach().norm() < 100 else grad,
+    "shape": lambda grad, x: 3 * grad * x * x * torch.ones_like(x.detach()),
+    "index": lambda grad, x: (3 * grad * x * x).gather(0, x.detach().argsort()),
+    "another operator": lambda grad, x: 3 * grad * squared(x),
+}
+
+
+@tg.op
+def squared(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+    return x * x
+
+
+@squared.vjp("x")
+def _(grad, x):
+    return 2 * grad * x
+
+
+@pytest.mark.parametrize("twice", TWICE.values(), ids=TWICE)
+@pytest.mark.parametrize("rule", HARMLESS.values(), ids=HARMLESS)
+def test_what_is_detached_and_harmless_is_not_refused(rule, twice):
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    made = twice(cube_with(rule), x)
+    second = made[0] if isinstance(made, tuple) else made.diagonal()
+    assert second.tolist() == [6, 12]

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from .. import _torch
 from .._errors import DeclarationError, KernelError
+from .._lower.watch import Watch
 from .._op import Op, make_op
 from .._rules.rule import Rule, cotangent_names
 from .._spec.dtypes import is_inexact
@@ -29,7 +30,6 @@ from .dialect import Dialect, defines
 from .function import Function
 from .guard import guarded
 from .nested import map_leaves, tensors_in
-from .watch import Watch
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -14,11 +14,11 @@ from torch import Tensor
 from .. import _torch
 from .._errors import DerivativeError
 from .._lower.refuse import Why, refuse_derivative
+from .._lower.watch import Watch
 from .._spec.dtypes import is_inexact
 from .call import Call
 from .context import take_constants
 from .dialect import Dialect
-from .watch import Watch
 
 _REMEDY = (
     "compute from the inputs again, with torch functions; or @once_differentiable on backward if first derivatives are "

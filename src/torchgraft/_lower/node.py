@@ -6,6 +6,7 @@ its backward is straight-line code. The ctx style is 20 us a call faster than `s
 
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from .._rules.rule import cotangent_names
 from .._spec.plan import Layout, Plan
 from .pullback import Pullback
 from .pushforward import missing_rule
-from .refuse import connect
+from .refuse import connect, watched
 from .source import compile_source
 
 if TYPE_CHECKING:
@@ -82,6 +83,8 @@ class NodeFactory:
             "settle": settle_gradient,
             "connected": _connected,
             "profiled": _profiled,
+            "partial": functools.partial,
+            "watched": watched,
             "missing": self._missing,
             "mutated": _mutated,
             "version": _torch.version,
@@ -224,9 +227,9 @@ class NodeFactory:
             self.namespace[call] = pullback.direct if direct else pullback.call
             self.namespace[label] = pullback.label
             arguments = ", ".join(reads if direct else ["plan", *reads])
-            made = (
-                f"{call}({arguments}) if not profiler._is_profiler_enabled else profiled({label}, {call}, {arguments})"
-            )
+            function = call if pullback.opaque else f"partial(watched, {label}, {call}) if recording else {call}"
+            plain = f"profiler._is_profiler_enabled{'' if pullback.opaque else ' or recording'}"
+            made = f"{call}({arguments}) if not ({plain}) else profiled({label}, {function}, {arguments})"
             several = ", ".join(f"d{i}" for i in leaves)
             versions = f"({', '.join(f'version({read})' for read in self._tensor_reads(pullback, reads, groups))},)"
             lines.append(f"before = {versions}")

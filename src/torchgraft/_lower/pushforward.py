@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,8 @@ from .._rules.results import as_results, settle_gradient, settle_tangent
 from .._rules.rule import Rule, cotangent_names, differentiable_outputs
 from .._spec.plan import Plan
 from .pullback import Pullback, apply, call_on_arrays, leaves_of, make_partials, weigh
-from .refuse import connect
+from .refuse import connect, refuse_lost, watched
+from .watch import Watch
 
 if TYPE_CHECKING:
     from .lowering import Lowering
@@ -111,13 +113,20 @@ class Pushforward:
             made: Sequence[Any] = call_on_arrays(self.lowering.array_rule(rule), self.plan, reads, results)
         else:
             names = [output.name for output in self.outputs]
-            made = apply(self.record, rule, self.plan, reads, lambda r: as_results(rule.label, r, names, many=False))
+
+            def run(*reads: Any) -> Sequence[Any]:
+                return apply(
+                    self.record, rule, self.plan, reads, lambda r: as_results(rule.label, r, names, many=False)
+                )
+
+            made = watched(rule.label, run, *reads)
         linear = [tangent for given in rule.inputs for tangent in self.tangents.get(given, ()) if tangent is not None]
         return self._connect(rule, self._settle(rule.label, made), reads, linear)
 
     def _partial(self, rule: Rule, name: str) -> Sequence[Tensor]:
         reads = [self.env[read] for read in rule.reads]
-        partials = make_partials(self.lowering, rule)(self.plan, *reads)
+        make = functools.partial(make_partials(self.lowering, rule), self.plan)
+        partials = make(*reads) if rule.opaque else watched(rule.label, make, *reads)
         partials = self._connect(rule, partials, reads)
         tangent = self._filled(name)[0]
         terms = [weigh(tangent, p).expand(self.env[o.name].shape) for o, p in zip(self.outputs, partials, strict=True)]
@@ -146,8 +155,13 @@ class Pushforward:
             env = {**self.env, **dict(zip(names, cotangents, strict=True))}
             gradients: list[Tensor] = []
             tangents: list[Tensor] = []
+            lost: dict[Pullback, str] = {}
             for pullback in pullbacks:
-                made = pullback.call(self.plan, *(env[read] for read in pullback.reads))
+                with Watch() as watch:
+                    made = pullback.call(self.plan, *(env[read] for read in pullback.reads))
+                name = next((name for name in map(watch.lost, made) if name is not None), None)
+                if name is not None and not pullback.opaque:
+                    lost[pullback] = name
                 given = [t for name in pullback.inputs for t in self.tangents.get(name, [])]
                 for leaf, value, tangent in zip(
                     leaves_of(self.record, self.plan, pullback.inputs), made, given, strict=True
@@ -163,8 +177,11 @@ class Pushforward:
         found: Sequence[Tensor | None] = terms  # the stubs know nothing of allow_unused
         filled = [torch.zeros_like(c) if t is None else t for c, t in zip(cotangents, found, strict=True)]
         for pullback in pullbacks:
+            reads = [env[r] for r in pullback.reads if r not in names]
             if pullback.opaque:
-                filled = self._connect(pullback, filled, [env[r] for r in pullback.reads if r not in names])
+                filled = self._connect(pullback, filled, reads)
+            if pullback in lost:
+                filled = refuse_lost(pullback.label, lost[pullback], filled, [*reads, *tangents])
         return filled
 
     def _connect(

@@ -17,6 +17,7 @@ from .. import _torch
 from .._errors import DerivativeError
 from .._spec.dtypes import is_inexact
 from .library import DispatcherOp
+from .watch import Watch
 
 
 class Why(NamedTuple):
@@ -78,6 +79,29 @@ def connect(
         value if is_fine else refuse_derivative(value, sources, label, _DETACHED)
         for value, is_fine in zip(made, fine, strict=True)
     ]
+
+
+def watched(label: str, function: Callable[..., Any], *values: Any) -> Any:
+    """What a rule makes of `values`; where something leaves torch on the way, its derivative raises."""
+    with Watch() as watch:
+        made = function(*values)
+    several = made if isinstance(made, (list, tuple)) else [made]
+    lost = [watch.lost(item) for item in several]
+    if not any(lost):
+        return made
+    refused = [
+        item if name is None else refuse_lost(label, name, [item], values)[0]
+        for item, name in zip(several, lost, strict=True)
+    ]
+    return refused if isinstance(made, (list, tuple)) else refused[0]
+
+
+def refuse_lost(label: str, lost: str, made: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    """What was made of `values`, refusing a derivative that the function called `lost` has lost."""
+    items = [item for value in values for item in (value if isinstance(value, (list, tuple)) else [value])]
+    sources = [item for item in items if isinstance(item, Tensor)]
+    why = Why(f"it leaves torch through {lost}", _DETACHED.hint)
+    return [refuse_derivative(item, sources, label, why) if isinstance(item, Tensor) else item for item in made]
 
 
 def _error(label: str, reason: str, hint: str) -> DerivativeError:

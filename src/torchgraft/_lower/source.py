@@ -6,12 +6,15 @@ import itertools
 import linecache
 from typing import Any
 
+GENERATED = "<torchgraft "
+"""What file names of generated code begin with."""
+
 _numbers = itertools.count()
 
 
 def compile_source(source: str, title: str, namespace: dict[str, Any]) -> dict[str, Any]:
     """Execute generated source; `title` is its file name in tracebacks."""
-    filename = f"<torchgraft {title} {next(_numbers)}>"
+    filename = f"{GENERATED}{title} {next(_numbers)}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     exec(compile(source, filename, "exec"), namespace)  # our own text, made from checked identifiers
     return namespace

@@ -1,0 +1,165 @@
+"""Where a derivative gets lost: torch functions that take something to be differentiated and return it detached.
+
+What they return is tainted, and so is every floating result that is computed from it: a comparison with a detached
+tensor harms nothing, a product with it does.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .. import _torch
+from .._spec.dtypes import is_inexact
+from .source import GENERATED
+
+_PACKAGE = str(Path(__file__).parents[1])
+
+_LIKE = frozenset({
+    "zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "randint_like",
+    "new_zeros", "new_ones", "new_empty", "new_full", "new_empty_strided", "new", "resize_", "set_",
+})  # fmt: skip
+"""They look at the shape and dtype of a tensor alone."""
+
+_AS = frozenset({"expand_as", "view_as", "reshape_as", "type_as", "to"})
+"""They look at the shape or dtype alone of what they take besides the first."""
+
+_DROP = frozenset({"detach", "detach_", "data", "item", "tolist", "numpy", "__float__", "__complex__", "__array__"})
+"""They drop tangents, which are not seen from every level."""
+
+_LEAVE = frozenset({"data_ptr", "untyped_storage", "storage", "__dlpack__", "share_memory_"})
+"""They hand the memory to somebody whom autograd does not see."""
+
+
+class _Taint(NamedTuple):
+    """Why a tensor is tainted.
+
+    Attributes:
+        tensor: the tensor, kept so that no other one takes over its id.
+        name: of the function that lost a derivative.
+        quiet: grad mode was off there.
+    """
+
+    tensor: Tensor
+    name: str
+    quiet: bool
+
+
+class Watch(torch.overrides.TorchFunctionMode):
+    """Within, follows what is detached.
+
+    Args:
+        forgiven: tells the tensors that are constant on purpose.
+
+    Attributes:
+        left: the name of a function by which numbers left torch, where nobody can follow them; None while none did.
+    """
+
+    def __init__(self, forgiven: Callable[[], Iterable[Tensor]] = tuple) -> None:
+        super().__init__()
+        self.left: str | None = None
+        self._forgiven = forgiven
+        self._recording = torch.is_grad_enabled()  # else only tangents can be lost
+        self._tainted: dict[int, _Taint] = {}
+        self._levels: dict[int, tuple[Tensor, set[int]]] = {}  # with the tensor, so that no other one takes over its id
+
+    def lost(self, value: Any) -> str | None:
+        """The name of the function that lost a derivative which `value` should have; None if there is none."""
+        taint = self._taint(value)
+        return taint.name if taint is not None else self.left
+
+    def _taint(self, value: Any) -> _Taint | None:
+        taint = self._tainted.get(id(value))
+        if taint is None or any(value is other for other in self._forgiven()):
+            return None
+        # A Function runs without grad mode, and gives its output a derivative of its own.
+        return None if taint.quiet and _torch.is_function_output(value) else taint
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        classes: Sequence[type[Any]],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Call `func`, and look at what goes in and what comes out."""
+        if _is_ours(sys._getframe(1)):
+            return func(*args, **(kwargs or {}))
+        name = _name_of(func)
+        read = _read(name, args, kwargs or {})
+        levels = set[int]().union(*map(self._levels_of, read))
+        inherited = next((taint for taint in map(self._taint, read) if taint is not None), None)
+        result = func(*args, **(kwargs or {}))
+        changed = [args[0]] if name == "__setitem__" else list(_values(result))
+        for value in changed:
+            self._levels.pop(id(value), None)
+        dropped = name in _DROP and any(map(_torch.may_carry_tangent, read))
+        if not levels and inherited is None and not dropped:
+            return result
+        if levels and name in _LEAVE:
+            self.left = self.left or name
+        for value in changed:
+            if not isinstance(value, Tensor):
+                self.left = self.left or (name if inherited is None else inherited.name)
+            elif inherited is not None:
+                self._tainted[id(value)] = _Taint(value, inherited.name, inherited.quiet)
+            elif dropped or levels - self._levels_of(value):
+                self._tainted[id(value)] = _Taint(value, name, not torch.is_grad_enabled())
+        return result
+
+    def _levels_of(self, tensor: Tensor) -> set[int]:
+        found = self._levels.get(id(tensor))
+        if found is None:
+            levels = _torch.recording_levels(tensor) if self._recording else set()
+            found = self._levels[id(tensor)] = tensor, levels
+        return found[1]
+
+
+def _is_ours(frame: types.FrameType) -> bool:
+    """Whether the call of an operator or a Function is at work, which has a derivative of its own."""
+    name = frame.f_code.co_filename
+    return name.startswith(GENERATED) or (name.startswith(_PACKAGE) and "_examples" not in name)
+
+
+def _read(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Tensor]:
+    """The tensors whose values a function reads, as far as they can have a derivative."""
+    if name in _LIKE:
+        return []
+    if name in _AS:
+        args, kwargs = args[:1], {}
+    return [t for t in _tensors((*args, *kwargs.values())) if is_inexact(t.dtype)]
+
+
+def _tensors(values: Iterable[Any]) -> Iterator[Tensor]:
+    for value in values:
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from _tensors(value)
+
+
+def _values(result: Any) -> Iterator[Any]:
+    """Each value among the results that can have a derivative."""
+    if isinstance(result, Tensor):
+        if is_inexact(result.dtype):
+            yield result
+    elif isinstance(result, (list, tuple)) and not isinstance(result, torch.Size):
+        for item in result:
+            yield from _values(item)
+    elif isinstance(result, (float, complex)) or (
+        isinstance(result, (np.ndarray, np.generic)) and result.dtype.kind in "fc"
+    ):
+        yield result
+
+
+def _name_of(func: Any) -> str:
+    """The name of a function; ``data`` for the getter of ``Tensor.data``."""
+    name = getattr(func, "__name__", str(func))
+    return getattr(getattr(func, "__self__", None), "__name__", name) if name == "__get__" else name
