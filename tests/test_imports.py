@@ -45,7 +45,7 @@ LAYERS = (
     ("_lower",),
     ("_capabilities",),
     ("_op",),
-    ("_function",),
+    ("_function", "_nn"),
     ("__init__",),
     ("_examples",),
     ("_demo",),

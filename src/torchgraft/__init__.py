@@ -15,6 +15,7 @@ from ._errors import (
 )
 from ._function.adopt import adopt
 from ._function.function import Function
+from ._nn.module import module
 from ._op import Op, op
 from ._spec.saved import Saved
 
@@ -36,5 +37,6 @@ __all__ = [
     "TorchgraftWarning",
     "UnsupportedError",
     "adopt",
+    "module",
     "op",
 ]
