@@ -14,7 +14,14 @@ from .example import Example, run
 from .languages import LANGUAGES, language
 
 # The order of pages in the navigation; those not named here follow, by name.
-ORDER = ["guide.md", "reference/operators.md", "reference/rules.md", "reference/functions.md", "reference/errors.md"]
+ORDER = [
+    "guide.md",
+    "reference/operators.md",
+    "reference/rules.md",
+    "reference/functions.md",
+    "reference/modules.md",
+    "reference/errors.md",
+]
 
 # Code is matched first, so that what looks like a link in it stays as it is.
 LINK = re.compile(
