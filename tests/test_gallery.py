@@ -4,6 +4,7 @@ Its operators also run through the matrix and the laws (`cases.py`); its files r
 """
 
 import gc
+import pickle
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from examples.exp_saved import exp
 from examples.fft_magnitude import fft_magnitude, rfft2, rfft2_adjoint
 from examples.global_max_pool import global_max_pool
 from examples.mul_constant import MulConstant, mul_constant
+from examples.scipy_layer import Filter2d, filter2d
 from examples.top_two import top_two
 
 from .cases import dct_matrix
@@ -536,3 +538,125 @@ def test_a_stub_has_the_parameters_of_forward():
 
         @tg.adopt(Swish)
         def swish(y: Float[Tensor, "..."]) -> Float[Tensor, "..."]: ...
+
+
+# -- scipy_layer --------------------------------------------------------------------------------------------------
+
+
+def conv2d(x: Tensor, kernel: Tensor, bias: Tensor | None = None) -> Tensor:
+    """torch's, with any batch axes."""
+    out = torch.nn.functional.conv2d(x.reshape(-1, 1, *x.shape[-2:]), kernel[:, None], bias)
+    return out.reshape(*x.shape[:-2], *out.shape[-3:])
+
+
+FILTERED = pytest.mark.parametrize(
+    ("image", "kernel"),
+    [((5, 6), (2, 2, 3)), ((4, 4), (1, 4, 4)), ((3, 1), (3, 2, 1)), ((1, 1), (1, 1, 1)), ((2, 3, 5, 4), (2, 3, 1)),
+     ((0, 4, 4), (2, 3, 3)), ((1, 4, 4), (2, 3, 3))],
+    ids=str,
+)  # fmt: skip
+
+
+@FILTERED
+@dtypes
+@pytest.mark.parametrize("with_bias", [True, False], ids=["bias", "no bias"])
+def test_filters(image: tuple[int, ...], kernel: tuple[int, ...], dtype: torch.dtype, with_bias: bool):
+    shapes = [image, kernel, kernel[:1]][: 2 + with_bias]
+    arguments = [torch.randn(shape, dtype=dtype, requires_grad=True) for shape in shapes]
+    got, expected = filter2d(*arguments), conv2d(*arguments)
+    torch.testing.assert_close(got, expected)
+    cotangent = torch.randn_like(got)
+    made = torch.autograd.grad(got, arguments, cotangent)
+    torch.testing.assert_close(made, torch.autograd.grad(expected, arguments, cotangent), rtol=1e-5, atol=1e-5)
+
+
+def test_second_derivatives_of_filters():
+    """Mixed ones above all: a filter is linear in the image, and in the kernel, but not in both."""
+    arguments = [torch.randn(shape, dtype=torch.float64) for shape in [(4, 5), (2, 2, 3), (2,)]]
+
+    def energy(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        return lambda *arguments: (function(*arguments) ** 3).sum()
+
+    for outer in (jacfwd, jacrev):
+        got = outer(jacrev(energy(filter2d), argnums=(0, 1, 2)), argnums=(0, 1, 2))(*arguments)
+        expected = outer(jacrev(energy(conv2d), argnums=(0, 1, 2)), argnums=(0, 1, 2))(*arguments)
+        torch.testing.assert_close(got, expected)
+
+
+def test_filters_of_their_own_for_each_image():
+    x, kernel, bias = torch.randn(3, 5, 6), torch.randn(3, 2, 2, 3), torch.randn(3, 2)
+    torch.testing.assert_close(
+        filter2d(x, kernel, bias), torch.stack([conv2d(*each) for each in zip(x, kernel, bias, strict=True)])
+    )
+
+
+@pytest.mark.parametrize("dtype", HALF, ids=str)
+def test_filters_in_half_precision(dtype: torch.dtype):
+    arguments = [torch.randn(shape).to(dtype).requires_grad_() for shape in [(4, 5), (2, 2, 3), (2,)]]
+    out = filter2d(*arguments)
+    out.sum().backward()
+    torch.testing.assert_close(out.float(), filter2d(*(a.float() for a in arguments)), rtol=1e-2, atol=1e-2)
+    assert {out.dtype, *(a.grad.dtype for a in arguments)} == {dtype}
+
+
+@pytest.mark.parametrize(
+    ("shapes", "error", "match"),
+    [
+        (((1, 5), (1, 3, 3)), tg.ShapeError, r"h-kh\+1"),
+        (((5, 5), (3, 3)), tg.ShapeError, "'kernel'.*at least 3 axes"),
+        (((5, 5), (2, 3, 3), (3,)), tg.ShapeError, r"'bias'.*axis filters = 2"),
+    ],
+    ids=["small image", "one kernel", "three biases"],
+)
+def test_what_is_not_filtered(shapes: tuple[tuple[int, ...], ...], error: type[Exception], match: str):
+    with pytest.raises(error, match=f"(?s)'filter2d'.*{match}"):
+        filter2d(*map(torch.randn, shapes))
+
+
+def twins() -> tuple[torch.nn.Module, torch.nn.Module]:
+    """The layer of SciPy, and torch's with the same parameters."""
+    layer, conv = Filter2d(filters=2, kh=3, kw=2), torch.nn.Conv2d(1, 2, (3, 2))
+    with torch.no_grad():
+        conv.weight.copy_(layer.kernel[:, None])
+        conv.bias.copy_(layer.bias)
+    return layer, conv
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+def test_the_layer_trains_as_that_of_torch(compiled: bool):
+    torch._dynamo.reset()
+    layer, conv = twins()
+    function = torch.compile(layer, fullgraph=True, backend="aot_eager") if compiled else layer
+    images, seen = torch.randn(4, 6, 5), torch.randn(4, 2, 4, 4)
+    optimizers = [torch.optim.SGD(module.parameters(), lr=0.1) for module in (layer, conv)]
+    for _ in range(3):
+        losses = [(function(images) - seen).square().mean(), (conv(images[:, None]) - seen).square().mean()]
+        torch.testing.assert_close(*losses)
+        for loss, optimizer in zip(losses, optimizers, strict=True):
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    torch.testing.assert_close(layer.kernel, conv.weight[:, 0])
+    torch.testing.assert_close(layer.bias, conv.bias)
+
+
+def test_gradients_of_the_layer_for_each_image():
+    layer, conv = twins()
+    images = torch.randn(4, 6, 5)
+
+    def gradients(module: torch.nn.Module, images: Tensor) -> dict[str, Tensor]:
+        def energy(parameters: dict[str, Tensor], image: Tensor) -> Tensor:
+            return torch.func.functional_call(module, parameters, (image,)).square().sum()
+
+        return vmap(grad(energy), in_dims=(None, 0))(dict(module.named_parameters()), images)
+
+    got, expected = gradients(layer, images), gradients(conv, images[:, None])
+    torch.testing.assert_close(got["kernel"], expected["weight"][:, :, 0])
+    torch.testing.assert_close(got["bias"], expected["bias"])
+
+
+def test_the_layer_is_found_by_pickle():
+    layer, _ = twins()
+    again = pickle.loads(pickle.dumps(layer))
+    x = torch.randn(5, 5)
+    torch.testing.assert_close(again(x), layer(x), rtol=0, atol=0)
