@@ -16,7 +16,6 @@ import torch
 from torch import _C, Tensor
 from torch._functorch import autograd_function as _functorch_function
 from torch._functorch import pyfunctorch as _pyfunctorch
-from torch._functorch import vmap as _functorch_vmap
 from torch.autograd import forward_ad as forward_ad
 from torch.autograd import profiler as profiler
 from torch.autograd.function import _SingleLevelFunction
@@ -453,9 +452,9 @@ def with_identity(outputs: Any, inner: Any, outer: Any, wrap: Callable[..., Any]
 
 
 def unwrap_batched(operands: tuple[Any, ...], level: int) -> tuple[tuple[Any, ...], tuple[int | None, ...]]:
-    """The operands without a level's mapped axes, and where these are."""
-    inner, dims = _functorch_vmap.unwrap_batched(operands, level)
-    return inner, dims
+    """The operands without a level's mapped axes, and where these are; what is no tensor has none."""
+    pairs = [_C._functorch._unwrap_batched(o, level) if isinstance(o, Tensor) else (o, None) for o in operands]
+    return tuple(inner for inner, _ in pairs), tuple(dim for _, dim in pairs)
 
 
 def add_batch(tensor: Tensor, dim: int | None, level: int) -> Tensor:

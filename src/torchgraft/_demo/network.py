@@ -5,11 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .._examples.correlate2d import correlate2d
 from .._examples.linear import linear
+from .._examples.scipy_layer import Filter2d, filter2d
 from .._examples.softplus import softplus
+from .._nn.module import module
 
-OPERATORS = (correlate2d, softplus, linear)
+OPERATORS = (filter2d, softplus, linear)
+
+Linear = module(linear, parameters=("weight", "bias"))
 
 
 class Network(torch.nn.Module):
@@ -17,13 +20,11 @@ class Network(torch.nn.Module):
 
     def __init__(self, filters: int = 8, size: int = 3, image: int = 8, classes: int = 10) -> None:
         super().__init__()
-        features = filters * (image - size + 1) ** 2
-        self.filters = torch.nn.Parameter(torch.randn(filters, size, size) / size)
-        self.weight = torch.nn.Parameter(torch.randn(classes, features) / features**0.5)
-        self.bias = torch.nn.Parameter(torch.zeros(classes))
+        self.filter = Filter2d(filters=filters, kh=size, kw=size)
+        self.classify = Linear(n=filters * (image - size + 1) ** 2, m=classes)
 
     def forward(self, images: Tensor) -> Tensor:
         """Class scores (n, 10) of images (n, 8, 8)."""
-        maps = correlate2d(images[:, None], self.filters)  # leading axes broadcast: (n, 1) and (filters,)
-        scores: Tensor = linear(softplus(maps).flatten(1), self.weight, self.bias)
+        maps = softplus(self.filter(images))
+        scores: Tensor = self.classify(maps.flatten(1))
         return scores

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from matplotlib.figure import Figure
 
-from .._examples.correlate2d import correlate2d
 from .digits import Digits
 from .network import Network
 from .training import ASKED_ACCURACY, History
@@ -60,9 +59,9 @@ def tidy(axes: Any) -> None:
 def draw_filters(network: Network, digits: Digits) -> Figure:
     """Each filter above what it makes of one held-out digit."""
     image, label = digits.test_images[0], int(digits.test_labels[0])
-    filters = network.filters.detach()
+    filters = network.filter.kernel.detach()
     with torch.no_grad():
-        maps = correlate2d(image, filters)
+        maps = network.filter(image)
     figure = Figure(figsize=(1.25 * (len(filters) + 1) + 0.8, 3.4), layout="constrained")
     figure.suptitle("Filters learned through scipy.signal.correlate2d", fontsize=12)
     grid = figure.subplots(2, len(filters) + 1)

@@ -130,7 +130,7 @@ def _apply(function: type[Function], state: dict[str, Any], args: tuple[Any, ...
         if isinstance(value, Tensor) and value.requires_grad:
             raise _hidden_input(dialect, name)
     if _torch.functorch_active() or _torch.tangents_possible():
-        carried = Carried(state, keywords, positional)
+        carried = Carried(args, state, keywords, positional)
         outputs = call(function._functional, (*args, carried))[: carried.count]
         return outputs[0] if carried.single else outputs
     if not args:

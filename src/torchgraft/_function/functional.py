@@ -31,6 +31,8 @@ class Carried:
         state: attributes of the context before forward: those of an instance.
         keywords: arguments that forward takes by keyword alone.
         positional: how many arguments came by position.
+        needs: which arguments have a derivative at some level.
+        autocast: whether autocast was on.
         single: whether forward returned one thing, and not a tuple.
         count: how many things forward returned.
         told: what forward told its context, tensors as `_Place`.
@@ -38,10 +40,14 @@ class Carried:
         intermediates: whether what forward has computed and saved could have a derivative.
     """
 
-    def __init__(self, state: Mapping[str, Any], keywords: Mapping[str, Any], positional: int) -> None:
+    def __init__(
+        self, args: Sequence[Any], state: Mapping[str, Any], keywords: Mapping[str, Any], positional: int
+    ) -> None:
         self.state = state
         self.keywords = keywords
         self.positional = positional
+        self.needs = tuple(isinstance(arg, Tensor) and _has_derivative(arg) for arg in args)
+        self.autocast = _torch.any_autocast()
         self.single = True
         self.count = 1
         self.told: dict[str, Any] = {}
@@ -89,8 +95,8 @@ def make_functional(dialect: Dialect) -> type[Any]:
 
     def forward(*operands: Any) -> tuple[Any, ...]:
         *args, carried = operands
-        recorder = new(tuple(isinstance(arg, Tensor) and is_inexact(arg.dtype) for arg in args))
-        counted = recorder.needs_input_grad
+        recorder = new(carried.needs)
+        counted = carried.needs
         before = [_torch.version(arg) if need else 0 for arg, need in zip(args, counted, strict=True)]
         if dialect.kind == "setup":
             output = dialect.function.forward(*args, **carried.keywords)
@@ -124,6 +130,7 @@ def make_functional(dialect: Dialect) -> type[Any]:
         else:
             _retell(recorder, carried.told, {"inputs": args, "outputs": shown, "hidden": hidden})
             call.intermediates = carried.intermediates
+        call.autocast = carried.autocast
         check_dirty(dialect, recorder, args, carried.changes)
         inputs = [arg for arg, need in zip(args, needs, strict=True) if need]
         ctx.save_for_backward(*recorder.to_save, *recorder.saved_for_forward, *inputs)
@@ -176,6 +183,10 @@ def make_functional(dialect: Dialect) -> type[Any]:
         "dialect": dialect,
     }
     return type(dialect.name, (), body)
+
+
+def _has_derivative(tensor: Tensor) -> bool:
+    return is_inexact(tensor.dtype) and (bool(_torch.recording_levels(tensor)) or _torch.may_carry_tangent(tensor))
 
 
 def _call(args: Sequence[Any], needs: Sequence[bool], carried: Carried) -> Call:

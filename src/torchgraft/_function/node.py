@@ -110,6 +110,7 @@ class Nodes(dict[int, Callable[..., Any]]):
 
     def _make(self, count: int) -> Callable[..., Any]:
         dialect, function = self.dialect, self.dialect.function
+        dialect.bind((None,) * count, {})  # refuses another number of arguments than forward takes
         names = compile_source(self._source(count), f"{dialect.name} node", self._namespace())
         body: dict[str, Any] = {
             "forward": staticmethod(_torch.no_dynamo(names["forward"])),

@@ -21,7 +21,12 @@ def make_traced(dialect: Dialect) -> Callable[..., Any]:
     """What `apply` calls while Dynamo traces."""
     function, reverse, boxed = dialect.function, dialect.reverse, dialect.boxed  # Dynamo knows classes, not Dialects
 
-    def forward(ctx: Any, *args: Any, **kwargs: Any) -> Any:
+    set_up = dialect.kind == "setup"
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        return function.forward(*args, **kwargs)
+
+    def forward_with_context(ctx: Any, *args: Any, **kwargs: Any) -> Any:
         ctx._graft_arguments = [(a.shape, a.dtype) if isinstance(a, Tensor) else None for a in args]
         return function.forward(ctx, *args, **kwargs)
 
@@ -33,18 +38,18 @@ def make_traced(dialect: Dialect) -> Callable[..., Any]:
         written = getattr(function, reverse)
         result = written(ctx, list(grads)) if boxed else written(ctx, *grads)
         several = result if isinstance(result, (tuple, list)) else (result,)
-        if len(several) < len(ctx._graft_arguments):
-            _torch.graph_break()
+        for known in ctx._graft_arguments[len(several) :]:
+            if known is not None:
+                _torch.graph_break()
         for known, grad in zip(ctx._graft_arguments, several):  # noqa: B905 - Dynamo does not trace `strict`
             if grad is not None and (known is None or grad.shape != known[0] or grad.dtype != known[1]):
                 _torch.graph_break()
-        return result
+        return (*several, *[None] * (len(ctx._graft_arguments) - len(several)))
 
     body: dict[str, Any] = {"backward": staticmethod(backward), "__module__": function.__module__}
-    if dialect.kind == "setup":
-        body |= {"forward": staticmethod(function.forward), "setup_context": staticmethod(setup_context)}
-    else:
-        body |= {"forward": staticmethod(forward)}
+    body["forward"] = staticmethod(forward if set_up else forward_with_context)
+    if set_up:
+        body["setup_context"] = staticmethod(setup_context)
 
     @_torch.no_dynamo
     def eager(*args: Any, **kwargs: Any) -> Any:
@@ -56,7 +61,7 @@ def make_traced(dialect: Dialect) -> Callable[..., Any]:
     traceable = dialect.kind != "instance" and _torch.DYNAMO_KNOWS_FUNCTIONS
 
     def traced(*args: Any, **kwargs: Any) -> Any:
-        if kwargs or len(args) < len(names):
+        if kwargs or (set_up and len(args) < len(names)):
             args = (*args, *[kwargs.pop(name) if name in kwargs else defaults[name] for name in names[len(args) :]])
         if not traceable or _torch.functorch_active() or _torch.forward_ad._current_level >= 0:
             _torch.graph_break()

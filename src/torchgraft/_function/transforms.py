@@ -173,11 +173,23 @@ def _loop(level: Any, function: Any, inner: Operands, dims: Sequence[Any]) -> tu
         for i in range(size):
             operands = [o if dim is None else o.select(dim, i) for o, dim in zip(inner, dims, strict=True)]
             samples.append(call(function, tuple(operands)))
-            told.append(inner[-1].told)
+            told.append(_without_changes(function, inner[-1]))
     _same_for_all(function, told)
     columns = list(zip(*samples, strict=True))
     stacked = [torch.stack(column) if isinstance(column[0], Tensor) else column[0] for column in columns]
     return tuple(stacked), tuple(0 if isinstance(column[0], Tensor) else None for column in columns)
+
+
+def _without_changes(function: Any, carried: Any) -> Any:
+    """What a sample told its context; a change in place would be of a slice, and not of the argument."""
+    if carried.told and carried.told["told"]["dirty_tensors"]:
+        raise UnsupportedError(
+            "under vmap: forward changes an argument in place",
+            operator=function.__name__,
+            expected="a static method vmap(info, in_dims, *args), or generate_vmap_rule = True",
+            got="ctx.mark_dirty",
+        )
+    return carried.told
 
 
 def _same_for_all(function: Any, told: Sequence[Any]) -> None:
