@@ -31,7 +31,7 @@ class Record:
         nondifferentiable: inputs that were declared to have no derivative.
         shape_rule: output shapes given by hand.
         autocast: the dtype to which floating inputs are cast under autocast; None promotes them to the widest.
-        eager_node: makes the autograd node of eager code, where the rules alone would not make the best one.
+        eager_node: makes the autograd node of eager code, where the rules alone would not make the best one; or None.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Record:
         self.rules: dict[Kind, dict[str, Rule]] = {"vjp": {}, "jvp": {}, "partial": {}, "adjoint": {}}
         self.nondifferentiable: set[str] = set()
         self.shape_rule: ShapeRule | None = None
-        self.eager_node: Callable[[Layout, tuple[bool, ...]], type[Any]] | None = None
+        self.eager_node: Callable[[Layout, tuple[bool, ...]], type[Any] | None] | None = None
         self._plans: dict[Any, Plan] = {}
         self._listeners: list[Callable[[], None]] = []
 

@@ -23,8 +23,15 @@ from torch.library import fallthrough_kernel as fallthrough_kernel
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-SingleLevelFunction: type[Any] = _SingleLevelFunction
+
+class _NodeFunction(_SingleLevelFunction):
+    if hasattr(torch.autograd.Function, "_compiled_autograd_key"):  # which compiled autograd asks for
+        _compiled_autograd_key = staticmethod(torch.autograd.Function._compiled_autograd_key)
+
+
+SingleLevelFunction: type[Any] = _NodeFunction
 """`autograd.Function` without its Python `apply`, which costs 1 us and refuses the ctx style under transforms."""
+
 
 PLAIN_TYPES = frozenset({Tensor, torch.nn.Parameter})
 
@@ -478,3 +485,17 @@ DYNAMO_KNOWS_FUNCTIONS = tuple(map(int, torch.__version__.split("+")[0].split(".
 
 hooks_on_saved: Callable[[bool], Any] = _C._autograd._top_saved_tensors_default_hooks
 """Who packs and unpacks saved tensors (checkpointing, offloading), or None; its argument ignores disabled hooks."""
+
+
+def random_states() -> list[Any]:
+    """The states of torch's generators, which can be compared."""
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+    return [state.tolist() for state in (torch.get_rng_state(), *cuda)]
+
+
+def set_random_states(states: list[Any]) -> None:
+    """Put the generators back."""
+    cpu, *cuda = (torch.tensor(state, dtype=torch.uint8) for state in states)
+    torch.set_rng_state(cpu)
+    if cuda:
+        torch.cuda.set_rng_state_all(cuda)

@@ -21,6 +21,7 @@ class Network(torch.nn.Module):
     def __init__(self, filters: int = 8, size: int = 3, image: int = 8, classes: int = 10) -> None:
         super().__init__()
         self.filter = Filter2d(filters=filters, kh=size, kw=size)
+        torch.nn.init.normal_(self.filter.kernel, std=1 / size)  # wider than the default, so that softplus bends
         self.classify = Linear(n=filters * (image - size + 1) ** 2, m=classes)
 
     def forward(self, images: Tensor) -> Tensor:

@@ -28,7 +28,7 @@ from .call import Call
 from .context import Recorder, explained, recorder_class, take_constants
 from .dialect import Dialect, defines
 from .function import Function
-from .guard import guarded
+from .guard import guarded, node_inputs
 from .nested import map_leaves, tensors_in
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -106,8 +106,9 @@ class Adopted:
     def __init__(self, dialect: Dialect, stub: Callable[..., Any]) -> None:
         self.dialect = dialect
         self.handed = Handed()
+        self._probes = 3
         self._new = recorder_class(dialect)
-        self._state = vars(dialect.function()) if dialect.kind == "instance" else {}
+        self._state = vars(dialect.function()) if dialect.kind == "instance" and dialect.constructible else {}
         parameters = dialect.signature.parameters.values() if dialect.signature else ()
         self._keywords = [p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
         if inspect.isfunction(stub):
@@ -148,14 +149,17 @@ class Adopted:
         handed, function, forward, new = self.handed, self.dialect.function, self.forward, self._new
         plain = self.dialect.kind == "context" and not self._keywords
 
-        def kernel(*values: Any) -> Any:
-            ctx, handed.ctx = handed.ctx, None
-            if ctx is None:
-                ctx = new()
+        def run(ctx: Any, values: Sequence[Any]) -> Any:
             output = function.forward(ctx, *values) if plain else forward(ctx, values)
             if ctx.dirty_tensors or ctx.non_differentiable:
                 self._check_marks(ctx)
             return output
+
+        def kernel(*values: Any) -> Any:
+            ctx, handed.ctx = handed.ctx, None
+            if ctx is None:
+                ctx = new()
+            return run(ctx, values) if self._probes <= 0 else self._probe(run, ctx, values)
 
         return kernel
 
@@ -165,6 +169,26 @@ class Adopted:
         count = len(values) - len(self._keywords)
         keywords = dict(zip(self._keywords, values[count:], strict=True))
         return self.dialect.run(ctx, values[:count], keywords)
+
+    def _probe(self, run: Callable[..., Any], ctx: Any, values: Sequence[Any]) -> Any:
+        """Forward for the first few times, to see that it draws no random numbers: it will be run again."""
+        if not _torch.is_direct([value for value in values if isinstance(value, Tensor)]):
+            return run(ctx, values)
+        self._probes -= 1
+        before = _torch.random_states()
+        output = run(ctx, values)
+        if _torch.random_states() != before:
+            raise self._not_a_function("draws random numbers")
+        return output
+
+    def _not_a_function(self, why: str) -> KernelError:
+        return KernelError(
+            f"its forward {why}, and would give something else when it is run again",
+            operator=self.dialect.name,
+            expected="a function of its arguments",
+            got="hidden randomness or state",
+            hint="draw outside and pass what was drawn: a mask, or a seed",
+        )
 
     def _check_marks(self, ctx: Any) -> None:
         """Refuse what an operator does not do."""
@@ -230,7 +254,10 @@ class Adopted:
         def run() -> tuple[Any, ...]:
             return self.select(self.pull(ctx, grads), needs)
 
-        return guarded(label, Call([]), ctx, run, grads, tuple) if torch.is_grad_enabled() else run()
+        if not torch.is_grad_enabled():
+            return run()
+        call = Call([])
+        return guarded(label, call, ctx, run, grads, lambda: node_inputs(self.dialect, ctx, call))
 
     def pull(self, ctx: Any, grads: Sequence[Any]) -> Any:
         """The Function's backward."""
@@ -257,7 +284,8 @@ class Adopted:
                 with Watch(lambda: vars(recorder).get("_graft_constants", ())) as watch:
                     made = self.forward(recorder, values)
                 kept = tensors_in([*recorder.to_save, *vars(recorder).values()])
-                if not any(isinstance(value, np.ndarray) or watch.lost(value) for value in kept):
+                self._check_again(made, outputs)
+                if watch.left is None and not any(isinstance(value, np.ndarray) or watch.lost(value) for value in kept):
                     self._replace(recorder, made, outputs)
                     return True
             except RuntimeError:  # NumPy does not take what requires grad
@@ -266,7 +294,16 @@ class Adopted:
         recorder.__init__(recorder.needs_input_grad)  # type: ignore[misc] # as it was before the attempt
         with torch.no_grad():
             made = self.forward(recorder, detached)
+        self._check_again(made, outputs)
         return self._replace(recorder, (*detached, *_as_tuple(made)), (*values, *outputs))
+
+    def _check_again(self, made: Any, outputs: Sequence[Any]) -> None:
+        """Compare what the second forward made with what the first one did, where there are numbers to compare."""
+        for new, old in zip(_as_tuple(made), outputs, strict=True):
+            if not isinstance(new, Tensor) or not _torch.is_direct([new, old]):
+                return
+            if not torch.allclose(new.detach(), old.detach(), rtol=1e-2, atol=1e-5, equal_nan=True):
+                raise self._not_a_function("gave another result the second time")
 
     def _replace(self, recorder: Recorder, made: Any, given: Sequence[Any]) -> bool:
         """Put the tensors at hand in the places of those that forward has just made; whether no other one is kept."""

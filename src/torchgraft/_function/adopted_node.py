@@ -53,7 +53,7 @@ def forward(ctx, call, {leaves}):
     run, plan, rest, _ = call
     handed.ctx = ctx
     try:
-        output = run({arguments})
+        {outputs} = run({arguments})
     finally:
         handed.ctx = None
     usual = True
@@ -64,9 +64,9 @@ def forward(ctx, call, {leaves}):
         if {unknown}:
             usual = False
     if not usual:
-        keep_more(ctx, ({leaves},), output, more)
+        keep_more(ctx, ({leaves},), ({outputs},), more)
     ctx._graft_call = call
-    return output
+    return {outputs}
 
 def backward(ctx, *grads):
     if any_autocast():
@@ -130,9 +130,11 @@ class AdoptedNode:
             position in self.positions and mask[self.positions.index(position)] for position in range(len(self.sources))
         )
 
-    def make(self) -> type[Any]:
-        """The class."""
+    def make(self) -> type[Any] | None:
+        """The class; None where an input that needs a gradient has no rule, which the common node says in words."""
         adopted = self.adopted
+        if any(need and not ruled for need, ruled in zip(self.needs, adopted.needs, strict=True)):
+            return None
         namespace: dict[str, Any] = {
             "Tensor": Tensor,
             "handed": adopted.handed,
@@ -164,12 +166,14 @@ class AdoptedNode:
 
     def _source(self) -> str:
         leaves = [f"t{i}" for i in range(len(self.mask))]
+        outputs = [f"o{i}" for i in range(len(self.adopted.signature.outputs))]
         wanted = [i for i, need in enumerate(self.mask) if need]
         settle = "\n".join(_SETTLE.format(i=i, position=self.positions[i]) for i in wanted)
         return _TEMPLATE.format(
             leaves=", ".join(leaves),
             arguments=", ".join(self.sources),
-            unknown=" and ".join(f"tensor is not {name}" for name in (*leaves, "output", "None")),
+            unknown=" and ".join(f"tensor is not {name}" for name in (*leaves, *outputs, "None")),
+            outputs=", ".join(outputs),
             reverse=self.adopted.dialect.reverse,
             grad="[grad]" if self.adopted.dialect.boxed else "grad",
             count=max(self.positions) + 1,
@@ -207,9 +211,8 @@ class AdoptedNode:
         ]
 
 
-def _keep_more(ctx: Any, leaves: Sequence[Tensor], output: Any, more: type[MoreContext]) -> None:
+def _keep_more(ctx: Any, leaves: Sequence[Tensor], outputs: Sequence[Tensor], more: type[MoreContext]) -> None:
     """Keep inputs and outputs where there are intermediate results, whose derivatives need forward once more."""
-    outputs = output if isinstance(output, tuple) else (output,)
     known = (*leaves, *outputs, *take_constants(ctx))
     for value in tensors_in([*(ctx.to_save or ()), *vars(ctx).values()]):
         if isinstance(value, Tensor):

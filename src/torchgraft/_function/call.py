@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import types
 import warnings
 import weakref
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,7 @@ from .._errors import ArgumentError, DerivativeError, KernelError, TorchgraftWar
 from .._spec.dtypes import is_inexact
 from .context import take_constants
 from .dialect import Dialect
-from .nested import tensors_in
+from .nested import holds_tensors, tensors_in
 
 
 def known(value: Any, needed: bool) -> Any:
@@ -47,7 +48,7 @@ class Call:
     def look(self, dialect: Dialect, ctx: Any, args: Sequence[Any], output: Any) -> None:
         """Note what forward kept on its context, and advise against what is costly or fragile."""
         self.autocast = _torch.any_autocast()
-        known_tensors = [*args, *(output if type(output) is tuple else (output,)), *take_constants(ctx)]
+        known_tensors = [*args, *(output if isinstance(output, tuple) else (output,)), *take_constants(ctx)]
         self._look_at_attributes(dialect, {n: v for n, v in vars(ctx).items() if not n.startswith("_graft")})
         for i, tensor in enumerate(ctx.to_save or ()):
             if tensor is None or any(tensor is other for other in known_tensors):
@@ -110,6 +111,19 @@ or:     return {name} * 2""",
             )
 
 
+def check_output(dialect: Dialect, output: Any) -> None:
+    """Refuse tensors inside of a list or a dictionary, which autograd would not see."""
+    for item in output if isinstance(output, tuple) else (output,):
+        if not isinstance(item, Tensor) and holds_tensors(item):
+            raise KernelError(
+                "forward returns tensors inside of something that autograd does not look into",
+                operator=dialect.name,
+                expected="a tensor, or a tuple of tensors and other things",
+                got=type(item).__name__,
+                hint="return tuple(tensors)",
+            )
+
+
 # -- advice ---------------------------------------------------------------------------------------------------------
 
 _ATTRIBUTE = """\
@@ -137,9 +151,14 @@ def _warn_once(dialect: Dialect, text: str) -> None:
         warnings.warn(text, TorchgraftWarning, stacklevel=_user_level())
 
 
+def _package(frame: types.FrameType) -> str:
+    """The package of a frame's code; generated code is in no module, and ours."""
+    return str(frame.f_globals.get("__name__", "torchgraft")).partition(".")[0]
+
+
 def _user_level() -> int:
     """How many frames above `_warn_once` the caller of the Function stands."""
     frame, level = sys._getframe(2), 2
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("torch", "torchgraft"):
+    while frame.f_back is not None and _package(frame) in ("torch", "torchgraft"):
         frame, level = frame.f_back, level + 1
     return level

@@ -27,6 +27,7 @@ class Dialect:
         function: the class.
         name: its name.
         kind: the dialect.
+        constructible: whether an instance can be made without arguments.
         signature: of `forward` without the context; None where Python cannot tell.
         boxed: whether backward takes the cotangents as one list.
         arity: how many arguments `forward` takes by position; None where that varies.
@@ -39,6 +40,7 @@ class Dialect:
         self.signature = _signature(function, self.kind)
         positions = [p.kind for p in self.signature.parameters.values()] if self.signature else [_VARIADIC]
         self.arity = None if _VARIADIC in positions else sum(kind in _POSITIONAL for kind in positions)
+        self.constructible = _takes_nothing(function.__init__)
         self.reverse = "vjp" if defines(function, "vjp") else "backward"
         self.boxed = getattr(function, "boxed_grads_call", False)
 
@@ -115,6 +117,16 @@ def _bases(function: type[Any]) -> list[type[Any]]:
 def defines(function: type[Any], name: str) -> bool:
     """Whether the class, or one that it derives from, has `name` of its own."""
     return any(name in vars(base) for base in _bases(function))
+
+
+def _takes_nothing(constructor: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(constructor).bind(None)
+    except TypeError:
+        return False
+    except ValueError:  # written in C
+        return True
+    return True
 
 
 def _written(function: type[Any], name: str) -> Any:

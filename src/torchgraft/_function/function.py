@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +16,12 @@ from .functional import Carried, make_functional
 from .node import Extras, Nodes
 from .traced import make_traced
 from .transforms import call
+
+
+def _refuse_base(*args: Any, **kwargs: Any) -> Any:
+    raise DeclarationError(
+        "Function is a base class", expected="class F(tg.Function) with forward and backward", got="Function.apply"
+    )
 
 
 class Function:
@@ -53,8 +58,9 @@ class Function:
     """
 
     _dialect: Dialect
+    _apply: Callable[..., Any] = staticmethod(_refuse_base)
     _extras: Extras
-    _nodes_with_extras: Nodes
+    _nodes_with_extras: dict[bool, Nodes]
     _functional: Any
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -67,12 +73,14 @@ class Function:
             )
         cls._dialect = Dialect(cls)
         cls._extras = Extras()
-        cls._nodes_with_extras = Nodes(cls._dialect, cls._extras)
+        cls._nodes_with_extras = {
+            recording: Nodes(cls._dialect, cls._extras, recording=recording) for recording in (True, False)
+        }
         cls._functional = make_functional(cls._dialect)
-        cls.apply = staticmethod(_make_apply(cls))  # type: ignore[method-assign]
+        cls._apply = staticmethod(_make_apply(cls))
 
-    @staticmethod
-    def apply(*args: Any, **kwargs: Any) -> Any:
+    @classmethod
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Run `forward`, and remember `backward`.
 
         Returns:
@@ -82,9 +90,7 @@ class Function:
             ArgumentError: the arguments are not those of `forward`.
             KernelError: `forward` changed an input in place without a word.
         """
-        raise DeclarationError(
-            "Function is a base class", expected="class F(tg.Function) with forward and backward", got="Function.apply"
-        )
+        return cls._apply(*args, **kwargs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run `forward` on a copy of this instance: each call has a state of its own."""
@@ -92,20 +98,21 @@ class Function:
 
 
 def _make_apply(function: type[Function]) -> Callable[..., Any]:
-    """The `apply` of a class: a function of its own, which finds all it needs at hand."""
+    """The `_apply` of a class: a function of its own, which finds all it needs at hand."""
     dialect = function._dialect
-    nodes = Nodes(dialect)
+    nodes, unrecorded = Nodes(dialect), Nodes(dialect, recording=False)
+    is_grad_enabled = torch.is_grad_enabled
     traced = make_traced(dialect)
     is_dynamo_compiling = torch.compiler.is_dynamo_compiling
     functorch_active, forward_ad = _torch.functorch_active, _torch.forward_ad
     arity = dialect.arity if dialect.kind == "setup" else None
-    instance = dialect.kind == "instance"
+    instance, constructible = dialect.kind == "instance", dialect.constructible
 
     def apply(*args: Any, **kwargs: Any) -> Any:
         if is_dynamo_compiling():
             return traced(*args, **kwargs)
         if instance:
-            return function()(*args, **kwargs)
+            return _apply(function, vars(function()) if constructible else {}, args, kwargs)
         if (
             kwargs
             or functorch_active()
@@ -114,9 +121,9 @@ def _make_apply(function: type[Function]) -> Callable[..., Any]:
             or not args
         ):
             return _apply(function, {}, args, kwargs)
-        return nodes[len(args)](*args)
+        return (nodes if is_grad_enabled() else unrecorded)[len(args)](*args)
 
-    return functools.update_wrapper(apply, Function.apply)
+    return apply
 
 
 @_torch.no_dynamo
@@ -137,7 +144,8 @@ def _apply(function: type[Function], state: dict[str, Any], args: tuple[Any, ...
         return dialect.run(recorder_class(dialect)(), args, keywords)
     extras = function._extras
     extras.state, extras.keywords, extras.positional = state, keywords, positional
-    return function._nodes_with_extras[len(args)](*map(_torch.unwrap_dead, args))
+    nodes = function._nodes_with_extras[torch.is_grad_enabled()]
+    return nodes[len(args)](*map(_torch.unwrap_dead, args))
 
 
 def _hidden_input(dialect: Dialect, name: str) -> ArgumentError:

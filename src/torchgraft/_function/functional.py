@@ -16,7 +16,7 @@ from torch import Tensor
 from .. import _torch
 from .._errors import DerivativeError, UnsupportedError
 from .._spec.dtypes import is_inexact
-from .call import Call, check_dirty, known
+from .call import Call, check_dirty, check_output, known
 from .context import Recorder, recorder_class
 from .dialect import Dialect, defines
 from .guard import guarded
@@ -103,6 +103,7 @@ def make_functional(dialect: Dialect) -> type[Any]:
         else:
             vars(recorder).update(carried.state)
             output = dialect.function.forward(recorder, *args, **carried.keywords)
+        check_output(dialect, output)
         outputs = _as_outputs(carried, output)
         after = [_torch.version(arg) if need else 0 for arg, need in zip(args, counted, strict=True)]
         carried.changes = [old != new for old, new in zip(before, after, strict=True)]
@@ -194,8 +195,8 @@ def _call(args: Sequence[Any], needs: Sequence[bool], carried: Carried) -> Call:
 
 
 def _as_outputs(carried: Carried, output: Any) -> tuple[Any, ...]:
-    carried.single = type(output) is not tuple
-    outputs: tuple[Any, ...] = (output,) if carried.single else output
+    carried.single = not isinstance(output, tuple)
+    outputs: tuple[Any, ...] = (output,) if carried.single else tuple(output)
     carried.count = len(outputs)
     return outputs
 

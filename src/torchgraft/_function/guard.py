@@ -19,6 +19,7 @@ from .._spec.dtypes import is_inexact
 from .call import Call
 from .context import take_constants
 from .dialect import Dialect
+from .nested import hides_tensors, may_hold_tensors
 
 _REMEDY = (
     "compute from the inputs again, with torch functions; or @once_differentiable on backward if first derivatives are "
@@ -54,16 +55,20 @@ def guarded(
     cotangents = [value for value in linear if isinstance(value, Tensor)]
     needed = set[int]().union(*map(_torch.recording_levels, cotangents))
     sources = cotangents
-    if call.intermediates or any(lost):
-        sources = [*cotangents, *(t for t in ctx.saved_tensors if t is not None)]
-        sources += [*(t for _, t, _ in call.attributes), *inputs()]
+    hidden = call.intermediates or any(
+        not name.startswith("_graft") and not may_hold_tensors[type(value)] and hides_tensors(value)
+        for name, value in vars(ctx).items()
+    )
+    if hidden or any(lost):
+        sources = [*cotangents, *_saved(ctx)]
+        sources += [*(t for _, t, _ in call.attributes), *(inputs() if hidden else ())]
 
     def connected(value: Any, lost: str | None) -> Any:
         if not isinstance(value, Tensor) or not is_inexact(value.dtype) or any(value is c for c in constants):
             return value
         if lost is not None:
             return refuse_derivative(value, sources, label, Why(f"it leaves torch through {lost}", _REMEDY))
-        if call.intermediates:
+        if hidden:
             return refuse_derivative(value, sources, label, _INTERMEDIATE)
         if needed - _torch.recording_levels(value):
             return refuse_derivative(value, sources, label, _DETACHED)
@@ -72,19 +77,25 @@ def guarded(
     return tuple(map(connected, made, lost))
 
 
+def _saved(ctx: Any) -> list[Tensor]:
+    """The saved tensors, as far as they can be had: with ``clear_saved_tensors_on_access``, once."""
+    try:
+        return [t for t in ctx.saved_tensors if t is not None]
+    except RuntimeError:
+        return []
+
+
 def node_inputs(dialect: Dialect, ctx: Any, call: Call) -> list[Tensor]:
     """The inputs of a node that need a gradient, found without having kept them alive.
 
     Raises:
         DerivativeError: one of them is gone, so that nothing could refuse its second derivative.
     """
-    if not call.inputs:
-        return []
     found: list[Tensor] = []
     edges = [edge for edge in ctx.next_functions if edge[0] is not None]
-    saved = [t for t in ctx.saved_tensors if t is not None]
-    for reference, (node, number) in zip(call.inputs, edges, strict=True):
-        tensor = getattr(node, "variable", reference())
+    saved = _saved(ctx)
+    for i, (node, number) in enumerate(edges):
+        tensor = getattr(node, "variable", call.inputs[i]() if call.inputs else None)
         if tensor is None:
             tensor = next((t for t in saved if t.grad_fn is node and t.output_nr == number), None)
         if tensor is None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import functools
+import types
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -38,6 +40,34 @@ def tensors_in(value: Any) -> Iterator[Tensor | np.ndarray]:
 def holds_tensors(value: Any) -> bool:
     """Whether there are any."""
     return any(True for _ in tensors_in(value))
+
+
+def hides_tensors(value: Any, depth: int = 8) -> bool:
+    """Whether there are detached tensors where only a search finds them: in objects, closures, sets, partials."""
+    if isinstance(value, (Tensor, np.ndarray)):
+        return not (isinstance(value, Tensor) and (value.requires_grad or not value.is_floating_point()))
+    if depth == 0 or isinstance(value, (str, bytes, int, float, complex, type, types.ModuleType, torch.nn.Module)):
+        return False
+    if isinstance(value, dict):
+        parts: Iterable[Any] = value.values()
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        parts = value
+    elif isinstance(value, functools.partial):
+        parts = [value.func, value.args, value.keywords]
+    elif isinstance(value, types.FunctionType):
+        parts = [cell.cell_contents for cell in value.__closure__ or () if _is_filled(cell)]
+    elif isinstance(value, types.MethodType):
+        parts = [value.__self__]
+    else:
+        parts = [getattr(value, "__dict__", None)]
+    return any(hides_tensors(part, depth - 1) for part in parts)
+
+
+def _is_filled(cell: types.CellType) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:
+        return False
 
 
 def map_leaves(kind: type[Any], function: Callable[[Any], Any], value: Any) -> Any:

@@ -16,9 +16,9 @@ from torch import Tensor
 from .. import _torch
 from .._errors import RuleError
 from .._lower.source import compile_source
-from .call import Call, check_dirty
+from .call import Call, check_dirty, check_output
 from .context import explained, node_context_class, versions
-from .dialect import Dialect
+from .dialect import Dialect, defines
 from .gradients import settle
 from .guard import guarded, node_inputs
 from .nested import holds_tensors, may_hold_tensors
@@ -31,6 +31,8 @@ def forward(ctx, {args}):
     except RuntimeError:  # an inference tensor, which does not count
         {uncounted}
     {run}
+    if type(output) is not Tensor:
+        check_output(dialect, output)
     saved = ctx.to_save
     arguments = ({known},)
     if {changed}:
@@ -53,12 +55,18 @@ def apply(ctx, *grads):
     if type(call) is not tuple or is_grad_enabled() or len(grads) != 1 or grads[0] is None:
         return pull_node(dialect, ctx, call, grads)
     (grad,) = grads
-    version = grad._version
+    try:
+        version = grad._version
+    except RuntimeError:  # an inference tensor
+        return pull_node(dialect, ctx, call, grads)
     try:
         result = {backward}
-        read_saved(ctx)  # torch compares them with what they were
     except RuntimeError as error:
         raise explained(dialect, error)
+    try:
+        read_saved(ctx)  # torch compares them with what they were
+    except RuntimeError as error:
+        raise overwritten(label, "a saved tensor") from error
     ({known_again},) = call
     {unpacked}
     if not fine:
@@ -66,6 +74,12 @@ def apply(ctx, *grads):
     if grad._version != version:
         raise overwritten(label)
     return result
+"""
+
+_UNRECORDED = """\
+def forward(ctx, {args}):
+    {run}
+    return output
 """
 
 _KNOWN = "(a{i}.shape, a{i}.dtype) if n{i} else type(a{i})"
@@ -98,11 +112,13 @@ class Nodes(dict[int, Callable[..., Any]]):
     Args:
         dialect: of the Function.
         extras: where its calls find what they get besides their operands, if they do.
+        recording: grad mode is on, so that there will be something to check.
     """
 
-    def __init__(self, dialect: Dialect, extras: Extras | None = None) -> None:
+    def __init__(self, dialect: Dialect, extras: Extras | None = None, *, recording: bool = True) -> None:
         self.dialect = dialect
         self.extras = extras
+        self.recording = recording
 
     def __missing__(self, count: int) -> Callable[..., Any]:
         made = self[count] = self._make(count)
@@ -120,7 +136,9 @@ class Nodes(dict[int, Callable[..., Any]]):
             if hasattr(function, name):
                 body[name] = getattr(function, name)
         node: Any = type(dialect.name, (_torch.SingleLevelFunction,), body)
-        node._backward_cls = node_context_class(dialect, node._backward_cls, _torch.no_dynamo(names["apply"]))
+        pull = _torch.no_dynamo(names["apply"]) if self.recording else node._backward_cls.apply
+        node.backward = staticmethod(pull)  # for compiled autograd, which calls it by this name
+        node._backward_cls = node_context_class(dialect, node._backward_cls, pull)
         apply: Callable[..., Any] = node.apply
         return apply
 
@@ -136,6 +154,8 @@ fine = type(result) is tuple and len(result) == {count}
 if fine:
     ({each("r{i}")},) = result
     fine = {each(_FINE, " and ")}"""
+        if not self.recording:
+            return _UNRECORDED.format(args=args, run=self._run(args).replace("\n", "\n    "))
         return _TEMPLATE.format(
             args=args,
             needs=each("n{i}"),
@@ -168,7 +188,8 @@ output = run(ctx, ({args},), keywords)"""
 
     def _backward(self) -> str:
         """The call of what was written, found anew each time: it may be replaced."""
-        return "run_backward(ctx, (grad,))" if self.dialect.boxed else f"function.{self.dialect.reverse}(ctx, grad)"
+        direct = not self.dialect.boxed and defines(self.dialect.function, self.dialect.reverse)
+        return f"function.{self.dialect.reverse}(ctx, grad)" if direct else "run_backward(ctx, (grad,))"
 
     def _namespace(self) -> dict[str, Any]:
         return {
@@ -186,6 +207,7 @@ output = run(ctx, ({args},), keywords)"""
             "may_hold_tensors": may_hold_tensors,
             "holds_tensors": holds_tensors,
             "check_dirty": check_dirty,
+            "check_output": check_output,
             "noted": _noted,
             "pull_node": pull_node,
             "settle": settle,
@@ -246,12 +268,12 @@ def pull(
     return guarded(label, call, ctx, run, grads, inputs)
 
 
-def overwritten(label: str) -> RuleError:
-    """The error of a backward that changes its cotangent."""
+def overwritten(label: str, what: str = "the gradient that it was given") -> RuleError:
+    """The error of a backward that changes what it reads."""
     return RuleError(
-        "backward changed the gradient that it was given in place, which others read too",
+        f"backward changed {what} in place, which others read too",
         operator=label,
         expected="new tensors",
         got="an operation in place",
-        hint="change a copy: grad = grad.clone()",
+        hint="change a copy: x = x.clone()",
     )

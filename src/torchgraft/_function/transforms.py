@@ -166,42 +166,45 @@ def _written(level: Any, user: Any, inner: Operands, dims: Sequence[Any]) -> tup
 
 def _loop(level: Any, function: Any, inner: Operands, dims: Sequence[Any]) -> tuple[Any, Any]:
     """One call for each sample: what `vmap` means, where nothing says how to do it at once."""
-    size = level.batch_size()
     samples: list[tuple[Any, ...]] = []
     told: list[Any] = []
+    shared = [o for o, dim in zip(inner, dims, strict=True) if dim is None and isinstance(o, Tensor)]
+    before, states = list(map(_torch.version, shared)), _torch.random_states()
     with level.lower():
-        for i in range(size):
+        for i in range(level.batch_size()):
+            if level.randomness() == "same":
+                _torch.set_random_states(states)
             operands = [o if dim is None else o.select(dim, i) for o, dim in zip(inner, dims, strict=True)]
             samples.append(call(function, tuple(operands)))
-            told.append(_without_changes(function, inner[-1]))
-    _same_for_all(function, told)
+            told.append(inner[-1].told)
+            if list(map(_torch.version, shared)) != before or _marks_dirty(inner[-1]):
+                raise _no_loop(function, "changes an argument in place")
+            if level.randomness() == "error" and _torch.random_states() != states:
+                raise _no_loop(function, "draws random numbers, of which vmap(randomness=...) says nothing")
     columns = list(zip(*samples, strict=True))
+    others = [column for column in columns if not isinstance(column[0], Tensor)]
+    if not samples or not all(map(_all_equal, [told, *others])):
+        # The context of the level above is one for all samples.
+        raise _no_loop(function, "keeps or returns something else for each sample" if samples else "has no samples")
     stacked = [torch.stack(column) if isinstance(column[0], Tensor) else column[0] for column in columns]
     return tuple(stacked), tuple(0 if isinstance(column[0], Tensor) else None for column in columns)
 
 
-def _without_changes(function: Any, carried: Any) -> Any:
-    """What a sample told its context; a change in place would be of a slice, and not of the argument."""
-    if carried.told and carried.told["told"]["dirty_tensors"]:
-        raise UnsupportedError(
-            "under vmap: forward changes an argument in place",
-            operator=function.__name__,
-            expected="a static method vmap(info, in_dims, *args), or generate_vmap_rule = True",
-            got="ctx.mark_dirty",
-        )
-    return carried.told
+def _marks_dirty(carried: Any) -> bool:
+    return bool(carried.told and carried.told["told"]["dirty_tensors"])
 
 
-def _same_for_all(function: Any, told: Sequence[Any]) -> None:
-    """The context of the level above is one for all samples: what they told theirs must be the same."""
+def _all_equal(values: Sequence[Any]) -> bool:
     try:
-        same = all(other == told[0] for other in told)
+        return all(bool(other == values[0]) for other in values)
     except (TypeError, ValueError, RuntimeError):  # what cannot be compared
-        same = False
-    if not told or not same:
-        raise UnsupportedError(
-            "under vmap: forward keeps something else on ctx for each sample" if told else "under vmap over no samples",
-            operator=function.__name__,
-            expected="a static method vmap(info, in_dims, *args), or generate_vmap_rule = True",
-            got="neither",
-        )
+        return False
+
+
+def _no_loop(function: Any, why: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"under vmap: forward {why}",
+        operator=function.__name__,
+        expected="a static method vmap(info, in_dims, *args), or generate_vmap_rule = True",
+        got="neither",
+    )

@@ -109,7 +109,7 @@ class Lowering:
         if node is None:
             if self.record.eager_node is not None and not hidden and not batched:
                 node = self.record.eager_node(layout, tuple(mask))
-            else:
+            if node is None:
                 node = NodeFactory(self, layout, mask, batched=batched, hidden=hidden).make()
             self._nodes[key] = node
         return node

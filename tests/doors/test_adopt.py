@@ -1,0 +1,399 @@
+"""Functions that others wrote, adopted: operators like any other, and what cannot be one is refused."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+import torchgraft as tg
+from tests.doors.functions import instance
+
+
+class Cube(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, factor):
+        square = x * x
+        ctx.save_for_backward(square)
+        ctx.factor = factor
+        return square * x * factor
+
+    @staticmethod
+    def backward(ctx, grad):
+        (square,) = ctx.saved_tensors
+        return 3 * grad * square * ctx.factor, None
+
+
+@tg.adopt(Cube)
+def cube(x: Float[Tensor, "..."], factor: float = 1.0) -> Float[Tensor, "..."]:
+    """x^3 factor."""
+
+
+class Exp(torch.autograd.Function):
+    @staticmethod
+    def forward(x):
+        return x.exp()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(output)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ctx.saved_tensors[0]
+
+
+@tg.adopt(Exp)
+def exp(x: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch n"]: ...
+
+
+@tg.adopt(instance())
+def doubled_square(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]: ...
+
+
+class Linear(tg.Function):
+    @staticmethod
+    def forward(ctx, input, weight, bias=None):
+        ctx.save_for_backward(input, weight)
+        out = input @ weight.mT
+        return out if bias is None else out + bias
+
+    @staticmethod
+    def backward(ctx, grad):
+        input, weight = ctx.saved_tensors
+        bias = grad.sum(0) if ctx.needs_input_grad[2] else None
+        return grad @ weight, grad.mT @ input, bias
+
+
+@tg.adopt(Linear)
+def linear(
+    input: Float[Tensor, "b n"], weight: Float[Tensor, "m n"], bias: Float[Tensor, "m"] | None = None
+) -> Float[Tensor, "b m"]: ...
+
+
+class Top(NamedTuple):
+    value: Float[Tensor, "b"]
+    index: Int[Tensor, "b"]
+
+
+class Max(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        value, index = x.max(1)
+        ctx.mark_non_differentiable(index)
+        ctx.save_for_backward(index)
+        ctx.shape = x.shape
+        return value, index
+
+    @staticmethod
+    def backward(ctx, grad, _):
+        (index,) = ctx.saved_tensors
+        return torch.zeros(ctx.shape, dtype=grad.dtype).scatter(1, index[:, None], grad[:, None])
+
+
+@tg.adopt(Max)
+def maximum(x: Float[Tensor, "b n"]) -> Top: ...
+
+
+class NumpyProduct(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        return torch.from_numpy(x.detach().numpy() * w.detach().numpy())
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, w = (t.detach().numpy() for t in ctx.saved_tensors)
+        return torch.from_numpy(grad.numpy() * w), torch.from_numpy(grad.numpy() * x)
+
+
+@tg.adopt(NumpyProduct)
+def numpy_product(x: Float[Tensor, "n"], w: Float[Tensor, "n"]) -> Float[Tensor, "n"]: ...
+
+
+@pytest.fixture(autouse=True)
+def _forget_compiled():
+    torch.compiler.reset()
+
+
+X = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
+CASES = {
+    "cube": (lambda x: cube(x, 2.0), lambda x: 2 * x**3),
+    "exp": (exp, torch.exp),
+    "instance": (doubled_square, lambda x: 2 * x**2),
+    "linear": (
+        lambda x: linear(x[None], torch.stack([x, 2 * x]), x[:2]),
+        lambda x: torch.nn.functional.linear(x[None], torch.stack([x, 2 * x]), x[:2]),
+    ),
+    "max": (lambda x: maximum(torch.stack([x, -x])).value ** 2, lambda x: torch.stack([x, -x]).max(1).values ** 2),
+}
+TRANSFORMS = {
+    "call": lambda f, x: f(x),
+    "grad": lambda f, x: torch.func.grad(lambda x: f(x).sum())(x),
+    "jacfwd": lambda f, x: torch.func.jacfwd(f)(x),
+    "hessian": lambda f, x: torch.func.hessian(f)(x),
+    "jacfwd of jacfwd": lambda f, x: torch.func.jacfwd(torch.func.jacfwd(f))(x),
+    "jacrev of jacfwd": lambda f, x: torch.func.jacrev(torch.func.jacfwd(f))(x),
+    "third": lambda f, x: torch.func.jacrev(torch.func.hessian(f))(x),
+    "vmap": lambda f, x: torch.vmap(f)(torch.stack([x, 3 * x])),
+    "vmap of grad": lambda f, x: torch.vmap(torch.func.grad(lambda x: f(x).sum()))(torch.stack([x, 3 * x])),
+    "compiled": lambda f, x: torch.compile(f, fullgraph=True, backend="aot_eager")(x),
+    "compiled grad": lambda f, x: torch.compile(
+        torch.func.grad(lambda x: f(x).sum()), fullgraph=True, backend="aot_eager"
+    )(x),
+}
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS.values(), ids=TRANSFORMS)
+@pytest.mark.parametrize(("f", "plain"), CASES.values(), ids=CASES)
+def test_a_full_citizen(f, plain, transform):
+    torch.testing.assert_close(transform(f, X), transform(plain, X))
+
+
+@pytest.mark.parametrize(("f", "plain"), CASES.values(), ids=CASES)
+def test_eager_derivatives(f, plain):
+    for _ in range(2):  # the second call takes the fast path
+        x, y = X.clone().requires_grad_(), X.clone().requires_grad_()
+        made, expected = f(x), plain(y)
+        for _order in range(3):
+            torch.testing.assert_close(made, expected)
+            (made,) = torch.autograd.grad(made.sum(), x, create_graph=True, materialize_grads=True)
+            (expected,) = torch.autograd.grad(expected.sum(), y, create_graph=True, materialize_grads=True)
+            made, expected = made + 0 * x, expected + 0 * y
+    assert torch.autograd.gradcheck(f, x)
+    assert torch.autograd.gradgradcheck(f, x)
+
+
+def test_bare_its_second_derivative_is_wrong():
+    x = X.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(Cube.apply(x, 1.0).sum(), x, create_graph=True)
+    assert not gradient.requires_grad  # and a term that is added to it hides that
+    (second,) = torch.autograd.grad((gradient + 0 * x).sum(), x)
+    assert second.tolist() == [0, 0, 0]
+
+
+def test_the_context_is_made_once():
+    calls = []
+
+    class Counting(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, w):
+            calls.append(ctx.needs_input_grad)
+            ctx.save_for_backward(x, w)
+            return x * w
+
+        @staticmethod
+        def backward(ctx, grad):
+            x, w = ctx.saved_tensors
+            assert ctx.needs_input_grad == (False, True)
+            return grad * w, grad * x
+
+    @tg.adopt(Counting)
+    def product(x: Float[Tensor, "n"], w: Float[Tensor, "n"]) -> Float[Tensor, "n"]: ...
+
+    w = X.clone().requires_grad_()
+    for _ in range(3):
+        torch.testing.assert_close(torch.autograd.grad(product(X, w).sum(), w)[0], X)
+    assert calls == [(False, True)] * 3
+
+
+def test_optional_inputs_and_defaults():
+    x, w = torch.randn(2, 3, requires_grad=True), torch.randn(4, 3, requires_grad=True)
+    for gradient, expected in zip(torch.autograd.grad(linear(x, w).sum(), [x, w]), [w.sum(0), x.sum(0)], strict=True):
+        torch.testing.assert_close(gradient, expected.expand_as(gradient))
+    assert cube(torch.tensor(2.0)).item() == 8
+
+
+def test_broadcasting_and_batches():
+    class Product(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, a, b):
+            ctx.save_for_backward(a, b)
+            return a * b
+
+        @staticmethod
+        def backward(ctx, grad):
+            a, b = ctx.saved_tensors
+            return grad * b, grad * a
+
+    @tg.adopt(Product)
+    def product(a: Float[Tensor, "..."], b: Float[Tensor, "..."]) -> Float[Tensor, "..."]: ...
+
+    a, b = torch.randn(4, 3, requires_grad=True), torch.randn(3, requires_grad=True)
+    made = torch.autograd.grad(product(a, b).sum(), [a, b])  # summed back, as the annotation says
+    torch.testing.assert_close(made, torch.autograd.grad((a * b).sum(), [a, b]))
+    assert exp(torch.zeros(2, 5, 3)).shape == (2, 5, 3)
+
+
+def test_registration_and_export():
+    torch.library.opcheck(cube.torch_op, (X.clone().requires_grad_(), 2.0))
+
+    class Module(torch.nn.Module):
+        def forward(self, x):
+            return cube(x, 2.0) + 1
+
+    exported = torch.export.export(Module(), (X,))
+    torch.testing.assert_close(exported.module()(X), 2 * X**3 + 1)
+
+
+def test_autocast():
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        x = torch.ones(3, requires_grad=True)
+        out = cube(x)
+    assert out.dtype == torch.float32
+    out.sum().backward()
+    assert x.grad.tolist() == [3, 3, 3]
+
+
+def test_what_it_can_do():
+    text = str(cube)
+    assert "cube.vjp[x]" in text
+    assert cube.__doc__ == "x^3 factor."
+    assert cube.capabilities()["forward"].answer == "derived"
+
+
+# -- refused ----------------------------------------------------------------------------------------------------------
+
+
+def test_numpy_has_no_second_derivative():
+    x, w = X.clone().requires_grad_(), (X + 1).requires_grad_()
+    torch.testing.assert_close(torch.autograd.grad(numpy_product(x, w).sum(), x)[0], w)
+    (gradient,) = torch.autograd.grad(numpy_product(x, w).sum(), x, create_graph=True)
+    with pytest.raises(tg.DerivativeError, match=r"numpy_product.vjp\[x,w\]': cannot be differentiated again"):
+        torch.autograd.grad(gradient.sum(), w, allow_unused=True)
+    torch.testing.assert_close(
+        torch.vmap(numpy_product)(torch.stack([x, x]).detach(), torch.stack([w, w]).detach())[1], (x * w).detach()
+    )
+
+
+@pytest.mark.parametrize(
+    "thing",
+    [torch.nn.Linear, torch.exp, Cube.apply, tg.Function(), 3],
+    ids=["module", "function", "apply", "instance", "number"],
+)
+def test_not_a_function(thing):
+    with pytest.raises(tg.DeclarationError, match="only a Function can be adopted"):
+        tg.adopt(thing)
+
+
+def test_no_backward():
+    with pytest.raises(tg.DeclarationError, match="has no backward"):
+        tg.adopt(type("Forward", (torch.autograd.Function,), {"forward": staticmethod(lambda ctx, x: x * 2)}))
+
+
+def stubs():
+    def name(y: Float[Tensor, "..."], factor: float = 1.0) -> Float[Tensor, "..."]: ...
+    def order(factor: float, x: Float[Tensor, "..."]) -> Float[Tensor, "..."]: ...
+    def number(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]: ...
+
+    return name, order, number
+
+
+@pytest.mark.parametrize("stub", stubs(), ids=lambda stub: stub.__name__)
+def test_a_stub_with_other_parameters(stub):
+    with pytest.raises(tg.DeclarationError, match=r"other parameters than Cube\.forward") as caught:
+        tg.adopt(Cube)(stub)
+    assert caught.value.expected == "x, factor"
+
+
+def test_lists_of_tensors():
+    def total(xs: list[Float[Tensor, "n"]]) -> Float[Tensor, "n"]: ...
+
+    class Sum(torch.autograd.Function):
+        forward = staticmethod(lambda ctx, xs: sum(xs))
+        backward = staticmethod(lambda ctx, grad: grad)
+
+    with pytest.raises(tg.DeclarationError, match="no gradients to the tensors of a list"):
+        tg.adopt(Sum)(total)
+
+
+def adopt(forward, backward):
+    function = type(
+        "Odd", (torch.autograd.Function,), {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+    )
+
+    @tg.adopt(function)
+    def odd(x: Float[Tensor, "n"], w: Float[Tensor, "n"]) -> Float[Tensor, "n"]: ...
+
+    return odd
+
+
+def dirty(ctx, x, w):
+    ctx.mark_dirty(x)
+    return x.mul_(w)
+
+
+def inert(ctx, x, w):
+    out = x * w
+    ctx.mark_non_differentiable(out)
+    return out
+
+
+@pytest.mark.parametrize(("forward", "match"), [(dirty, "changes its inputs in place"), (inert, "marked as non-diff")])
+def test_what_an_operator_does_not_do(forward, match):
+    with pytest.raises(tg.KernelError, match=match):
+        adopt(forward, lambda ctx, grad: (grad, grad))(X.clone(), X)
+
+
+def product(ctx, x, w):
+    ctx.save_for_backward(x, w)
+    return x * w
+
+
+@pytest.mark.parametrize(
+    ("backward", "match"),
+    [
+        (lambda ctx, g: (g.sum(), g), "another shape"),
+        (lambda ctx, g: (g.float(), g), "another dtype"),
+        (lambda ctx, g: (None, g), "returned"),
+        (lambda ctx, g: g, "returned"),
+        (lambda ctx, g: (g.mul_(2), g), "changed the gradient that it was given in place"),
+    ],
+    ids=["shape", "dtype", "none", "too few", "in place"],
+)
+@pytest.mark.parametrize("calls", [1, 2])
+def test_wrong_gradients(backward, match, calls):
+    x, w = X.clone().requires_grad_(), X.clone().requires_grad_()
+    f = adopt(product, backward)
+    for _ in range(calls):  # the second one takes the fast path
+        out = (1 * f(x, w)).sum()
+    with pytest.raises(tg.RuleError, match=match) as caught:
+        torch.autograd.grad(out, [x, w])
+    assert caught.value.operator == "odd.vjp[x,w]"
+
+
+def test_inputs_without_a_gradient_are_named():
+    class Masked(torch.autograd.Function):
+        forward = staticmethod(product)
+        backward = staticmethod(lambda ctx, grad: (grad * ctx.saved_tensors[1], None))
+
+    @tg.adopt(Masked, nondifferentiable=("w",))
+    def masked(x: Float[Tensor, "n"], w: Float[Tensor, "n"]) -> Float[Tensor, "n"]: ...
+
+    x, w = X.clone().requires_grad_(), X.clone().requires_grad_()
+    torch.testing.assert_close(torch.autograd.grad(masked(x, X).sum(), x)[0], X)
+    with pytest.raises(tg.DerivativeError, match="input 'w' is declared nondifferentiable"):
+        torch.autograd.grad(masked(x, w).sum(), w)
+
+
+def test_an_array_in_the_context():
+    class Keeps(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, w):
+            ctx.slope = 3 * x.detach().numpy() ** 2
+            return x**3 + 0 * w
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * torch.from_numpy(np.array(ctx.slope)), 0 * grad
+
+    @tg.adopt(Keeps)
+    def keeps(x: Float[Tensor, "n"], w: Float[Tensor, "n"]) -> Float[Tensor, "n"]: ...
+
+    x = X.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(keeps(x, X).sum(), x, create_graph=True)
+    torch.testing.assert_close(gradient, 3 * x**2)
+    with pytest.raises(tg.DerivativeError, match="cannot be differentiated again"):
+        (gradient + 0 * x).sum().backward()
