@@ -48,7 +48,7 @@ def test_demo(tmp_path):
     folder = tmp_path / "pictures"
     done = run("demo", "--quick", "--out", str(folder))
     assert (done.returncode, done.stderr) == (0, "")
-    for expected in ("torchgraft::correlate2d(", "torchgraft::softplus(", "torchgraft::linear(", "all checks passed"):
+    for expected in ("torchgraft::filter2d(", "torchgraft::softplus(", "torchgraft::linear(", "all checks passed"):
         assert expected in done.stdout
     for name in ("loss.png", "filters.png"):
         assert str(folder / name) in done.stdout
