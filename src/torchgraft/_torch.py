@@ -20,6 +20,7 @@ from torch.autograd import forward_ad as forward_ad
 from torch.autograd import profiler as profiler
 from torch.autograd.function import _SingleLevelFunction
 from torch.library import fallthrough_kernel as fallthrough_kernel
+from torch.utils._python_dispatch import TorchDispatchMode
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -144,6 +145,15 @@ def unpack_dual(tensor: Tensor) -> tuple[Tensor, Tensor | None]:
     """
     primal, tangent = torch._VF._unpack_dual(tensor, level=0)
     return primal, tangent
+
+
+def memory(tensor: Any) -> int:
+    """What tensors that share memory have in common."""
+    if not isinstance(tensor, Tensor):
+        return id(tensor)
+    while _C._functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = _C._functorch.get_unwrapped(tensor)
+    return storage_address(tensor)
 
 
 def borrows_storage(tensor: Any) -> bool:
@@ -485,6 +495,24 @@ DYNAMO_KNOWS_FUNCTIONS = tuple(map(int, torch.__version__.split("+")[0].split(".
 
 hooks_on_saved: Callable[[bool], Any] = _C._autograd._top_saved_tensors_default_hooks
 """Who packs and unpacks saved tensors (checkpointing, offloading), or None; its argument ignores disabled hooks."""
+
+
+class RandomWatch(TorchDispatchMode):
+    """Within, notices operators that draw random numbers, also where a tracer only pretends to run them.
+
+    Attributes:
+        drawn: the name of the first one.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.drawn: str | None = None
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call `func`."""
+        if torch.Tag.nondeterministic_seeded in func.tags and self.drawn is None:
+            self.drawn = func.__name__
+        return func(*args, **(kwargs or {}))
 
 
 def random_states() -> list[Any]:

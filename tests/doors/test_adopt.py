@@ -298,6 +298,55 @@ def test_a_stub_with_other_parameters(stub):
     assert caught.value.expected == "x, factor"
 
 
+class Dropout(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        mask = (torch.rand_like(x) > 0.5).to(x.dtype)
+        ctx.save_for_backward(mask)
+        return x * mask
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ctx.saved_tensors[0]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [lambda f, x: f(x), lambda f, x: torch.func.grad(lambda x: f(x).sum())(x.detach()), TRANSFORMS["compiled"]],
+    ids=["call", "grad", "compiled"],
+)
+def test_hidden_randomness(call):
+    @tg.adopt(Dropout)
+    def dropout(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]: ...
+
+    for _ in range(2):
+        with pytest.raises(Exception, match="draws random numbers"):
+            call(dropout, X.clone().requires_grad_())
+
+
+def test_hidden_state():
+    class Counting(torch.autograd.Function):
+        calls = 0
+
+        @staticmethod
+        def forward(ctx, x):
+            Counting.calls += 1
+            ctx.save_for_backward(x * Counting.calls)
+            return x * Counting.calls
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * ctx.saved_tensors[0]
+
+    @tg.adopt(Counting)
+    def counting(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]: ...
+
+    x = X.clone().requires_grad_()
+    out = counting(x)
+    with pytest.raises(tg.KernelError, match="gave another result the second time"):
+        torch.autograd.grad(out.sum(), x, create_graph=True)
+
+
 def test_lists_of_tensors():
     def total(xs: list[Float[Tensor, "n"]]) -> Float[Tensor, "n"]: ...
 

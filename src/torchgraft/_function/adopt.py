@@ -159,7 +159,9 @@ class Adopted:
             ctx, handed.ctx = handed.ctx, None
             if ctx is None:
                 ctx = new()
-            return run(ctx, values) if self._probes <= 0 else self._probe(run, ctx, values)
+            if self._probes > 0 or not _torch.is_direct([v for v in values if isinstance(v, Tensor)]):
+                return self._probe(run, ctx, values)
+            return run(ctx, values)
 
         return kernel
 
@@ -171,14 +173,12 @@ class Adopted:
         return self.dialect.run(ctx, values[:count], keywords)
 
     def _probe(self, run: Callable[..., Any], ctx: Any, values: Sequence[Any]) -> Any:
-        """Forward for the first few times, to see that it draws no random numbers: it will be run again."""
-        if not _torch.is_direct([value for value in values if isinstance(value, Tensor)]):
-            return run(ctx, values)
+        """Forward for the first few times, and whenever it is traced: it must not draw, for it will be run again."""
+        with _torch.RandomWatch() as watch:
+            output = run(ctx, values)
+        if watch.drawn is not None:
+            raise self._not_a_function(f"draws random numbers ({watch.drawn})")
         self._probes -= 1
-        before = _torch.random_states()
-        output = run(ctx, values)
-        if _torch.random_states() != before:
-            raise self._not_a_function("draws random numbers")
         return output
 
     def _not_a_function(self, why: str) -> KernelError:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from .._errors import RuleError
+from .._spec.dtypes import is_inexact
 from .call import Call
 from .dialect import Dialect
 
@@ -29,9 +31,22 @@ def settle(dialect: Dialect, call: Call, result: Any) -> tuple[Any, ...]:
             continue
         if not isinstance(grad, Tensor) or not _is_tensor(known):
             raise _not_a_gradient(dialect, call, i, grad)
+        if type(known) is tuple:
+            grads = (*grads[:i], _rounded(grad, *known), *grads[i + 1 :])
+            grad = grads[i]
         if type(known) is tuple and (grad.shape != known[0] or (grad.dtype is not known[1] and not call.autocast)):
             raise _wrong_kind(dialect, i, known, grad)
     return grads
+
+
+def _rounded(grad: Tensor, shape: torch.Size, dtype: torch.dtype) -> Tensor:
+    """A gradient as autograd would take it, where that loses nothing: of a wider dtype, or with axes of size 1."""
+    if grad.dtype is not dtype and grad.is_complex() == dtype.is_complex and is_inexact(grad.dtype):
+        wider = torch.promote_types(grad.dtype, dtype) is grad.dtype
+        grad = grad.to(dtype) if wider else grad
+    if grad.shape != shape and [n for n in grad.shape if n != 1] == [n for n in shape if n != 1]:
+        return grad.reshape(shape)
+    return grad
 
 
 def _is_tensor(known: Any) -> bool:

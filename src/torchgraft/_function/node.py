@@ -64,7 +64,7 @@ def apply(ctx, *grads):
     except RuntimeError as error:
         raise explained(dialect, error)
     try:
-        read_saved(ctx)  # torch compares them with what they were
+        ctx.saved_tensors  # torch compares them with what they were
     except RuntimeError as error:
         raise overwritten(label, "a saved tensor") from error
     ({known_again},) = call
@@ -203,7 +203,6 @@ output = run(ctx, ({args},), keywords)"""
             "is_grad_enabled": torch.is_grad_enabled,
             "any_autocast": _torch.any_autocast,
             "hooks_on_saved": _torch.hooks_on_saved,
-            "read_saved": _torch.saved_tensors,
             "may_hold_tensors": may_hold_tensors,
             "holds_tensors": holds_tensors,
             "check_dirty": check_dirty,

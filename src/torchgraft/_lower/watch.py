@@ -68,6 +68,8 @@ class Watch(torch.overrides.TorchFunctionMode):
         self._forgiven = forgiven
         self._recording = torch.is_grad_enabled()  # else only tangents can be lost
         self._tainted: dict[int, _Taint] = {}
+        self._aliases: dict[int, Tensor] = {}  # made by `.data` and `.detach()`: what is written there, others see
+        self._memory: dict[int, _Taint] = {}  # what was written to, which views share
         self._levels: dict[int, tuple[Tensor, set[int]]] = {}  # with the tensor, so that no other one takes over its id
 
     def lost(self, value: Any) -> str | None:
@@ -76,7 +78,7 @@ class Watch(torch.overrides.TorchFunctionMode):
         return taint.name if taint is not None else self.left
 
     def _taint(self, value: Any) -> _Taint | None:
-        taint = self._tainted.get(id(value))
+        taint = self._tainted.get(id(value)) or (self._memory and self._memory.get(_torch.memory(value))) or None
         if taint is None or any(value is other for other in self._forgiven()):
             return None
         # A Function runs without grad mode, and gives its output a derivative of its own.
@@ -97,9 +99,12 @@ class Watch(torch.overrides.TorchFunctionMode):
         levels = set[int]().union(*map(self._levels_of, read))
         inherited = next((taint for taint in map(self._taint, read) if taint is not None), None)
         result = func(*args, **(kwargs or {}))
-        changed = [args[0]] if name == "__setitem__" else list(_values(result))
+        written = _written(func, name, args, kwargs or {})
+        changed = [*written, *_values(result)]
         for value in changed:
             self._levels.pop(id(value), None)
+        if name in _DROP:
+            self._aliases.update((id(value), value) for value in changed if isinstance(value, Tensor))
         dropped = name in _DROP and any(map(_torch.may_carry_tangent, read))
         if not levels and inherited is None and not dropped:
             return result
@@ -108,10 +113,13 @@ class Watch(torch.overrides.TorchFunctionMode):
         for value in changed:
             if not isinstance(value, Tensor):
                 self.left = self.left or (name if inherited is None else inherited.name)
-            elif inherited is not None:
-                self._tainted[id(value)] = _Taint(value, inherited.name, inherited.quiet)
-            elif dropped or levels - self._levels_of(value):
-                self._tainted[id(value)] = _Taint(value, name, not torch.is_grad_enabled())
+            elif inherited is not None or dropped or levels - self._levels_of(value):
+                found = inherited or _Taint(value, name, not torch.is_grad_enabled())
+                self._tainted[id(value)] = found._replace(tensor=value)
+                if any(value is tensor for tensor in written):
+                    self._memory[_torch.memory(value)] = found
+            elif id(value) in self._aliases and any(value is tensor for tensor in written):
+                self._memory[_torch.memory(value)] = _Taint(value, name, False)
         return result
 
     def _levels_of(self, tensor: Tensor) -> set[int]:
@@ -126,6 +134,13 @@ def _is_ours(frame: types.FrameType) -> bool:
     """Whether the call of an operator or a Function is at work, which has a derivative of its own."""
     name = frame.f_code.co_filename
     return name.startswith(GENERATED) or (name.startswith(_PACKAGE) and "_examples" not in name)
+
+
+def _written(func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    """The tensors that a function writes into."""
+    in_place = name == "__setitem__" or getattr(func, "__name__", "") == "__set__" or name.endswith("_")
+    found = [*args[:1]] if (in_place and not name.endswith("__")) or name == "__setitem__" else []
+    return [t for t in (*found, kwargs.get("out")) if isinstance(t, Tensor)]
 
 
 def _read(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Tensor]:
@@ -162,4 +177,4 @@ def _values(result: Any) -> Iterator[Any]:
 def _name_of(func: Any) -> str:
     """The name of a function; ``data`` for the getter of ``Tensor.data``."""
     name = getattr(func, "__name__", str(func))
-    return getattr(getattr(func, "__self__", None), "__name__", name) if name == "__get__" else name
+    return getattr(getattr(func, "__self__", None), "__name__", name) if name in ("__get__", "__set__") else name
