@@ -515,15 +515,19 @@ class RandomWatch(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def random_states() -> list[Any]:
-    """The states of torch's generators, which can be compared."""
-    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
-    return [state.tolist() for state in (torch.get_rng_state(), *cuda)]
+def random_states() -> list[Tensor]:
+    """The states of torch's generators."""
+    return [torch.get_rng_state(), *(torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [])]
 
 
-def set_random_states(states: list[Any]) -> None:
+def set_random_states(states: list[Tensor]) -> None:
     """Put the generators back."""
-    cpu, *cuda = (torch.tensor(state, dtype=torch.uint8) for state in states)
+    cpu, *cuda = states
     torch.set_rng_state(cpu)
     if cuda:
         torch.cuda.set_rng_state_all(cuda)
+
+
+def holds_numbers(tensor: Tensor) -> bool:
+    """Whether there are numbers to look at, and not only a tracer's promise of some."""
+    return type(tensor) in PLAIN_TYPES and not tensor.is_meta and dispatch_modes() == 0

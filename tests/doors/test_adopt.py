@@ -446,3 +446,69 @@ def test_an_array_in_the_context():
     torch.testing.assert_close(gradient, 3 * x**2)
     with pytest.raises(tg.DerivativeError, match="cannot be differentiated again"):
         (gradient + 0 * x).sum().backward()
+
+
+def test_an_attribute_that_changes():
+    class Keeps(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.x = x
+            return x**2
+
+        @staticmethod
+        def backward(ctx, grad):
+            return 2 * grad * ctx.x
+
+    @tg.adopt(Keeps)
+    def square(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]: ...
+
+    for _ in range(2):
+        x = X.clone().requires_grad_() * 1
+        out = square(x)
+        x.mul_(10)
+        with pytest.raises(tg.DerivativeError, match=r"ctx\.x has been changed in place"):
+            out.sum().backward()
+
+
+def test_what_is_saved_by_need():
+    class ByNeed(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, w):
+            ctx.save_for_backward(x if ctx.needs_input_grad[1] else None, w if ctx.needs_input_grad[0] else None)
+            return x * w
+
+        @staticmethod
+        def backward(ctx, grad):
+            x, w = ctx.saved_tensors
+            return None if w is None else grad * w, None if x is None else grad * x
+
+    @tg.adopt(ByNeed)
+    def times(x: Float[Tensor, "n"], w: Float[Tensor, "n"]) -> Float[Tensor, "n"]: ...
+
+    torch.testing.assert_close(times(X, X), X * X)
+    torch.testing.assert_close(torch.func.grad(lambda x: times(x, X).sum())(X), X)
+    w = X.clone().requires_grad_()
+    torch.testing.assert_close(torch.autograd.grad(times(X, w).sum(), w)[0], X)
+
+
+@pytest.mark.parametrize("kind", ["state", "numpy"])
+def test_hidden_state_in_the_first_call_under_a_transform(kind):
+    class Hidden(torch.autograd.Function):
+        calls = 0
+
+        @staticmethod
+        def forward(ctx, x):
+            Hidden.calls += 1
+            factor = Hidden.calls if kind == "state" else np.random.rand()
+            ctx.factor = factor
+            return x * factor
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * ctx.factor
+
+    @tg.adopt(Hidden)
+    def hidden(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]: ...
+
+    with pytest.raises(tg.KernelError, match="gave another result the second time"):
+        torch.func.grad(lambda x: hidden(x).sum())(X)

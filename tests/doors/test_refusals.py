@@ -666,3 +666,35 @@ def test_compiled_code_raises_too(fullgraph):
     compiled = torch.compile(lambda x, w: Affine.apply(x, w, 2.0).sum(), backend="aot_eager", fullgraph=fullgraph)
     with pytest.raises((tg.RuleError, RuntimeError), match=r"wrong shape|graph_break"):
         compiled(x, weight).backward()
+
+
+def test_saved_for_forward_alone():
+    class Square(tg.Function):
+        @staticmethod
+        def forward(x):
+            return x**2
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_forward(inputs[0])
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad
+
+        @staticmethod
+        def jvp(ctx, tangent):
+            (x,) = ctx.saved_tensors
+            return 2 * x * tangent
+
+    x = torch.tensor([3.0])
+    assert torch.func.jvp(Square.apply, (x,), (torch.ones(1),))[1].item() == 6
+
+
+def test_long_tables_and_loops_in_attributes():
+    def forward(ctx, x):
+        ctx.table, ctx.loop = list(range(100_000)), {}
+        ctx.loop["itself"] = ctx.loop
+        return x * 2
+
+    assert first(cube(lambda ctx, g: 2 * g, forward).apply).tolist() == [2, 2, 2]

@@ -17,6 +17,7 @@ from .._lower.source import compile_source
 from .._rules.results import settle_gradient
 from .._spec.dtypes import is_inexact
 from .._spec.plan import Layout
+from .call import check_attributes, tensor_attributes
 from .context import NodeContext, explained, node_context_class, take_constants
 from .nested import holds_tensors, may_hold_tensors, tensors_in
 from .node import overwritten
@@ -72,7 +73,7 @@ def backward(ctx, *grads):
     if any_autocast():
         with autocast_off():
             return backward(ctx, *grads)
-    if is_grad_enabled() or len(grads) != 1:
+    if is_grad_enabled() or len(grads) != 1 or ctx._graft_attributes:
         return pull(ctx, grads)
     (grad,) = grads
     if is_legacy_batched(grad):
@@ -186,6 +187,7 @@ class AdoptedNode:
         if any(grad is not None and _torch.is_legacy_batched(grad) for grad in grads):
             return _torch.map_legacy(lambda *grads: self._pull(ctx, grads), grads)
         adopted = self.adopted
+        check_attributes(adopted.dialect, ctx._graft_attributes)
         _, plan, rest, _ = ctx._graft_call
         before = [None if grad is None else _torch.version(grad) for grad in grads]
         if isinstance(ctx, MoreContext):
@@ -214,6 +216,9 @@ class AdoptedNode:
 def _keep_more(ctx: Any, leaves: Sequence[Tensor], outputs: Sequence[Tensor], more: type[MoreContext]) -> None:
     """Keep inputs and outputs where there are intermediate results, whose derivatives need forward once more."""
     known = (*leaves, *outputs, *take_constants(ctx))
+    attributes = tensor_attributes(ctx)
+    if attributes:
+        ctx._graft_attributes = attributes
     for value in tensors_in([*(ctx.to_save or ()), *vars(ctx).values()]):
         if isinstance(value, Tensor):
             lost = is_inexact(value.dtype) and not any(value is other for other in known)

@@ -6,7 +6,7 @@ import sys
 import types
 import warnings
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from .._errors import ArgumentError, DerivativeError, KernelError, TorchgraftWar
 from .._spec.dtypes import is_inexact
 from .context import take_constants
 from .dialect import Dialect
-from .nested import holds_tensors, tensors_in
+from .nested import holds_tensors, leaves_in
 
 
 def known(value: Any, needed: bool) -> Any:
@@ -49,7 +49,7 @@ class Call:
         """Note what forward kept on its context, and advise against what is costly or fragile."""
         self.autocast = _torch.any_autocast()
         known_tensors = [*args, *(output if isinstance(output, tuple) else (output,)), *take_constants(ctx)]
-        self._look_at_attributes(dialect, {n: v for n, v in vars(ctx).items() if not n.startswith("_graft")})
+        self._look_at_attributes(dialect, ctx)
         for i, tensor in enumerate(ctx.to_save or ()):
             if tensor is None or any(tensor is other for other in known_tensors):
                 continue
@@ -59,27 +59,38 @@ class Call:
         if self.intermediates:
             self.inputs = [weakref.ref(a) for a, k in zip(args, self.arguments, strict=True) if type(k) is tuple]
             if not _torch.is_once_differentiable(getattr(dialect.function, dialect.reverse, None)):
-                _warn_once(dialect, _INTERMEDIATE.format(name=dialect.name))
+                _warn_once(dialect, _INTERMEDIATE)
 
-    def _look_at_attributes(self, dialect: Dialect, state: Mapping[str, Any]) -> None:
-        found = [(name, item) for name, value in state.items() for item in tensors_in(value)]
-        self.attributes = [(name, item, _torch.version(item)) for name, item in found if isinstance(item, Tensor)]
-        self.intermediates |= any(isinstance(item, np.ndarray) and item.dtype.kind in "fc" for _, item in found)
+    def _look_at_attributes(self, dialect: Dialect, ctx: Any) -> None:
+        self.attributes = tensor_attributes(ctx)
+        arrays = [a for value in _attributes(ctx).values() for a in leaves_in(np.ndarray, value)]
+        self.intermediates |= any(array.dtype.kind in "fc" for array in arrays)
         if self.attributes:
-            _warn_once(dialect, _ATTRIBUTE.format(name=dialect.name, attribute=self.attributes[0][0]))
+            _warn_once(dialect, _ATTRIBUTE, attribute=self.attributes[0][0])
 
-    def check_attributes(self, dialect: Dialect) -> None:
-        """Refuse a tensor kept as an attribute that has changed since: nothing else would notice."""
-        for name, tensor, version in self.attributes:
-            if _torch.version(tensor) != version:
-                raise DerivativeError(
-                    f"ctx.{name} has been changed in place since forward",
-                    operator=dialect.name,
-                    argument=name,
-                    expected="the tensor as it was in forward",
-                    got=f"version {version} in forward, {_torch.version(tensor)} now",
-                    hint=f"ctx.save_for_backward({name}), and change a copy",
-                )
+
+def _attributes(ctx: Any) -> dict[str, Any]:
+    return {name: value for name, value in vars(ctx).items() if not name.startswith("_graft")}
+
+
+def tensor_attributes(ctx: Any) -> list[tuple[str, Tensor, int]]:
+    """The tensors among the attributes of a context, with their versions."""
+    found = ((name, t) for name, value in _attributes(ctx).items() for t in leaves_in(Tensor, value))
+    return [(name, tensor, _torch.version(tensor)) for name, tensor in found]
+
+
+def check_attributes(dialect: Dialect, attributes: Sequence[tuple[str, Tensor, int]]) -> None:
+    """Refuse a tensor kept as an attribute that has changed since: nothing else would notice."""
+    for name, tensor, version in attributes:
+        if _torch.version(tensor) != version:
+            raise DerivativeError(
+                f"ctx.{name} has been changed in place since forward",
+                operator=dialect.name,
+                argument=name,
+                expected="the tensor as it was in forward",
+                got=f"version {version} in forward, {_torch.version(tensor)} now",
+                hint=f"ctx.save_for_backward({name}), and change a copy",
+            )
 
 
 def _no_tensor(dialect: Dialect, position: int, value: Any) -> ArgumentError:
@@ -143,12 +154,12 @@ on the inputs, with ctx.mark_constant(tensor)."""
 _warned: weakref.WeakKeyDictionary[type[Any], set[str]] = weakref.WeakKeyDictionary()
 
 
-def _warn_once(dialect: Dialect, text: str) -> None:
-    """Warn once for each Function and text."""
+def _warn_once(dialect: Dialect, advice: str, **names: str) -> None:
+    """Warn once for each Function and kind of advice."""
     said = _warned.setdefault(dialect.function, set())
-    if text not in said:
-        said.add(text)
-        warnings.warn(text, TorchgraftWarning, stacklevel=_user_level())
+    if advice not in said:
+        said.add(advice)
+        warnings.warn(advice.format(name=dialect.name, **names), TorchgraftWarning, stacklevel=_user_level())
 
 
 def _package(frame: types.FrameType) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -43,6 +43,8 @@ def take_constants(ctx: Any) -> list[Tensor]:
 
 class NodeContext(Marks):
     """The context that is an autograd node."""
+
+    _graft_attributes: Sequence[tuple[str, Tensor, int]] = ()
 
     @property
     def saved_variables(self) -> tuple[Any, ...]:

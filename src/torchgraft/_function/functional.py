@@ -150,9 +150,9 @@ def make_functional(dialect: Dialect) -> type[Any]:
         recorder = new(kept.recorder.needs_input_grad)
         vars(recorder).update(vars(kept.recorder))
         split = kept.reverse + kept.forward
-        first = kept.reverse if forward_mode and kept.forward else 0
-        recorder.saved_tensors = tensors[first : split if first else kept.reverse]
-        return recorder, kept.call, [t for t in tensors[split:] if t is not None]
+        reverse, forward, inputs = tensors[: kept.reverse], tensors[kept.reverse : split], tensors[split:]
+        recorder.saved_tensors = forward if forward_mode and forward else reverse
+        return recorder, kept.call, [t for t in inputs if t is not None]
 
     def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
         recorder, call, inputs = reopen(ctx, forward_mode=False)

@@ -23,13 +23,20 @@ class _Kinds(dict[type, bool]):
 may_hold_tensors = _Kinds()
 
 
-def leaves_in(kinds: type[Any] | tuple[type[Any], ...], value: Any) -> Iterator[Any]:
-    """What is of certain types in a value."""
+_MANY = 64
+
+
+def leaves_in(kinds: type[Any] | tuple[type[Any], ...], value: Any, depth: int = 8) -> Iterator[Any]:
+    """What is of certain types in a value.
+
+    A long list is a table: where it begins and ends with something that is no tensor, it is not gone through.
+    """
     if isinstance(value, kinds):
         yield value
-    elif may_hold_tensors[type(value)] and not isinstance(value, (Tensor, np.ndarray)):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from leaves_in(kinds, item)
+    elif depth and may_hold_tensors[type(value)] and not isinstance(value, (Tensor, np.ndarray)):
+        items = list(value.values()) if isinstance(value, dict) else value
+        for item in items if len(items) <= _MANY or may_hold_tensors[type(items[0])] else items[:: len(items) - 1]:
+            yield from leaves_in(kinds, item, depth - 1)
 
 
 def tensors_in(value: Any) -> Iterator[Tensor | np.ndarray]:

@@ -16,7 +16,7 @@ from torch import Tensor
 from .. import _torch
 from .._errors import RuleError
 from .._lower.source import compile_source
-from .call import Call, check_dirty, check_output
+from .call import Call, check_attributes, check_dirty, check_output
 from .context import explained, node_context_class, versions
 from .dialect import Dialect, defines
 from .gradients import settle
@@ -252,7 +252,7 @@ def pull(
 
     def run() -> tuple[Any, ...]:
         before = versions(grads)
-        call.check_attributes(dialect)
+        check_attributes(dialect, call.attributes)
         try:
             result = dialect.pull(ctx, grads)
         except RuntimeError as error:

@@ -179,8 +179,8 @@ def _loop(level: Any, function: Any, inner: Operands, dims: Sequence[Any]) -> tu
             told.append(inner[-1].told)
             if list(map(_torch.version, shared)) != before or _marks_dirty(inner[-1]):
                 raise _no_loop(function, "changes an argument in place")
-            if level.randomness() == "error" and _torch.random_states() != states:
-                raise _no_loop(function, "draws random numbers, of which vmap(randomness=...) says nothing")
+    if level.randomness() == "error" and not all(map(torch.equal, _torch.random_states(), states)):
+        raise _no_loop(function, "draws random numbers, of which vmap(randomness=...) says nothing")
     columns = list(zip(*samples, strict=True))
     others = [column for column in columns if not isinstance(column[0], Tensor)]
     if not samples or not all(map(_all_equal, [told, *others])):
