@@ -5,6 +5,7 @@ import re
 import subprocess
 import textwrap
 from pathlib import Path
+from types import FunctionType
 
 import pytest
 
@@ -33,7 +34,8 @@ def documented(text):
 def public_members(name):
     """The methods and properties that a class of ours defines itself."""
     members = vars(getattr(torchgraft, name)).items()
-    return [n for n, value in members if n[0] != "_" and (callable(value) or isinstance(value, property))]
+    kinds = (FunctionType, classmethod, staticmethod, property)
+    return [n for n, value in members if n[0] != "_" and isinstance(value, kinds)]
 
 
 def public_names():

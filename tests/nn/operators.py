@@ -91,6 +91,34 @@ def shrinking(x: Float[np.ndarray, "n"], weight: Float[np.ndarray, "n-4"]) -> Fl
     return x * weight.sum()
 
 
+@tg.op
+def step(state: Float[Tensor, "n"], weight: Float[Tensor, "n n"], x: Float[Tensor, "k"]) -> Float[Tensor, "n"]:
+    return torch.tanh(weight @ state) + x.sum()
+
+
+@tg.op
+def scaled(x: Float[Tensor, "n"], w: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+    return x * w
+
+
+@scaled.vjp("x", "w")
+def _(grad, x, w):
+    return grad * w, grad * x
+
+
+@tg.op
+def shifted(x: Float[Tensor, "n"], w: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+    return x + w
+
+
+@shifted.vjp("x", "w")
+def _(grad):
+    return grad, grad
+
+
+Square = tg.module(step, parameters=("weight",))
+Scale = tg.module(scaled, parameters=("w",))
+Shift = tg.module(shifted, parameters=("w",))
 Linear = tg.module(linear, parameters=("weight", "bias"))
 Correlate2d = tg.module(correlate2d, parameters=("kernel",))
 Affine = tg.module(affine, parameters=("scale", "offset"), buffers=("mean", "steps"))

@@ -16,6 +16,9 @@ from tests.nn.operators import (
     Correlate2d,
     Linear,
     Renamed,
+    Scale,
+    Shift,
+    Square,
     affine,
     broadcast,
     exact,
@@ -121,6 +124,8 @@ def test_fan_in_is_what_is_summed_over():
     kernels = torch.stack([Correlate2d(3, 5).kernel.detach() for _ in range(200)])
     bound = 15**-0.5
     assert 0.95 * bound < kernels.abs().max() <= bound
+    squares = Square(25).weight  # "n n", of which the output has one
+    assert 0.95 / 5 < squares.abs().max() <= 1 / 5
     scales = Affine(2000, 2).scale  # an axis of the output: nothing is summed
     assert 0.95 < scales.abs().max() <= 1
 
@@ -213,6 +218,14 @@ def test_compile_and_export(layer: nn.Module):
     torch.testing.assert_close(compiled(x), layer(x))
     exported = torch.export.export(layer, (x,)).module()
     torch.testing.assert_close(exported(x), layer(x))
+
+
+def test_two_modules_in_one_graph():
+    scale, shift, x = Scale(3), Shift(3), torch.randn(3)
+    for network in (nn.Sequential(scale, shift), lambda x: shift(scale(x))):
+        torch.compiler.reset()
+        compiled = torch.compile(network, fullgraph=True, backend="aot_eager")
+        torch.testing.assert_close(compiled(x), x * scale.w + shift.w)
 
 
 class Doubled(Linear):

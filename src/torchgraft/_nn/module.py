@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,6 +13,7 @@ from .._errors import DeclarationError
 from .._lower.source import compile_source
 from .._op import Op
 from .._spec.signature import Parameter
+from .initial import draw
 from .plan import Plan
 
 Init = Callable[[Tensor], object]
@@ -34,7 +34,7 @@ def module(
     them, then the operator's non-tensor arguments; by keyword a switch for each optional tensor (``bias=True``; off
     registers None), `device`, and `dtype`. `forward` takes the operator's other tensors. Parameters are drawn from
     U(-b, b), b = 1 / sqrt(fan-in), as those of `nn.Linear` are: the fan-in is the product of those of the parameter's
-    axes that are no axes of the output; a parameter that has none, such as a bias, has the fan-in of the others.
+    axes that are no axes of an output; a parameter that has none, such as a bias, has the largest of the others.
     The two parts of complex parameters are drawn from U(-b / sqrt(2), b / sqrt(2)). Buffers are zero.
 
     Args:
@@ -92,20 +92,21 @@ class _OperatorModule(nn.Module):
         """Fill parameters and buffers anew."""
         plan = self._plan
         values = {name: getattr(self, name) for name in (*plan.axes, *(p.name for p in plan.scalars))}
+        drawn, fans = {}, {}
         for parameter in plan.tensors:
-            tensor = getattr(self, parameter.name)
+            name = parameter.name
+            tensor = getattr(self, name)
+            if name in plan.parameters:
+                fans[name] = plan.fan_in(parameter, values)
             if tensor is None:
                 continue
-            if parameter.name in self._init:
-                self._init[parameter.name](tensor)
-            elif parameter.name in plan.parameters:
-                bound = plan.bound(parameter, values)
-                if tensor.is_complex():
-                    torch.view_as_real(tensor).uniform_(-bound / math.sqrt(2), bound / math.sqrt(2))
-                else:
-                    tensor.uniform_(-bound, bound)
+            if name in self._init:
+                self._init[name](tensor)
+            elif name in plan.parameters:
+                drawn[name] = tensor
             else:
                 tensor.zero_()
+        draw(drawn, fans)
 
     def extra_repr(self) -> str:
         """The constructor's arguments, as far as they are known."""
@@ -164,7 +165,7 @@ def _make_forward(plan: Plan, title: str) -> Callable[..., Any]:
             f"{p.name}={written[p.name]}" if p.keyword_only else written[p.name] for p in plan.signature.parameters
         ),
     )
-    namespace = {"__op": plan.op, "__KeyError": KeyError, "__name__": __name__}
+    namespace = {"__op": plan.op, "__KeyError": KeyError}
     forward: Callable[..., Any] = compile_source(source, f"{title} module", namespace)["forward"]
     forward.__doc__ = f"Call the operator {plan.signature.name} with the parameters at hand."
     return forward

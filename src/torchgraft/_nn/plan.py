@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -16,6 +15,7 @@ from .._op import Op
 from .._spec.axes import Axes, Axis, Binding
 from .._spec.dtypes import COMPLEXES, FLOATS, complex_twin, name_of, real_twin
 from .._spec.signature import Parameter, Signature
+from .initial import fan_in
 
 
 class Plan:
@@ -211,27 +211,10 @@ class Plan:
             )
         return chosen
 
-    def bound(self, parameter: Parameter, values: Mapping[str, Any]) -> float:
-        """1 / sqrt(fan-in)."""
-        fan = self._fan_in(parameter, values)
-        if fan is None:
-            others = [self._fan_in(p, values) for p in self.tensors if p.name in self.parameters]
-            fan = max((other for other in others if other is not None), default=1)
-        return 1 / math.sqrt(fan) if fan else 0.0
-
-    def _fan_in(self, parameter: Parameter, values: Mapping[str, Any]) -> int | None:
-        """How many elements of the parameter enter one element of the output; None if no axis is summed over."""
-        outputs = {
-            token.name for output in self.signature.visible if output.type.axes is not None
-            for token in output.type.axes.tokens
-        }  # fmt: skip
-        shape = self.shape(parameter, values)
-        summed = [
-            size
-            for token, size in zip(self._axes_of(parameter).tokens, shape, strict=True)
-            if token.name is None or token.name not in outputs
-        ]
-        return math.prod(summed) if summed else None
+    def fan_in(self, parameter: Parameter, values: Mapping[str, Any]) -> int | None:
+        """How many elements of a tensor enter one element of an output; None if no axis is summed over."""
+        outputs = [output.type.axes for output in self.signature.visible]
+        return fan_in(self._axes_of(parameter), self.shape(parameter, values), outputs)
 
 
 def _axis_names(axes: Axes) -> Iterable[str]:
