@@ -21,6 +21,7 @@ from examples.fft_magnitude import rfft2, rfft2_adjoint
 from examples.global_max_pool import global_max_pool
 from examples.linear import linear
 from examples.mul_constant import mul_constant
+from examples.scipy_layer import filter2d
 from examples.softplus import softplus
 from examples.top_two import top_two
 
@@ -189,6 +190,11 @@ def _global_max(images: Tensor) -> Tensor:
     return images.amax((-2, -1))
 
 
+def _filter2d(x: Tensor, kernel: Tensor, bias: Tensor | None = None) -> Tensor:
+    out = conv2d(x.unsqueeze(-3), kernel)
+    return out if bias is None else out + bias[..., None, None]
+
+
 def _top_two(scores: Tensor, *, weights: list[float], order: str) -> Any:
     values, index = scores.sort(descending=order == "largest")
     return values[..., :2], index[..., :2], weights[0] * values[..., 0] + weights[1] * values[..., 1]
@@ -218,6 +224,8 @@ CASES = [
     Case("exp", exp, torch.exp, lambda: (real(3),), cannot=_READS_OUTPUT),
     Case("cube_keeping_square", cube_keeping_square, lambda x: x**3, lambda: (real(3),), cannot=_ONCE),
     Case("cube 2", cube, lambda x: x**3, lambda: (real(3, 2),), in_matrix=False),
+    Case("filter2d", filter2d, _filter2d, lambda: (real(3, 4), real(2, 2, 3), real(2))),
+    Case("filter2d 2", filter2d, _filter2d, lambda: (real(5, 4, 3), real(2, 1, 2)), in_matrix=False),
     Case("swish", swish, lambda x: x * x.sigmoid(), lambda: (real(3, 2),), cannot=_READS_OUTPUT),
     Case("summary", ops.summary, _summary, lambda: (real(3),)),
     Case("global_max", ops.global_max, lambda x: x.max(-1).values, lambda: (real(3, 4),), cannot=_READS_OUTPUT),

@@ -111,6 +111,9 @@ class Caller:
         """Every check, every path; what is found out is installed for the hot path."""
         values = convert(self.signature, args)
         leaves = self.record.leaves(values)
+        alive = [_torch.unwrap_dead(leaf) for leaf in leaves]
+        if any(one is not other for one, other in zip(alive, leaves, strict=True)):
+            return self.slow(*self.record.replace(values, alive))
         if _torch.is_tracing():
             raise UnsupportedError(
                 "torch.jit.trace would record the kernel's steps and drop the operator and its derivative",
