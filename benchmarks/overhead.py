@@ -3,7 +3,7 @@
 Each row is measured against its rival in one run: the two in turn, many rounds, medians. One thread. Run it as
 
     python benchmarks/overhead.py            # prints the table
-    python benchmarks/overhead.py --write    # and puts it into the README
+    python benchmarks/overhead.py --write    # and puts it into the READMEs
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from torch import Tensor
 import torchgraft as tg
 
 ROUNDS = 60
-README = Path(__file__).parent.parent / "README.md"
+READMES = sorted(Path(__file__).parent.parent.glob("README*.md"))
 
 
 @dataclass
@@ -501,17 +501,18 @@ def table(rows: list[Row]) -> str:
 
 
 def write(text: str) -> None:
-    """Put the table between the README's markers."""
+    """Put the table between the markers of the README, in every language."""
     start, end = "<!-- table: overhead -->", "<!-- end -->"
-    before, _, rest = README.read_text().partition(start)
-    _, _, after = rest.partition(end)
-    README.write_text(f"{before}{start}\n{text}\n{end}{after}")
+    for readme in READMES:
+        before, _, rest = readme.read_text().partition(start)
+        _, _, after = rest.partition(end)
+        readme.write_text(f"{before}{start}\n{text}\n{end}{after}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help=f"of {', '.join(BENCHMARKS)}; all by default")
-    parser.add_argument("--write", action="store_true", help="put the table into the README")
+    parser.add_argument("--write", action="store_true", help="put the table into the READMEs")
     options = parser.parse_args()
     torch.set_num_threads(1)
     rows = [row for name, run in BENCHMARKS.items() if not options.names or name in options.names for row in run()]

@@ -16,6 +16,7 @@ from .languages import LANGUAGES, language
 # The order of pages in the navigation; those not named here follow, by name.
 ORDER = [
     "guide.md",
+    "extending.md",
     "reference/operators.md",
     "reference/rules.md",
     "reference/functions.md",
