@@ -21,8 +21,8 @@ LEAD_IN = re.compile(r"(?:^- |(?<=\n\n))" + BOLD.pattern, re.MULTILINE | re.DOTA
 
 
 def prose(text: str) -> str:
-    """A text without its programs, their outputs, and the tables that programs make."""
-    return GENERATED.sub("", FENCE.sub("", text))
+    """A text without its programs and their outputs."""
+    return FENCE.sub("", text)
 
 
 def headings(text: str) -> list[tuple[int, str]]:
@@ -49,8 +49,8 @@ def code(text: str) -> list[str]:
 
 
 def numbers(text: str) -> list[str]:
-    """The numbers in running text, without those in code and in the targets of links."""
-    return re.findall(r"\d+(?:\.\d+)*", CODE.sub("", LINK.sub(r"\1", prose(text))))
+    """The numbers in running text, without those in the targets of links."""
+    return re.findall(r"\d+(?:\.\d+)*", LINK.sub(r"\1", prose(text)))
 
 
 def blocks(text: str) -> list[str]:

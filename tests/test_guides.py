@@ -19,7 +19,6 @@ import pytest
 from . import markdown as md
 
 ROOT = Path(__file__).parents[1]
-FOLDER = ROOT / "docs/extending"
 
 
 def relative(path):
@@ -32,7 +31,7 @@ def chinese(page):
 
 PAGES = {relative(path): path.read_text() for folder in (ROOT, ROOT / "docs") for path in folder.glob("*.md")}
 TRANSLATED = [page for page in sorted(PAGES) if chinese(page) in PAGES]
-PROGRAMS = {relative(path): path.read_text() for path in sorted(FOLDER.glob("*.py"))}
+PROGRAMS = {relative(path): path.read_text() for path in sorted((ROOT / "docs/extending").glob("*.py"))}
 OUTPUTS = {path: output for path, _, output in md.OUTPUT.findall(PAGES["docs/extending.md"])}
 
 
@@ -62,18 +61,19 @@ def differences(page, pages):
 def different_switches(page, english, translation):
     """The line below the title leads to the other language."""
     name, other = Path(page).name, Path(chinese(page)).name
-    for text, expected in {english: f"English · [中文]({other})", translation: f"[English]({name}) · 中文"}.items():
+    for text, expected in ((english, f"English · [中文]({other})"), (translation, f"[English]({name}) · 中文")):
         if text.splitlines()[2:3] != [expected]:
             yield f"the third line is not {expected}"
 
 
 def without_switch(text):
+    """The rest of a page: this one line is not a translation of the other."""
     title, blank, _, *rest = text.split("\n")
     return "\n".join([title, blank, "", *rest])
 
 
 def different_sections(one, two):
-    """What must be the same, or as often the same, in both languages."""
+    """What both languages must have alike, or equally often."""
     if md.blocks(one) != md.blocks(two):
         yield f"blocks: {md.blocks(one)} and {md.blocks(two)}"
     for what, pattern in {"block": md.FENCE, "table": md.GENERATED}.items():
