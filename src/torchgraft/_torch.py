@@ -292,6 +292,18 @@ def tangents_possible() -> bool:
     return forward_mode_enabled() and (forward_ad._current_level >= 0 or functorch_active())
 
 
+def in_dual_level() -> bool:
+    """Whether a forward level of plain autograd is open."""
+    return forward_ad._current_level >= 0
+
+
+def any_tangent(values: Iterable[Any]) -> bool:
+    """Whether a tensor among these has a tangent at the forward level of plain autograd."""
+    return tangents_possible() and any(
+        unpack_dual(value)[1] is not None for value in values if isinstance(value, Tensor)
+    )
+
+
 @contextlib.contextmanager
 def outside_level() -> Iterator[None]:
     """Marks a kernel at the bottom, where all transform levels have been left."""
@@ -341,7 +353,8 @@ def may_carry_tangent(tensor: Tensor) -> bool:
     """Whether the tensor belongs to a forward level; whether it has a tangent there is visible at that level alone."""
     functorch = _C._functorch
     if not functorch_active():
-        return forward_ad._current_level >= 0 and unpack_dual(tensor)[1] is not None
+        with torch.inference_mode(False):  # where tangents are there, and cannot be seen
+            return forward_ad._current_level >= 0 and unpack_dual(tensor)[1] is not None
     forward = {
         level.level() for level in functorch.get_interpreter_stack() if level.key() == functorch.TransformType.Jvp
     }
@@ -350,6 +363,14 @@ def may_carry_tangent(tensor: Tensor) -> bool:
             return True
         tensor = functorch.get_unwrapped(tensor)
     return False
+
+
+def is_custom(function: Any) -> bool:
+    """Whether this is an operator that torch does not bring along, and cannot look into."""
+    operator = getattr(function, "default", function) if isinstance(function, torch._ops.OpOverloadPacket) else function
+    if not isinstance(operator, torch._ops.OpOverload) or operator.namespace in ("aten", "prim", "prims"):
+        return False
+    return not _C._dispatch_has_kernel_for_dispatch_key(operator.name(), "CompositeImplicitAutograd")
 
 
 def plain_sample(tensor: Tensor) -> Tensor:
@@ -495,6 +516,10 @@ DYNAMO_KNOWS_FUNCTIONS = tuple(map(int, torch.__version__.split("+")[0].split(".
 
 hooks_on_saved: Callable[[bool], Any] = _C._autograd._top_saved_tensors_default_hooks
 """Who packs and unpacks saved tensors (checkpointing, offloading), or None; its argument ignores disabled hooks."""
+
+
+function_modes: Callable[[], list[Any]] = torch.overrides._get_current_function_mode_stack
+"""The modes that see every call of a torch function, outermost first."""
 
 
 class RandomWatch(TorchDispatchMode):

@@ -31,7 +31,9 @@ _LIKE = frozenset({
 _AS = frozenset({"expand_as", "view_as", "reshape_as", "type_as", "to"})
 """They look at the shape or dtype alone of what they take besides the first."""
 
-_DROP = frozenset({"detach", "detach_", "data", "item", "tolist", "numpy", "__float__", "__complex__", "__array__"})
+_DROP = frozenset({
+    "detach", "detach_", "data", "item", "tolist", "numpy", "tensor", "__float__", "__complex__", "__array__",
+})  # fmt: skip
 """They drop tangents, which are not seen from every level."""
 
 _LEAVE = frozenset({"data_ptr", "untyped_storage", "storage", "__dlpack__", "share_memory_"})
@@ -84,6 +86,17 @@ class Watch(torch.overrides.TorchFunctionMode):
         # A Function runs without grad mode, and gives its output a derivative of its own.
         return None if taint.quiet and _torch.is_function_output(value) else taint
 
+    def hand_on(self, read: Iterable[Tensor], made: Sequence[Any]) -> None:
+        """Taint what was made of tainted tensors by something that has a derivative of its own."""
+        found = next((taint for taint in map(self._taint, read) if taint is not None), None)
+        if found is None:
+            return
+        for value in _values(made):
+            if isinstance(value, Tensor):
+                self._tainted[id(value)] = found._replace(tensor=value)
+            else:
+                self.left = self.left or found.name
+
     def __torch_function__(
         self,
         func: Callable[..., Any],
@@ -92,9 +105,13 @@ class Watch(torch.overrides.TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         """Call `func`, and look at what goes in and what comes out."""
-        if _is_ours(sys._getframe(1)):
-            return func(*args, **(kwargs or {}))
+        caller = sys._getframe(1)
         name = _name_of(func)
+        if _is_ours(caller):
+            result = func(*args, **(kwargs or {}))
+            if self._tainted:
+                self.hand_on(_read(name, args, kwargs or {}), [result])
+            return result
         read = _read(name, args, kwargs or {})
         levels = set[int]().union(*map(self._levels_of, read))
         inherited = next((taint for taint in map(self._taint, read) if taint is not None), None)
@@ -105,11 +122,12 @@ class Watch(torch.overrides.TorchFunctionMode):
             self._levels.pop(id(value), None)
         if name in _DROP:
             self._aliases.update((id(value), value) for value in changed if isinstance(value, Tensor))
-        dropped = name in _DROP and any(map(_torch.may_carry_tangent, read))
+        drops = name in _DROP or torch.is_inference_mode_enabled() or _is_foreign(func, caller)
+        dropped = (drops or name in _LEAVE) and any(map(_torch.may_carry_tangent, read))
         if not levels and inherited is None and not dropped:
             return result
-        if levels and name in _LEAVE:
-            self.left = self.left or name
+        if name in _LEAVE:
+            self.left = self.left or (name if inherited is None else inherited.name)
         for value in changed:
             if not isinstance(value, Tensor):
                 self.left = self.left or (name if inherited is None else inherited.name)
@@ -130,10 +148,22 @@ class Watch(torch.overrides.TorchFunctionMode):
         return found[1]
 
 
+def hand_on(read: Sequence[Any], made: Sequence[Any]) -> None:
+    """Tell whoever watches that something was made in a way that cannot be followed: at other transform levels."""
+    for mode in _torch.function_modes():
+        if isinstance(mode, Watch):
+            mode.hand_on(_tensors(read), made)
+
+
 def _is_ours(frame: types.FrameType) -> bool:
     """Whether the call of an operator or a Function is at work, which has a derivative of its own."""
     name = frame.f_code.co_filename
     return name.startswith(GENERATED) or (name.startswith(_PACKAGE) and "_examples" not in name)
+
+
+def _is_foreign(func: Any, caller: types.FrameType) -> bool:
+    """Whether this is an operator that drops tangents without a word: somebody's kernel, and not one of ours."""
+    return _torch.is_custom(func) and not (caller.f_back is not None and _is_ours(caller.f_back))
 
 
 def _written(func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
