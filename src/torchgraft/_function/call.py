@@ -6,7 +6,7 @@ import sys
 import types
 import warnings
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from .._errors import ArgumentError, DerivativeError, KernelError, TorchgraftWar
 from .._spec.dtypes import is_inexact
 from .context import take_constants
 from .dialect import Dialect
-from .nested import holds_tensors, leaves_in
+from .nested import as_outputs, holds_tensors, leaves_in, tensors_in
 
 
 def known(value: Any, needed: bool) -> Any:
@@ -34,6 +34,7 @@ class Call:
         autocast: whether autocast was on in forward.
         intermediates: whether what forward has computed out of autograd's sight was kept.
         attributes: tensors among the attributes of the context, with their versions.
+        given: tensors and other things on the context that are no intermediate results.
         inputs: weak references to the tensors that need a gradient, where `intermediates` is true.
     """
 
@@ -43,39 +44,55 @@ class Call:
         self.autocast = False
         self.intermediates = False
         self.attributes: Sequence[tuple[str, Tensor, int]] = ()
+        self.given: Sequence[Any] = ()
         self.inputs: Sequence[weakref.ref[Tensor]] = ()
 
-    def look(self, dialect: Dialect, ctx: Any, args: Sequence[Any], output: Any) -> None:
-        """Note what forward kept on its context, and advise against what is costly or fragile."""
-        self.autocast = _torch.any_autocast()
-        known_tensors = [*args, *(output if isinstance(output, tuple) else (output,)), *take_constants(ctx)]
-        self._look_at_attributes(dialect, ctx)
-        for i, tensor in enumerate(ctx.to_save or ()):
-            if tensor is None or any(tensor is other for other in known_tensors):
-                continue
-            if not isinstance(tensor, Tensor):
-                raise _no_tensor(dialect, i, tensor)
-            self.intermediates |= is_inexact(tensor.dtype)
-        if self.intermediates:
-            self.inputs = [weakref.ref(a) for a, k in zip(args, self.arguments, strict=True) if type(k) is tuple]
-            if not _torch.is_once_differentiable(getattr(dialect.function, dialect.reverse, None)):
-                _warn_once(dialect, _INTERMEDIATE)
+    def look(self, dialect: Dialect, ctx: Any, args: Sequence[Any], output: Any, state: Mapping[str, Any]) -> None:
+        """Note what forward kept on its context, and advise against what is costly or fragile.
 
-    def _look_at_attributes(self, dialect: Dialect, ctx: Any) -> None:
+        Args:
+            dialect: of the Function.
+            ctx: the context.
+            args: the arguments.
+            output: what forward returned.
+            state: attributes that the context had before forward.
+        """
+        self.autocast = _torch.any_autocast()
         self.attributes = tensor_attributes(ctx)
-        arrays = [a for value in _attributes(ctx).values() for a in leaves_in(np.ndarray, value)]
-        self.intermediates |= any(array.dtype.kind in "fc" for array in arrays)
+        self.given = [*take_constants(ctx), *state.values()]
+        known = {id(leaf) for leaf in tensors_in([*args, *self.given, *_differentiable(ctx, output)])}
+        for i, tensor in enumerate(ctx.to_save or ()):
+            if tensor is not None and not isinstance(tensor, Tensor):
+                raise _no_tensor(dialect, i, tensor)
+        saved = [t for t in ctx.to_save or () if t is not None and id(t) not in known and is_inexact(t.dtype)]
+        found = [t for t in tensors_in(attributes_of(ctx)) if id(t) not in known and _is_floating(t)]
+        self.intermediates = bool(saved or found)
         if self.attributes:
             _warn_once(dialect, _ATTRIBUTE, attribute=self.attributes[0][0])
+        if self.intermediates:
+            self.inputs = [weakref.ref(a) for a, k in zip(args, self.arguments, strict=True) if type(k) is tuple]
+        if saved and not _torch.is_once_differentiable(getattr(dialect.function, dialect.reverse, None)):
+            _warn_once(dialect, _INTERMEDIATE)
 
 
-def _attributes(ctx: Any) -> dict[str, Any]:
+def _differentiable(ctx: Any, output: Any) -> list[Any]:
+    """The outputs with a derivative; one that is marked to have none is an intermediate result like others."""
+    inert = ctx.non_differentiable or ()
+    return [out for out in as_outputs(output) if not any(out is other for other in inert)]
+
+
+def _is_floating(value: Tensor | np.ndarray) -> bool:
+    return is_inexact(value.dtype) if isinstance(value, Tensor) else value.dtype.kind in "fc"
+
+
+def attributes_of(ctx: Any) -> dict[str, Any]:
+    """What user code has put on a context."""
     return {name: value for name, value in vars(ctx).items() if not name.startswith("_graft")}
 
 
 def tensor_attributes(ctx: Any) -> list[tuple[str, Tensor, int]]:
     """The tensors among the attributes of a context, with their versions."""
-    found = ((name, t) for name, value in _attributes(ctx).items() for t in leaves_in(Tensor, value))
+    found = ((name, t) for name, value in attributes_of(ctx).items() for t in leaves_in(Tensor, value))
     return [(name, tensor, _torch.version(tensor)) for name, tensor in found]
 
 
@@ -124,7 +141,7 @@ or:     return {name} * 2""",
 
 def check_output(dialect: Dialect, output: Any) -> None:
     """Refuse tensors inside of a list or a dictionary, which autograd would not see."""
-    for item in output if isinstance(output, tuple) else (output,):
+    for item in as_outputs(output):
         if not isinstance(item, Tensor) and holds_tensors(item):
             raise KernelError(
                 "forward returns tensors inside of something that autograd does not look into",

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from .._errors import ArgumentError, DeclarationError
+from .._errors import ArgumentError, DeclarationError, DerivativeError
 
 Kind = Literal["context", "setup", "instance"]
 
@@ -60,6 +60,17 @@ class Dialect:
                 "has no backward", operator=self.name, expected="def backward(ctx, *grads)", got="forward alone"
             )
         return reverse(ctx, list(grads)) if self.boxed else reverse(ctx, *grads)
+
+    def check_jvp(self) -> None:
+        """Refuse forward mode of a Function that has no `jvp`."""
+        if not defines(self.function, "jvp"):
+            raise DerivativeError(
+                "has no jvp, which forward mode needs",
+                operator=self.name,
+                expected="def jvp(ctx, *tangents)",
+                got="forward mode",
+                hint="add one; or declare an operator of it (tg.adopt), which derives forward mode from backward",
+            )
 
     def bind(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """All arguments by position, the defaults among them, and those that `forward` takes by keyword alone.

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from .. import _torch
 from .._errors import ArgumentError, DeclarationError
+from .._lower.watch import hand_on
 from .context import Marks, recorder_class
 from .dialect import Dialect, defines
 from .functional import Carried, make_functional
@@ -116,7 +117,7 @@ def _make_apply(function: type[Function]) -> Callable[..., Any]:
         if (
             kwargs
             or functorch_active()
-            or forward_ad._current_level >= 0
+            or (forward_ad._current_level >= 0 and _torch.any_tangent(args))
             or (arity is not None and arity != len(args))
             or not args
         ):
@@ -136,9 +137,10 @@ def _apply(function: type[Function], state: dict[str, Any], args: tuple[Any, ...
     for name, value in state.items():
         if isinstance(value, Tensor) and value.requires_grad:
             raise _hidden_input(dialect, name)
-    if _torch.functorch_active() or _torch.tangents_possible():
+    if _torch.functorch_active() or _torch.any_tangent(args):
         carried = Carried(args, state, keywords, positional)
         outputs = call(function._functional, (*args, carried))[: carried.count]
+        hand_on(args, outputs)
         return outputs[0] if carried.single else outputs
     if not args:
         return dialect.run(recorder_class(dialect)(), args, keywords)

@@ -18,9 +18,9 @@ from .._errors import DerivativeError, UnsupportedError
 from .._spec.dtypes import is_inexact
 from .call import Call, check_dirty, check_output, known
 from .context import Recorder, recorder_class
-from .dialect import Dialect, defines
+from .dialect import Dialect
 from .guard import guarded
-from .nested import map_leaves
+from .nested import as_outputs, map_leaves
 from .node import pull
 
 
@@ -110,7 +110,7 @@ def make_functional(dialect: Dialect) -> type[Any]:
         if dialect.kind == "setup":
             return outputs
         call = _call(args, counted, carried)
-        call.look(dialect, recorder, args, output)
+        call.look(dialect, recorder, args, output, carried.state)
         carried.intermediates = call.intermediates
         hidden: list[Tensor] = []
         carried.told = _placed(recorder, args, outputs, hidden)
@@ -125,7 +125,7 @@ def make_functional(dialect: Dialect) -> type[Any]:
         if dialect.kind == "setup":
             output = shown[0] if carried.single else shown
             dialect.function.setup_context(recorder, tuple(args), output)
-            call.look(dialect, recorder, args, output)
+            call.look(dialect, recorder, args, output, carried.state)
         elif not carried.told:
             raise _vmap_keeps_context(dialect)
         else:
@@ -136,6 +136,8 @@ def make_functional(dialect: Dialect) -> type[Any]:
         inputs = [arg for arg, need in zip(args, needs, strict=True) if need]
         ctx.save_for_backward(*recorder.to_save, *recorder.saved_for_forward, *inputs)
         if recorder.dirty_tensors:
+            if any(map(_torch.may_carry_tangent, recorder.dirty_tensors)):
+                raise _in_place(dialect)
             ctx.mark_dirty(*recorder.dirty_tensors)
         inert = [*recorder.non_differentiable, *(h for h in hidden if isinstance(h, Tensor))]
         if inert:
@@ -165,14 +167,13 @@ def make_functional(dialect: Dialect) -> type[Any]:
         recorder, call, inputs = reopen(ctx, forward_mode=True)
         label = f"{dialect.name}.jvp"
         given = tangents[:-1]
-        if not defines(dialect.function, "jvp"):
-            raise _no_jvp(dialect)
+        dialect.check_jvp()
         if ctx._graft_kept.dirty:
-            raise UnsupportedError("changes its inputs in place, which forward mode cannot follow", operator=label)
+            raise _in_place(dialect)
 
         def run() -> tuple[Any, ...]:
             made = dialect.function.jvp(recorder, *given)
-            return tuple(made) if isinstance(made, (tuple, list)) else (made,)
+            return tuple(made) if isinstance(made, list) else as_outputs(made)
 
         return guarded(label, call, recorder, run, given, lambda: inputs)
 
@@ -196,7 +197,7 @@ def _call(args: Sequence[Any], needs: Sequence[bool], carried: Carried) -> Call:
 
 def _as_outputs(carried: Carried, output: Any) -> tuple[Any, ...]:
     carried.single = not isinstance(output, tuple)
-    outputs: tuple[Any, ...] = (output,) if carried.single else tuple(output)
+    outputs = as_outputs(output)
     carried.count = len(outputs)
     return outputs
 
@@ -240,20 +241,20 @@ def _vmap_keeps_context(dialect: Dialect) -> UnsupportedError:
     )
 
 
+def _in_place(dialect: Dialect) -> UnsupportedError:
+    return UnsupportedError(
+        "changes its inputs in place, which forward mode cannot follow",
+        operator=f"{dialect.name}.jvp",
+        expected="inputs that stay as they are",
+        got="ctx.mark_dirty",
+        hint="write to a copy in forward",
+    )
+
+
 def _stale(dialect: Dialect) -> DerivativeError:
     return DerivativeError(
         "forward over reverse at one level: backward reads what forward computed, which was kept without its tangent",
         operator=f"{dialect.name}.{dialect.reverse}",
         expected="torch.func.jvp over torch.func.grad, or a backward that reads inputs only",
         got="a backward pass inside torch.autograd.forward_ad.dual_level",
-    )
-
-
-def _no_jvp(dialect: Dialect) -> DerivativeError:
-    return DerivativeError(
-        "has no jvp, which forward mode needs",
-        operator=dialect.name,
-        expected="def jvp(ctx, *tangents)",
-        got="forward mode",
-        hint="add one; or declare an operator of it (tg.adopt), which derives forward mode from backward",
     )

@@ -16,10 +16,10 @@ from .._errors import DerivativeError
 from .._lower.refuse import Why, refuse_derivative
 from .._lower.watch import Watch
 from .._spec.dtypes import is_inexact
-from .call import Call
+from .call import Call, attributes_of
 from .context import take_constants
 from .dialect import Dialect
-from .nested import hides_tensors, may_hold_tensors
+from .nested import hides_tensors
 
 _REMEDY = (
     "compute from the inputs again, with torch functions; or @once_differentiable on backward if first derivatives are "
@@ -48,6 +48,10 @@ def guarded(
         linear: the cotangents or tangents.
         inputs: the inputs that need a gradient; raises where they cannot be had any more.
     """
+    # Asked first: backward may use up what it finds there.
+    hidden = call.intermediates or hides_tensors(
+        attributes_of(ctx), [*call.given, *(tensor for _, tensor, _ in call.attributes)]
+    )
     with Watch(lambda: vars(ctx).get("_graft_constants", ())) as watch:
         made: tuple[Any, ...] = run()
     lost = [watch.lost(value) for value in made]
@@ -55,13 +59,10 @@ def guarded(
     cotangents = [value for value in linear if isinstance(value, Tensor)]
     needed = set[int]().union(*map(_torch.recording_levels, cotangents))
     sources = cotangents
-    hidden = call.intermediates or any(
-        not name.startswith("_graft") and not may_hold_tensors[type(value)] and hides_tensors(value)
-        for name, value in vars(ctx).items()
-    )
     if hidden or any(lost):
-        sources = [*cotangents, *_saved(ctx)]
-        sources += [*(t for _, t, _ in call.attributes), *(inputs() if hidden else ())]
+        saved = _saved(ctx)
+        sources = [*cotangents, *(saved or ()), *(t for _, t, _ in call.attributes)]
+        sources += inputs() if hidden or saved is None else ()
 
     def connected(value: Any, lost: str | None) -> Any:
         if not isinstance(value, Tensor) or not is_inexact(value.dtype) or any(value is c for c in constants):
@@ -77,12 +78,12 @@ def guarded(
     return tuple(map(connected, made, lost))
 
 
-def _saved(ctx: Any) -> list[Tensor]:
-    """The saved tensors, as far as they can be had: with ``clear_saved_tensors_on_access``, once."""
+def _saved(ctx: Any) -> list[Tensor] | None:
+    """The saved tensors; None where they can be had once (``clear_saved_tensors_on_access``, checkpointing)."""
     try:
         return [t for t in ctx.saved_tensors if t is not None]
     except RuntimeError:
-        return []
+        return None
 
 
 def node_inputs(dialect: Dialect, ctx: Any, call: Call) -> list[Tensor]:
@@ -93,7 +94,7 @@ def node_inputs(dialect: Dialect, ctx: Any, call: Call) -> list[Tensor]:
     """
     found: list[Tensor] = []
     edges = [edge for edge in ctx.next_functions if edge[0] is not None]
-    saved = _saved(ctx)
+    saved = _saved(ctx) or ()
     for i, (node, number) in enumerate(edges):
         tensor = getattr(node, "variable", call.inputs[i]() if call.inputs else None)
         if tensor is None:

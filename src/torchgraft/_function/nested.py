@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+import gc
 import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+
+from .._spec.dtypes import is_inexact
 
 
 class _Kinds(dict[type, bool]):
@@ -21,7 +23,6 @@ class _Kinds(dict[type, bool]):
 
 
 may_hold_tensors = _Kinds()
-
 
 _MANY = 64
 
@@ -49,32 +50,43 @@ def holds_tensors(value: Any) -> bool:
     return any(True for _ in tensors_in(value))
 
 
-def hides_tensors(value: Any, depth: int = 8) -> bool:
-    """Whether there are detached tensors where only a search finds them: in objects, closures, sets, partials."""
-    if isinstance(value, (Tensor, np.ndarray)):
-        return not (isinstance(value, Tensor) and (value.requires_grad or not value.is_floating_point()))
-    if depth == 0 or isinstance(value, (str, bytes, int, float, complex, type, types.ModuleType, torch.nn.Module)):
-        return False
-    if isinstance(value, dict):
-        parts: Iterable[Any] = value.values()
-    elif isinstance(value, (list, tuple, set, frozenset)):
-        parts = value
-    elif isinstance(value, functools.partial):
-        parts = [value.func, value.args, value.keywords]
-    elif isinstance(value, types.FunctionType):
-        parts = [cell.cell_contents for cell in value.__closure__ or () if _is_filled(cell)]
-    elif isinstance(value, types.MethodType):
-        parts = [value.__self__]
-    else:
-        parts = [getattr(value, "__dict__", None)]
-    return any(hides_tensors(part, depth - 1) for part in parts)
+_NO_WAY = (str, bytes, int, float, complex, type, types.ModuleType, types.CodeType, torch.nn.Module)
+"""Through these nothing is looked for: they hold no results, or were there before."""
 
 
-def _is_filled(cell: types.CellType) -> bool:
-    try:
-        return cell.cell_contents is not None
-    except ValueError:
-        return False
+def hides_tensors(value: Any, known: Iterable[Any] = ()) -> bool:
+    """Whether a floating tensor or array without a derivative can be reached from a value, on whatever way.
+
+    In containers, in objects, as keys, in closures and default arguments, bound to methods and iterators: all that the
+    garbage collector knows of.
+
+    Args:
+        value: what is searched.
+        known: what does not count, with all that is reached from it alone.
+    """
+    seen = {id(item): item for item in known}
+    rest = [value]
+    while rest:
+        item = rest.pop()
+        if isinstance(item, _NO_WAY) or id(item) in seen:
+            continue
+        seen[id(item)] = item
+        if isinstance(item, Tensor):
+            if is_inexact(item.dtype) and not item.requires_grad:
+                return True
+        elif isinstance(item, np.ndarray) and item.dtype.kind != "O":
+            if item.dtype.kind in "fc":
+                return True
+        elif isinstance(item, types.FunctionType):  # not its globals, from which everything is reached
+            rest += [item.__closure__, item.__defaults__, item.__kwdefaults__]
+        else:
+            rest += gc.get_referents(item)
+    return False
+
+
+def as_outputs(output: Any) -> tuple[Any, ...]:
+    """What forward or jvp returned, as a tuple of outputs; a subclass of tuple is one, as autograd has it."""
+    return tuple(output) if isinstance(output, tuple) else (output,)
 
 
 def map_leaves(kind: type[Any], function: Callable[[Any], Any], value: Any) -> Any:
@@ -86,6 +98,5 @@ def map_leaves(kind: type[Any], function: Callable[[Any], Any], value: Any) -> A
     if isinstance(value, dict):
         return {key: map_leaves(kind, function, item) for key, item in value.items()}
     items = [map_leaves(kind, function, item) for item in value]
-    return (
-        type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-    )  # a named tuple takes them one by one
+    # A named tuple takes them one by one.
+    return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)

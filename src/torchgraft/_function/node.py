@@ -7,6 +7,7 @@ Python `apply` of `torch.autograd.Function`: what that would cost (with ``setup_
 from __future__ import annotations
 
 import threading
+import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -52,7 +53,7 @@ def forward(ctx, {args}):
 
 def apply(ctx, *grads):
     call = ctx._graft_call
-    if type(call) is not tuple or is_grad_enabled() or len(grads) != 1 or grads[0] is None:
+    if type(call) is not tuple or is_grad_enabled() or len(grads) != 1 or grads[0] is None or in_dual_level():
         return pull_node(dialect, ctx, call, grads)
     (grad,) = grads
     try:
@@ -162,7 +163,7 @@ if fine:
             versions=each("v{i} = a{i}._version if n{i} else 0", "; "),
             uncounted=each("v{i} = None", "; "),
             usual="" if self.extras is None and not self._reads_once() else " and False",
-            extra="" if self.extras is None else ", positional",
+            extra="" if self.extras is None else ", positional, state",
             run=self._run(args).replace("\n", "\n    "),
             known=each(_KNOWN),
             changed=each("(n{i} and v{i} is not None and a{i}._version != v{i})", " or "),
@@ -201,6 +202,7 @@ output = run(ctx, ({args},), keywords)"""
             "run_backward": self.dialect.pull,
             "take_extras": self.extras and self.extras.take,
             "is_grad_enabled": torch.is_grad_enabled,
+            "in_dual_level": _torch.in_dual_level,
             "any_autocast": _torch.any_autocast,
             "hooks_on_saved": _torch.hooks_on_saved,
             "may_hold_tensors": may_hold_tensors,
@@ -223,10 +225,11 @@ def _noted(
     args: Sequence[Any],
     output: Any,
     positional: int | None = None,
+    state: Mapping[str, Any] = types.MappingProxyType({}),
 ) -> Call:
     """What is known of a call that is not as usual."""
     call = Call(arguments, positional)
-    call.look(dialect, ctx, args, output)
+    call.look(dialect, ctx, args, output, state)
     return call
 
 
@@ -262,7 +265,7 @@ def pull(
             raise overwritten(label)
         return result
 
-    if not torch.is_grad_enabled():
+    if not torch.is_grad_enabled() and not _torch.tangents_possible():
         return run()
     return guarded(label, call, ctx, run, grads, inputs)
 

@@ -99,6 +99,8 @@ def _peel(function: Any, operands: Operands, run: Callable[[Operands], tuple[Any
     duals = [_unpack(operand) for operand in operands]
     if all(tangent is None for _, tangent in duals):
         return run(operands)
+    if hasattr(function, "dialect"):
+        function.dialect.check_jvp()
     primals = tuple(primal for primal, _ in duals)
     outputs = run(primals)
     tensors = [isinstance(primal, Tensor) and is_inexact(primal.dtype) for primal in primals]
