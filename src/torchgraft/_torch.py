@@ -156,6 +156,16 @@ def memory(tensor: Any) -> int:
     return storage_address(tensor)
 
 
+def shares_memory(value: Any, tensor: Tensor) -> bool:
+    """Whether a tensor or an array lies in the memory of a tensor; False where there is none."""
+    try:
+        storage = tensor.untyped_storage()
+        start = value.data_ptr() if isinstance(value, Tensor) else value.__array_interface__["data"][0]
+        return 0 <= start - storage.data_ptr() < storage.nbytes()
+    except (RuntimeError, NotImplementedError):
+        return False
+
+
 def borrows_storage(tensor: Any) -> bool:
     """Whether another tensor, or something outside of torch, has a hold on the memory of a plain tensor."""
     if type(tensor) not in PLAIN_TYPES:

@@ -271,6 +271,19 @@ def test_forward_mode_of_gradcheck(case):
     assert torch.autograd.gradgradcheck(f, x, check_fwd_over_rev=True)
 
 
+def test_a_tangent_that_comes_after_forward():
+    """A node made outside of a dual level, and run inside of one."""
+
+    def detached(ctx, grad):
+        return grad.detach() * 2
+
+    f = define(tg.Function, forward=lambda ctx, x: 2 * x, backward=detached).apply
+    x = X.clone().requires_grad_()
+    out = f(x)
+    with forward_ad.dual_level(), pytest.raises(tg.DerivativeError, match="it leaves torch through detach"):
+        torch.autograd.grad(out, x, forward_ad.make_dual(torch.ones_like(x), torch.ones_like(x)))
+
+
 # -- jvp, its context -------------------------------------------------------------------------------------------------
 
 
@@ -413,7 +426,10 @@ def test_attributes_that_differ_from_sample_to_sample_are_refused():
     assert caught.value.expected.startswith("a static method vmap(info, in_dims, *args)")
 
 
-def test_no_samples_are_refused():
+def test_no_samples():
+    """As with torch's own functions: what can be computed for many at once can be for none."""
+    f = define(tg.Function, forward=lambda ctx, x: x.exp(), backward=lambda ctx, grad: grad).apply
+    assert torch.vmap(f)(torch.zeros(0, 3)).shape == (0, 3)
     with pytest.raises(tg.UnsupportedError, match="under vmap: forward has no samples"):
         torch.vmap(CASES["coupled"].make(tg.Function))(torch.zeros(0, 3))
 

@@ -293,7 +293,10 @@ class Adopted:
         detached = [value.detach() if isinstance(value, Tensor) else value for value in values]
         recorder.__init__(recorder.needs_input_grad)  # type: ignore[misc] # as it was before the attempt
         with torch.no_grad():
-            made = self.forward(recorder, detached)
+            try:
+                made = self.forward(recorder, detached)
+            except RuntimeError as error:
+                raise explained(self.dialect, error)  # noqa: B904 - it sets the cause itself, or is the error
         self._check_again(made, outputs)
         return self._replace(recorder, (*detached, *_as_tuple(made)), (*values, *outputs))
 

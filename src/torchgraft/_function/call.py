@@ -7,7 +7,7 @@ import types
 import warnings
 import weakref
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -25,6 +25,20 @@ def known(value: Any, needed: bool) -> Any:
     return (value.shape, value.dtype) if needed else type(value)
 
 
+class Attribute(NamedTuple):
+    """A tensor that must stay as it is, and is not kept alive here: backward may drop it to free its memory.
+
+    Attributes:
+        name: under which it is known.
+        tensor: a weak reference to it.
+        version: how often it had been written to after forward.
+    """
+
+    name: str
+    tensor: weakref.ref[Tensor]
+    version: int
+
+
 class Call:
     """One call of a Function, as its backward pass needs to know it.
 
@@ -33,7 +47,7 @@ class Call:
         positional: how many arguments came by position; None for all.
         autocast: whether autocast was on in forward.
         intermediates: whether what forward has computed out of autograd's sight was kept.
-        attributes: tensors among the attributes of the context, with their versions.
+        attributes: tensors among the attributes of the context, and arguments whose memory is kept in other clothes.
         given: tensors and other things on the context that are no intermediate results.
         inputs: weak references to the tensors that need a gradient, where `intermediates` is true.
     """
@@ -43,7 +57,7 @@ class Call:
         self.positional = positional
         self.autocast = False
         self.intermediates = False
-        self.attributes: Sequence[tuple[str, Tensor, int]] = ()
+        self.attributes: list[Attribute] = []
         self.given: Sequence[Any] = ()
         self.inputs: Sequence[weakref.ref[Tensor]] = ()
 
@@ -68,7 +82,8 @@ class Call:
         found = [t for t in tensors_in(attributes_of(ctx)) if id(t) not in known and _is_floating(t)]
         self.intermediates = bool(saved or found)
         if self.attributes:
-            _warn_once(dialect, _ATTRIBUTE, attribute=self.attributes[0][0])
+            _warn_once(dialect, _ATTRIBUTE, attribute=self.attributes[0].name.removeprefix("ctx."))
+        self.attributes += _borrowed(dialect, args, [*saved, *found])
         if self.intermediates:
             self.inputs = [weakref.ref(a) for a, k in zip(args, self.arguments, strict=True) if type(k) is tuple]
         if saved and not _torch.is_once_differentiable(getattr(dialect.function, dialect.reverse, None)):
@@ -90,23 +105,34 @@ def attributes_of(ctx: Any) -> dict[str, Any]:
     return {name: value for name, value in vars(ctx).items() if not name.startswith("_graft")}
 
 
-def tensor_attributes(ctx: Any) -> list[tuple[str, Tensor, int]]:
+def tensor_attributes(ctx: Any) -> list[Attribute]:
     """The tensors among the attributes of a context, with their versions."""
     found = ((name, t) for name, value in attributes_of(ctx).items() for t in leaves_in(Tensor, value))
-    return [(name, tensor, _torch.version(tensor)) for name, tensor in found]
+    return [Attribute(f"ctx.{name}", weakref.ref(tensor), _torch.version(tensor)) for name, tensor in found]
 
 
-def check_attributes(dialect: Dialect, attributes: Sequence[tuple[str, Tensor, int]]) -> None:
+def _borrowed(dialect: Dialect, args: Sequence[Any], kept: Sequence[Tensor | np.ndarray]) -> list[Attribute]:
+    """The arguments whose memory is kept as an array, or as ``x.data``: a change of these is counted elsewhere."""
+    tensors = [(i, arg) for i, arg in enumerate(args) if isinstance(arg, Tensor)]
+    return [
+        Attribute(dialect.argument(i), weakref.ref(arg), _torch.version(arg))
+        for i, arg in tensors
+        if any(_torch.shares_memory(value, arg) for value in kept)
+    ]
+
+
+def check_attributes(dialect: Dialect, attributes: Sequence[Attribute]) -> None:
     """Refuse a tensor kept as an attribute that has changed since: nothing else would notice."""
-    for name, tensor, version in attributes:
-        if _torch.version(tensor) != version:
+    for name, reference, version in attributes:
+        tensor = reference()
+        if tensor is not None and _torch.version(tensor) != version:
             raise DerivativeError(
-                f"ctx.{name} has been changed in place since forward",
+                f"{name} has been changed in place since forward",
                 operator=dialect.name,
-                argument=name,
+                argument=name.removeprefix("ctx."),
                 expected="the tensor as it was in forward",
                 got=f"version {version} in forward, {_torch.version(tensor)} now",
-                hint=f"ctx.save_for_backward({name}), and change a copy",
+                hint=f"ctx.save_for_backward({name.removeprefix('ctx.')}), and change a copy",
             )
 
 

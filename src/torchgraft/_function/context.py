@@ -44,7 +44,7 @@ def take_constants(ctx: Any) -> list[Tensor]:
 class NodeContext(Marks):
     """The context that is an autograd node."""
 
-    _graft_attributes: Sequence[tuple[str, Tensor, int]] = ()
+    _graft_attributes: Sequence[Any] = ()
 
     @property
     def saved_variables(self) -> tuple[Any, ...]:

@@ -21,7 +21,8 @@ Kind = Literal["context", "setup", "instance"]
 class Dialect:
     """How one Function is written.
 
-    Its parts are looked up at every call, so that one which is replaced later is the one that runs.
+    Its parts are looked up at every call, so that one which is replaced later is the one that runs; one that is added
+    after the class statement comes too late to change how the class is read.
 
     Attributes:
         function: the class.

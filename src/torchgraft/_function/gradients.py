@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -75,8 +76,16 @@ def _not_a_gradient(dialect: Dialect, call: Call, position: int, grad: Any) -> R
         argument=dialect.argument(position),
         expected="a tensor or None" if is_tensor else "None",
         got=_describe(grad),
-        hint="return torch.from_numpy(array)" if is_tensor else "return None in its place",
+        hint=_instead_of(grad) if is_tensor else "return None in its place",
     )
+
+
+def _instead_of(grad: Any) -> str:
+    if isinstance(grad, np.ndarray):
+        return "return torch.from_numpy(array)"
+    if isinstance(grad, (int, float, complex, np.number)):
+        return "return torch.full_like(x, number), or number * grad"
+    return "return a tensor, or None where there is no gradient"
 
 
 def _wrong_kind(dialect: Dialect, position: int, known: tuple[Any, ...], grad: Tensor) -> RuleError:

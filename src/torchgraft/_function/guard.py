@@ -49,9 +49,8 @@ def guarded(
         inputs: the inputs that need a gradient; raises where they cannot be had any more.
     """
     # Asked first: backward may use up what it finds there.
-    hidden = call.intermediates or hides_tensors(
-        attributes_of(ctx), [*call.given, *(tensor for _, tensor, _ in call.attributes)]
-    )
+    attributes = [tensor for attribute in call.attributes if (tensor := attribute.tensor()) is not None]
+    hidden = call.intermediates or hides_tensors(attributes_of(ctx), [*call.given, *attributes])
     with Watch(lambda: vars(ctx).get("_graft_constants", ())) as watch:
         made: tuple[Any, ...] = run()
     lost = [watch.lost(value) for value in made]
@@ -61,7 +60,7 @@ def guarded(
     sources = cotangents
     if hidden or any(lost):
         saved = _saved(ctx)
-        sources = [*cotangents, *(saved or ()), *(t for _, t, _ in call.attributes)]
+        sources = [*cotangents, *(saved or ()), *attributes]
         sources += inputs() if hidden or saved is None else ()
 
     def connected(value: Any, lost: str | None) -> Any:

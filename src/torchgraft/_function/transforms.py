@@ -168,6 +168,8 @@ def _written(level: Any, user: Any, inner: Operands, dims: Sequence[Any]) -> tup
 
 def _loop(level: Any, function: Any, inner: Operands, dims: Sequence[Any]) -> tuple[Any, Any]:
     """One call for each sample: what `vmap` means, where nothing says how to do it at once."""
+    if level.batch_size() == 0:
+        return _empty(level, function, inner, dims)
     samples: list[tuple[Any, ...]] = []
     told: list[Any] = []
     shared = [o for o, dim in zip(inner, dims, strict=True) if dim is None and isinstance(o, Tensor)]
@@ -185,11 +187,18 @@ def _loop(level: Any, function: Any, inner: Operands, dims: Sequence[Any]) -> tu
         raise _no_loop(function, "draws random numbers, of which vmap(randomness=...) says nothing")
     columns = list(zip(*samples, strict=True))
     others = [column for column in columns if not isinstance(column[0], Tensor)]
-    if not samples or not all(map(_all_equal, [told, *others])):
-        # The context of the level above is one for all samples.
-        raise _no_loop(function, "keeps or returns something else for each sample" if samples else "has no samples")
+    if not all(map(_all_equal, [told, *others])):  # the context of the level above is one for all samples
+        raise _no_loop(function, "keeps or returns something else for each sample")
     stacked = [torch.stack(column) if isinstance(column[0], Tensor) else column[0] for column in columns]
     return tuple(stacked), tuple(0 if isinstance(column[0], Tensor) else None for column in columns)
+
+
+def _empty(level: Any, function: Any, inner: Operands, dims: Sequence[Any]) -> tuple[Any, Any]:
+    """No samples: what forward makes of all of them at once, if it can."""
+    try:
+        return _generated(level, function, inner, dims)
+    except (RuntimeError, LookupError, TypeError, ValueError) as error:
+        raise _no_loop(function, "has no samples") from error
 
 
 def _marks_dirty(carried: Any) -> bool:
