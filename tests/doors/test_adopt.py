@@ -512,3 +512,10 @@ def test_hidden_state_in_the_first_call_under_a_transform(kind):
 
     with pytest.raises(tg.KernelError, match="gave another result the second time"):
         torch.func.grad(lambda x: hidden(x).sum())(X)
+
+
+def test_numpy_under_a_transform_is_refused_with_a_way_on():
+    w = torch.ones(3)
+    with pytest.raises(tg.UnsupportedError, match="leaves torch under a transform") as caught:
+        torch.func.grad(lambda x: numpy_product(x, w).sum())(torch.ones(3))
+    assert "@tg.op on np.ndarray" in caught.value.hint

@@ -29,7 +29,7 @@ from .context import Recorder, explained, recorder_class, take_constants
 from .dialect import Dialect, defines
 from .function import Function
 from .guard import guarded, node_inputs
-from .nested import map_leaves, tensors_in
+from .nested import as_outputs, map_leaves, tensors_in
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -298,11 +298,11 @@ class Adopted:
             except RuntimeError as error:
                 raise explained(self.dialect, error)  # noqa: B904 - it sets the cause itself, or is the error
         self._check_again(made, outputs)
-        return self._replace(recorder, (*detached, *_as_tuple(made)), (*values, *outputs))
+        return self._replace(recorder, (*detached, *as_outputs(made)), (*values, *outputs))
 
     def _check_again(self, made: Any, outputs: Sequence[Any]) -> None:
         """Compare what the second forward made with what the first one did, where there are numbers to compare."""
-        for new, old in zip(_as_tuple(made), outputs, strict=True):
+        for new, old in zip(as_outputs(made), outputs, strict=True):
             if not isinstance(new, Tensor):
                 continue
             one, two = _torch.plain_sample(new), _torch.plain_sample(old)
@@ -314,7 +314,7 @@ class Adopted:
     def _replace(self, recorder: Recorder, made: Any, given: Sequence[Any]) -> bool:
         """Put the tensors at hand in the places of those that forward has just made; whether no other one is kept."""
         constants = take_constants(recorder)
-        pairs = list(zip(_as_tuple(made), given, strict=False))
+        pairs = list(zip(as_outputs(made), given, strict=False))
         complete = not any(isinstance(kept, np.ndarray) for kept in tensors_in(vars(recorder)))
 
         def find(tensor: Tensor) -> Any:
@@ -328,10 +328,6 @@ class Adopted:
         recorder.saved_tensors = map_leaves(Tensor, find, recorder.to_save)
         vars(recorder).update(map_leaves(Tensor, find, vars(recorder)))
         return complete
-
-
-def _as_tuple(output: Any) -> tuple[Any, ...]:
-    return output if isinstance(output, tuple) else (output,)
 
 
 def _check_parameters(dialect: Dialect, stub: Callable[..., Any]) -> None:

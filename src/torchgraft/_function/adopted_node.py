@@ -18,7 +18,7 @@ from .._rules.results import settle_gradient
 from .._spec.dtypes import is_inexact
 from .._spec.plan import Layout
 from .call import check_attributes, tensor_attributes
-from .context import NodeContext, explained, node_context_class, take_constants
+from .context import NodeContext, explained, node_context_class, take_constants, versions
 from .nested import holds_tensors, may_hold_tensors, tensors_in
 from .node import overwritten
 
@@ -189,16 +189,15 @@ class AdoptedNode:
         adopted = self.adopted
         check_attributes(adopted.dialect, ctx._graft_attributes)
         _, plan, rest, _ = ctx._graft_call
-        before = [None if grad is None else _torch.version(grad) for grad in grads]
+        before = versions(grads)
         if isinstance(ctx, MoreContext):
             kept = read_saved(ctx)[-ctx._graft_more :]
             leaves, outputs = kept[: len(self.mask)], kept[len(self.mask) :]
             made = adopted.again(self.label, self._values(leaves, rest), outputs, grads, self.needs)
         else:
             made = adopted.first(self.label, ctx, grads, self.needs)
-        for grad, version in zip(grads, before, strict=True):
-            if grad is not None and _torch.version(grad) != version:
-                raise overwritten(self.label)
+        if versions(grads) != before:
+            raise overwritten(self.label)
         results: list[Tensor | None] = [None] * len(self.mask)
         wanted = [i for i, need in enumerate(self.mask) if need]
         for i, grad in zip(wanted, made, strict=True):

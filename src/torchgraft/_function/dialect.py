@@ -17,6 +17,11 @@ from .._errors import ArgumentError, DeclarationError, DerivativeError
 
 Kind = Literal["context", "setup", "instance"]
 
+_VARIADIC = inspect.Parameter.VAR_POSITIONAL
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_ROOTS = frozenset(torch.autograd.Function.__mro__)
+_ABSENT = torch.autograd.Function.backward
+
 
 class Dialect:
     """How one Function is written.
@@ -111,14 +116,6 @@ class Dialect:
         """The name of an argument, for messages."""
         names, _ = self.positional()
         return names[position] if position < len(names) else str(position)
-
-
-_VARIADIC = inspect.Parameter.VAR_POSITIONAL
-_ROOTS = frozenset(torch.autograd.Function.__mro__)
-_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-
-
-_ABSENT = torch.autograd.Function.backward
 
 
 def _bases(function: type[Any]) -> list[type[Any]]:

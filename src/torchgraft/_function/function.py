@@ -110,7 +110,7 @@ def _make_apply(function: type[Function]) -> Callable[..., Any]:
     instance, constructible = dialect.kind == "instance", dialect.constructible
 
     def apply(*args: Any, **kwargs: Any) -> Any:
-        if is_dynamo_compiling():
+        if is_dynamo_compiling():  # first: Dynamo evaluates this while it traces, and would go into all that follows
             return traced(*args, **kwargs)
         if instance:
             return _apply(function, vars(function()) if constructible else {}, args, kwargs)

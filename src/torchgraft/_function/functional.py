@@ -161,7 +161,8 @@ def make_functional(dialect: Dialect) -> type[Any]:
         shown = grads[: ctx._graft_kept.count]
         if ctx._graft_kept.stale and _torch.forward_ad._current_level >= 0:
             raise _stale(dialect)
-        return (*pull(dialect, recorder, call, shown, lambda: inputs), None)
+        moving = _torch.tangents_possible()
+        return (*pull(dialect, recorder, call, shown, lambda: inputs, moving=moving), None)
 
     def jvp(ctx: Any, *tangents: Any) -> tuple[Any, ...]:
         recorder, call, inputs = reopen(ctx, forward_mode=True)

@@ -236,11 +236,19 @@ def _noted(
 def pull_node(dialect: Dialect, ctx: Any, call: Call | tuple[Any, ...], grads: tuple[Any, ...]) -> tuple[Any, ...]:
     """`pull` for a node, which keeps a mere tuple of a call that is as usual."""
     noted = Call(call) if isinstance(call, tuple) else call
-    return pull(dialect, ctx, noted, grads, lambda: node_inputs(dialect, ctx, noted))
+    # Its forward saw no tangents: they can only come with the cotangents.
+    moving = _torch.tangents_possible() and any(_torch.may_carry_tangent(g) for g in grads if g is not None)
+    return pull(dialect, ctx, noted, grads, lambda: node_inputs(dialect, ctx, noted), moving=moving)
 
 
 def pull(
-    dialect: Dialect, ctx: Any, call: Call, grads: tuple[Any, ...], inputs: Callable[[], Sequence[Tensor]]
+    dialect: Dialect,
+    ctx: Any,
+    call: Call,
+    grads: tuple[Any, ...],
+    inputs: Callable[[], Sequence[Tensor]],
+    *,
+    moving: bool,
 ) -> tuple[Any, ...]:
     """The gradients, checked; while a graph is recorded, connected to what they depend on, or to a refusal.
 
@@ -250,6 +258,7 @@ def pull(
         call: the call of which it is.
         grads: the cotangents.
         inputs: the inputs that need a gradient.
+        moving: whether something that it reads may have a tangent.
     """
     label = f"{dialect.name}.{dialect.reverse}"
 
@@ -265,7 +274,7 @@ def pull(
             raise overwritten(label)
         return result
 
-    if not torch.is_grad_enabled() and not _torch.tangents_possible():
+    if not torch.is_grad_enabled() and not moving:
         return run()
     return guarded(label, call, ctx, run, grads, inputs)
 
