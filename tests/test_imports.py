@@ -40,6 +40,7 @@ def test_heavy_imports_are_found():
 LAYERS = (
     ("_errors", "_torch"),
     ("_spec",),
+    ("_build",),
     ("_kernels", "_rules"),
     ("_record",),
     ("_lower",),

@@ -140,7 +140,7 @@ def test_pages_in_other_languages_have_a_part_of_their_own(tmp_path):
     home = (tmp_path / "pages/index.md").read_text()
     assert "[home](index.zh.md)" in home
     assert ":caption: 中文\n\nextending.zh\nindex.zh\n" in home
-    assert ":caption: Documentation\n\nguide\nexamples/index\nextending\n" in home
+    assert ":caption: Documentation\n\nguide\nextending\nexamples/index\n" in home
     assert [language(page) for page in ("index.md", "index.zh.md", "docs/a.zh.md")] == [None, "zh", "zh"]
 
 

@@ -1,7 +1,9 @@
 """torchgraft: declare an operator once, and it becomes a full citizen of PyTorch."""
 
+from ._build.source import c
 from ._errors import (
     ArgumentError,
+    BuildError,
     DeclarationError,
     DerivativeError,
     DeviceError,
@@ -23,6 +25,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ArgumentError",
+    "BuildError",
     "DeclarationError",
     "DerivativeError",
     "DeviceError",
@@ -37,6 +40,7 @@ __all__ = [
     "TorchgraftWarning",
     "UnsupportedError",
     "adopt",
+    "c",
     "module",
     "op",
 ]

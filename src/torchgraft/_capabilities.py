@@ -115,13 +115,13 @@ def _is_input(signature: Signature, name: str) -> bool:
 def _vmap(record: Record) -> Capability:
     signature = record.signature
     if signature.loop:
-        return Capability("yes", "leading axes; the kernel is looped" if signature.numpy else "leading axes")
+        return Capability("yes", "leading axes; the kernel is looped" if record.opaque else "leading axes")
     axes = [p.tensor.axes for _, p in signature.tensors] + [output.type.axes for output in signature.outputs]
     runs = {None if item is None or item.leading_run is None else item.leading_run.text for item in axes}
     if None not in runs and len(runs) == 1:
         return Capability("yes", "elementwise" if signature.elementwise else f"batch axes {runs.pop()}")
-    how = "one kernel call for each sample" if signature.numpy else "torch.vmap of the kernel, a loop where it cannot"
-    answer = "loop" if signature.numpy else "derived"
+    how = "one kernel call for each sample" if record.opaque else "torch.vmap of the kernel, a loop where it cannot"
+    answer = "loop" if record.opaque else "derived"
     batched = [
         p.name for _, p in signature.tensors if p.tensor.axes is not None and p.tensor.axes.leading_run is not None
     ]
@@ -132,18 +132,16 @@ def _vmap(record: Record) -> Capability:
 
 
 def _compile(record: Record) -> Capability:
-    if not record.signature.shaped and record.shape_rule is None and record.signature.numpy:
+    if not record.signature.shaped and record.shape_rule is None and record.opaque:
         return Capability("no", f"annotate the output's axes, or add @{record.name}.shape")
-    return Capability("yes", "one call, not fused" if record.signature.numpy else "fused, with its own derivative")
+    return Capability("yes", "one call, not fused" if record.opaque else "fused, with its own derivative")
 
 
 def _export(record: Record) -> Capability:
     compiled = _compile(record)
     if not compiled:
         return compiled
-    return Capability(
-        "yes", "runs where Python and this operator are" if record.signature.numpy else "decomposes to ATen"
-    )
+    return Capability("yes", "runs where Python and this operator are" if record.opaque else "decomposes to ATen")
 
 
 def describe(record: Record) -> str:
@@ -151,8 +149,7 @@ def describe(record: Record) -> str:
     signature = record.signature
     lines = [f"{record.qualname}{_signature_text(signature)}", f"  schema   {record.qualname}{signature.schema()}"]
     kernels = ", ".join(
-        f"{device or record.devices()[-1]}: {'numpy' if kernel.numpy else 'torch'}"
-        + (', batch="loop"' if signature.loop else "")
+        f"{device or record.devices()[-1]}: {kernel.kind}" + (', batch="loop"' if signature.loop else "")
         for device, kernel in record.kernels.items()
     )
     lines.append(f"  kernels  {kernels}")

@@ -93,6 +93,10 @@ class KernelError(TorchgraftError, RuntimeError):
     """A kernel returned something else than its annotation says, or changed its inputs."""
 
 
+class BuildError(TorchgraftError, RuntimeError):
+    """A kernel in C or C++ cannot be built."""
+
+
 class RuleError(TorchgraftError, RuntimeError):
     """A rule returned something else than the gradient or tangent that was asked of it."""
 

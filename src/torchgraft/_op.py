@@ -10,9 +10,11 @@ from typing import Any, Literal, TypeVar, overload
 
 import torch
 
+from ._build.prototype import Prototype
+from ._build.source import Source
 from ._capabilities import Capability, capabilities, describe
 from ._errors import DeclarationError
-from ._kernels.kernel import Kernel
+from ._kernels.make import make_kernel
 from ._lower.call import Caller
 from ._lower.library import fresh_name
 from ._lower.lowering import Lowering
@@ -214,7 +216,7 @@ class Op:
                     got=", ".join(names),
                 )
             numpy = any("ndarray" in str(note) for note in inspect.get_annotations(function).values())
-            self._record.kernels[device] = Kernel(self._record.signature, function, numpy=numpy)
+            self._record.kernels[device] = make_kernel(self._record.signature, function, numpy=numpy)
             self._record.changed()
             return function
 
@@ -269,6 +271,18 @@ class Op:
         """
         return capabilities(self._record)
 
+    def prototype(self) -> str:
+        """The C function that is, or could be, the operator's kernel.
+
+        Raises:
+            DeclarationError: an annotation has no counterpart in C.
+
+        Example:
+            >>> print(correlate2d.prototype())
+            void correlate2d(int64_t h, int64_t w, int64_t kh, int64_t kw, const T *x, const T *kernel, T *out)
+        """
+        return Prototype(self._record.signature, self._record.name).declaration()
+
     def __repr__(self) -> str:
         return f"<torchgraft.Op {self._record.qualname}>"
 
@@ -296,6 +310,7 @@ def op(function: Callable[..., Any], /) -> Op: ...
 @overload
 def op(
     *,
+    kernel: Source | None = None,
     batch: Literal["loop"] | None = None,
     namespace: str | None = None,
     name: str | None = None,
@@ -307,6 +322,7 @@ def op(
     function: Callable[..., Any] | None = None,
     /,
     *,
+    kernel: Source | None = None,
     batch: Literal["loop"] | None = None,
     namespace: str | None = None,
     name: str | None = None,
@@ -318,6 +334,7 @@ def op(
     read-only arrays that share memory with the tensors).
 
     Args:
+        kernel: what `c` returned: the kernel is a C function, and the function below is its annotated stub.
         batch: ``"loop"``: the kernel sees one sample; every tensor argument may carry leading axes, which broadcast.
         namespace: of the operator in `torch.ops`; the defining top-level package by default.
         name: of the operator; the function's by default.
@@ -341,7 +358,7 @@ def op(
     if function is None:
 
         def decorate(function: Callable[..., Any]) -> Op:
-            return make_op(function, batch, namespace, name, autocast, frames=2)
+            return make_op(function, batch, namespace, name, autocast, frames=2, source=kernel)
 
         return decorate
     return make_op(function, batch, namespace, name, autocast, frames=frames + 1)
@@ -356,12 +373,14 @@ def make_op(
     *,
     frames: int,
     kernel: Callable[..., Any] | None = None,
+    source: Source | None = None,
 ) -> Op:
     """Make an operator of what `function` says.
 
     Args:
         frames: how many frames above this one the annotations' names are found.
         kernel: what runs; `function` itself by default.
+        source: what runs, in C.
     """
     if not inspect.isfunction(function):
         raise DeclarationError(
@@ -382,7 +401,7 @@ def make_op(
         )  # fmt: skip
     signature = read_signature(function, name, loop=batch == "loop", frames=frames)
     kernel = kernel or function
-    record = Record(signature, kernel, fresh_name(f"{namespace}::{name}", kernel), autocast)
+    record = Record(signature, kernel, fresh_name(f"{namespace}::{name}", kernel), autocast, source)
     lowering = Lowering(record)
     body = {"__call__": Caller(lowering).function, "__module__": function.__module__}
     made: Op = type(name, (Op,), body)()

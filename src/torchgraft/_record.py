@@ -11,8 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ._build.source import Source
 from ._errors import DeclarationError, DeviceError
 from ._kernels.kernel import Kernel
+from ._kernels.make import make_kernel
 from ._rules.rule import Kind, Rule
 from ._spec.plan import Layout, Plan, ShapeRule, common_dtype, flatten, make_plan, replace
 from ._spec.signature import Signature
@@ -40,12 +42,15 @@ class Record:
         function: Callable[..., Any],
         qualname: str,
         autocast: torch.dtype | None,
+        source: Source | None = None,
     ) -> None:
         self.signature = signature
         self.function = function
         self.qualname = qualname
         self.autocast = autocast
-        self.kernels: dict[str | None, Kernel] = {None: Kernel(signature, function, numpy=signature.numpy)}
+        self.kernels: dict[str | None, Kernel] = {
+            None: make_kernel(signature, function, numpy=signature.numpy, source=source)
+        }
         self.rules: dict[Kind, dict[str, Rule]] = {"vjp": {}, "jvp": {}, "partial": {}, "adjoint": {}}
         self.nondifferentiable: set[str] = set()
         self.shape_rule: ShapeRule | None = None
@@ -56,6 +61,11 @@ class Record:
     @property
     def name(self) -> str:
         return self.signature.name
+
+    @property
+    def opaque(self) -> bool:
+        """Whether tracers cannot see into the operator."""
+        return self.kernels[None].opaque
 
     # -- declaring ------------------------------------------------------------------------------------------
 
@@ -114,7 +124,7 @@ class Record:
             DeviceError: there is none.
         """
         kernel = self.kernels.get(device.type) or self.kernels[None]
-        if kernel.numpy and device.type != "cpu":
+        if kernel.opaque and device.type != "cpu":
             raise DeviceError(
                 f"is called on {device}, for which there is no kernel",
                 operator=self.name,
@@ -127,7 +137,7 @@ class Record:
     def devices(self) -> list[str]:
         """Device types that have a kernel; ``any`` for a torch kernel that serves all others."""
         named = [device for device in self.kernels if device is not None]
-        default = "cpu" if self.kernels[None].numpy else "any"
+        default = "cpu" if self.opaque else "any"
         return named if default in named else [*named, default]
 
     def with_defaults(self, args: Sequence[Any]) -> list[Any]:

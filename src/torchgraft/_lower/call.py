@@ -90,7 +90,7 @@ class Caller:
         self.entries: dict[Any, list[tuple[Any, ...]]] = {}
         # With lists of tensors the number of leaves varies, and every call is checked in words.
         self.recognises = not any(p.many for _, p in self.signature.tensors)
-        hot_path = HotPath(self.signature, self.record.qualname, _NEVER)
+        hot_path = HotPath(self.signature, self.record.qualname, _NEVER, owns=self.record.opaque)
         self.function, self._install = hot_path.make(self.slow, self._find, self._compiled())
         self._hot_path = hot_path
         self.record.on_change(self._forget)
@@ -131,8 +131,7 @@ class Caller:
         entry = self._make_entry(kernel, values, leaves, plan)
         outputs = self._first_run(entry, values, leaves)
         if self.recognises:
-            if not plan.batch:
-                entry.kernel = kernel.call  # which may have changed with what the first run has shown
+            entry.kernel = kernel.planned(plan)  # which may have changed with what the first run has shown
             self._remember(values, entry)
         return self.signature.pack(outputs)
 
@@ -151,7 +150,7 @@ class Caller:
 
         entry = Entry(
             _torch.plain_tensors(*seen),
-            (lambda *values: kernel.call_planned(values, plan)) if plan.batch else kernel.call,
+            kernel.planned(plan),
             find_out,
             plan,
             self.record.shape_values(values),

@@ -102,8 +102,9 @@ class HotPath:
         make_uncounted: the same for inputs that do not count their mutations; it returns a tuple.
     """
 
-    def __init__(self, signature: Signature, title: str, never: Any) -> None:
+    def __init__(self, signature: Signature, title: str, never: Any, *, owns: bool) -> None:
         self.signature = signature
+        self.owns = owns  # nobody else holds what the kernel returns
         self.tensors = [p for _, p in signature.tensors]
         self.scalars = [p for p in signature.parameters if not p.is_tensor]
         self.outputs = [f"@o{i}" for i in range(len(signature.outputs))]
@@ -248,7 +249,7 @@ class HotPath:
             arguments=self.arguments,
             assign=self._assign(recording=recording),
             outputs=", ".join(self.outputs),
-            owned="" if self.signature.numpy else "".join(_OWNED.format(output=o) for o in self.outputs),
+            owned="" if self.owns else "".join(_OWNED.format(output=o) for o in self.outputs),
             unchanged="".join(unchanged),
             counted=counted if early is not None else "None",
         ).strip()

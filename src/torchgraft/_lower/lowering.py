@@ -42,7 +42,7 @@ class Lowering:
         self._lock = threading.RLock()  # a name must be defined once, whichever thread needs it first
         self.dispatched = self._register(record.qualname, record.signature.schema(), twin=False)
         record.on_change(self._nodes.clear)
-        if record.signature.numpy:
+        if record.opaque:
             self.opaque(twin=False)  # so that an exported program finds it in a process that never compiled
 
     @property
@@ -51,7 +51,7 @@ class Lowering:
 
     def _register(self, name: str, schema: str, *, twin: bool, decomposes: bool = True) -> DispatcherOp:
         tags = [torch.Tag.flexible_layout] if hasattr(torch.Tag, "flexible_layout") else []
-        if self.record.signature.numpy:
+        if self.record.opaque:
             tags.append(torch.Tag.cudagraph_unsafe)
         dispatched = DispatcherOp(name, schema, tags=tuple(tags))
         part = _Part(self, dispatched, twin=twin)
@@ -157,7 +157,7 @@ class _Part:
                 [torch.empty(shape or (), dtype=dtype, device=plan.device) for shape, dtype in plan.outputs]
             )
         kernel = self.record.kernel_for(torch.device("cpu") if plan.device.type == "meta" else plan.device)
-        if kernel.numpy:
+        if kernel.opaque:
             raise UnsupportedError(
                 "the output's shape is not known without running the kernel",
                 operator=self.record.name,
@@ -171,7 +171,7 @@ class _Part:
         """The torch body in the operator's place, for tracers below autograd: Inductor fuses it, export keeps ATen."""
         if not _torch.tracing_to_graph():  # only shapes are wanted
             return self.fake(*args)
-        if self.record.signature.numpy:
+        if self.record.opaque:
             return self.lowering.opaque(twin=self.is_twin)(*args)
         values, lead = self._values(args)
         try:
@@ -244,7 +244,7 @@ class _Part:
     def _inline(self, values: Sequence[Any], lead: int) -> Any:
         """The mapped torch body in the operator's place, for a tracer; None where that cannot be."""
         plan = self.record.plan(values, lead)
-        if self.record.signature.numpy or not plan.batch:
+        if self.record.opaque or not plan.batch:
             return None
         try:
             with _torch.below_autograd():

@@ -182,7 +182,7 @@ def make_plan(
         for j, leaf in enumerate(values[i] if p.many else [values[i]])
     ]
     device = _check_devices(signature, [(name, leaf) for name, _, leaf in named])
-    dtypes = _check_dtypes(signature, [(name, p.tensor.dtypes, leaf.dtype) for name, p, leaf in named])
+    dtypes = check_dtypes(signature, [(name, p.tensor.dtypes, leaf.dtype) for name, p, leaf in named])
     arguments = {p.name: value for p, value in zip(signature.parameters, values, strict=True)}
     binding = Binding({name: arguments[name] for name in signature.shape_arguments})
     leads = [lead + _loop_rank(signature, name, p.tensor.axes, leaf, lead) for name, p, leaf in named]
@@ -253,7 +253,12 @@ def _check_devices(signature: Signature, leaves: Sequence[tuple[str, Tensor]]) -
     return first.device
 
 
-def _check_dtypes(signature: Signature, leaves: Sequence[tuple[str, Dtypes, torch.dtype]]) -> list[torch.dtype]:
+def check_dtypes(signature: Signature, leaves: Sequence[tuple[str, Dtypes, torch.dtype]]) -> list[torch.dtype]:
+    """The dtypes of the outputs, from name, annotation and dtype of each tensor.
+
+    Raises:
+        DtypeError: a dtype is not admitted, or two do not go together.
+    """
     common: tuple[str, torch.dtype] | None = None
     for name, dtypes, dtype in leaves:
         if not dtypes.admits(dtype):

@@ -1,0 +1,1 @@
+"""From C source to a loaded library: what the function takes, the shim around it, the compiler, the cache."""

@@ -1,0 +1,122 @@
+"""C and C++ source, as it is given to an operator: `c` and `cpp`."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from .._errors import DeclarationError
+
+Language = Literal["c", "c++"]
+_SUFFIXES = {"c": (".c",), "c++": (".cpp", ".cc", ".cxx", ".C")}
+
+
+@dataclass(frozen=True)
+class Source:
+    """Source code of a kernel, and how it is compiled.
+
+    Attributes:
+        language: of the source.
+        path: the file; None where the source was given as text.
+        code: the text; empty where there is a file, which is read when it is compiled.
+        flags: for the compiler, after the default ones.
+        include: folders for `#include`.
+        libraries: to be linked, as ``-l`` takes them.
+    """
+
+    language: Language
+    path: Path | None
+    code: str
+    flags: tuple[str, ...]
+    include: tuple[Path, ...]
+    libraries: tuple[str, ...]
+
+    def text(self) -> str:
+        """The source as it is now."""
+        return self.code if self.path is None else self.path.read_text()
+
+    def body(self, title: str) -> str:
+        """What a generated file has in the place of the source; a text given inline is called `title` in messages."""
+        return f'# 1 "{title}"\n{self.code}' if self.path is None else f'#include "{self.path}"'
+
+    def definition(self, symbol: str) -> str | None:
+        """The function's head as it is written, for messages; None where there is none."""
+        found = re.search(rf"^[^\S\n]*([\w \t*]*\b{symbol}\s*\([^)]*\))", self._bare(), re.M)
+        return None if found is None else " ".join(found[1].split())
+
+    def parameters(self, symbol: str) -> list[str]:
+        """The names of the function's parameters, as far as they can be read."""
+        head = self.definition(symbol) or "()"
+        written = head[head.index("(") + 1 : -1].split(",")
+        return [found[0] if (found := re.findall(r"(\w+)\W*$", text)) else "" for text in written]
+
+    def fails(self, symbol: str) -> bool:
+        """Whether the function returns an `int`: an error code."""
+        return bool(re.search(rf"\bint\s+{symbol}\s*\(", self._bare()))
+
+    def _bare(self) -> str:
+        """The text without comments."""
+        return re.sub(r"//[^\n]*|/\*.*?\*/", " ", self.text(), flags=re.S)
+
+
+def c(
+    source: str | Path, *, flags: Sequence[str] = (), include: Sequence[str | Path] = (), libraries: Sequence[str] = ()
+) -> Source:
+    """A kernel in C: ``@tg.op(kernel=tg.c("file.c"))``.
+
+    The function has the operator's name and sees one sample: the sizes of its axes, in the order in which the
+    annotations name them, then the operator's arguments, then the outputs. ``T`` is the type of the elements.
+
+    Args:
+        source: the source itself, or a path that ends in ``.c``, relative to the file that declares the operator.
+        flags: for the compiler, after the default ones.
+        include: folders for `#include`, relative likewise.
+        libraries: to be linked, as ``-l`` takes them.
+
+    Returns:
+        What `op` takes as `kernel`.
+
+    Raises:
+        DeclarationError: there is no such file.
+
+    Example:
+        >>> @tg.op(kernel=tg.c("void scale(int64_t n, const T *x, double factor, T *out) {...}"))
+        ... def scale(x: Float[Tensor, "*batch n"], factor: float) -> Float[Tensor, "*batch n"]: ...
+    """
+    return _read("c", source, flags, include, libraries)
+
+
+def _read(
+    language: Language,
+    source: str | Path,
+    flags: Sequence[str],
+    include: Sequence[str | Path],
+    libraries: Sequence[str],
+) -> Source:
+    caller = Path(sys._getframe(2).f_globals.get("__file__", "."))
+    folder = (caller.parent if caller.suffix else Path()).resolve()
+    path = _as_path(language, source, folder)
+    return Source(
+        language,
+        path,
+        "" if path is not None else str(source),
+        tuple(flags),
+        tuple(folder / item for item in include),
+        tuple(libraries),
+    )
+
+
+def _as_path(language: Language, source: str | Path, folder: Path) -> Path | None:
+    suffixes = _SUFFIXES[language]
+    if isinstance(source, str) and ("\n" in source or "{" in source or not source.endswith(suffixes)):
+        return None
+    path = folder / source
+    if not path.is_file():
+        raise DeclarationError(
+            "there is no such source file", expected=f"a file, or source code in {language}", got=str(path)
+        )
+    return path

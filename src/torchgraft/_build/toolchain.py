@@ -1,0 +1,172 @@
+"""The compiler: which one, how it is called, and what it says."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .._errors import BuildError, TorchgraftWarning
+from .prototype import Prototype
+from .source import Language, Source
+
+_VARIABLES: dict[str, str] = {"c": "CC", "c++": "CXX"}
+_DEFAULTS: dict[str, tuple[str, ...]] = {"c": ("cc", "gcc", "clang"), "c++": ("c++", "g++", "clang++")}
+_INSTALL = """\
+Debian, Ubuntu:  apt install build-essential
+Fedora:          dnf install gcc gcc-c++
+macOS:           xcode-select --install
+without root:    pip install ziglang, and  export CC="python -m ziglang cc" CXX="python -m ziglang c++"
+"""
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """One compiler.
+
+    Attributes:
+        command: how it is called; may have arguments.
+        version: what it says of itself.
+    """
+
+    command: tuple[str, ...]
+    version: str
+
+    def arguments(self, source: Source, level: str | None) -> list[str]:
+        """What a library is compiled with."""
+        default = ["-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-fexceptions", "-fno-math-errno"]
+        default += ["-Wall", "-Wl,-z,defs"]
+        processor = [f"-march={level}"] if level else []
+        folders = [f"-I{folder}" for folder in source.include]
+        return [*self.command, *default, *processor, *folders, *source.flags]
+
+    def build(
+        self, source: Source, level: str | None, file: Path, library: Path, prototype: Prototype
+    ) -> Sequence[Path]:
+        """Compile `file` into `library`.
+
+        Returns:
+            The user's files that were included.
+
+        Raises:
+            BuildError: the compiler refused it; the text is the compiler's own.
+
+        Warns:
+            TorchgraftWarning: the compiler warned of something in the user's source.
+        """
+        included = library.with_suffix(".d")
+        command = [*self.arguments(source, level), str(file), "-o", str(library), "-MMD", "-MF", str(included)]
+        command += ["-ldl", "-lm"]
+        command += [f"-l{name}" for name in source.libraries]
+        plain = os.environ | {"LC_ALL": "C"}  # messages that can be read by program
+        result = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", check=False, stdin=subprocess.DEVNULL, env=plain
+        )
+        said = "\n".join(line for line in result.stderr.splitlines() if str(file) not in line).strip()
+        if result.returncode:
+            raise _refusal(source, prototype, said or f"exit status {result.returncode}", command)
+        if said:
+            text = f"{prototype.signature.name}: the compiler warns\n{said}"
+            warnings.warn(text, TorchgraftWarning, stacklevel=2)
+        return [path for path in _listed(included.read_text()) if path != file]
+
+
+def _listed(rule: str) -> list[Path]:
+    """The files in a rule for `make`, which has backslashes before spaces and ends of lines."""
+    names = re.findall(r"(?:\\[^\n]|[^\s\\])+", rule.partition(": ")[2])
+    return [Path(re.sub(r"\\(.)|\$(\$)", r"\1\2", name)) for name in names]
+
+
+def check_order(source: Source, prototype: Prototype) -> None:
+    """Compare the names of the function's parameters: to C, one size is as good as another.
+
+    Raises:
+        BuildError: a parameter stands where the annotations have another one.
+    """
+    expected = prototype.names()
+    for given, wanted in zip(source.parameters(prototype.symbol), expected, strict=False):
+        if given != wanted and given in expected:
+            raise _other_head(source, prototype)
+
+
+def _other_head(source: Source, prototype: Prototype, said: str = "") -> BuildError:
+    symbol = prototype.symbol
+    return BuildError(
+        "the C function takes something else than the annotations say",
+        operator=prototype.signature.name,
+        expected=prototype.declaration(fails=source.fails(symbol) and not prototype.scalar),
+        got=source.definition(symbol) or said,
+        hint=f"write it so, or print({prototype.signature.name}.prototype())",
+    )
+
+
+def _refusal(source: Source, prototype: Prototype, said: str, command: Sequence[str]) -> BuildError:
+    """What the compiler said; where it is about the function's head, both heads."""
+    symbol, operator = prototype.symbol, prototype.signature.name
+    if any(said_so in said for said_so in _OTHER_HEAD) and symbol in said:
+        return _other_head(source, prototype, said)
+    if f"undefined reference to `{symbol}'" in said or f"undefined symbol: {symbol}" in said:
+        return BuildError(
+            f"the source defines no function '{symbol}'",
+            operator=operator,
+            expected=prototype.declaration(),
+            got="nothing so named",
+        )
+    return BuildError(
+        "the compiler refused the kernel", operator=operator, got=said, hint=f"to see it again:\n{shlex.join(command)}"
+    )
+
+
+_OTHER_HEAD = ("conflicting types for", "static declaration of", "too few arguments", "too many arguments")
+
+
+def compiler(language: Language, operator: str) -> Compiler:
+    """The compiler of this machine: ``$CC`` or ``$CXX``, else the usual names.
+
+    Args:
+        language: of the source.
+        operator: who needs it, for the message.
+
+    Raises:
+        BuildError: there is none.
+    """
+    variable = _VARIABLES[language]
+    named = os.environ.get(variable)
+    found = _find(language, named, os.environ.get("PATH"))
+    if found is None:
+        raise BuildError(
+            "there is no compiler",
+            operator=operator,
+            expected=f"${variable}, or one of {', '.join(_DEFAULTS[language])}",
+            got=f"{variable}={named}" if named else "none of them",
+            hint=_INSTALL.strip(),
+        )
+    return found
+
+
+@functools.cache
+def _find(language: Language, named: str | None, path: str | None) -> Compiler | None:
+    candidates: Sequence[Sequence[str]] = [shlex.split(named)] if named else [[name] for name in _DEFAULTS[language]]
+    for command in candidates:
+        if command and shutil.which(command[0]):
+            run = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
+            if run.returncode == 0:
+                return Compiler(tuple(command), run.stdout.strip())
+    return None
+
+
+@functools.cache
+def processor_level() -> str | None:
+    """``x86-64-v3`` where the processor has all of it: portable between such machines, and as fast as native."""
+    try:
+        flags = set(Path("/proc/cpuinfo").read_text().partition("flags")[2].partition("\n")[0].split())
+    except OSError:
+        return None
+    return "x86-64-v3" if {"avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "xsave"} <= flags else None

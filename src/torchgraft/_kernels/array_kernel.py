@@ -1,0 +1,163 @@
+"""A kernel on NumPy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .. import _torch
+from .._errors import KernelError
+from .._spec.dtypes import complex_twin
+from .._spec.plan import Plan, flatten, replace
+from .._spec.signature import Signature
+from .arrays import array_dtype, to_array, to_tensor
+from .batching import loop_arrays, vectorise
+from .kernel import Kernel, positional
+from .ownership import release
+from .results import as_sequence, refuse_mutated
+
+
+class ArrayKernel(Kernel):
+    """A function of NumPy arrays."""
+
+    kind = "numpy"
+    opaque = True
+
+    def __init__(self, signature: Signature, function: Callable[..., Any]) -> None:
+        super().__init__(signature, function)
+        self._positional = positional(signature, function)
+        self.call = self._call_arrays
+
+    def call_planned(self, values: Sequence[Any], plan: Plan, *, may_loop: bool = True) -> Any:
+        """The function over the plan's batch axes, in a loop."""
+        if not plan.batch:
+            return self.call(*values)
+        if any(size == 0 for size in plan.batch):
+            return self.empty(plan)
+        leaves = flatten(self.signature, values)
+        known = all(shape is not None for shape, _ in plan.outputs)
+        return self.single(self._loop(values, leaves, plan) if known else self._stack(values, leaves, plan))
+
+    def _arrays(self, values: Sequence[Any]) -> list[Any]:
+        """The kernel's arguments, with arrays in the place of tensors."""
+        name = self.signature.name
+        converted = list(values)
+        for i, parameter in self.signature.tensors:
+            value = values[i]
+            if parameter.many:
+                converted[i] = [to_array(item, name, f"{parameter.name}[{j}]") for j, item in enumerate(value)]
+            elif value is not None:
+                converted[i] = to_array(value, name, parameter.name)
+        return converted
+
+    def _function_on_arrays(self, *values: Any) -> Sequence[Any]:
+        try:
+            result = self._positional(*values)
+        except ValueError as error:
+            self._explain(error)
+            raise
+        return as_sequence(self.signature, release(result))
+
+    def _explain(self, error: ValueError) -> None:
+        """Say in our words what NumPy raised, where it is about an input."""
+        if "read-only" in str(error):
+            raise refuse_mutated(self.signature.name, "an array") from error
+
+    def _call_arrays(self, *values: Any) -> Any:
+        converted = self._arrays(values)
+        results = self._function_on_arrays(*converted)
+        wanted = self._wanted(values)
+        outputs = [
+            to_tensor(result, self.signature.name, output.name, dtype)
+            for result, output, dtype in zip(results, self.signature.outputs, wanted, strict=True)
+        ]
+        return self.single(outputs)
+
+    def _wanted(self, values: Sequence[Any]) -> list[torch.dtype | None]:
+        """The outputs' dtypes; needed only to round half precision, or to give a Python number one."""
+        first = next((leaf.dtype for leaf in flatten(self.signature, values) if leaf.is_floating_point()), None)
+        twin = None if first is None else complex_twin(first)
+        return [
+            output.type.dtypes.exact
+            or (twin if output.type.dtypes.kind == "Complex" else first if output.type.dtypes.numeric else None)
+            for output in self.signature.outputs
+        ]
+
+    def _loop(self, values: Sequence[Any], leaves: Sequence[Tensor], plan: Plan) -> list[Tensor]:
+        converted = self._arrays(values)
+        counts = iter(plan.leaves)
+        leads: list[int | None] = []
+        flat: list[Any] = []
+        for parameter, value in zip(self.signature.parameters, converted, strict=True):
+            items = value if parameter.is_tensor and parameter.many else [value]
+            for item in items:
+                flat.append(item)
+                leads.append(next(counts).lead if isinstance(item, np.ndarray) and parameter.is_tensor else None)
+        outputs = [
+            (output.name, (shape or ())[len(plan.batch) :], _numpy_dtype(array_dtype(dtype)))
+            for output, (shape, dtype) in zip(self.signature.outputs, plan.outputs, strict=True)
+        ]
+        try:
+            made = loop_arrays(self._on_sample(values), flat, leads, plan.batch, outputs, self._refuse)
+        except ValueError as error:
+            self._explain(error)
+            raise
+        return [
+            to_tensor(array, self.signature.name, output.name, dtype)
+            for array, output, (_, dtype) in zip(made, self.signature.outputs, plan.outputs, strict=True)
+        ]
+
+    def _on_sample(self, values: Sequence[Any]) -> Callable[..., Any]:
+        """The function as the loop calls it: without detours where it takes plain arrays and returns one."""
+        lists = any(p.is_tensor and p.many for p in self.signature.parameters)
+        if not lists and self.signature.structure is None and len(self.signature.outputs) == 1:
+            return self._positional
+        regroup = self._regroup(values)
+
+        def call(*sample: Any) -> Any:
+            outputs = as_sequence(self.signature, self._positional(*regroup(sample)))
+            return outputs[0] if len(outputs) == 1 else outputs
+
+        return call
+
+    def _regroup(self, values: Sequence[Any]) -> Callable[[Sequence[Any]], Sequence[Any]]:
+        """Puts lists of arrays together again, which the loop sees one by one."""
+        if not any(p.is_tensor and p.many for p in self.signature.parameters):
+            return lambda sample: sample
+
+        def regroup(sample: Sequence[Any]) -> Sequence[Any]:
+            items = iter(sample)
+            return [
+                [next(items) for _ in value] if p.is_tensor and p.many else next(items)
+                for p, value in zip(self.signature.parameters, values, strict=True)
+            ]
+
+        return regroup
+
+    def _stack(self, values: Sequence[Any], leaves: Sequence[Tensor], plan: Plan) -> list[Tensor]:
+        """A loop whose output shapes only the kernel knows."""
+
+        def one(cores: list[Tensor]) -> Sequence[Tensor]:
+            return as_sequence(self.signature, self.call(*replace(self.signature, values, cores)))
+
+        with _torch.level():  # arrays cannot be mapped by torch.vmap
+            return vectorise(one, leaves, [leaf.lead for leaf in plan.leaves], plan.batch)
+
+    def _refuse(self, name: str, made: Any, expected: Any) -> KernelError:
+        shape, dtype = expected
+        got = f"{made.shape}, {made.dtype}" if isinstance(made, (np.ndarray, np.generic)) else type(made).__name__
+        return KernelError(
+            "the kernel returned another shape or dtype for one sample than its annotation says",
+            operator=self.signature.name,
+            argument=name,
+            expected=f"{shape}, {dtype}",
+            got=got,
+        )
+
+
+def _numpy_dtype(dtype: torch.dtype) -> np.dtype[Any]:
+    return torch.empty(0, dtype=dtype).numpy().dtype

@@ -1,0 +1,189 @@
+"""The cache of libraries: what they are named by, whose they are, and what becomes of damage and of many at once."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+import torchgraft as tg
+from torchgraft._build import cache, library, toolchain
+
+BODY = "void f(int64_t n, const T *x, T *out) {{ while (n--) out[n] = {value} * x[n]; }}"
+
+
+def declare(source):
+    @tg.op(kernel=source if not isinstance(source, str) else tg.c(source))
+    def f(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]: ...
+
+    return f
+
+
+def libraries(folder):
+    return sorted(path.name for path in folder.glob("*.so"))
+
+
+@pytest.fixture
+def builds(monkeypatch):
+    """The names of what is compiled."""
+    made = []
+    build = toolchain.Compiler.build
+
+    def counted(self, source, level, file, path, prototype):
+        made.append(path.name)
+        return build(self, source, level, file, path, prototype)
+
+    monkeypatch.setattr(toolchain.Compiler, "build", counted)
+    return made
+
+
+@pytest.fixture
+def forget(monkeypatch):
+    """Another process would have loaded nothing yet."""
+    monkeypatch.setattr(library, "_loaded", {})
+
+
+def test_a_library_for_each_dtype_is_built_once(own_cache, builds):
+    f = declare(BODY.format(value=2))
+    for _ in range(2):
+        assert f(torch.ones(2)).tolist() == f(torch.ones(2).double()).tolist() == [2, 2]
+        assert f(torch.ones(2).half()).tolist() == [2, 2]  # by that of float32
+    assert len(builds) == 2 == len(libraries(own_cache))
+    assert declare(BODY.format(value=2))(torch.ones(1)).item() == 2
+    assert len(builds) == 2
+
+
+def test_everything_that_matters_is_in_the_name(own_cache, builds, tmp_path, monkeypatch):
+    (tmp_path / "f.c").write_text(BODY.format(value=3))
+    sources = [BODY.format(value=2), tg.c(BODY.format(value=2), flags=["-O1"]), tg.c(tmp_path / "f.c")]
+    assert [declare(source)(torch.ones(1)).item() for source in sources] == [2, 2, 3]
+    assert len(builds) == 3
+    (tmp_path / "f.c").write_text(BODY.format(value=4))
+    assert declare(tg.c(tmp_path / "f.c"))(torch.ones(1)).item() == 4
+    monkeypatch.setattr(library, "processor_level", lambda: None)
+    declare(sources[0])(torch.ones(1))
+    assert len(builds) == 5
+
+
+@pytest.mark.parametrize("folder", ["plain", "with spaces, #hash $dollar and ünïcode"])
+def test_included_files_are_looked_at(own_cache, builds, tmp_path, folder):
+    (tmp_path / folder).mkdir()
+    (tmp_path / folder / "value.h").write_text("#define VALUE 5\n")
+    source = tg.c('#include "value.h"\n' + BODY.format(value="VALUE"), include=[tmp_path / folder])
+    assert declare(source)(torch.ones(1)).item() == 5
+    (tmp_path / folder / "value.h").write_text("#define VALUE 6\n")
+    assert declare(source)(torch.ones(1)).item() == 6
+    assert declare(source)(torch.ones(1)).item() == 6
+    assert len(builds) == 2
+
+
+@pytest.mark.parametrize("damage", [b"", b"\x7fELF", None], ids=["truncated", "replaced", "deleted"])
+def test_damage_is_noticed(own_cache, builds, forget, damage):
+    source = BODY.format(value=7)
+    assert declare(source)(torch.ones(1)).item() == 7
+    (path,) = own_cache.glob("*.so")
+    library._loaded.clear()
+    path.unlink()  # what is loaded keeps its memory
+    if damage is not None:
+        path.write_bytes(damage)
+    assert declare(source)(torch.ones(1)).item() == 7
+    assert len(builds) == 2
+
+
+def test_the_cache_is_its_owner_s_alone(own_cache):
+    declare(BODY.format(value=8))(torch.ones(1))
+    assert own_cache.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("what", ["open", "file"])
+def test_what_cannot_be_trusted_is_not_used(own_cache, what):
+    if what == "open":
+        own_cache.mkdir()
+        own_cache.chmod(0o777)
+    else:
+        own_cache.write_text("a file is in the way")
+    with pytest.warns(tg.TorchgraftWarning, match="kernels are not cached in .*; this process uses"):
+        assert declare(BODY.format(value=9 + len(what)))(torch.ones(1)).item() == 9 + len(what)
+    assert own_cache.is_file() or not list(own_cache.iterdir())
+    assert cache.folder().stat().st_mode & 0o777 == 0o700
+
+
+def test_a_cache_that_is_deleted_while_it_is_used(own_cache):
+    f = declare(BODY.format(value=13))
+    assert f(torch.ones(1)).item() == 13
+    for path in own_cache.iterdir():
+        path.unlink()
+    own_cache.rmdir()
+    assert f(torch.ones(1)).item() == 13
+    assert f(torch.ones(1).double()).item() == 13
+
+
+PROGRAM = """
+import sys, torch, torchgraft as tg
+from jaxtyping import Float
+from torch import Tensor
+from torchgraft._build import toolchain
+
+build = toolchain.Compiler.build
+def counted(*args):
+    print("built", end=" ")
+    return build(*args)
+toolchain.Compiler.build = counted
+
+@tg.op(kernel=tg.c("void f(int64_t n, const T *x, T *out) { while (n--) out[n] = 17 * x[n]; }"))
+def f(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]: ...
+
+print(f(torch.ones(1)).item())
+"""
+
+
+def run(folder, **environment):
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(PROGRAM)],
+        env={**os.environ, "TORCHGRAFT_CACHE": str(folder), **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+
+
+def test_many_processes_compile_once(tmp_path):
+    with ThreadPoolExecutor(4) as pool:
+        printed = list(pool.map(run, [tmp_path / "cache"] * 4))
+    assert sorted(printed) == ["17.0"] * 3 + ["built 17.0"]
+
+
+def test_an_interrupted_build_leaves_nothing_that_is_taken_for_a_library(tmp_path):
+    compiler = tmp_path / "cc"
+    compiler.write_text('#!/bin/sh\ncase "$*" in *--version*) echo stub; exit 0;; esac\nkill -9 $PPID\n')
+    compiler.chmod(0o755)
+    folder = tmp_path / "cache"
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        run(folder, CC=str(compiler))
+    assert caught.value.returncode == -9
+    assert libraries(folder) == []
+    assert run(folder) == "built 17.0"
+    assert run(folder) == "17.0"
+
+
+def test_two_versions_in_one_process(own_cache):
+    old, new = declare(BODY.format(value=21)), declare(BODY.format(value=22))
+    x = torch.ones(1)
+    assert (old(x).item(), new(x).item(), old(x).item()) == (21, 22, 21)
+
+
+def test_compiled_code_follows_a_redefinition(own_cache):
+    f = declare(BODY.format(value=23))
+
+    @torch.compile(fullgraph=True, backend="aot_eager")
+    def call(x):
+        return f(x) + 1
+
+    assert call(torch.ones(1)).item() == 24
+    f = declare(BODY.format(value=24))
+    assert call(torch.ones(1)).item() == 25
