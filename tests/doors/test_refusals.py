@@ -63,7 +63,7 @@ def run_affine(backward, x_shape=(4, 3), weight_dtype=torch.float32):
         (lambda ctx, g: g, "wrong number of gradients", None, "3, for x, weight, scale", "1: (4, 3) torch.float32"),
         (lambda ctx, g: (g, g.sum(0)), "wrong number", None, "3, for x, weight, scale", "2: "),
         (lambda ctx, g: (g, g.sum(0), None, g), "wrong number", None, "3, for", "4: "),
-        (lambda ctx, g: (g, g, None), "wrong shape", "weight", "(3,) torch.float32", "(4, 3) torch.float32"),
+        (lambda ctx, g: (g, g[:2], None), "wrong shape", "weight", "(3,) torch.float32", "(2, 3) torch.float32"),
         (lambda ctx, g: (g[:1], g.sum(0), None), "wrong shape", "x", "(4, 3) torch.float32", "(1, 3) torch.float32"),
         (
             lambda ctx, g: (g.half(), g.sum(0), None),
@@ -95,10 +95,66 @@ def test_wrong_gradients(backward, match, argument, expected, got):
 
 def test_torch_sums_the_same_without_a_word():
     class Stock(torch.autograd.Function):
-        forward, backward = Affine.forward, staticmethod(lambda ctx, g: (g, g, None))
+        forward, backward = Affine.forward, staticmethod(lambda ctx, g: (g, g[:2], None))
 
     weight = torch.ones(3, requires_grad=True)
-    assert torch.autograd.grad(Stock.apply(torch.ones(4, 3), weight, 2.0).sum(), weight)[0].tolist() == [4, 4, 4]
+    assert torch.autograd.grad(Stock.apply(torch.ones(4, 3), weight, 2.0).sum(), weight)[0].tolist() == [2, 2, 2]
+
+
+def test_what_forward_broadcast_is_summed_with_a_word():
+    class Gelu(tg.Function):
+        @staticmethod
+        def forward(ctx, x, bias):
+            ctx.save_for_backward(x, bias)
+            return torch.sigmoid(x + bias)
+
+        @staticmethod
+        def backward(ctx, grad):
+            x, bias = ctx.saved_tensors
+            s = torch.sigmoid(x + bias)
+            return grad * s * (1 - s), grad * s * (1 - s)
+
+    x, bias = torch.randn(3, 4).double().requires_grad_(), torch.randn(4).double().requires_grad_()
+    with pytest.warns(tg.TorchgraftWarning, match=r"summed over the axes that\nforward broadcast") as caught:
+        Gelu.apply(x, bias).sum().backward()
+    assert "right:  return grad_bias.sum_to_size((4,))" in str(caught[0].message)
+    assert torch.autograd.gradcheck(Gelu.apply, (x, bias))
+    assert torch.autograd.gradgradcheck(Gelu.apply, (x, bias))
+
+
+def test_a_gradient_as_narrow_as_its_cotangent():
+    """Nothing wider was ever there: spikes are float32 where membranes are float64."""
+
+    class Spike(tg.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return (x > 0).float()
+
+        @staticmethod
+        def backward(ctx, grad):
+            return 2 * grad
+
+    x = torch.ones(2, dtype=torch.float64, requires_grad=True)
+    Spike.apply(x).sum().backward()
+    assert (x.grad.dtype, x.grad.tolist()) == (torch.float64, [2, 2])
+
+
+@pytest.mark.parametrize("transform", [lambda f: f, torch.vmap])
+def test_forward_may_ask_what_requires_grad(transform):
+    class Asks(tg.Function):
+        @staticmethod
+        def forward(ctx, x, y):
+            ctx.asked = (x.requires_grad, y.requires_grad)
+            return x * y
+
+        @staticmethod
+        def backward(ctx, grad):
+            assert ctx.asked == (True, False)
+            return 7 * grad, None
+
+    x = torch.ones(2, 3)
+    gradient = transform(torch.func.grad(lambda x: Asks.apply(x, torch.ones(())).sum()))(x)
+    assert gradient.tolist() == [[7.0] * 3] * 2
 
 
 def test_a_float32_gradient_for_a_float64_filter():
@@ -661,7 +717,7 @@ def test_a_tensor_that_an_instance_hides():
 
 @pytest.mark.parametrize("fullgraph", [True, False])
 def test_compiled_code_raises_too(fullgraph):
-    Affine.backward = staticmethod(lambda ctx, g: (2 * g, 2 * g, None))
+    Affine.backward = staticmethod(lambda ctx, g: (2 * g, 2 * g[:2], None))
     x, weight = torch.ones(4, 3), torch.ones(3, requires_grad=True)
     compiled = torch.compile(lambda x, w: Affine.apply(x, w, 2.0).sum(), backend="aot_eager", fullgraph=fullgraph)
     with pytest.raises((tg.RuleError, RuntimeError), match=r"wrong shape|graph_break"):

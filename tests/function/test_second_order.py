@@ -369,6 +369,23 @@ def test_a_cotangent_that_backward_loses(name, way):
     right_or_refused(way, lambda x: f(x.sin()).sin(), lambda x: plain(x.sin()).sin())
 
 
+ALIASES = {
+    "Variable": lambda t: torch.autograd.Variable(t, requires_grad=False),
+    "Variable of data": lambda t: torch.autograd.Variable(t.data),
+    "Parameter": lambda t: torch.nn.Parameter(t, requires_grad=False),
+    "subclass": lambda t: t.detach().as_subclass(torch.Tensor),
+    "set_": lambda t: torch.empty(0, dtype=t.dtype).set_(t.detach()),
+}
+FORWARD = [by_forward_over_reverse, by_jvp_of_grad, by_a_dual_level, by_grad_in_a_dual_level]
+
+
+@pytest.mark.parametrize("name", ALIASES)
+@each([way for way in OF_BACKWARD if way not in (*FORWARD, by_checkpoint)])
+def test_what_shares_memory_with_a_factor(name, way):
+    """Of these, no function of torch is told; under forward mode and checkpointing they are not seen."""
+    assert right_or_refused(way, coupled(in_backward=ALIASES[name])) == "refused"
+
+
 @lose
 @each(OF_JVP)
 def test_a_factor_that_jvp_loses(name, way):

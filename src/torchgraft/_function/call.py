@@ -82,12 +82,12 @@ class Call:
         found = [t for t in tensors_in(attributes_of(ctx)) if id(t) not in known and _is_floating(t)]
         self.intermediates = bool(saved or found)
         if self.attributes:
-            _warn_once(dialect, _ATTRIBUTE, attribute=self.attributes[0].name.removeprefix("ctx."))
+            warn_once(dialect, _ATTRIBUTE, attribute=self.attributes[0].name.removeprefix("ctx."))
         self.attributes += _borrowed(dialect, args, [*saved, *found])
         if self.intermediates:
             self.inputs = [weakref.ref(a) for a, k in zip(args, self.arguments, strict=True) if type(k) is tuple]
         if saved and not _torch.is_once_differentiable(getattr(dialect.function, dialect.reverse, None)):
-            _warn_once(dialect, _INTERMEDIATE)
+            warn_once(dialect, _INTERMEDIATE)
 
 
 def _differentiable(ctx: Any, output: Any) -> list[Any]:
@@ -194,10 +194,16 @@ derivative is right, a second one is refused.
 Where first derivatives are enough, say so with @once_differentiable above backward; where the tensor does not depend
 on the inputs, with ctx.mark_constant(tensor)."""
 
+UNSUMMED = """\
+{name}: backward returns a gradient of shape {got} for {argument} of shape {shape}. It is summed over the axes that
+forward broadcast, as autograd does.
+  wrong:  return grad_{argument}
+  right:  return grad_{argument}.sum_to_size({shape})"""
+
 _warned: weakref.WeakKeyDictionary[type[Any], set[str]] = weakref.WeakKeyDictionary()
 
 
-def _warn_once(dialect: Dialect, advice: str, **names: str) -> None:
+def warn_once(dialect: Dialect, advice: str, **names: object) -> None:
     """Warn once for each Function and kind of advice."""
     said = _warned.setdefault(dialect.function, set())
     if advice not in said:
@@ -211,7 +217,7 @@ def _package(frame: types.FrameType) -> str:
 
 
 def _user_level() -> int:
-    """How many frames above `_warn_once` the caller of the Function stands."""
+    """How many frames above `warn_once` the caller of the Function stands."""
     frame, level = sys._getframe(2), 2
     while frame.f_back is not None and _package(frame) in ("torch", "torchgraft"):
         frame, level = frame.f_back, level + 1

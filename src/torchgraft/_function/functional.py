@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from .. import _torch
@@ -89,6 +90,21 @@ class _Kept:
         recorder.to_save = recorder.saved_for_forward = recorder.dirty_tensors = recorder.non_differentiable = ()
 
 
+class _Needs(torch.overrides.TorchFunctionMode):
+    """Within, arguments say that they require grad where they do at some level, as they do in eager code."""
+
+    def __init__(self, args: Sequence[Any], needs: Sequence[bool]) -> None:
+        super().__init__()
+        self._needs = {id(arg): need for arg, need in zip(args, needs, strict=True) if isinstance(arg, Tensor)}
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        if getattr(func, "__self__", None) is Tensor.requires_grad and id(args[0]) in self._needs:
+            return self._needs[id(args[0])]
+        return func(*args, **(kwargs or {}))
+
+
 def make_functional(dialect: Dialect) -> type[Any]:
     """The class with `forward`, `setup_context`, `backward` and `jvp`, whose last operand is `Carried`."""
     new = recorder_class(dialect)
@@ -98,11 +114,12 @@ def make_functional(dialect: Dialect) -> type[Any]:
         recorder = new(carried.needs)
         counted = carried.needs
         before = [_torch.version(arg) if need else 0 for arg, need in zip(args, counted, strict=True)]
-        if dialect.kind == "setup":
-            output = dialect.function.forward(*args, **carried.keywords)
-        else:
-            vars(recorder).update(carried.state)
-            output = dialect.function.forward(recorder, *args, **carried.keywords)
+        with _Needs(args, carried.needs):
+            if dialect.kind == "setup":
+                output = dialect.function.forward(*args, **carried.keywords)
+            else:
+                vars(recorder).update(carried.state)
+                output = dialect.function.forward(recorder, *args, **carried.keywords)
         check_output(dialect, output)
         outputs = _as_outputs(carried, output)
         after = [_torch.version(arg) if need else 0 for arg, need in zip(args, counted, strict=True)]
@@ -154,6 +171,7 @@ def make_functional(dialect: Dialect) -> type[Any]:
         split = kept.reverse + kept.forward
         reverse, forward, inputs = tensors[: kept.reverse], tensors[kept.reverse : split], tensors[split:]
         recorder.saved_tensors = forward if forward_mode and forward else reverse
+        recorder.saved_for_forward = forward
         return recorder, kept.call, [t for t in inputs if t is not None]
 
     def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:

@@ -11,12 +11,18 @@ from torch import Tensor
 
 from .._errors import RuleError
 from .._spec.dtypes import is_inexact
-from .call import Call
+from .call import UNSUMMED, Call, warn_once
 from .dialect import Dialect
 
 
-def settle(dialect: Dialect, call: Call, result: Any) -> tuple[Any, ...]:
+def settle(dialect: Dialect, call: Call, result: Any, cotangents: Sequence[Any]) -> tuple[Any, ...]:
     """The gradients as autograd takes them: one for each argument, None where there is none.
+
+    Args:
+        dialect: of the Function.
+        call: the call.
+        result: what backward returned.
+        cotangents: what it was given.
 
     Raises:
         RuleError: their number is wrong, or the shape or dtype of one.
@@ -33,21 +39,45 @@ def settle(dialect: Dialect, call: Call, result: Any) -> tuple[Any, ...]:
         if not isinstance(grad, Tensor) or not _is_tensor(known):
             raise _not_a_gradient(dialect, call, i, grad)
         if type(known) is tuple:
-            grads = (*grads[:i], _rounded(grad, *known), *grads[i + 1 :])
-            grad = grads[i]
+            shape, dtype = known
+            grad = _summed(dialect, i, _rounded(grad, shape, dtype, cotangents), shape, cotangents)
+            grads = (*grads[:i], grad, *grads[i + 1 :])
         if type(known) is tuple and (grad.shape != known[0] or (grad.dtype is not known[1] and not call.autocast)):
             raise _wrong_kind(dialect, i, known, grad)
     return grads
 
 
-def _rounded(grad: Tensor, shape: torch.Size, dtype: torch.dtype) -> Tensor:
-    """A gradient as autograd would take it, where that loses nothing: of a wider dtype, or with axes of size 1."""
+def _rounded(grad: Tensor, shape: torch.Size, dtype: torch.dtype, cotangents: Sequence[Any]) -> Tensor:
+    """A gradient as autograd would take it, where that loses nothing: of another dtype, or with axes of size 1.
+
+    One that is narrower than its argument has lost digits, unless every cotangent came as narrow.
+    """
     if grad.dtype is not dtype and grad.is_complex() == dtype.is_complex and is_inexact(grad.dtype):
-        wider = torch.promote_types(grad.dtype, dtype) is grad.dtype
-        grad = grad.to(dtype) if wider else grad
+        given = [c.dtype for c in cotangents if isinstance(c, Tensor)]
+        if all(torch.promote_types(grad.dtype, d) is grad.dtype for d in given) or _is_wider(grad.dtype, dtype):
+            grad = grad.to(dtype)
     if grad.shape != shape and [n for n in grad.shape if n != 1] == [n for n in shape if n != 1]:
         return grad.reshape(shape)
     return grad
+
+
+def _is_wider(one: torch.dtype, other: torch.dtype) -> bool:
+    return torch.promote_types(one, other) is one
+
+
+def _summed(dialect: Dialect, position: int, grad: Tensor, shape: torch.Size, cotangents: Sequence[Any]) -> Tensor:
+    """The gradient of an argument that forward broadcast to the shape of an output: summed, as autograd does it.
+
+    A gradient of any other shape that autograd would sum is a mistake, and stays as it is.
+    """
+    if grad.shape == shape or not any(isinstance(c, Tensor) and c.shape == grad.shape for c in cotangents):
+        return grad
+    padded = (1,) * (grad.dim() - len(shape)) + tuple(shape)
+    if any(size not in (1, full) for size, full in zip(padded, grad.shape, strict=True)):
+        return grad
+    name = dialect.argument(position)
+    warn_once(dialect, UNSUMMED, argument=name, got=tuple(grad.shape), shape=tuple(shape))
+    return grad.sum_to_size(shape)
 
 
 def _is_tensor(known: Any) -> bool:

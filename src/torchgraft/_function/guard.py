@@ -53,6 +53,7 @@ def guarded(
     hidden = call.intermediates or hides_tensors(attributes_of(ctx), [*call.given, *attributes])
     with Watch(lambda: vars(ctx).get("_graft_constants", ())) as watch:
         made: tuple[Any, ...] = run()
+    watch.look_for_aliases(lambda: [*(v for v in linear if isinstance(v, Tensor)), *(_saved(ctx) or ())])
     lost = [watch.lost(value) for value in made]
     constants = take_constants(ctx)
     cotangents = [value for value in linear if isinstance(value, Tensor)]

@@ -71,7 +71,7 @@ def apply(ctx, *grads):
     ({known_again},) = call
     {unpacked}
     if not fine:
-        result = settle(dialect, Call(call), result)
+        result = settle(dialect, Call(call), result, grads)
     if grad._version != version:
         raise overwritten(label)
     return result
@@ -269,7 +269,7 @@ def pull(
             result = dialect.pull(ctx, grads)
         except RuntimeError as error:
             raise explained(dialect, error)  # noqa: B904 - it sets the cause itself, or is the error
-        result = settle(dialect, call, result)
+        result = settle(dialect, call, result, grads)
         if versions(grads) != before:
             raise overwritten(label)
         return result

@@ -74,6 +74,8 @@ class Watch(torch.overrides.TorchFunctionMode):
         self._memory: dict[int, _Taint] = {}  # what was written to, which views share
         self._levels: dict[int, tuple[Tensor, set[int]]] = {}  # with the tensor, so that no other one takes over its id
 
+        self._bare: list[Tensor] = []  # what was read and has no derivative, wherever it comes from
+
     def lost(self, value: Any) -> str | None:
         """The name of the function that lost a derivative which `value` should have; None if there is none."""
         taint = self._taint(value)
@@ -85,6 +87,18 @@ class Watch(torch.overrides.TorchFunctionMode):
             return None
         # A Function runs without grad mode, and gives its output a derivative of its own.
         return None if taint.quiet and _torch.is_function_output(value) else taint
+
+    def look_for_aliases(self, sources: Callable[[], Iterable[Tensor]]) -> None:
+        """Find what lies in the memory of a source and has no derivative: `Variable` and `Parameter` tell nobody.
+
+        Args:
+            sources: gives what is differentiated; asked only where there is something to find.
+        """
+        if not self._bare or self.left is not None:
+            return
+        differentiated = {_torch.memory(tensor) for tensor in sources() if self._levels_of(tensor)}
+        if any(_torch.memory(tensor) in differentiated for tensor in self._bare):
+            self.left = "another tensor on the same memory, as Variable(x) is"
 
     def hand_on(self, read: Iterable[Tensor], made: Sequence[Any]) -> None:
         """Taint what was made of tainted tensors by something that has a derivative of its own."""
@@ -109,6 +123,8 @@ class Watch(torch.overrides.TorchFunctionMode):
         name = _name_of(func)
         if _is_ours(caller):
             result = func(*args, **(kwargs or {}))
+            if name in _DROP and isinstance(result, Tensor):
+                self._aliases[id(result)] = result
             if self._tainted:
                 self.hand_on(_read(name, args, kwargs or {}), [result])
             return result
@@ -118,6 +134,9 @@ class Watch(torch.overrides.TorchFunctionMode):
         result = func(*args, **(kwargs or {}))
         written = _written(func, name, args, kwargs or {})
         changed = [*written, *_values(result)]
+        if changed and self._recording and torch.is_grad_enabled():
+            known = self._tainted.keys() | self._aliases.keys()
+            self._bare += (t for t in read if id(t) not in known and not self._levels_of(t))
         for value in changed:
             self._levels.pop(id(value), None)
         if name in _DROP:
