@@ -157,11 +157,11 @@ class Adopted:
 
         def kernel(*values: Any) -> Any:
             ctx, handed.ctx = handed.ctx, None
-            if ctx is None:
+            traced = False
+            if ctx is None:  # else the eager node calls, with plain tensors
                 ctx = new((False,) * len(values))
-            if self._probes > 0 or not _torch.is_direct([v for v in values if isinstance(v, Tensor)]):
-                return self._probe(run, ctx, values)
-            return run(ctx, values)
+                traced = not _torch.is_direct([v for v in values if isinstance(v, Tensor)])
+            return self._probe(run, ctx, values) if traced or self._probes > 0 else run(ctx, values)
 
         return kernel
 
