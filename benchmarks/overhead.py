@@ -12,6 +12,7 @@ import argparse
 import gc
 import platform
 import statistics
+import os
 import subprocess
 import sys
 import time
@@ -457,8 +458,11 @@ def import_time(rounds: int = 15) -> list[Row]:
     """Both interpreters import torch; the difference is torchgraft with all that it needs."""
     code = "import time; import torch; t = time.perf_counter(); {}; print(time.perf_counter() - t)"
 
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}  # as it is after installing
+
     def measure(statement: str) -> float:
-        out = subprocess.run([sys.executable, "-c", code.format(statement)], capture_output=True, text=True, check=True)
+        command = [sys.executable, "-c", code.format(statement)]
+        out = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
         return float(out.stdout)
 
     measure("import torchgraft")
