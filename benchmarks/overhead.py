@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import argparse
 import gc
+import os
 import platform
 import statistics
-import os
 import subprocess
 import sys
 import time
