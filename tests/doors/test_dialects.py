@@ -390,3 +390,53 @@ def test_compiled_with_inductor():
     x, y = x_and_copy()
     out = torch.compile(lambda x: f(x) * 2, fullgraph=True)(x)
     torch.testing.assert_close(torch.autograd.grad(out.sum(), x)[0], 2 * y.exp())
+
+
+def test_what_is_found_on_the_base_class():
+    """The Dice loss of many a U-Net calls forward of an instance; roma says of a Function that it has no jvp."""
+
+    class Dice(tg.Function):
+        def forward(self, x, target):
+            self.save_for_backward(x, target)
+            return torch.dot(x, target)
+
+    x = torch.ones(3, requires_grad=True)
+    Dice().forward(x, torch.full((3,), 2.0)).backward()
+    assert x.grad.tolist() == [2, 2, 2]
+
+    class NoForwardMode(tg.Function):
+        jvp = tg.Function.jvp
+
+        @staticmethod
+        def forward(ctx, x):
+            return 2 * x
+
+        @staticmethod
+        def backward(ctx, grad):
+            return 2 * grad
+
+    assert torch.func.grad(lambda x: NoForwardMode.apply(x).sum())(torch.ones(2)).tolist() == [2, 2]
+    with pytest.raises(tg.DerivativeError, match="has no jvp"):
+        torch.func.jvp(NoForwardMode.apply, (torch.ones(2),), (torch.ones(2),))
+
+
+def test_tensors_saved_for_forward_have_a_name_of_their_own():
+    class Square(tg.Function):
+        @staticmethod
+        def forward(x):
+            return x**2
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_forward(*inputs)
+
+        @staticmethod
+        def backward(ctx, grad):
+            raise NotImplementedError
+
+        @staticmethod
+        def jvp(ctx, tangent):
+            (x,) = ctx.saved_for_forward
+            return 2 * x * tangent
+
+    assert torch.func.jvp(Square.apply, (torch.tensor(3.0),), (torch.tensor(1.0),))[1].item() == 6

@@ -123,9 +123,16 @@ def _bases(function: type[Any]) -> list[type[Any]]:
     return [base for base in function.__mro__ if base not in _ROOTS]
 
 
+def _has(base: type[Any], name: str) -> bool:
+    """Whether a class has `name` of its own, and not torch's stand-in: ``jvp = torch.autograd.Function.jvp``."""
+    value = vars(base).get(name)
+    return value is not None and getattr(value, "__func__", value) is not getattr(torch.autograd.Function, name, None)
+
+
 def defines(function: type[Any], name: str) -> bool:
     """Whether the class, or one that it derives from, has `name` of its own."""
-    return any(name in vars(base) for base in _bases(function))
+    found = next((base for base in _bases(function) if name in vars(base)), None)
+    return found is not None and _has(found, name)
 
 
 def _takes_nothing(constructor: Callable[..., Any]) -> bool:

@@ -25,7 +25,22 @@ def _refuse_base(*args: Any, **kwargs: Any) -> Any:
     )
 
 
-class Function:
+class _Stock:
+    """What code finds on torch's base class: `F().forward(x)` saves, and `jvp = Function.jvp` is none.
+
+    Not by inheritance: Dynamo takes every instance of torch's class for a context.
+    """
+
+    save_for_backward = torch.autograd.function.FunctionCtx.save_for_backward
+    mark_dirty = torch.autograd.function.FunctionCtx.mark_dirty
+    mark_non_differentiable = torch.autograd.function.FunctionCtx.mark_non_differentiable
+    forward = staticmethod(torch.autograd.Function.forward)
+    backward = staticmethod(torch.autograd.Function.backward)
+    jvp = staticmethod(torch.autograd.Function.jvp)
+    vmap = staticmethod(torch.autograd.Function.vmap)
+
+
+class Function(_Stock):
     """A differentiable function written by hand, as PyTorch's note "Extending PyTorch" has it.
 
     Code written for `torch.autograd.Function` runs with the import changed, in every dialect: static methods with
@@ -39,8 +54,17 @@ class Function:
     - every dialect works under `torch.func`, and `vmap` loops where there is no rule for it;
     - tensors given by keyword get gradients.
 
+    One thing is refused that torch allows: a gradient that has more axes than its argument, and another shape than the
+    outputs. Autograd would sum it, whatever it is. Compiled code has the checks of gradients alone.
+
     Warns:
-        TorchgraftWarning: once, of tensors kept as attributes of ``ctx``, and of saved intermediate results.
+        TorchgraftWarning: once, of tensors kept as attributes of ``ctx``, of saved intermediate results, and of a
+            gradient that is summed because forward broadcast its argument.
+
+    Raises:
+        RuleError: in backward: a gradient is not one of its argument, or backward changed what it was given.
+        DerivativeError: a derivative is asked for that would be wrong, or what was saved has changed.
+        UnsupportedError: a transform asks for more than the Function says.
 
     Example:
         >>> class Exp(tg.Function):
