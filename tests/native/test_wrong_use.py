@@ -1,5 +1,6 @@
 """Kernels in C that cannot be built, or called: each is refused, and the error says what to write."""
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -109,7 +110,13 @@ def test_paths_are_relative_to_the_file_that_declares(tmp_path):
             print(triple(torch.ones(2)).tolist())
             """)
     )
-    run = subprocess.run([sys.executable, "../declares.py"], cwd=tmp_path / "kernels", capture_output=True, text=True)
+    run = subprocess.run(
+        [sys.executable, "../declares.py"],
+        cwd=tmp_path / "kernels",
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
+        capture_output=True,
+        text=True,
+    )
     assert run.stdout.strip() == "[3.0, 3.0]", run.stderr
 
 
