@@ -1,6 +1,6 @@
 """torchgraft: declare an operator once, and it becomes a full citizen of PyTorch."""
 
-from ._build.source import c
+from ._build.source import c, cpp
 from ._errors import (
     ArgumentError,
     BuildError,
@@ -20,6 +20,7 @@ from ._function.function import Function
 from ._nn.module import module
 from ._op import Op, op
 from ._spec.saved import Saved
+from ._spec.workspace import workspace
 
 __version__ = "0.1.0"
 
@@ -41,6 +42,8 @@ __all__ = [
     "UnsupportedError",
     "adopt",
     "c",
+    "cpp",
     "module",
     "op",
+    "workspace",
 ]

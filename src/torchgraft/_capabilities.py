@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ._record import Record
-from ._rules.rule import Kind, differentiable_outputs
+from ._rules.kinds import Kind, differentiable_outputs
 from ._spec.signature import Signature
 
 
@@ -82,7 +82,7 @@ def _forward(record: Record, name: str) -> Capability:
         return Capability("no", f'add @{record.name}.jvp("{name}")')
     if rule.kind != "vjp":
         return Capability("yes", rule.label)
-    if rule.array:
+    if rule.is_operator:
         return Capability("no", f'add @{record.name}.jvp("{name}")')
     return Capability("derived", "the transpose of the vjp")
 
@@ -92,9 +92,9 @@ def _second_order(record: Record, name: str) -> Capability:
     if rule is None:
         return Capability("no", f'add @{record.name}.vjp("{name}")')
     if rule.opaque:
-        why = "works on arrays" if rule.array else "reads a floating Saved output"
+        why = f"is {rule.medium}" if rule.is_operator else "reads a floating Saved output"
         return Capability("no", f"{rule.label} {why}: write it with torch functions")
-    if rule.kind == "adjoint" and rule.array:
+    if rule.kind == "adjoint" and rule.is_operator:
         missing = [
             read for read in rule.reads if _is_input(record.signature, read) and record.reverse_rule(read) is None
         ]
@@ -179,8 +179,5 @@ def _rule_text(record: Record, name: str) -> str:
         return "not differentiable: its dtype has no derivative"
     kinds: tuple[Kind, ...] = ("vjp", "jvp", "partial", "adjoint")
     found = [record.rules[kind][name] for kind in kinds if name in record.rules[kind]]
-    texts = [
-        f"{rule.label} on {'arrays' if rule.array else 'tensors'}, reads {', '.join(rule.reads) or 'nothing'}"
-        for rule in found
-    ]
+    texts = [f"{rule.label} {rule.medium}, reads {', '.join(rule.reads) or 'nothing'}" for rule in found]
     return "; ".join(texts) or "none"

@@ -19,8 +19,9 @@ from ._lower.call import Caller
 from ._lower.library import fresh_name
 from ._lower.lowering import Lowering
 from ._record import Record
-from ._rules.rule import Kind, make_rule
-from ._spec.reading import read_signature
+from ._rules.kinds import Kind
+from ._rules.rule import make_rule
+from ._spec.reading import read_signature, with_workspaces
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -68,13 +69,18 @@ class Op:
 
     # -- rules --------------------------------------------------------------------------------------------------
 
-    def vjp(self, *inputs: str) -> Callable[[F], F]:
+    def vjp(self, *inputs: str, kernel: Source | None = None) -> Callable[[F], F]:
         """Declare the gradient with respect to named inputs.
 
         The rule asks for what it needs by parameter name: inputs, outputs (``out`` or their names), non-tensor
         arguments, and ``grad`` (``grad_NAME`` where several outputs have one). It returns one gradient for each of
         `inputs`, each with its input's shape and dtype. Undefined gradients reach it as zeros. Made of torch functions
         it also gives forward mode and higher orders; a parameter annotated ``np.ndarray`` makes it a rule on arrays.
+
+        With `kernel` the rule is a function in C or C++, and the decorated function a stub that names what it reads.
+        The C function has the stub's name, or ``OPERATOR_vjp_INPUT`` where that is ``_``, and sees one sample: the
+        sizes that the operator's own function takes, what the rule reads, then ``grad_INPUT`` for each input.
+        The gradients of samples that share an input are summed. `Op.prototype` shows it.
 
         Raises:
             DeclarationError: a name does not exist, or an input has such a rule already, or no derivative.
@@ -84,13 +90,14 @@ class Op:
             ... def _(grad):
             ...     return grad.reshape(-1, grad.shape[-1]).sum(0)
         """
-        return self._rule("vjp", inputs)
+        return self._rule("vjp", inputs, kernel)
 
-    def jvp(self, *inputs: str) -> Callable[[F], F]:
+    def jvp(self, *inputs: str, kernel: Source | None = None) -> Callable[[F], F]:
         """Declare the tangent of the outputs by hand; tangents of several rules are summed.
 
         The rule asks for ``NAME_tangent`` of its inputs and for anything that a vjp may ask for but `grad`. It
-        returns one tangent for each differentiable output, with its shape and dtype.
+        returns one tangent for each differentiable output, with its shape and dtype; in C (see `vjp`) it writes them
+        into ``OUTPUT_tangent``.
 
         Raises:
             DeclarationError: as for `vjp`.
@@ -100,14 +107,15 @@ class Op:
             ... def _(x, x_tangent):
             ...     return 3 * x**2 * x_tangent
         """
-        return self._rule("jvp", inputs)
+        return self._rule("jvp", inputs, kernel)
 
-    def partial(self, input: str) -> Callable[[F], F]:
+    def partial(self, input: str, *, kernel: Source | None = None) -> Callable[[F], F]:
         """Declare an elementwise operator's partial derivative (holomorphic, where complex).
 
         The rule asks for inputs, outputs and other arguments by name, and returns the partial derivative: in the
         output's shape, or in one that broadcasts to it. It gives both modes and any order; axes that broadcast are
-        summed; a zero cotangent gives zero even where the partial derivative is infinite.
+        summed; a zero cotangent gives zero even where the partial derivative is infinite. In C (see `vjp`) it is a
+        function of one element.
 
         Raises:
             DeclarationError: the operator is not elementwise; else as for `vjp`.
@@ -117,13 +125,14 @@ class Op:
             ... def _(x):
             ...     return torch.sigmoid(x)
         """
-        return self._rule("partial", (input,))
+        return self._rule("partial", (input,), kernel)
 
-    def adjoint(self, input: str) -> Callable[[F], F]:
+    def adjoint(self, input: str, *, kernel: Source | None = None) -> Callable[[F], F]:
         """Declare the conjugate transpose of an operator that is *linear* in `input` (zero at zero).
 
         The rule asks for ``grad`` and for other inputs by name, and returns the transposed map's value, with the shape
         and dtype of `input`. It gives both modes, and any order where every input that it reads has an adjoint too.
+        In C: see `vjp`.
 
         Raises:
             DeclarationError: as for `vjp`.
@@ -133,9 +142,9 @@ class Op:
             ... def _(grad: np.ndarray):
             ...     return scipy.fft.idct(grad, norm="ortho")
         """
-        return self._rule("adjoint", (input,))
+        return self._rule("adjoint", (input,), kernel)
 
-    def _rule(self, kind: Kind, inputs: tuple[str, ...]) -> Callable[[F], F]:
+    def _rule(self, kind: Kind, inputs: tuple[str, ...], source: Source | None) -> Callable[[F], F]:
         if len(inputs) == 1 and callable(inputs[0]):
             raise DeclarationError(
                 f"@{self._record.name}.{kind} was used without the name of an input",
@@ -145,7 +154,7 @@ class Op:
             )
 
         def declare(function: F) -> F:
-            rule = make_rule(self._record.signature, kind, inputs, function, frames=1)
+            rule = make_rule(self._record.signature, kind, inputs, function, source=source, frames=1)
             self._record.add_rule(rule)
             return function
 
@@ -180,13 +189,14 @@ class Op:
 
     # -- kernels, shapes ------------------------------------------------------------------------------------------
 
-    def kernel(self, device: str) -> Callable[[F], F]:
+    def kernel(self, device: str, source: Source | None = None) -> Callable[[F], F]:
         """Declare the kernel for another device type.
 
         Its parameters are the operator's; where they are annotated as ``np.ndarray`` it gets arrays, else tensors.
 
         Args:
             device: a device type, such as ``"cuda"``.
+            source: what `c` or `cpp` returned, for ``"cpu"``: the decorated function is a stub.
 
         Raises:
             DeclarationError: there is no such device type, or the parameters are others.
@@ -207,7 +217,15 @@ class Op:
                     expected="cpu, cuda, ...",
                     got=device,
                 ) from error
-            names, wanted = list(inspect.signature(function).parameters), list(self._record.signature.names)
+            signature = self._record.signature
+            if source is not None:
+                if device != "cpu":
+                    raise DeclarationError(
+                        "a kernel in C is for the CPU", operator=signature.name, expected="cpu", got=device
+                    )
+                signature = with_workspaces(signature, function, frames=1)
+            names, wanted = list(inspect.signature(function).parameters), list(signature.names)
+            names = [name for name in names if name not in {name for _, name, _ in signature.workspaces}]
             if names != wanted:
                 raise DeclarationError(
                     f"the kernel for {device} has other parameters",
@@ -216,7 +234,7 @@ class Op:
                     got=", ".join(names),
                 )
             numpy = any("ndarray" in str(note) for note in inspect.get_annotations(function).values())
-            self._record.kernels[device] = make_kernel(self._record.signature, function, numpy=numpy)
+            self._record.kernels[device] = make_kernel(signature, function, numpy=numpy, source=source)
             self._record.changed()
             return function
 
@@ -400,15 +418,29 @@ def make_op(
             hint="give tg.op(name=...)",
         )  # fmt: skip
     signature = read_signature(function, name, loop=batch == "loop", frames=frames)
+    if source is None and signature.workspaces:
+        raise DeclarationError(
+            "only a kernel in C has a workspace", operator=name, argument=signature.workspaces[0][1],
+            expected="@tg.op(kernel=tg.c(...))", got="@tg.op", hint="allocate in the function",
+        )  # fmt: skip
+    if source is not None and signature.numpy:
+        raise DeclarationError(
+            "a kernel in C takes tensors", operator=name, expected="Tensor", got="np.ndarray",
+            hint="annotate with Tensor, or declare a NumPy operator and add @f.kernel(\"cpu\", tg.c(...))",
+        )  # fmt: skip
     kernel = kernel or function
     record = Record(signature, kernel, fresh_name(f"{namespace}::{name}", kernel), autocast, source)
     lowering = Lowering(record)
-    body = {"__call__": Caller(lowering).function, "__module__": function.__module__}
-    made: Op = type(name, (Op,), body)()
+    caller = Caller(lowering)
+
+    def make_class() -> type[Op]:
+        return type(name, (Op,), {"__call__": caller.function, "__module__": function.__module__})
+
+    made: Op = make_class()()
 
     def renew() -> None:
         """Another class after each change, by which Dynamo's guards notice it."""
-        made.__class__ = type(name, (Op,), body)
+        made.__class__ = make_class()
 
     record.on_change(renew)
     functools.update_wrapper(made, function)

@@ -15,7 +15,8 @@ from ._build.source import Source
 from ._errors import DeclarationError, DeviceError
 from ._kernels.kernel import Kernel
 from ._kernels.make import make_kernel
-from ._rules.rule import Kind, Rule
+from ._rules.kinds import Kind
+from ._rules.rule import Rule
 from ._spec.plan import Layout, Plan, ShapeRule, common_dtype, flatten, make_plan, replace
 from ._spec.signature import Signature
 

@@ -118,11 +118,11 @@ def test_sizes_are_computed_as_python_does():
 
 def test_an_error_code_raises():
     torch.testing.assert_close(positive(torch.ones(2, 3, dtype=torch.float64)), torch.tensor([3.0, 3.0]).double())
-    with pytest.raises(RuntimeError, match="operator 'positive': the kernel returned 7"):
+    with pytest.raises(RuntimeError, match="operator 'positive': the function returned 7"):
         positive(-torch.ones(3, dtype=torch.float64))
     many = torch.ones(100_000, 1, dtype=torch.float64)
     many[77_777] = -1
-    with pytest.raises(RuntimeError, match="the kernel returned 7"):  # also from one of torch's threads
+    with pytest.raises(RuntimeError, match="the function returned 7"):  # also from one of torch's threads
         positive(many)
 
 

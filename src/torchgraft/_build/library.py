@@ -1,10 +1,13 @@
-"""A kernel library: built, loaded, and its function in torch's dispatcher."""
+"""A kernel library: built, loaded, its function in torch's dispatcher and, where torch allows it, in Python."""
 
 from __future__ import annotations
 
 import ctypes
 import itertools
+import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,53 +24,99 @@ SPACE = "torchgraft_native"
 HEADER = Path(__file__).with_name("shim.h")
 
 _numbers = itertools.count()
-_loaded: dict[Path, Callable[..., Any]] = {}  # never closed: what runs in a library may not lose its code
+_loaded: dict[Path, Library] = {}  # never closed: what runs in a library may not lose its code
+_lock = threading.Lock()
 
 
-def build(source: Source, prototype: Prototype, dtypes: Mapping[str, torch.dtype]) -> Callable[..., Any]:
-    """The kernel for one combination of dtypes, as a function of the dispatcher below autograd.
+@dataclass(frozen=True)
+class Library:
+    """A library that is loaded.
+
+    Attributes:
+        path: the file.
+        function: of the dispatcher, below autograd.
+        fast: the same without the dispatcher, for plain tensors on the CPU; None where torch is older than 2.14, or
+            an argument has no such way in.
+    """
+
+    path: Path
+    function: Callable[..., Any]
+    fast: Callable[..., Any] | None
+
+
+def build(source: Source, prototype: Prototype, dtypes: Mapping[str, torch.dtype]) -> Library:
+    """The library for one combination of dtypes.
 
     Raises:
         BuildError: the compiler refused it, or there is none.
     """
-    operator = prototype.signature.name
-    tools, level = compiler(source.language, operator), processor_level()
-    check_order(source, prototype)
-    fails = source.fails(prototype.symbol) and not prototype.scalar
-    text = Shim(prototype, dtypes, fails=fails).source(str(HEADER), source.body(f"source of {operator}"))
+    tools, level = compiler(source.language, prototype.signature.name), processor_level()
+    text = source_of(source, prototype, dtypes)
     key = cache.key_of(
         text, source.text(), HEADER.read_text(), tools.version, " ".join(tools.arguments(source, level)),
         " ".join(source.libraries),
     )  # fmt: skip
 
     def make(library: Path) -> Sequence[Path]:
-        file = library.with_suffix(".c")
+        file = library.with_suffix(".c" if source.language == "c" else ".cpp")
         file.write_text(text)
         return tools.build(source, level, file, library, prototype)
 
-    path = cache.library(key, make)
-    if path not in _loaded:
-        _loaded[path] = _load(path, prototype)
-    return _loaded[path]
+    return load(cache.library(key, make), prototype)
 
 
-def _load(path: Path, prototype: Prototype) -> Callable[..., Any]:
+def source_of(source: Source, prototype: Prototype, dtypes: Mapping[str, torch.dtype]) -> str:
+    """The file that is compiled.
+
+    Raises:
+        BuildError: the function's head is not the prototype.
+    """
+    check_order(source, prototype)
+    fails = source.fails(prototype.symbol) and not prototype.scalar
+    shim = Shim(prototype, dtypes, source.language, fails=fails)
+    return shim.source(str(HEADER), source.body(f"source of {prototype.signature.name}"))
+
+
+def load(path: Path, prototype: Prototype) -> Library:
+    """A library that is there; once in a process."""
+    with _lock:
+        if path not in _loaded:
+            _loaded[path] = _load(path, prototype)
+        return _loaded[path]
+
+
+def _load(path: Path, prototype: Prototype) -> Library:
+    operator = prototype.signature.name
     library = ctypes.CDLL(str(path))
     library.tg_load.restype = ctypes.c_char_p
-    missing = library.tg_load(b"libtorch_cpu.so")
+    missing = library.tg_load(str(_libtorch()).encode())
     if missing:
         raise BuildError(
             f"this torch lacks {missing.decode()}, which kernels are built on",
-            operator=prototype.signature.name,
+            operator=operator,
             expected="torch 2.11 or newer",
             got=f"torch {torch.__version__}",
         )
-    name = f"{prototype.signature.name}_{next(_numbers)}"
-    _space().define(name + prototype.signature.schema())
+    name = f"{prototype.symbol}_{next(_numbers)}"
+    _space().define(name + prototype.schema)
     if library.tg_register(SPACE.encode(), name.encode()):
-        raise BuildError("torch refused to register the kernel", operator=prototype.signature.name)
+        raise BuildError("torch refused to register the kernel", operator=operator)
     function: Callable[..., Any] = getattr(getattr(torch.ops, SPACE), name).default
+    return Library(path, function, _fast(library) if prototype.has_fast_path else None)
+
+
+def _fast(library: ctypes.CDLL) -> Callable[..., Any] | None:
+    if not library.tg_is_fast():
+        return None
+    make = ctypes.pythonapi.PyCFunction_NewEx
+    make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+    function: Callable[..., Any] = make(ctypes.addressof(ctypes.c_char.in_dll(library, "tg_method")), None, None)
     return function
+
+
+def _libtorch() -> Path:
+    suffix = ".dylib" if sys.platform == "darwin" else ".so"
+    return Path(torch.__file__).parent / "lib" / f"libtorch_cpu{suffix}"
 
 
 _spaces: list[torch.library.Library] = []

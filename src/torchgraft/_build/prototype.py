@@ -1,18 +1,38 @@
-"""The C function behind an operator: what it takes, in which order, and how that is written in C.
+"""The C function behind an operator or a rule: what it takes, in which order, and how that is written in C.
 
-It sees one sample: the sizes of its axes, in the order in which the annotations name them, then the operator's
-arguments in their order, then the outputs. That of an elementwise operator sees one element, and returns the result.
+It sees one sample: the sizes of its axes, in the order in which the annotations name them, then the arguments in their
+order, then the outputs. That of an elementwise operator sees one element, and returns the result. A tensor whose axes
+the annotations do not fix is passed whole, with its sizes and strides.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
 import torch
 
 from .._errors import DeclarationError
-from .._spec.arguments import Scalar
 from .._spec.axes import Axes
 from .._spec.dtypes import Dtypes, complex_twin, name_of, real_twin
-from .._spec.signature import Parameter, Signature
+from .._spec.signature import Parameter, Signature, TensorType
+from .._spec.workspace import Workspace
+from .arguments import (
+    Argument,
+    Array,
+    Arrays,
+    Complexes,
+    DeviceName,
+    Number,
+    Numbers,
+    Scratch,
+    Text,
+    Texts,
+    whole,
+    whole_values,
+)
+from .source import Language
 
 C_TYPES = {
     torch.float32: "float",
@@ -31,7 +51,7 @@ C_TYPES = {
 }
 """How C names the elements of a tensor."""
 
-_SCALARS = {bool: "bool", int: "int64_t", float: "double", str: "char", torch.dtype: "int32_t"}
+_IN_CPP = {"float _Complex": "std::complex<float>", "double _Complex": "std::complex<double>"}
 
 _RESERVED = frozenset(
     "auto break case char const continue default do double else enum extern float for goto if inline int long register "
@@ -41,158 +61,282 @@ _RESERVED = frozenset(
 )
 
 
-class Prototype:
-    """What the C function of an operator takes.
+def spell(code: str, language: Language) -> str:
+    """C code with the names that its types have in a language."""
+    for in_c, in_cpp in _IN_CPP.items() if language == "c++" else ():
+        code = code.replace(in_c, in_cpp)
+    return code
+
+
+@dataclass(frozen=True)
+class Result:
+    """An output of the C function.
 
     Attributes:
-        signature: of the operator.
+        name: as the annotations have it.
+        element: the C type of its elements.
+        core: the axes of one sample; None where it is passed whole.
+    """
+
+    name: str
+    element: str
+    core: Axes | None
+
+    @property
+    def field(self) -> str:
+        """Where it lives in the frame."""
+        return f"tg_f->o_{self.name}"
+
+    def parameters(self) -> list[str]:
+        """The parameters of the C function."""
+        return [f"{self.element} *{self.name}", *(whole(self.name) if self.core is None else [])]
+
+    def values(self) -> list[str]:
+        """What the function is called with."""
+        if self.core is None:
+            return [f"({self.element} *){self.field}.data", *whole_values(self.field)]
+        return [f"({self.element} *)tg_at(tg_c, &{self.field}, tg_i)"]
+
+
+class Prototype:
+    """What a C function takes.
+
+    Args:
+        signature: of the operator; of a rule, what it reads and what it returns.
         symbol: the name of the function.
-        scalar: it sees one element.
+        sizes: of a rule: the axes whose sizes its operator's function takes, and so it.
+
+    Attributes:
         sizes: names of the axes whose sizes it takes.
+        is_rule: sizes, and shapes of results, are given by the caller: what a rule reads does not tell them all.
 
     Raises:
         DeclarationError: an annotation has no counterpart in C.
     """
 
-    def __init__(self, signature: Signature, symbol: str) -> None:
+    def __init__(self, signature: Signature, symbol: str, *, sizes: Sequence[str] | None = None) -> None:
         self.signature = signature
         self.symbol = symbol
+        self.is_rule = sizes is not None
         self.scalar = signature.elementwise
-        self.sizes: list[str] = []
-        types = [(p.name, p.tensor.axes) for _, p in signature.tensors]
-        for name, axes in [*types, *((output.name, output.type.axes) for output in signature.outputs)]:
-            for token in self._core(name, axes).tokens:
-                if token.name is not None and not token.variadic and token.name not in self.sizes:
-                    self.sizes.append(token.name)
+        self.sizes = list(self._sizes() if sizes is None else sizes)
+        self._check_runs()
         self._check_names()
-        self.declaration()  # which refuses what C has no type for
 
-    def _refuse(self, problem: str, argument: str, expected: str, got: str, hint: str | None = None) -> Exception:
-        return DeclarationError(
-            problem, operator=self.signature.name, argument=argument, expected=expected, got=got, hint=hint
-        )
+    # -- what there is ------------------------------------------------------------------------------------------
 
-    def _core(self, name: str, axes: Axes | None) -> Axes:
+    def _types(self) -> list[tuple[str, TensorType]]:
+        tensors = [(p.name, p.tensor) for _, p in self.signature.tensors]
+        return [*tensors, *((output.name, output.type) for output in self.signature.outputs)]
+
+    def _sizes(self) -> list[str]:
+        names: dict[str, None] = {}
+        for name, kind in self._types():
+            core = self.core(name, kind.axes)
+            names |= {t.name: None for t in (core.tokens if core else ()) if t.name is not None}
+        return list(names)
+
+    def core(self, name: str, axes: Axes | None) -> Axes | None:
+        """The axes of one sample, batch axes left out; None where the function is told them."""
         if axes is None:
-            raise self._refuse(
-                "a C function needs the axes of its tensors", name, 'Float[Tensor, "m n"]', "a bare Tensor"
-            )
+            return None
         for position, token in enumerate(axes.tokens):
             if token.variadic and not self.scalar and (position > 0 or token.name is None):
-                raise self._refuse(
-                    "a C function sees one sample, of a fixed number of axes", name, "a run of axes in front, *batch",
-                    axes.text,
-                )  # fmt: skip
+                return None
             if token.anonymous:
                 raise self._refuse("the C function would not know its size", name, "a name for each axis", axes.text)
-        return axes
-
-    def _check_names(self) -> None:
-        names = [*self.sizes, *self.signature.names, *(output.name for output in self.signature.outputs)]
-        for name in names:
-            if name in _RESERVED or names.count(name) > 1:
-                raise self._refuse(
-                    f"'{name}' cannot be a parameter of a C function", name, "names that differ, and no keyword of C",
-                    ", ".join(names), f"rename '{name}' in the operator's signature",
-                )  # fmt: skip
-
-    def core(self, axes: Axes | None) -> Axes:
-        """The axes of one sample, batch axes left out."""
-        assert axes is not None
         return Axes(" ".join(t.text for t in axes.tokens if not t.variadic), self.signature.name, axes.where)
+
+    @cached_property
+    def arguments(self) -> tuple[Argument, ...]:
+        """What the function takes, beside sizes and outputs."""
+        arguments = [self._argument(parameter) for parameter in self.signature.parameters]
+        for position, name, workspace in self.signature.workspaces:
+            arguments.insert(position, self._scratch(name, workspace))
+        return tuple(arguments)
+
+    @cached_property
+    def arrays(self) -> tuple[Array, ...]:
+        """The tensors among the arguments."""
+        return tuple(argument for argument in self.arguments if isinstance(argument, Array))
+
+    @cached_property
+    def results(self) -> tuple[Result, ...]:
+        """The outputs, in their order."""
+        return tuple(
+            Result(o.name, self.element(o.name, o.type.dtypes), self.core(o.name, o.type.axes))
+            for o in self.signature.outputs
+        )
+
+    @cached_property
+    def returns_result(self) -> bool:
+        """Whether it returns its only output, instead of writing it where it is told."""
+        return self.scalar and len(self.signature.outputs) == 1
+
+    @cached_property
+    def gives_shapes(self) -> bool:
+        """Whether the caller gives the shapes of the outputs."""
+        return (self.is_rule and not self.scalar) or any(result.core is None for result in self.results)
+
+    @cached_property
+    def gives_batch(self) -> bool:
+        """Whether the caller says over which elements a rule goes: what it reads may be smaller."""
+        return self.is_rule and self.scalar
+
+    @cached_property
+    def whole(self) -> bool:
+        """Whether a tensor is passed whole, so that there are no samples."""
+        return any(core is None for core in (*(a.core for a in self.arrays), *(r.core for r in self.results)))
+
+    @cached_property
+    def has_fast_path(self) -> bool:
+        """Whether Python can call it without the dispatcher: tensors and plain numbers alone."""
+        plain = all(a.from_python() is not None for a in self.arguments if a.schema)
+        return plain and not self.is_rule and not self.gives_shapes
+
+    @cached_property
+    def schema(self) -> str:
+        """The schema of the function in the dispatcher, without a name."""
+        slots = [f"{argument.schema} {argument.name}" for argument in self.arguments if argument.schema]
+        if self.is_rule and not self.scalar:
+            slots.append("SymInt[] tg_sizes")
+        if self.gives_shapes or self.gives_batch:
+            slots.append("SymInt[] tg_shapes")
+        returns = ", ".join(["Tensor"] * len(self.results))
+        return f"({', '.join(slots)}) -> " + (returns if len(self.results) == 1 else f"({returns})")
 
     # -- C --------------------------------------------------------------------------------------------------------
 
     def element(self, name: str, dtypes: Dtypes) -> str:
         """The C type of a tensor's elements, in terms of ``T``."""
         if dtypes.exact is not None:
-            return self._c_type(name, dtypes.exact)
+            if dtypes.exact not in C_TYPES:
+                known = ", ".join(map(name_of, C_TYPES))
+                raise self._refuse("there is no such type in C", name, known, name_of(dtypes.exact))
+            return C_TYPES[dtypes.exact]
         if dtypes.kind == "Float" and self._kinds & {"Complex"}:
             return "T_real"
         if dtypes.kind == "Complex" and self._kinds & {"Float"}:
             return "T_complex"
         return "T" if dtypes.numeric else f"T_{name}"
 
-    @property
+    @cached_property
     def _kinds(self) -> set[str]:
-        kinds = [p.tensor.dtypes.kind for _, p in self.signature.tensors]
-        return {*kinds, *(output.type.dtypes.kind for output in self.signature.outputs)}
+        return {kind.dtypes.kind for _, kind in self._types()}
 
-    def _c_type(self, name: str, dtype: torch.dtype) -> str:
-        if dtype not in C_TYPES:
-            raise self._refuse("there is no such type in C", name, ", ".join(map(name_of, C_TYPES)), name_of(dtype))
-        return C_TYPES[dtype]
-
-    def typedefs(self, dtypes: dict[str, torch.dtype]) -> dict[str, str]:
+    def typedefs(self, dtypes: Mapping[str, torch.dtype]) -> dict[str, str]:
         """What ``T`` and its like are for the dtypes of one call.
 
         Args:
             dtypes: the dtype of each tensor, outputs too, by name.
         """
         found: dict[str, str] = {}
-        tensors = [(p.name, p.tensor.dtypes) for _, p in self.signature.tensors]
-        for name, kinds in [*tensors, *((output.name, output.type.dtypes) for output in self.signature.outputs)]:
+        for name, kind in self._types():
             if name not in dtypes:
                 continue
-            element, dtype = self.element(name, kinds), dtypes[name]
+            element, dtype = self.element(name, kind.dtypes), dtypes[name]
+            if dtype not in C_TYPES:
+                raise self._refuse("there is no such type in C", name, ", ".join(map(name_of, C_TYPES)), name_of(dtype))
             if element in ("T_real", "T_complex"):
-                found |= {"T_real": self._c_type(name, real_twin(dtype))}
-                found |= {"T_complex": self._c_type(name, complex_twin(dtype)), "T": found["T_real"]}
+                real = C_TYPES[real_twin(dtype)]
+                found |= {"T_real": real, "T_complex": C_TYPES[complex_twin(dtype)], "T": real}
             elif element.startswith("T"):
-                found[element] = self._c_type(name, dtype)
+                found[element] = C_TYPES[dtype]
         return found
 
     def parameters(self) -> list[str]:
         """The parameters as C writes them."""
         sizes = [f"int64_t {name}" for name in self.sizes]
-        arguments = [text for p in self.signature.parameters for text in self._parameter(p)]
-        outputs = [] if self.returns_result else self.signature.outputs
-        return sizes + arguments + [f"{self.element(o.name, o.type.dtypes)} *{o.name}" for o in outputs]
+        arguments = [text for argument in self.arguments for text in argument.parameters()]
+        outputs = [] if self.returns_result else [text for result in self.results for text in result.parameters()]
+        return sizes + arguments + outputs
 
     def names(self) -> list[str]:
         """The names of the parameters."""
         return [text.replace("*", " ").split()[-1] for text in self.parameters()]
 
-    @property
-    def returns_result(self) -> bool:
-        """Whether it returns its only output, instead of writing it where it is told."""
-        return self.scalar and len(self.signature.outputs) == 1
-
-    def _parameter(self, parameter: Parameter) -> list[str]:
-        name = parameter.name
-        if parameter.is_tensor:
-            if parameter.many:
-                raise self._refuse("a list of tensors", name, "tensors one by one", "a list")
-            element = self.element(name, parameter.tensor.dtypes)
-            if self.scalar and parameter.optional:
-                raise self._refuse("an element cannot be left out", name, "a tensor", "an optional tensor")
-            return [f"{element} {name}" if self.scalar else f"const {element} *{name}"]
-        kind = scalar_type(parameter.scalar)
-        if kind is None:
-            raise self._refuse("has no counterpart in C", name, "bool, int, float, str, or a list", str(parameter.scalar))
-        if parameter.scalar.many or parameter.scalar.type is str:
-            return [f"const {kind} *{name}", f"int64_t {name}_length"]
-        return [f"const {kind} *{name}" if parameter.optional else f"{kind} {name}"]
-
-    def declaration(self, *, fails: bool = False) -> str:
+    def declaration(self, *, fails: bool = False, language: Language = "c") -> str:
         """The prototype, as a user has it in a header.
 
         Args:
             fails: the function returns an error code.
+            language: in which complex numbers have other names.
 
         Example:
             >>> print(Prototype(correlate2d.signature, "correlate2d").declaration())
             void correlate2d(int64_t h, int64_t w, int64_t kh, int64_t kw, const T *x, const T *kernel, T *out)
         """
-        result = "int" if fails else "void"
-        if self.returns_result:
-            (output,) = self.signature.outputs
-            result = self.element(output.name, output.type.dtypes)
-        return f"{result} {self.symbol}({', '.join(self.parameters()) or 'void'})"
+        return f"{self.result_type(fails=fails)} {self.symbol}({self.parameter_text(language)})"
 
+    def result_type(self, *, fails: bool) -> str:
+        """What the function returns."""
+        return self.results[0].element if self.returns_result else "int" if fails else "void"
 
-def scalar_type(scalar: Scalar) -> str | None:
-    """How C names a non-tensor argument; of a list, its items."""
-    if scalar.many and scalar.type is str:
-        return None
-    return _SCALARS.get(scalar.type)
+    def parameter_text(self, language: Language) -> str:
+        """The parameters, as they stand in a head."""
+        return spell(", ".join(self.parameters()) or "void", language)
+
+    # -- reading the signature ------------------------------------------------------------------------------------
+
+    def _argument(self, parameter: Parameter) -> Argument:
+        name, optional = parameter.name, parameter.optional
+        if parameter.is_tensor:
+            element, core = self.element(name, parameter.tensor.dtypes), self.core(name, parameter.tensor.axes)
+            if parameter.many and (self.scalar or core is None):
+                raise self._refuse("a C function takes lists of samples alone", name, "annotated axes", "a list")
+            if self.scalar and optional:
+                raise self._refuse("an element cannot be left out", name, "a tensor", "an optional tensor")
+            return (Arrays if parameter.many else Array)(name, optional, element, core, self.scalar)
+        scalar = parameter.scalar
+        if scalar.type is complex:
+            return Complexes(name, optional, scalar.many)
+        if scalar.type is str:
+            return (Texts if scalar.many else Text)(name, optional)
+        if scalar.type is torch.device:
+            return DeviceName(name, optional)
+        return (Numbers if scalar.many else Number)(name, optional, scalar)
+
+    def _scratch(self, name: str, workspace: Workspace) -> Scratch:
+        if self.scalar:
+            raise self._refuse("an element needs no memory", name, "no workspace", str(workspace))
+        element = "T" if workspace.dtype is None else C_TYPES[workspace.dtype]
+        return Scratch(name, False, element, workspace.axes(self.signature.name, name))
+
+    # -- refusing -------------------------------------------------------------------------------------------------
+
+    def _refuse(self, problem: str, argument: str, expected: str, got: str, hint: str | None = None) -> Exception:
+        return DeclarationError(
+            problem, operator=self.signature.name, argument=argument, expected=expected, got=got, hint=hint
+        )
+
+    def _check_runs(self) -> None:
+        """Batch axes are those of every output, and of no whole array."""
+        runs = {
+            (token.name, token.text): name
+            for name, kind in self._types()
+            if not self.scalar and self.core(name, kind.axes) and kind.axes and (token := kind.axes.leading_run)
+        }
+        if len({name for name, _ in runs}) > 1:
+            text = ", ".join(f"{name}: {text}" for (_, text), name in runs.items())
+            raise self._refuse("a C function has one run of batch axes", list(runs.values())[-1], "*batch", text)
+        if runs and self.whole:
+            raise self._refuse(
+                "a whole array has no samples", next(iter(runs.values())), "no *batch beside a tensor that is passed whole",
+                ", ".join(f"{name}: {kind}" for name, kind in self._types()),
+            )  # fmt: skip
+        for output in self.signature.outputs:
+            if runs and not self.is_rule and output.type.axes and output.type.axes.leading_run is None:
+                run = next(iter(runs))[1]
+                raise self._refuse(
+                    "a C function sees one sample: it cannot sum over the batch axes", output.name,
+                    f"{run} {output.type.axes}", str(output.type), "sum in torch, or take the array as a bare Tensor",
+                )  # fmt: skip
+
+    def _check_names(self) -> None:
+        names = self.names() + [result.name for result in self.results if self.returns_result]
+        for name in names:
+            if name in _RESERVED or names.count(name) > 1 or name.startswith("tg_"):
+                raise self._refuse(
+                    f"'{name}' cannot be a parameter of a C function", name, "names that differ, and no keyword of C",
+                    ", ".join(names), f"rename '{name}' in the signature",
+                )  # fmt: skip

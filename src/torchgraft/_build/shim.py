@@ -1,95 +1,146 @@
-"""The C source of a kernel library: the user's function, and around it what libtorch calls.
+"""The source of a kernel library: the user's function, and around it what libtorch calls.
 
-Generated for one combination of dtypes. `shim.h` has what is the same for all.
+Generated for one combination of dtypes, in what C and C++ have in common; `shim.h` has what is the same for all. Names
+that begin with ``tg_`` are ours. In the generated functions ``tg_f`` is the frame of a call, ``tg_c`` its general part.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import torch
 
 from .._spec.axes import Axes, Axis
-from .._spec.signature import Parameter
-from .prototype import C_TYPES, Prototype, scalar_type
-
-_CODES = {
-    torch.uint8: 0, torch.int8: 1, torch.int16: 2, torch.int32: 3, torch.int64: 4, torch.float32: 6, torch.float64: 7,
-    torch.complex64: 9, torch.complex128: 10, torch.bool: 11, torch.uint16: 27, torch.uint32: 28, torch.uint64: 29,
-}  # fmt: skip
-"""`c10::ScalarType`, whose numbers are part of the stable interface."""
+from .arguments import CODES, Array, Arrays, Scratch
+from .prototype import C_TYPES, Prototype, Result, spell
+from .source import Language
 
 _FILE = """\
 #include "{header}"
+{includes}
 {typedefs}
-{declaration};
+{declaration}
 {body}
 # 1 "{title}" 3
+{check}
 
 typedef struct {{
     tg_call call;
-    tg_tensor in[{inputs}], out[{outputs}];
-    int64_t sizes[{size_count}];
-{fields}\
+{fields}
 }} tg_frame;
 
 {run}
-static void tg_entry(tg_value *stack, uint64_t tg_in, uint64_t tg_out) {{
-    tg_frame frame = {{.call = {{.operator_name = "{operator}"}}}};
-    tg_call *call = &frame.call;
-    int64_t *size = frame.sizes;
-    (void)tg_in, (void)tg_out;
-    for (int i = 0; i < {size_count}; i++) size[i] = -1; /* axes of tensors that are not there */
-{take}
-{start}{give}
-    tg_release(call);
+static void tg_body(tg_frame *tg_f, tg_value *tg_stack) {{
+    tg_call *tg_c = &tg_f->call;
+{body_of_call}
 }}
 
+static bool tg_protected(tg_frame *tg_f, tg_value *tg_stack) {{
+    bool tg_done = !_setjmp(tg_f->call.failed);
+    if (tg_done) tg_body(tg_f, tg_stack);
+    tg_release(&tg_f->call);
+    return tg_done;
+}}
+
+static TG_UNUSED void tg_entry(tg_value *tg_stack, uint64_t tg_in, uint64_t tg_out) {{
+    tg_frame tg_f;
+    (void)tg_in, (void)tg_out;
+    tg_start(&tg_f.call, "{operator}");
+    if (!tg_protected(&tg_f, tg_stack)) /* libtorch throws its exception through this frame */
+        tg_torch.aoti_torch_check(false, "{operator}", "torchgraft", 0, tg_f.call.text);
+}}
+
+{fast}TG_EXPORT int tg_is_fast(void) {{ return tg_torch.torch_tensor_to_pyobject && tg_torch.PyTuple_New; }}
 TG_EXPORT const char *tg_load(const char *torch) {{ return tg_find_symbols(torch); }}
 TG_EXPORT int32_t tg_register(const char *space, const char *name) {{
     return tg_implement(space, name, tg_entry, "{title}");
 }}
 """
 
-
 _RUN_SAMPLES = """\
-static void tg_run(int64_t begin, int64_t end, void *context) {{
-    tg_frame *frame = context;
-    for (int64_t i = begin; i < end; i++) {{
-        {call}
+static void tg_run(int64_t tg_begin, int64_t tg_end, void *tg_context) {{
+    tg_frame *tg_f = (tg_frame *)tg_context;
+    tg_call *tg_c = &tg_f->call;
+{memory}
+    for (int64_t tg_i = tg_begin; tg_i < tg_end; tg_i++) {{
+{each}
+{call}
     }}
+{free}
 }}
 """
-_START_SAMPLES = """\
-    tg_samples(call, {work}, tg_run, &frame);
+
+_RUN_SUMS = """\
+static void tg_run(int64_t tg_begin, int64_t tg_end, void *tg_context) {{
+    tg_frame *tg_f = (tg_frame *)tg_context;
+    tg_call *tg_c = &tg_f->call;
+{memory}
+    for (int64_t tg_chunk = tg_begin; tg_chunk < tg_end; tg_chunk++)
+        for (int64_t tg_i = tg_first(tg_c, tg_chunk); tg_i < tg_first(tg_c, tg_chunk + 1); tg_i++) {{
+{each}
+{call}
+        }}
+{free}
+}}
 """
 
 _RUN_ELEMENTS = """\
-static void tg_run_flat(int64_t begin, int64_t end, void *context) {{
-    tg_frame *frame = context;
-    {flat}
-    for (int64_t i = begin; i < end; i++) {flat_call}
-}}
+static void tg_run_flat(int64_t tg_begin, int64_t tg_end, void *tg_context) {{
+    tg_frame *tg_f = (tg_frame *)tg_context;
+    tg_call *tg_c = &tg_f->call;
+    (void)tg_c;
+{flat}
+{guard}    for (int64_t tg_i = tg_begin; tg_i < tg_end; tg_i++) {flat_call}
+{unguard}}}
 
-static void tg_run_rows(int64_t begin, int64_t end, void *context) {{
-    tg_frame *frame = context;
-    int64_t length = tg_row_length(&frame->call);
-    for (int64_t row = begin * length; row < end * length; row += length) {{
-        {rows}
-        for (int64_t i = 0; i < length; i++) {row_call}
+static void tg_run_rows(int64_t tg_begin, int64_t tg_end, void *tg_context) {{
+    tg_frame *tg_f = (tg_frame *)tg_context;
+    tg_call *tg_c = &tg_f->call;
+    int64_t tg_length = tg_row_length(tg_c);
+{guard}    for (int64_t tg_row = tg_begin * tg_length; tg_row < tg_end * tg_length; tg_row += tg_length) {{
+{rows}
+        for (int64_t tg_i = 0; tg_i < tg_length; tg_i++) {row_call}
     }}
-}}
+{unguard}}}
+"""
 
-static bool tg_is_flat(const tg_frame *frame) {{
-    for (int i = 0; i < {inputs}; i++)
-        if (!tg_like(&frame->call, &frame->in[i], &frame->out[0])) return false;
+_FAST = """\
+static bool tg_convert(tg_python const *tg_given, tg_value *tg_stack) {{
+{convert}
     return true;
 }}
+
+/* The same for Python, without the dispatcher: torch's own functions turn objects into tensors and back. */
+static tg_python tg_fast(tg_python tg_self, tg_python const *tg_given, ptrdiff_t tg_count) {{
+    tg_frame tg_f;
+    tg_value tg_stack[{slots}];
+    (void)tg_self;
+    tg_start(&tg_f.call, "{operator}");
+    if (tg_count != {count} || !tg_convert(tg_given, tg_stack)) {{
+        if (!tg_torch.PyErr_Occurred())
+            tg_torch.PyErr_SetString(*tg_torch.PyExc_RuntimeError, "an argument is not what it should be");
+        return NULL;
+    }}
+    if (!tg_protected(&tg_f, tg_stack)) {{
+        tg_torch.PyErr_SetString(*tg_torch.PyExc_RuntimeError, tg_f.call.text);
+        return NULL;
+    }}
+    return tg_objects(tg_stack, {outputs});
+}}
+
+TG_EXPORT struct {{
+    const char *name;
+    tg_python (*function)(tg_python, tg_python const *, ptrdiff_t);
+    int flags;
+    const char *text;
+}} tg_method = {{"{operator}", tg_fast, 0x80 /* METH_FASTCALL */, NULL}};
+
 """
-_START_ELEMENTS = """\
-    tg_elements(call, tg_is_flat(&frame), tg_run_flat, tg_run_rows, &frame);
-"""
+
+
+def _indented(lines: Iterator[str] | list[str], depth: int = 1) -> str:
+    return "\n".join("    " * depth + line for line in lines)
 
 
 class Shim:
@@ -98,15 +149,19 @@ class Shim:
     Args:
         prototype: of the function.
         dtypes: of each tensor that is there, outputs too, by name.
+        language: in which the function is written.
         fails: whether the function returns an error code.
     """
 
-    def __init__(self, prototype: Prototype, dtypes: Mapping[str, torch.dtype], *, fails: bool = False) -> None:
+    def __init__(
+        self, prototype: Prototype, dtypes: Mapping[str, torch.dtype], language: Language = "c", *, fails: bool = False
+    ) -> None:
         self.prototype = prototype
         self.signature = prototype.signature
         self.dtypes = dict(dtypes)
+        self.language = language
         self.fails = fails
-        self.sizes = {name: f"size[{i}]" for i, name in enumerate(prototype.sizes)}
+        self.arrays = [a for a in prototype.arrays if a.name in self.dtypes]
 
     def source(self, header: str, body: str) -> str:
         """The whole file.
@@ -115,193 +170,309 @@ class Shim:
             header: path of `shim.h`.
             body: the user's source, or what includes it.
         """
-        typedefs = self.prototype.typedefs(self.dtypes)
-        return _FILE.format(
+        text = _FILE.format(
             header=header,
-            typedefs="\n".join(f"typedef {c_type} {name};" for name, c_type in typedefs.items()),
-            declaration=self.prototype.declaration(fails=self.fails),
-            body=body,
+            includes=self.includes(),
+            typedefs=self.typedefs(),
+            declaration="" if self.language == "c++" else self.prototype.declaration(fails=self.fails) + ";",
+            body="{body}",
             title=f"<torchgraft {self.signature.name}>",
+            check=self._check() if self.language == "c++" else "",
             operator=self.signature.name,
-            inputs=max(1, len(self.signature.tensors)),
-            outputs=len(self.signature.outputs),
-            size_count=max(1, len(self.sizes)),
-            fields="".join(f"    {line};\n" for line in self._fields()),
-            run=self._run_elements() if self.prototype.scalar else self._run_samples(),
-            start=_START_ELEMENTS if self.prototype.scalar else _START_SAMPLES.format(work=self._work()),
-            take="\n".join(f"    {line}" for line in self._take()),
-            give="\n".join(f"    {line}" for line in self._give()),
+            fields=_indented(self._fields()),
+            run=self._run(),
+            body_of_call=_indented(self._body()),
+            fast=self._fast(),
         )
+        return spell(text, self.language).replace("{body}", body)
 
-    # -- the call of the function -----------------------------------------------------------------------------------
+    def includes(self) -> str:
+        """The headers that the user's source finds included."""
+        if self.language == "c":
+            return ""
+        types = [*self.prototype.typedefs(self.dtypes).values(), *self.prototype.parameters()]
+        headers = ["exception", *(["complex"] if any("_Complex" in text for text in types) else [])]
+        return "\n".join(f"#include <{header}>" for header in headers)
 
-    def _scalars(self) -> Iterator[tuple[int, Parameter]]:
-        return ((i, p) for i, p in enumerate(self.signature.parameters) if not p.is_tensor)
+    def typedefs(self) -> str:
+        """``T`` and its like."""
+        return "\n".join(f"typedef {kind} {name};" for name, kind in self.prototype.typedefs(self.dtypes).items())
+
+    def _check(self) -> str:
+        """In C++, where functions overload, that there is one as it should be."""
+        result, parameters = self.prototype.result_type(fails=self.fails), self.prototype.parameter_text("c++")
+        return f"static {result} (*const tg_function)({parameters}) = {self.prototype.symbol};\nvoid tg_use() {{ (void)tg_function; }}"
+
+    # -- the frame --------------------------------------------------------------------------------------------------
 
     def _fields(self) -> Iterator[str]:
-        for _, p in self._scalars():
-            kind = scalar_type(p.scalar)
-            if p.scalar.type is str:
-                yield f"const char *{p.name}; size_t {p.name}_length"
-            elif p.scalar.many:
-                yield f"{kind} *{p.name}; size_t {p.name}_length"
-            else:
-                yield f"{kind} {p.name}; bool {p.name}_given"
-
-    def _arguments(self, tensor: str) -> list[str]:
-        """What the function is called with; `tensor` says how a tensor is passed, by its number."""
-        arguments = [f"frame->sizes[{i}]" for i in range(len(self.sizes))]
-        tensors = iter(range(len(self.signature.tensors)))
-        for p in self.signature.parameters:
-            if p.is_tensor:
-                arguments.append(tensor.format(n=next(tensors), type=self.prototype.element(p.name, p.tensor.dtypes)))
-            elif p.scalar.many or p.scalar.type is str:
-                arguments += [f"frame->{p.name}", f"(int64_t)frame->{p.name}_length"]
-            else:
-                value = f"frame->{p.name}"
-                arguments.append(f"{value}_given ? &{value} : NULL" if p.optional else value)
-        return arguments
-
-    def _outputs(self) -> list[str]:
-        return [self.prototype.element(output.name, output.type.dtypes) for output in self.signature.outputs]
-
-    def _run_samples(self) -> str:
-        arguments = self._arguments("(const {type} *)tg_at(&frame->call, &frame->in[{n}], i)")
-        arguments += [f"({e} *)tg_at(&frame->call, &frame->out[{i}], i)" for i, e in enumerate(self._outputs())]
-        call = f"{self.prototype.symbol}({', '.join(arguments)});"
-        if self.fails:
-            call = f"int code = {call}\n        if (code) __atomic_store_n(&frame->call.error, code, __ATOMIC_RELAXED);"
-        return _RUN_SAMPLES.format(call=call)
-
-    def _run_elements(self) -> str:
-        """Two loops: over flat memory, which the compiler vectorises, and over rows with strides."""
-        inputs = [self.prototype.element(p.name, p.tensor.dtypes) for _, p in self.signature.tensors]
-        outputs = self._outputs()
-
-        def element(flat: str, strided: str, types: Sequence[str], letter: str) -> tuple[list[str], list[str]]:
-            return (
-                [flat.format(n=n, type=kind, letter=letter) for n, kind in enumerate(types)],
-                [strided.format(n=n, type=kind, letter=letter) for n, kind in enumerate(types)],
-            )
-
-        ins = element("{letter}{n}[i]", "*(const {type} *)({letter}{n} + i * {letter}{n}_step)", inputs, "x")
-        outs = element("{letter}{n}[i]", "*({type} *)({letter}{n} + i * {letter}{n}_step)", outputs, "y")
-        loops = []
-        for values, results in zip(ins, outs, strict=True):
-            arguments = self._arguments("{n}")
-            taken = iter(values)
-            tensors = {i for i, _ in self.signature.tensors}
-            offset = len(self.sizes)
-            arguments = [next(taken) if i - offset in tensors else a for i, a in enumerate(arguments)]
-            if self.prototype.returns_result:
-                loops.append(f"{results[0]} = {self.prototype.symbol}({', '.join(arguments)});")
-            else:
-                written = [f"&{result}" for result in results]
-                loops.append(f"{self.prototype.symbol}({', '.join([*arguments, *written])});")
-        names = [("x", "in", n, f"const {kind}", "const char") for n, kind in enumerate(inputs)]
-        names += [("y", "out", n, kind, "char") for n, kind in enumerate(outputs)]
-        return _RUN_ELEMENTS.format(
-            flat="\n    ".join(f"{kind} *{x}{n} = ({kind} *)frame->{side}[{n}].data;" for x, side, n, kind, _ in names),
-            flat_call=loops[0],
-            rows="\n        ".join(
-                f"{char} *{x}{n} = tg_at(&frame->call, &frame->{side}[{n}], row); "
-                f"int64_t {x}{n}_step = tg_step(&frame->call, &frame->{side}[{n}]);"
-                for x, side, n, _, char in names
-            ),
-            row_call=loops[1],
-            inputs=len(inputs),
-            outputs=len(outputs),
-        )
-
-    # -- taking arguments -------------------------------------------------------------------------------------------
-
-    def _take(self) -> Iterator[str]:
-        tensors = [(n, i, p) for n, (i, p) in enumerate(self.signature.tensors)]
-        for _, i, p in tensors:
-            condition = f"if (tg_some(&stack[{i}])) " if p.optional else ""
-            yield f"{condition}tg_own(call, (tg_handle)stack[{i}]);"
-        for i, p in self._scalars():
-            yield from self._take_scalar(i, p)
-        for n, i, p in tensors:
-            if p.name in self.dtypes:
-                count = len(self.prototype.core(p.tensor.axes).tokens)
-                code, item = self._element(p.name)
-                yield f'tg_read(call, &frame.in[{n}], "{p.name}", (tg_handle)stack[{i}], {count}, {code}, {item});'
-        yield from self._bind(tensors)
-        for n, _, p in tensors:
-            if p.name in self.dtypes:
-                yield f"tg_batch(call, &frame.in[{n}]);"
-        for n, _, p in tensors:
-            if p.name in self.dtypes:
-                code, _ = self._element(p.name)
-                yield f"tg_open(call, &frame.in[{n}], {self._core(p.tensor.axes)}, {code});"
-        for n, output in enumerate(self.signature.outputs):
-            code, item = self._element(output.name)
-            count = len(self.prototype.core(output.type.axes).tokens)
-            core = self._core(output.type.axes)
-            yield f'tg_make(call, &frame.out[{n}], "{output.name}", {count}, {core}, {code}, {item});'
+        for name in self.prototype.sizes:
+            yield f"int64_t n_{name};"
+        for argument in self.prototype.arguments:
+            yield from (f"{line};" for line in argument.fields())
+        for result in self.prototype.results:
+            yield f"tg_tensor o_{result.name};"
 
     def _element(self, name: str) -> tuple[int, str]:
         dtype = self.dtypes[name]
-        return _CODES[dtype], f"sizeof({C_TYPES[dtype]})"
+        return CODES[dtype], f"sizeof({C_TYPES[dtype]})"
 
-    def _take_scalar(self, i: int, p: Parameter) -> Iterator[str]:
-        slot, field = f"stack[{i}]", f"frame.{p.name}"
-        if p.scalar.type is str:
-            yield f"tg_keep(call, (void *){slot}, tg_torch.torch_delete_string);"
-            yield f"tg_torch.torch_string_length((tg_handle){slot}, &{field}_length);"
-            yield f"tg_torch.torch_string_c_str((tg_handle){slot}, &{field});"
-            return
-        convert = _FROM_SLOT[p.scalar.type]
-        if p.scalar.many:
-            yield f"tg_keep(call, (void *){slot}, tg_torch.torch_delete_list);"
-            yield f"tg_torch.torch_list_size((tg_handle){slot}, &{field}_length);"
-            yield f"{field} = malloc(({field}_length + 1) * sizeof *{field});"
-            yield f"tg_keep(call, {field}, tg_free);"
-            yield f"for (size_t i = 0; i < {field}_length; i++) {{"
-            yield "    tg_value item;"
-            yield f"    tg_torch.torch_list_get_item((tg_handle){slot}, i, &item);"
-            yield f"    {field}[i] = {convert.format('item')};"
-            yield "}"
-        elif p.optional:
-            yield f"if (({field}_given = tg_some(&{slot}))) {field} = {convert.format(slot)};"
+    # -- the call of the function -----------------------------------------------------------------------------------
+
+    def _run(self) -> str:
+        return self._run_elements() if self.prototype.scalar else self._run_samples()
+
+    def _sizes(self) -> list[str]:
+        return [f"tg_f->n_{name}" for name in self.prototype.sizes]
+
+    def _run_samples(self) -> str:
+        sums = self.prototype.is_rule
+        arguments = [*self._sizes(), *(value for a in self.prototype.arguments for value in a.values())]
+        outputs = [value for r in self.prototype.results for value in (self._target(r) if sums else r.values())]
+        call = [self._guarded(f"{self.prototype.symbol}({', '.join([*arguments, *outputs])});")]
+        if sums:
+            for r in self.prototype.results:
+                call.append(f"tg_add(tg_c, &{r.field}, tg_chunk, tg_i, {self._count(r.core)}, tg_s_{r.name});")
+        memory = list(self._memory(sums=sums))
+        lists = [a for a in self.prototype.arguments if isinstance(a, Arrays)]
+        each = [f"tg_at_each(tg_c, {a.field}, {a.field}_length, tg_i, tg_p_{a.name});" for a in lists]
+        names = [line.partition(" = ")[0].split()[-1].lstrip("*") for line in memory]
+        failed = " || ".join(f"!{name}" for name in names)
+        if memory:
+            memory.append(f'if ({failed}) tg_note(tg_c, 1, "no memory for a workspace"), tg_end = tg_begin;')
+        template = _RUN_SUMS if sums else _RUN_SAMPLES
+        return template.format(
+            memory=_indented(memory), each=_indented(each, 2), call=_indented(call, 2),
+            free=_indented([f"free((void *){name});" for name in names]),
+        )  # fmt: skip
+
+    def _memory(self, *, sums: bool) -> Iterator[str]:
+        """What each thread allocates; a pointer is declared in each line."""
+        for a in self.prototype.arguments:
+            if isinstance(a, Scratch):
+                yield f"{a.element} *tg_w_{a.name} = ({a.element} *)malloc((size_t)({a.field} + 1) * sizeof({a.element}));"
+            elif isinstance(a, Arrays):
+                yield f"const void **tg_p_{a.name} = (const void **)malloc((size_t)({a.field}_length + 1) * sizeof(void *));"
+        for r in self.prototype.results if sums else ():
+            size = f"(size_t)({r.field}.sums ? {self._count(r.core)} : 1)"
+            yield f"{r.element} *tg_s_{r.name} = ({r.element} *)malloc({size} * sizeof({r.element}));"
+
+    def _target(self, result: Result) -> list[str]:
+        """Where a sample's result is written: into the output, or beside it to be summed."""
+        if result.core is None:
+            return result.values()
+        return [f"{result.field}.sums ? tg_s_{result.name} : {result.values()[0]}"]
+
+    def _guarded(self, call: str) -> str:
+        """A call whose failure is told."""
+        if self.fails:
+            call = f"{{ int tg_code = {call} if (tg_code) tg_note(tg_c, tg_code, NULL); }}"
+        return self._try() + call + self._catch() if self.language == "c++" else call
+
+    def _try(self) -> str:
+        return "try { "
+
+    def _catch(self) -> str:
+        return (
+            " } catch (const std::exception &tg_e) { tg_note(tg_c, 1, tg_e.what()); }"
+            ' catch (...) { tg_note(tg_c, 1, "the function threw something that is no std::exception"); }'
+        )
+
+    def _run_elements(self) -> str:
+        """Two loops: over flat memory, which the compiler vectorises, and over rows with strides."""
+        names = [("a_", a.name, a.element, "const ") for a in self.prototype.arrays]
+        names += [("o_", r.name, r.element, "") for r in self.prototype.results]
+        flat = [f"{c}{e} *tg_{p}{n} = ({c}{e} *)tg_f->{p}{n}.data;" for p, n, e, c in names]
+        rows = [
+            f"{c}char *tg_{p}{n} = tg_at(tg_c, &tg_f->{p}{n}, tg_row); int64_t tg_{p}{n}_step = tg_step(tg_c, &tg_f->{p}{n});"
+            for p, n, _, c in names
+        ]
+        guard, unguard = ("    " + self._try() + "\n", "    " + self._catch() + "\n") if self.language == "c++" else ("", "")
+        return _RUN_ELEMENTS.format(
+            flat=_indented(flat),
+            rows=_indented(rows, 2),
+            flat_call=self._element_call("tg_{p}{n}[tg_i]"),
+            row_call=self._element_call("*({c}{e} *)(tg_{p}{n} + tg_i * tg_{p}{n}_step)"),
+            guard=guard,
+            unguard=unguard,
+        )
+
+    def _element_call(self, place: str) -> str:
+        """The call for one element; `place` says where a tensor has it."""
+        arguments = self._sizes()
+        for a in self.prototype.arguments:
+            arguments += [place.format(p="a_", n=a.name, e=a.element, c="const ")] if isinstance(a, Array) else a.values()
+        results = [place.format(p="o_", n=r.name, e=r.element, c="") for r in self.prototype.results]
+        if self.prototype.returns_result:
+            return f"{results[0]} = {self.prototype.symbol}({', '.join(arguments)});"
+        return f"{self.prototype.symbol}({', '.join([*arguments, *(f'&{result}' for result in results)])});"
+
+    # -- what surrounds it --------------------------------------------------------------------------------------------
+
+    def _body(self) -> Iterator[str]:
+        yield from self._take()
+        yield from self._bind()
+        yield from self._open()
+        yield from self._make()
+        yield from self._start()
+        for i, result in enumerate(self.prototype.results):
+            yield f"tg_stack[{i}] = tg_give(tg_c, {result.field}.handle);"
+
+    def _slots(self) -> Iterator[tuple[str, str]]:
+        """Names and places of what torch passes."""
+        names = [argument.name for argument in self.prototype.arguments if argument.schema]
+        names += ["tg_sizes"] if self.prototype.is_rule and not self.prototype.scalar else []
+        names += ["tg_shapes"] if self.prototype.gives_shapes or self.prototype.gives_batch else []
+        yield from ((name, f"tg_stack[{i}]") for i, name in enumerate(names))
+
+    def _take(self) -> Iterator[str]:
+        slots = dict(self._slots())
+        for argument in self.prototype.arguments:
+            if argument.schema:
+                yield from argument.own(slots[argument.name])
+        for name in ("tg_sizes", "tg_shapes"):
+            if name in slots:
+                yield f"int64_t {name}_length;"
+                yield f"const int64_t *{name} = (const int64_t *)tg_list(tg_c, {slots[name]}, &{name}_length, NULL);"
+        for argument in self.prototype.arguments:
+            if argument.schema:
+                yield from argument.take(slots[argument.name])
+        for array in self.prototype.arrays:
+            if array.name not in self.dtypes and not isinstance(array, Arrays):
+                yield from array.each("tg_absent({tensor});")
+        for array in self.arrays:
+            code, item = self._element(array.name)
+            core = -1 if array.core is None else len(array.core.tokens)
+            statement = f'tg_read(tg_c, {{tensor}}, "{array.name}", {{slot}}, {core}, {code}, {item});'
+            yield from array.each(statement, slots[array.name])
+
+    def _bind(self) -> Iterator[str]:
+        """Sizes from the tensors, and the check of those that occur again; axes that broadcast come last."""
+        if self.prototype.is_rule:
+            if not self.prototype.scalar:
+                count = len(self.prototype.sizes)
+                yield f'if (tg_sizes_length != {count}) tg_fail(tg_c, "takes {count} sizes");'
+                yield from (f"{size} = tg_sizes[{i}];" for i, size in enumerate(self._sizes()))
         else:
-            yield f"{field} = {convert.format(slot)};"
+            yield from (f"{size} = -1;" for size in self._sizes())
+        axes = [(a, i, t) for a in self.arrays if a.core is not None for i, t in enumerate(a.core.tokens)]
+        for a, i, token in sorted(axes, key=lambda item: item[2].broadcast):
+            if token.name is not None:
+                how = "tg_bind_broadcast" if token.broadcast else "tg_bind"
+                yield from a.each(f'{how}(tg_c, {{tensor}}, {i}, "{token.text}", &tg_f->n_{token.name});')
+        for a, i, token in axes:
+            if token.expression is not None:
+                how = "tg_expect_broadcast" if token.broadcast else "tg_expect"
+                yield from a.each(f'{how}(tg_c, {{tensor}}, {i}, "{token.text}", {self._size(token)});')
+
+    def _open(self) -> Iterator[str]:
+        for array in self.arrays:
+            if array.core is not None:
+                yield from array.each("tg_batch(tg_c, {tensor});")
+        if self.prototype.gives_shapes or self.prototype.gives_batch:
+            yield "int64_t tg_shape_at = 0, tg_dim;"
+            yield "const int64_t *tg_shape;"
+            for result in self.prototype.results:
+                if result.core is not None:
+                    yield "tg_shape = tg_given(tg_c, tg_shapes, tg_shapes_length, &tg_shape_at, &tg_dim);"
+                    count = len(result.core.tokens)
+                    yield f'if (tg_dim < {count}) tg_fail(tg_c, "output \'{result.name}\' has too few axes");'
+                    yield f'tg_join(tg_c, "{result.name}", tg_dim - {count}, tg_shape);'
+            yield "tg_shape_at = 0;"
+        for array in self.arrays:
+            if array.core is None:
+                yield from array.each("tg_open_whole(tg_c, {tensor});")
+            else:
+                code, _ = self._element(array.name)
+                yield f"{{ const int64_t tg_core[] = {self._core(array.core)};"
+                yield from array.each(f"tg_open(tg_c, {{tensor}}, tg_core, {code});")
+                yield "}"
+        for argument in self.prototype.arguments:
+            if isinstance(argument, Scratch):
+                yield f"{argument.field} = {self._count(argument.core)};"
+                yield f'if ({argument.field} < 0) tg_fail(tg_c, "workspace \'{argument.name}\' has a negative size");'
+
+    def _make(self) -> Iterator[str]:
+        for result in self.prototype.results:
+            code, item = self._element(result.name)
+            count = 0 if result.core is None else len(result.core.tokens)
+            name = f'tg_c, &{result.field}, "{result.name}"'
+            if self.prototype.gives_shapes:
+                yield "tg_shape = tg_given(tg_c, tg_shapes, tg_shapes_length, &tg_shape_at, &tg_dim);"
+                core = "tg_dim" if result.core is None else count
+                yield f"tg_make({name}, tg_dim, tg_shape, {core}, {code}, {item});"
+                for i, token in enumerate(result.core.tokens if result.core is not None else ()):
+                    yield f'tg_expect(tg_c, &{result.field}, {i}, "{token.text}", {self._size(token)});'
+            else:
+                assert result.core is not None
+                yield f"{{ const int64_t tg_core[] = {self._core(result.core)};"
+                yield f"tg_make_sample({name}, {count}, tg_core, {code}, {item}); }}"
+
+    def _start(self) -> Iterator[str]:
+        if self.prototype.scalar:
+            like = " && ".join(f"tg_like(tg_c, &{a.field}, &{self.prototype.results[0].field})" for a in self.arrays)
+            yield f"tg_elements(tg_c, {like or 'true'}, tg_run_flat, tg_run_rows, tg_f);"
+            return
+        if self.prototype.is_rule:
+            elements = " + ".join(self._count(result.core) for result in self.prototype.results)
+            yield f"if (tg_c->chunks) tg_split(tg_c, {self._work()}, {elements});"
+            for result in self.prototype.results:
+                parts = 2 if self.dtypes[result.name].is_complex else 1
+                yield f"if (tg_c->chunks) tg_sum(tg_c, &{result.field}, {parts});"
+        yield f"tg_samples(tg_c, {self._work()}, tg_run, tg_f);"
+        if self.prototype.is_rule:
+            yield from (f"tg_total(tg_c, &{result.field});" for result in self.prototype.results)
+
+    # -- Python's own way in ------------------------------------------------------------------------------------------
+
+    def _fast(self) -> str:
+        arguments = [a for a in self.prototype.arguments if a.schema]
+        if not self.prototype.has_fast_path:
+            return ""
+        return _FAST.format(
+            convert=_indented(self._convert()),
+            operator=self.signature.name,
+            slots=max(len(arguments), len(self.prototype.results)),
+            count=len(arguments),
+            outputs=len(self.prototype.results),
+        )
+
+    def _convert(self) -> Iterator[str]:
+        """Numbers first, which may not be what they should be; then tensors, of which a failure drops those before."""
+        places = [(f"tg_given[{i}]", f"tg_stack[{i}]", a) for i, a in enumerate(x for x in self.prototype.arguments if x.schema)]
+        for given, slot, argument in places:
+            if isinstance(argument, Array):
+                continue
+            word = (argument.from_python() or "").format(given)
+            yield f"{slot} = {f'tg_is_none({given}) ? 0 : tg_boxed_word({word})' if argument.optional else word};"
+        yield "if (tg_torch.PyErr_Occurred()) return false;"
+        made: list[str] = []
+        for given, slot, argument in places:
+            if not isinstance(argument, Array):
+                continue
+            drop = " ".join(f"if ({other}) tg_torch.aoti_torch_delete_tensor_object((tg_handle){other});" for other in made)
+            take = f"tg_torch.torch_tensor_from_pyobject({given}, (tg_handle *)&{slot})"
+            if argument.optional:
+                yield f"{slot} = 0;"
+                take = f"!tg_is_none({given}) && {take}"
+            yield f"if ({take}) {{ {drop} return false; }}"
+            made.append(slot)
+        for _, slot, argument in places:
+            if isinstance(argument, Array) and argument.optional:
+                yield f"if ({slot}) {slot} = tg_boxed_word({slot});"
 
     # -- sizes ------------------------------------------------------------------------------------------------------
 
-    def _bind(self, tensors: Sequence[tuple[int, int, Parameter]]) -> Iterator[str]:
-        """Sizes from the tensors, and the check of those that occur again; axes that broadcast come last."""
-        axes = [
-            (n, axis, token)
-            for n, _, p in tensors
-            if p.name in self.dtypes
-            for axis, token in enumerate(self.prototype.core(p.tensor.axes).tokens)
-        ]
-        bound: set[str] = set()
-        for n, axis, token in sorted(axes, key=lambda item: item[2].broadcast):
-            if token.name is None:
-                continue
-            size, found = self.sizes[token.name], f"tg_size(&frame.in[{n}], {axis})"
-            if token.name not in bound:
-                yield f"{size} = {found};"
-            elif token.broadcast:
-                yield f'{size} = tg_broadcast(call, &frame.in[{n}], {axis}, "{token.text}", {size});'
-            else:
-                yield f'tg_expect(call, &frame.in[{n}], {axis}, "{token.text}", {size});'
-            bound.add(token.name)
-        for n, axis, token in axes:
-            if token.expression is not None:
-                check = "tg_broadcast" if token.broadcast else "tg_expect"
-                yield f'{check}(call, &frame.in[{n}], {axis}, "{token.text}", {self._size(token)});'
+    def _core(self, core: Axes) -> str:
+        sizes = [self._size(token) for token in core.tokens]
+        return f"{{{', '.join(sizes) or '0'}}}"
 
-    def _core(self, axes: Axes | None) -> str:
-        sizes = [self._size(token) for token in self.prototype.core(axes).tokens]
-        return f"(int64_t[]){{{', '.join(sizes) or '0'}}}"
+    def _count(self, core: Axes | None) -> str:
+        return "*".join(f"({self._size(token)})" for token in (core.tokens if core else ())) or "1"
 
     def _size(self, token: Axis) -> str:
         if token.name is not None:
-            return self.sizes[token.name]
+            return f"tg_f->n_{token.name}"
         assert token.expression is not None
         return self._expression(token.expression)
 
@@ -310,9 +481,9 @@ class Shim:
             case ast.Constant(value=value):
                 return f"(int64_t){value!r}"
             case ast.Name(id=name):
-                return self.sizes[name]
+                return f"tg_f->n_{name}"
             case ast.Set(elts=[ast.Name(id=name)]):
-                return f"frame.{name}"
+                return f"tg_f->a_{name}"
             case ast.UnaryOp(operand=operand):
                 return f"(-{self._expression(operand)})"
             case ast.Call(func=ast.Name(id=name), args=[left, right]):
@@ -320,23 +491,20 @@ class Shim:
             case ast.BinOp(left=left, op=operation, right=right):
                 a, b = self._expression(left), self._expression(right)
                 if isinstance(operation, (ast.FloorDiv, ast.Mod)):
-                    return f"tg_{'mod' if isinstance(operation, ast.Mod) else 'floordiv'}(call, {a}, {b})"
+                    return f"tg_{'mod' if isinstance(operation, ast.Mod) else 'floordiv'}(tg_c, {a}, {b})"
                 return f"({a} {_OPERATORS[type(operation)]} {b})"
         raise AssertionError(ast.dump(node))  # pragma: no cover - refused at declaration
 
     def _work(self) -> str:
-        """How much there is to do for a sample: the elements of its largest output, as a guess."""
-        sizes = [self.prototype.core(output.type.axes).tokens for output in self.signature.outputs]
-        products = ["*".join(f"tg_max(1, {self._size(token)})" for token in tokens) or "1" for tokens in sizes]
-        inputs = ["*".join(f"tg_max(1, {size})" for size in self.sizes.values()) or "1"]
-        return f"tg_max({products[0]}, {inputs[0]})"
+        """How much there is to do for a sample, as a guess: the sizes multiplied, or the elements of an output."""
+        counts = ["*".join(f"tg_max(1, {size})" for size in self._sizes()) or "1"]
+        for result in self.prototype.results:
+            if result.core is not None:
+                counts.append("*".join(f"tg_max(1, {self._size(token)})" for token in result.core.tokens) or "1")
+        work = counts[0]
+        for count in counts[1:]:
+            work = f"tg_max({work}, {count})"
+        return work
 
-    def _give(self) -> Iterator[str]:
-        for i, _ in enumerate(self.signature.outputs):
-            yield f"stack[{i}] = tg_give(call, frame.out[{i}].handle);"
 
-
-_FROM_SLOT: dict[type, str] = {
-    float: "tg_as_double({})", bool: "((uint8_t){} != 0)", int: "(int64_t){}", torch.dtype: "(int32_t){}",
-}  # fmt: skip
 _OPERATORS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*"}

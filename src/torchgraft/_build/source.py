@@ -1,4 +1,4 @@
-"""C and C++ source, as it is given to an operator: `c` and `cpp`."""
+"""C and C++ source, as it is given to an operator or a rule: `c` and `cpp`."""
 
 from __future__ import annotations
 
@@ -66,10 +66,13 @@ class Source:
 def c(
     source: str | Path, *, flags: Sequence[str] = (), include: Sequence[str | Path] = (), libraries: Sequence[str] = ()
 ) -> Source:
-    """A kernel in C: ``@tg.op(kernel=tg.c("file.c"))``.
+    """A kernel or rule in C: ``@tg.op(kernel=tg.c("file.c"))``, ``@f.vjp("x", kernel=tg.c("file.c"))``.
 
     The function has the operator's name and sees one sample: the sizes of its axes, in the order in which the
     annotations name them, then the operator's arguments, then the outputs. ``T`` is the type of the elements.
+    That of an elementwise operator sees one element of each tensor, and returns the result. A tensor without annotated
+    axes comes whole: its data, number of axes, sizes and strides, in elements. A function that returns a non-zero
+    ``int`` raises `KernelError`. Several functions may stand in one file.
 
     Args:
         source: the source itself, or a path that ends in ``.c``, relative to the file that declares the operator.
@@ -88,6 +91,32 @@ def c(
         ... def scale(x: Float[Tensor, "*batch n"], factor: float) -> Float[Tensor, "*batch n"]: ...
     """
     return _read("c", source, flags, include, libraries)
+
+
+def cpp(
+    source: str | Path, *, flags: Sequence[str] = (), include: Sequence[str | Path] = (), libraries: Sequence[str] = ()
+) -> Source:
+    """A kernel or rule in C++: as `c`, and an exception that it throws raises `KernelError` with its text.
+
+    A function template serves as well. Complex elements are ``std::complex``.
+
+    Args:
+        source: the source itself, or a path that ends in ``.cpp``, ``.cc`` or ``.cxx``.
+        flags: for the compiler, after the default ones; ``-std=c++20`` is one.
+        include: folders for `#include`.
+        libraries: to be linked, as ``-l`` takes them.
+
+    Returns:
+        What `op` takes as `kernel`.
+
+    Raises:
+        DeclarationError: there is no such file.
+
+    Example:
+        >>> @tg.op(kernel=tg.cpp("linear.cpp", flags=["-std=c++20"]))
+        ... def linear(x: Float[Tensor, "*batch n"], w: Float[Tensor, "m n"]) -> Float[Tensor, "*batch m"]: ...
+    """
+    return _read("c++", source, flags, include, libraries)
 
 
 def _read(

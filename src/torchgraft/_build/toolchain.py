@@ -99,9 +99,9 @@ def check_order(source: Source, prototype: Prototype) -> None:
 def _other_head(source: Source, prototype: Prototype, said: str = "") -> BuildError:
     symbol = prototype.symbol
     return BuildError(
-        "the C function takes something else than the annotations say",
+        "the function takes something else than the annotations say",
         operator=prototype.signature.name,
-        expected=prototype.declaration(fails=source.fails(symbol) and not prototype.scalar),
+        expected=prototype.declaration(fails=source.fails(symbol) and not prototype.scalar, language=source.language),
         got=source.definition(symbol) or said,
         hint=f"write it so, or print({prototype.signature.name}.prototype())",
     )
@@ -112,11 +112,11 @@ def _refusal(source: Source, prototype: Prototype, said: str, command: Sequence[
     symbol, operator = prototype.symbol, prototype.signature.name
     if any(said_so in said for said_so in _OTHER_HEAD) and symbol in said:
         return _other_head(source, prototype, said)
-    if f"undefined reference to `{symbol}'" in said or f"undefined symbol: {symbol}" in said:
+    if any(text.format(symbol) in said for text in _NO_FUNCTION):
         return BuildError(
             f"the source defines no function '{symbol}'",
             operator=operator,
-            expected=prototype.declaration(),
+            expected=prototype.declaration(language=source.language),
             got="nothing so named",
         )
     return BuildError(
@@ -124,7 +124,15 @@ def _refusal(source: Source, prototype: Prototype, said: str, command: Sequence[
     )
 
 
-_OTHER_HEAD = ("conflicting types for", "static declaration of", "too few arguments", "too many arguments")
+_OTHER_HEAD = (
+    "conflicting types for", "static declaration of", "too few arguments", "too many arguments",
+    "no matches converting function", "invalid conversion from", "cannot initialize a variable of type",
+    "address of overloaded function", "unresolved overloaded function",
+)  # fmt: skip
+_NO_FUNCTION = (
+    "undefined reference to `{}'", "undefined symbol: {}", "'{}' was not declared in this scope",
+    "use of undeclared identifier '{}'",
+)  # fmt: skip
 
 
 def compiler(language: Language, operator: str) -> Compiler:

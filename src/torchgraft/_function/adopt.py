@@ -20,7 +20,8 @@ from .. import _torch
 from .._errors import DeclarationError, KernelError
 from .._lower.watch import Watch
 from .._op import Op, make_op
-from .._rules.rule import Rule, cotangent_names
+from .._rules.kinds import cotangent_names
+from .._rules.rule import Rule
 from .._spec.dtypes import is_inexact
 from .._spec.signature import Signature
 from .adopted_node import AdoptedNode, Handed
@@ -138,7 +139,7 @@ class Adopted:
         reads = (*names, *(o.name for o in self.signature.outputs), *cotangent_names(self.signature).values())
         label = f"{self.signature.name}.vjp[{','.join(inputs)}]"
         self.needs = tuple(name in inputs for name in names)
-        rule = Rule("vjp", tuple(inputs), self._rule(label), reads, label, array=False, opaque=False, residual=False)
+        rule = Rule("vjp", tuple(inputs), self._rule(label), reads, label, opaque=False, residual=False)
         op._record.add_rule(rule)
         op._record.eager_node = lambda layout, mask: AdoptedNode(self, label, layout, mask).make()
 

@@ -25,12 +25,14 @@ class Kernel(ABC):
     Attributes:
         kind: what it is written in, for `print(op)`.
         opaque: tracers cannot see into it, and it computes on the CPU alone.
+        trusted: what it returns is as annotated and its own, and its inputs are as they were: made so by torchgraft.
         function: what the user wrote.
         call: the function on tensors, positional, unchecked.
     """
 
-    kind: ClassVar[str]
+    kind: str
     opaque: ClassVar[bool]
+    trusted: ClassVar[bool] = False
     call: Callable[..., Any]
 
     def __init__(self, signature: Signature, function: Callable[..., Any]) -> None:
@@ -69,9 +71,18 @@ class Kernel(ABC):
         """From now on, copy outputs whose memory is not torch's own; opaque kernels return none that are."""
         raise NotImplementedError
 
-    def planned(self, plan: Plan) -> Callable[..., Any]:
-        """The function on calls like this one, unchecked: what the hot path calls."""
+    def planned(self, plan: Plan, values: Sequence[Any]) -> Callable[..., Any]:
+        """The function on calls like this one, unchecked: what the hot path calls.
+
+        Args:
+            plan: of the call.
+            values: its arguments; what they are beside the plan, the hot path recognises too.
+        """
         return (lambda *values: self.call_planned(values, plan)) if plan.batch else self.call
+
+    def explained(self, error: RuntimeError) -> Exception:
+        """What is raised where the function raised `error`."""
+        return error
 
     @abstractmethod
     def call_planned(self, values: Sequence[Any], plan: Plan, *, may_loop: bool = True) -> Any:

@@ -1,4 +1,4 @@
-"""A kernel in C: a library for each combination of dtypes, built when it is first needed."""
+"""A kernel in C or C++."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from torch import Tensor
 from .._build.prototype import Prototype
 from .._build.source import Source
 from .._errors import DeclarationError
-from .._spec.dtypes import HALVES
-from .._spec.plan import Plan, check_dtypes, flatten, replace
+from .._spec.axes import Shape
+from .._spec.plan import Plan
 from .._spec.signature import Signature
 from .kernel import Kernel
-
-Dtypes = tuple[torch.dtype | None, ...]
+from .native_function import NativeFunction, Result
 
 
 class NativeKernel(Kernel):
@@ -27,74 +26,49 @@ class NativeKernel(Kernel):
         source: the source of the C function.
     """
 
-    kind = "c"
     opaque = True
+    trusted = True
 
     def __init__(self, signature: Signature, function: Callable[..., Any], source: Source) -> None:
         super().__init__(signature, function)
-        if signature.numpy:
-            raise DeclarationError(
-                "a kernel in C takes tensors", operator=signature.name, expected="Tensor", got="np.ndarray",
-            )  # fmt: skip
-        self.prototype = Prototype(signature, signature.name)
-        self._source = source
-        self._positions = [i for i, _ in signature.tensors]
-        self._variants: dict[Dtypes, Callable[..., Any]] = {}
-        self.call = self._call
+        self.kind = source.language
+        self.native = NativeFunction(source, Prototype(signature, signature.name), signature.name)
 
-    def planned(self, plan: Plan) -> Callable[..., Any]:
-        """The library's function itself, where dtypes are all that there is to know."""
-        dtypes = [leaf.dtype for leaf in plan.leaves]
-        everything_there = len(dtypes) == len(self._positions)
-        return super().planned(plan) if plan.batch or not everything_there else self._variant(tuple(dtypes))
+    def planned(self, plan: Plan, values: Sequence[Any]) -> Callable[..., Any]:
+        """The library's function itself, where there is nothing more to do."""
+        if plan.batch:
+            return lambda *values: self.call_planned(values, plan)
+        leaves = [value for i, _ in self.signature.tensors for value in ([values[i]] if values[i] is not None else [])]
+        plain = all(isinstance(leaf, Tensor) and _is_plain(leaf) for leaf in leaves)
+        results = self._results(plan)
+        outputs = tuple(dtype for _, dtype in results)
+        function = self.native.variant(self.native.dtypes(values), outputs, fast=plain)
+        trailing = self.native.trailing((), [shape for shape, _ in results])
+        return (lambda *values: function(*values, *trailing)) if trailing else function
 
     def call_planned(self, values: Sequence[Any], plan: Plan, *, may_loop: bool = True) -> Any:
-        """The function over all leading axes, which the library broadcasts from the right."""
+        """The function over all leading axes."""
         leads = [leaf.lead for leaf in plan.leaves]
-        if plan.batch and not self.signature.loop:  # in front of batch axes that not every tensor has
-            leaves = flatten(self.signature, values)
-            widest = max(leaf.dim() - core for leaf, core in zip(leaves, self._core_ranks(values), strict=True))
-            aligned = [
-                leaf[(slice(None),) * lead + (None,) * (widest - (leaf.dim() - core))]
-                for leaf, lead, core in zip(leaves, leads, self._core_ranks(values), strict=True)
-            ]
-            values = replace(self.signature, values, aligned)
-        return self.call(*values)
+        return self.single(self.native.run(values, leads, len(plan.batch), self._results(plan)))
 
-    def _core_ranks(self, values: Sequence[Any]) -> list[int]:
-        present = [p for i, p in self.signature.tensors if values[i] is not None]
-        return [len(self.prototype.core(p.tensor.axes).tokens) for p in present]
+    def explained(self, error: RuntimeError) -> Exception:
+        """The error for what the function said when it failed."""
+        return self.native.explained(error)
 
-    def _call(self, *values: Any) -> Any:
-        dtypes = tuple(None if values[i] is None else values[i].dtype for i in self._positions)
-        return self._variant(dtypes)(*values)
+    def _results(self, plan: Plan) -> list[Result]:
+        return [(self._known(shape, i), dtype) for i, (shape, dtype) in enumerate(plan.outputs)]
 
-    def _variant(self, dtypes: Dtypes) -> Callable[..., Any]:
-        function = self._variants.get(dtypes)
-        if function is None:
-            function = self._variants[dtypes] = self._make(dtypes)
-        return function
+    def _known(self, shape: Shape | None, output: int) -> Shape:
+        if shape is None:
+            raise DeclarationError(
+                "the output's shape is not known before a C function runs", operator=self.signature.name,
+                argument=self.signature.outputs[output].name, expected="annotated axes, or a shape rule",
+                got="a bare Tensor",
+                hint=f"annotate the axes, or add\n@{self.signature.name}.shape\ndef _(...): return (n, m)",
+            )  # fmt: skip
+        return shape
 
-    def _make(self, dtypes: Dtypes) -> Callable[..., Any]:
-        parameters = [p for _, p in self.signature.tensors]
-        present = [(p.name, p.tensor.dtypes, d) for p, d in zip(parameters, dtypes, strict=True) if d is not None]
-        outputs = check_dtypes(self.signature, present)
-        if any(d in HALVES for d in dtypes):
-            wide = tuple(torch.float32 if d in HALVES else d for d in dtypes)
-            return self._widened(self._variant(wide), outputs)
-        names = {name: dtype for name, _, dtype in present}
-        names |= {output.name: dtype for output, dtype in zip(self.signature.outputs, outputs, strict=True)}
-        from .._build.library import build  # costs an import; most programs build nothing
 
-        return build(self._source, self.prototype, names)
-
-    def _widened(self, function: Callable[..., Any], outputs: Sequence[torch.dtype]) -> Callable[..., Any]:
-        """Half precision, computed in float32 and rounded."""
-
-        def call(*values: Any) -> Any:
-            wide = [v.float() if isinstance(v, Tensor) and v.dtype in HALVES else v for v in values]
-            made = function(*wide)
-            made = [made] if isinstance(made, Tensor) else list(made)
-            return self.single([value.to(dtype) for value, dtype in zip(made, outputs, strict=True)])
-
-        return call
+def _is_plain(leaf: Tensor) -> bool:
+    """Whether the memory holds the values as they are, not to be conjugated, negated, or all zero."""
+    return not (leaf.is_conj() or leaf.is_neg() or torch._is_zerotensor(leaf))

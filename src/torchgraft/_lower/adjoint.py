@@ -1,4 +1,4 @@
-"""The derivatives of an adjoint that is written in NumPy.
+"""The derivatives of an adjoint that is written in NumPy or C.
 
 With ``out = A(y) x`` and the rule ``A*(y) g``, the rule's own derivatives need no further declaration:
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,45 +19,46 @@ from torch import Tensor
 
 from .. import _torch
 from .._errors import DerivativeError
+from .._rules.kinds import cotangent_names
 from .._rules.results import settle_gradient
-from .._rules.rule import cotangent_names
-from .array_rule import ArrayCall, ArrayRule
+from .operator_rule import OperatorRule
 from .pullback import leaves_of
+from .rule_call import RuleCall
 
 if TYPE_CHECKING:
     from .lowering import Lowering
 
 
-def differentiate_adjoint(lowering: Lowering, array_rule: ArrayRule) -> None:
+def differentiate_adjoint(lowering: Lowering, operator: OperatorRule) -> None:
     """Give the adjoint's own operator its derivatives."""
-    array_rule.at_autograd(_Adjoint(lowering, array_rule).autograd)
+    operator.at_autograd(_Adjoint(lowering, operator).autograd)
 
 
 class _Node(_torch.SingleLevelFunction):  # type: ignore[misc]
     @staticmethod
-    def forward(ctx: Any, adjoint: _Adjoint, run: Any, call: ArrayCall, *reads: Tensor) -> Any:
+    def forward(ctx: Any, adjoint: _Adjoint, run: Any, call: RuleCall, *reads: Tensor) -> Any:
         ctx.adjoint, ctx.call = adjoint, call
         ctx.save_for_backward(*reads)
-        return run(*ArrayCall(reads, call.counts, call.leads, call.results, call.scalars).pack())[0]
+        return run(*replace(call, reads=reads).pack())[0]
 
     @staticmethod
     def backward(ctx: Any, cotangent: Tensor) -> Any:
         reads = ctx.saved_tensors
-        call = ArrayCall(reads, ctx.call.counts, ctx.call.leads, ctx.call.results, ctx.call.scalars)
+        call = replace(ctx.call, reads=reads)
         return None, None, None, *ctx.adjoint.gradients(call, cotangent, ctx.needs_input_grad[3:])
 
 
 class _Adjoint:
-    def __init__(self, lowering: Lowering, array_rule: ArrayRule) -> None:
+    def __init__(self, lowering: Lowering, operator: OperatorRule) -> None:
         self.lowering = lowering
         self.record = lowering.record
-        self.array_rule = array_rule
-        self.rule = array_rule.rule
+        self.operator = operator
+        self.rule = operator.rule
         self.input = self.rule.inputs[0]
         self.cotangents = cotangent_names(self.record.signature)
 
     def autograd(self, keyset: Any, *args: Any) -> list[Tensor]:
-        call = ArrayCall.unpack(args)
+        call = RuleCall.unpack(args)
         with _torch.level() if _torch.functorch_active() else contextlib.nullcontext():
             if _torch.tangents_possible():
                 duals = [_torch.unpack_dual(read) for read in call.reads]
@@ -64,8 +66,8 @@ class _Adjoint:
                     return [self._forward_mode(call, duals)]
             return [self._record(keyset, call)]
 
-    def _record(self, keyset: Any, call: ArrayCall) -> Tensor:
-        run = _torch.redispatch_below_autograd(self.array_rule.torch_op, keyset)
+    def _record(self, keyset: Any, call: RuleCall) -> Tensor:
+        run = _torch.redispatch_below_autograd(self.operator.torch_op, keyset)
         if torch.is_grad_enabled() and any(read.requires_grad for read in call.reads):
             with _torch.single_level():
                 node: Tensor = _Node.apply(self, run, call, *call.reads)
@@ -73,22 +75,22 @@ class _Adjoint:
         result: Tensor = run(*call.pack())[0]
         return result
 
-    def _named(self, call: ArrayCall) -> dict[str, Any]:
-        named: dict[str, Any] = dict(zip(self.array_rule.scalar_names, call.scalars, strict=True))
+    def _named(self, call: RuleCall) -> dict[str, Any]:
+        named: dict[str, Any] = dict(zip(self.operator.scalar_names, call.scalars, strict=True))
         rest = iter(zip(call.reads, call.leads, strict=True))
-        for name, count in zip(self.array_rule.tensor_names, call.counts, strict=True):
+        for name, count in zip(self.operator.tensor_names, call.counts, strict=True):
             items = [self._with_lead(call, *next(rest)) for _ in range(count)]
             parameter = self.record.signature.names.get(name)
             named[name] = items if parameter is not None and parameter.many else (items[0] if items else None)
         return named
 
-    def _with_lead(self, call: ArrayCall, read: Tensor, lead: int) -> Tensor:
+    def _with_lead(self, call: RuleCall, read: Tensor, lead: int) -> Tensor:
         """A tensor as the operator takes it: its twin wants all leading axes, a looping operator broadcasts them."""
         if self.record.signature.loop:
             return read
         return read.reshape(*(1,) * (call.batch_rank - lead), *read.shape)
 
-    def _values(self, call: ArrayCall, at: Tensor) -> tuple[list[Any], int]:
+    def _values(self, call: RuleCall, at: Tensor) -> tuple[list[Any], int]:
         """The operator's arguments with `at` in the place of the input in which it is linear."""
         named = self._named(call)
         named[self.input] = at
@@ -105,7 +107,7 @@ class _Adjoint:
             values.append(named.get(parameter.name))
         return values, (0 if self.record.signature.loop else call.batch_rank)
 
-    def gradients(self, call: ArrayCall, cotangent: Tensor, needed: Sequence[bool]) -> list[Tensor | None]:
+    def gradients(self, call: RuleCall, cotangent: Tensor, needed: Sequence[bool]) -> list[Tensor | None]:
         """The gradient with respect to each tensor that the rule read."""
         values, lead = self._values(call, cotangent)
         by_name: dict[str, list[Tensor]] = {}
@@ -117,7 +119,7 @@ class _Adjoint:
         plan = self.record.plan(values, lead)
         flat: list[Tensor | None] = []
         position = 0
-        for name, count in zip(self.array_rule.tensor_names, call.counts, strict=True):
+        for name, count in zip(self.operator.tensor_names, call.counts, strict=True):
             wanted = any(needed[position : position + count])
             if not wanted:
                 flat.extend([None] * count)
@@ -129,7 +131,7 @@ class _Adjoint:
         shapes = [read.shape for read in call.reads]
         return [None if d is None else d.sum_to_size(shape) for d, shape in zip(flat, shapes, strict=True)]
 
-    def _with_respect_to(self, name: str, values: list[Any], call: ArrayCall, plan: Any) -> list[Tensor]:
+    def _with_respect_to(self, name: str, values: list[Any], call: RuleCall, plan: Any) -> list[Tensor]:
         from .pushforward import missing_rule
 
         rule = self.record.reverse_rule(name)
@@ -144,10 +146,10 @@ class _Adjoint:
         settled = [settle_gradient(pullback.label, leaf, value) for leaf, value in zip(leaves, made, strict=True)]
         return [d for leaf, d in zip(leaves, settled, strict=True) if leaf.name.partition("[")[0] == name]
 
-    def _forward_mode(self, call: ArrayCall, duals: Sequence[tuple[Tensor, Tensor | None]]) -> Tensor:
+    def _forward_mode(self, call: RuleCall, duals: Sequence[tuple[Tensor, Tensor | None]]) -> Tensor:
         """Linear in each of what it reads, so that the tangents go through one by one."""
         primals = [primal for primal, _ in duals]
-        names = [n for n, count in zip(self.array_rule.tensor_names, call.counts, strict=True) for _ in range(count)]
+        names = [n for n, count in zip(self.operator.tensor_names, call.counts, strict=True) for _ in range(count)]
         total: Tensor | None = None
         for i, (name, (_, tangent)) in enumerate(zip(names, duals, strict=True)):
             if tangent is None:
@@ -165,5 +167,5 @@ class _Adjoint:
         assert total is not None
         return _torch.make_dual(self._replaced(call, primals), total)
 
-    def _replaced(self, call: ArrayCall, reads: Sequence[Tensor]) -> Tensor:
-        return self.array_rule(ArrayCall(tuple(reads), call.counts, call.leads, call.results, call.scalars))[0]
+    def _replaced(self, call: RuleCall, reads: Sequence[Tensor]) -> Tensor:
+        return self.operator(replace(call, reads=tuple(reads)))[0]

@@ -21,7 +21,7 @@ from .._errors import UnsupportedError
 from .._kernels.kernel import Kernel
 from .._kernels.results import refuse_mutated, settle
 from .._spec.plan import Plan, common_dtype, convert, layout_of
-from .hot_path import ABSENT, HotPath
+from .hot_path import ABSENT, Checks, HotPath
 from .lowering import Lowering
 
 _SHAPES = 1024
@@ -35,6 +35,7 @@ class Entry:
         admits: whether tensors look like those that were seen.
         returns: whether outputs look as they should; None until the kernel has run.
         kernel: the kernel as the hot path calls it.
+        kernel_of: whose it is.
         node: `apply` of the autograd node, for when grad mode is on; None where no input requires grad.
         plan: the plan of the call.
         run: the checked kernel, which the node calls.
@@ -43,7 +44,9 @@ class Entry:
         shape_arguments: values of the arguments on which shapes depend.
     """
 
-    __slots__ = ("admits", "kernel", "node", "plan", "returns", "run", "settle", "shape_arguments", "uncounted")
+    __slots__ = (
+        "admits", "kernel", "kernel_of", "node", "plan", "returns", "run", "settle", "shape_arguments", "uncounted",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -62,6 +65,7 @@ class Entry:
         self.node: Callable[..., Any] | None = None
         self.run: Callable[..., Any] | None = None
         self.uncounted: Callable[..., Any] | None = None
+        self.kernel_of: Kernel | None = None
 
     def unpacked(self) -> tuple[Any, ...]:
         """What the hot path needs, in one tuple: attributes would cost it 20 ns each."""
@@ -90,14 +94,20 @@ class Caller:
         self.entries: dict[Any, list[tuple[Any, ...]]] = {}
         # With lists of tensors the number of leaves varies, and every call is checked in words.
         self.recognises = not any(p.many for _, p in self.signature.tensors)
-        hot_path = HotPath(self.signature, self.record.qualname, _NEVER, owns=self.record.opaque)
-        self.function, self._install = hot_path.make(self.slow, self._find, self._compiled())
-        self._hot_path = hot_path
+        self._in_graph = self._compiled()
+        self._generate()
         self.record.on_change(self._forget)
+
+    def _generate(self) -> None:
+        """The call, with the checks that the kernels there are ask for."""
+        kernels = self.record.kernels.values()
+        self._checks = Checks(all(k.opaque for k in kernels), all(k.trusted for k in kernels))
+        self._hot_path = HotPath(self.signature, self.record.qualname, _NEVER, self._checks)
+        self.function, self._install = self._hot_path.make(self.slow, self._find, self._in_graph)
 
     def _forget(self) -> None:
         self.entries.clear()
-        self._install(_NEVER)
+        self._generate()
 
     def _find(self, key: Any, tensors: Sequence[Any]) -> tuple[Any, ...] | None:
         """What was remembered for tensors like these; the key holds their shapes."""
@@ -131,7 +141,7 @@ class Caller:
         entry = self._make_entry(kernel, values, leaves, plan)
         outputs = self._first_run(entry, values, leaves)
         if self.recognises:
-            entry.kernel = kernel.planned(plan)  # which may have changed with what the first run has shown
+            entry.kernel = kernel.planned(plan, values)  # which may have changed with what the first run has shown
             self._remember(values, entry)
         return self.signature.pack(outputs)
 
@@ -150,11 +160,12 @@ class Caller:
 
         entry = Entry(
             _torch.plain_tensors(*seen),
-            kernel.planned(plan),
+            kernel.planned(plan, values),
             find_out,
             plan,
             self.record.shape_values(values),
         )
+        entry.kernel_of = kernel
         if any(leaf.requires_grad for leaf in leaves):  # whatever the mode: `admits` does not look at it
             mask = [leaf.requires_grad for leaf in leaves]
             layout = layout_of(self.signature, values)

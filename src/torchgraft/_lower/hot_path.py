@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -69,6 +70,12 @@ if not (@returns({outputs}){unchanged}):
     ({outputs},) = @entry.settle(({arguments},), @out, {counted})
 {owned}"""
 
+_TRUSTED = """\
+try:
+    {call}
+except @runtime_error as @error:
+    raise @entry.kernel_of.explained(@error) from None"""
+
 _OWNED = """
 if @references({output}) > @alone or @storage_holders(@storage_address({output})) > 1:
     {output} = {output}.clone()"""
@@ -93,6 +100,19 @@ ABSENT: Tensor = torch.empty(0).as_subclass(_Absent)
 """Stands for an optional tensor that was not passed, so that one C call can compare all."""
 
 
+@dataclass(frozen=True)
+class Checks:
+    """What need not be checked in a call.
+
+    Attributes:
+        owned: nobody else holds what the kernels return.
+        trusted: nor do they return anything unexpected, or write into their inputs: what surrounds them is ours.
+    """
+
+    owned: bool
+    trusted: bool
+
+
 class HotPath:
     """The generated functions of one operator.
 
@@ -102,9 +122,9 @@ class HotPath:
         make_uncounted: the same for inputs that do not count their mutations; it returns a tuple.
     """
 
-    def __init__(self, signature: Signature, title: str, never: Any, *, owns: bool) -> None:
+    def __init__(self, signature: Signature, title: str, never: Any, checks: Checks) -> None:
         self.signature = signature
-        self.owns = owns  # nobody else holds what the kernel returns
+        self.checks = checks
         self.tensors = [p for _, p in signature.tensors]
         self.scalars = [p for p in signature.parameters if not p.is_tensor]
         self.outputs = [f"@o{i}" for i in range(len(signature.outputs))]
@@ -224,13 +244,15 @@ class HotPath:
         return f"{'' if self.signature.structure is tuple else '@structure'}({', '.join(outputs)},)"
 
     def _run(self, *, early: str | None, recording: bool = False) -> str:
-        """The kernel and the checks of what it returned, all of them at every call.
+        """The kernel and the checks of what it returned, all of them at every call; a trusted kernel's call alone.
 
         Args:
             early: what to return where the inputs turn out not to count their mutations (inference tensors do not);
                 None to leave out that they have not been mutated.
             recording: grad mode may be on, and is switched off for the kernel.
         """
+        if self.checks.trusted:
+            return _TRUSTED.format(call=self._assign(recording=False).replace("\n", "\n    "))
         versions: list[str] = []
         unchanged: list[str] = []
         for i, p in enumerate(self.tensors if early is not None else ()):
@@ -249,7 +271,7 @@ class HotPath:
             arguments=self.arguments,
             assign=self._assign(recording=recording),
             outputs=", ".join(self.outputs),
-            owned="" if self.owns else "".join(_OWNED.format(output=o) for o in self.outputs),
+            owned="" if self.checks.owned else "".join(_OWNED.format(output=o) for o in self.outputs),
             unchanged="".join(unchanged),
             counted=counted if early is not None else "None",
         ).strip()

@@ -20,7 +20,9 @@ from . import fingerprint, vmap
 from .adjoint import differentiate_adjoint
 from .array_rule import ArrayRule
 from .library import DispatcherOp, companion
+from .native_rule import NativeRule
 from .node import NodeFactory
+from .operator_rule import OperatorRule
 from .pullback import Pullback, make_pullback
 from .pushforward import Pushforward
 
@@ -36,7 +38,7 @@ class Lowering:
         self.record = record
         self._nodes: dict[Any, type[Any]] = {}
         self._pullbacks: dict[Rule, Pullback] = {}
-        self._array_rules: dict[Rule, ArrayRule] = {}
+        self._operator_rules: dict[Rule, OperatorRule] = {}
         self._twin: DispatcherOp | None = None
         self._opaque: dict[bool, DispatcherOp] = {}
         self._lock = threading.RLock()  # a name must be defined once, whichever thread needs it first
@@ -92,15 +94,15 @@ class Lowering:
             self._pullbacks[rule] = make_pullback(self, rule)
         return self._pullbacks[rule]
 
-    def array_rule(self, rule: Rule) -> ArrayRule:
+    def operator_rule(self, rule: Rule) -> OperatorRule:
         """The rule's own operator."""
         with self._lock:
-            if rule not in self._array_rules:
-                made = ArrayRule(self.record, rule)
+            if rule not in self._operator_rules:
+                made = (ArrayRule if rule.array else NativeRule)(self.record, rule)
                 if rule.kind == "adjoint":
                     differentiate_adjoint(self, made)
-                self._array_rules[rule] = made
-            return self._array_rules[rule]
+                self._operator_rules[rule] = made
+            return self._operator_rules[rule]
 
     def node(self, layout: Layout, mask: Sequence[bool], *, batched: bool, hidden: bool) -> type[Any]:
         """The autograd node for one set of present inputs and of inputs that need gradients."""

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from .. import _torch
 from .._errors import DerivativeError, RuleError
+from .._rules.kinds import cotangent_names
 from .._rules.results import as_results, settle_gradient
-from .._rules.rule import cotangent_names
 from .._spec.plan import Layout, Plan
 from .pullback import Pullback
 from .pushforward import missing_rule

@@ -12,10 +12,12 @@ from torch import Tensor
 from .. import _torch
 from .._kernels.batching import vectorise
 from .._record import Record
+from .._rules.kinds import cotangent_names, differentiable_outputs
 from .._rules.results import as_results, settle_partial
-from .._rules.rule import Rule, cotangent_names, differentiable_outputs
+from .._rules.rule import Rule
 from .._spec.plan import Leaf, Plan
-from .array_rule import ArrayCall, ArrayRule
+from .operator_rule import OperatorRule
+from .rule_call import RuleCall
 
 if TYPE_CHECKING:
     from .lowering import Lowering
@@ -50,15 +52,15 @@ def make_pullback(lowering: Lowering, rule: Rule) -> Pullback:
     record = lowering.record
     if rule.kind == "partial":
         return _partial(lowering, rule)
-    if rule.array:
-        array_rule = lowering.array_rule(rule)
+    if rule.is_operator:
+        operator = lowering.operator_rule(rule)
 
-        def call_array(plan: Plan, *values: Any) -> Sequence[Any]:
+        def call_rule(plan: Plan, *values: Any) -> Sequence[Any]:
             leaves = leaves_of(record, plan, rule.inputs)
             results = tuple((plan.batch + leaf.full[len(plan.batch) :], leaf.dtype) for leaf in leaves)
-            return call_on_arrays(array_rule, plan, values, results)
+            return call_operator(operator, plan, values, results)
 
-        return Pullback(rule.label, rule.inputs, array_rule.reads, call_array, None, rule.opaque, rule.residual)
+        return Pullback(rule.label, rule.inputs, operator.reads, call_rule, None, rule.opaque, rule.residual)
 
     def call(plan: Plan, *values: Any) -> Sequence[Any]:
         return apply(record, rule, plan, values, lambda result: _flat(record, rule, plan, result))
@@ -129,16 +131,17 @@ def _items(name: str, value: Any) -> list[tuple[str, Tensor]]:
     return [(name, value)] if isinstance(value, Tensor) else []
 
 
-def call_on_arrays(
-    array_rule: ArrayRule, plan: Plan, values: Sequence[Any], results: tuple[tuple[Any, torch.dtype], ...]
+def call_operator(
+    operator: OperatorRule, plan: Plan, values: Sequence[Any], results: tuple[tuple[Any, torch.dtype], ...]
 ) -> Sequence[Tensor]:
-    """An array rule on what it reads."""
-    by_name = dict(zip(array_rule.reads, values, strict=True))
-    tensors = [(name, by_name[name]) for name in array_rule.tensor_names]
-    leaves, leads, _ = _open(array_rule.record, plan, [n for n, _ in tensors], [v for _, v in tensors])
+    """A rule that is an operator, on what it reads."""
+    by_name = dict(zip(operator.reads, values, strict=True))
+    tensors = [(name, by_name[name]) for name in operator.tensor_names]
+    leaves, leads, _ = _open(operator.record, plan, [n for n, _ in tensors], [v for _, v in tensors])
     counts = tuple(len(_items(name, value)) for name, value in tensors)
-    scalars = tuple(by_name[name] for name in array_rule.scalar_names)
-    return array_rule(ArrayCall(tuple(leaves), counts, tuple(leads), results, scalars))
+    scalars = tuple(by_name[name] for name in operator.scalar_names)
+    sizes = tuple(plan.sizes.get(name, -1) for name in operator.size_names)
+    return operator(RuleCall(tuple(leaves), counts, tuple(leads), sizes, results, scalars))
 
 
 def _partial(lowering: Lowering, rule: Rule) -> Pullback:
@@ -174,13 +177,13 @@ def make_partials(lowering: Lowering, rule: Rule) -> Callable[..., Sequence[Tens
     def flat(result: Any) -> Sequence[Any]:
         return as_results(rule.label, result, [output.name for output in outputs], many=False)
 
-    array_rule = lowering.array_rule(rule) if rule.array else None
+    operator = lowering.operator_rule(rule) if rule.is_operator else None
 
     def call(plan: Plan, *values: Any) -> Sequence[Tensor]:
         # Elementwise, so that every output's shape is known.
         likes = [(shape or (), dtype) for shape, dtype in (plan.outputs[position] for position in positions)]
-        if array_rule is not None:
-            return call_on_arrays(array_rule, plan, values, tuple(likes))
+        if operator is not None:
+            return call_operator(operator, plan, values, tuple(likes))
         made = apply(record, rule, plan, values, flat)
         return [
             settle_partial(rule.label, output.name, value, like)

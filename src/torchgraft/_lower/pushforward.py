@@ -11,10 +11,11 @@ from torch import Tensor
 
 from .. import _torch
 from .._errors import DerivativeError
+from .._rules.kinds import cotangent_names, differentiable_outputs
 from .._rules.results import as_results, settle_gradient, settle_tangent
-from .._rules.rule import Rule, cotangent_names, differentiable_outputs
+from .._rules.rule import Rule
 from .._spec.plan import Plan
-from .pullback import Pullback, apply, call_on_arrays, leaves_of, make_partials, weigh
+from .pullback import Pullback, apply, call_operator, leaves_of, make_partials, weigh
 from .refuse import connect, refuse_lost, watched
 from .watch import Watch
 
@@ -108,9 +109,9 @@ class Pushforward:
         for given in rule.inputs:
             env[f"{given}_tangent"] = self._tangent_value(given)
         reads = [env[read] for read in rule.reads]
-        if rule.array:
+        if rule.is_operator:
             results = tuple((tuple(self.env[o.name].shape), self.env[o.name].dtype) for o in self.outputs)
-            made: Sequence[Any] = call_on_arrays(self.lowering.array_rule(rule), self.plan, reads, results)
+            made: Sequence[Any] = call_operator(self.lowering.operator_rule(rule), self.plan, reads, results)
         else:
             names = [output.name for output in self.outputs]
 

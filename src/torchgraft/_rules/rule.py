@@ -7,15 +7,17 @@ import inspect
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
+from .._build.source import Source
 from .._errors import DeclarationError
-from .._spec.reading import resolve_hints
-from .._spec.signature import Output, Signature
-
-Kind = Literal["vjp", "jvp", "partial", "adjoint"]
+from .._kernels.native_function import NativeFunction
+from .._spec.reading import is_workspace, resolve_hints
+from .._spec.signature import Signature
+from .kinds import Kind, cotangent_names, differentiable_outputs
+from .native import native_rule
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,9 +30,10 @@ class Rule:
         call: the function, taking what it reads by position.
         reads: names of what it reads, in the order of its parameters.
         label: its name in tracebacks and profiles, ``linear.vjp[weight]``.
-        array: it works on NumPy arrays.
         opaque: differentiating through it would be wrong, and so raises.
         residual: it reads a floating `Saved` output, and so hangs on every input without reading it.
+        array: it works on NumPy arrays.
+        native: it is a function in C.
     """
 
     kind: Kind
@@ -38,28 +41,38 @@ class Rule:
     call: Callable[..., Any]
     reads: tuple[str, ...]
     label: str
-    array: bool
     opaque: bool
     residual: bool
+    array: bool = False
+    native: NativeFunction | None = None
 
+    @property
+    def medium(self) -> str:
+        """What it is written in, for messages."""
+        if self.native is not None:
+            return "in C" if self.native.source.language == "c" else "in C++"
+        return "on arrays" if self.array else "on tensors"
 
-def differentiable_outputs(signature: Signature) -> tuple[Output, ...]:
-    """The visible outputs that can have a cotangent."""
-    return tuple(output for output in signature.visible if output.type.dtypes.differentiable)
-
-
-def cotangent_names(signature: Signature) -> dict[str, str]:
-    """For each differentiable output the name of its cotangent: ``grad``, or ``grad_NAME`` if there are several."""
-    outputs = differentiable_outputs(signature)
-    if len(outputs) == 1:
-        return {outputs[0].name: "grad"}
-    return {output.name: f"grad_{output.name}" for output in outputs}
+    @property
+    def is_operator(self) -> bool:
+        """Whether it is an operator of its own, which tracers cannot see into."""
+        return self.array or self.native is not None
 
 
 def make_rule(
-    signature: Signature, kind: Kind, inputs: Sequence[str], function: Callable[..., Any], *, frames: int
+    signature: Signature,
+    kind: Kind,
+    inputs: Sequence[str],
+    function: Callable[..., Any],
+    *,
+    source: Source | None = None,
+    frames: int,
 ) -> Rule:
     """Check a rule's names and read its annotations.
+
+    Args:
+        source: the rule is a function in C, and `function` its stub.
+        frames: how many frames above this one the annotations' names are found.
 
     Raises:
         DeclarationError: it asks for a name that does not exist, or is a rule for something that has no derivative.
@@ -67,7 +80,20 @@ def make_rule(
     label = f"{signature.name}.{kind}[{','.join(inputs)}]"
     _check_inputs(signature, kind, inputs, label)
     available = _available(signature, kind, inputs)
-    parameters = _parameters(function, label, available)
+    parameters = dict(_parameters(function, label, available))
+    frame = inspect.currentframe()
+    for _ in range(frames + 1):
+        frame = frame.f_back if frame is not None else None
+    hints = resolve_hints(function, label, frame)
+    hints.pop("return", None)
+    workspaces = tuple((i, name, hints.pop(name)) for i, name in enumerate(parameters) if is_workspace(hints, name))
+    for _, name, workspace in workspaces:
+        del parameters[name]
+        if source is None:
+            raise DeclarationError(
+                "only a rule in C has a workspace", operator=label, argument=name, expected="kernel=tg.c(...)",
+                got=str(workspace), hint="allocate in the rule",
+            )  # fmt: skip
     for parameter in parameters.values():
         if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
             raise DeclarationError(
@@ -79,17 +105,15 @@ def make_rule(
             )
         if parameter.name not in available:
             raise _unknown_name(label, parameter.name, available, kind, inputs)
-    frame = inspect.currentframe()
-    for _ in range(frames + 1):
-        frame = frame.f_back if frame is not None else None
-    hints = resolve_hints(function, label, frame)
-    hints.pop("return", None)
     array = any(_is_array(hint) for hint in hints.values())
     saved = {o.name for o in signature.outputs if o.saved and o.type.dtypes.differentiable}
     reads = tuple(parameters)
     residual = bool(saved & set(reads))
-    opaque = residual or (array and kind != "adjoint")
-    return Rule(kind, tuple(inputs), _renamed(function, label), reads, label, array, opaque, residual)
+    opaque = residual or ((array or source is not None) and kind != "adjoint")
+    if source is None:
+        return Rule(kind, tuple(inputs), _renamed(function, label), reads, label, opaque, residual, array=array)
+    native = native_rule(signature, kind, inputs, reads, workspaces, source, function.__name__, label)
+    return Rule(kind, tuple(inputs), function, reads, label, opaque, residual, native=native)
 
 
 def _parameters(function: Callable[..., Any], label: str, available: Sequence[str]) -> Mapping[str, inspect.Parameter]:

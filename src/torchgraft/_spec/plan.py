@@ -7,7 +7,7 @@ it is made with SymInts.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,12 +57,14 @@ class Plan:
         outputs: shape and dtype of each output; the shape is None where no annotation or shape rule gives it.
         batch: the leading axes that torchgraft loops or maps over.
         device: of the inputs, and so of the outputs.
+        sizes: of the named axes.
     """
 
     leaves: tuple[Leaf, ...]
     outputs: tuple[tuple[Shape | None, torch.dtype], ...]
     batch: Shape
     device: torch.device
+    sizes: Mapping[str, Any]
 
 
 def layout_of(signature: Signature, values: Sequence[Any]) -> Layout:
@@ -214,7 +216,7 @@ def make_plan(
             None if output.type.axes is None else batch + output.type.axes.evaluate(binding)
             for output in signature.outputs
         ]
-    return Plan(leaves, tuple(zip(shapes, dtypes, strict=True)), batch, device)
+    return Plan(leaves, tuple(zip(shapes, dtypes, strict=True)), batch, device, binding.sizes)
 
 
 def _by_rule(signature: Signature, rule: ShapeRule, values: Sequence[Any]) -> list[Shape | None]:

@@ -8,6 +8,7 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from .declaration import check_declaration
 from .dtypes import ANY, Dtypes
 from .saved import SavedOutput
 from .signature import Output, Parameter, Signature, TensorType
+from .workspace import Workspace
 
 
 def read_signature(function: Callable[..., Any], name: str, *, loop: bool, frames: int) -> Signature:
@@ -33,9 +35,9 @@ def read_signature(function: Callable[..., Any], name: str, *, loop: bool, frame
     """
     frame = sys._getframe(frames + 1)
     hints = resolve_hints(function, name, frame)
-    parameters = tuple(
-        _read_parameter(name, parameter, hints) for parameter in inspect.signature(function).parameters.values()
-    )
+    annotated = list(inspect.signature(function).parameters.values())
+    workspaces = tuple((i, p.name, hints[p.name]) for i, p in enumerate(annotated) if is_workspace(hints, p.name))
+    parameters = tuple(_read_parameter(name, p, hints) for p in annotated if not is_workspace(hints, p.name))
     if "return" not in hints:
         raise DeclarationError(
             "has no return annotation",
@@ -45,9 +47,21 @@ def read_signature(function: Callable[..., Any], name: str, *, loop: bool, frame
             got="nothing",
         )
     outputs, structure = _read_outputs(name, hints["return"], _local_names(function, frame))
-    signature = Signature(name, parameters, outputs, structure, loop)
+    signature = Signature(name, parameters, outputs, structure, loop, workspaces)
     check_declaration(signature)
     return signature
+
+
+def with_workspaces(signature: Signature, stub: Callable[..., Any], *, frames: int) -> Signature:
+    """`signature` with the workspaces that another kernel's stub names."""
+    hints = resolve_hints(stub, signature.name, sys._getframe(frames + 1))
+    names = enumerate(inspect.signature(stub).parameters)
+    return replace(signature, workspaces=tuple((i, n, hints[n]) for i, n in names if is_workspace(hints, n)))
+
+
+def is_workspace(hints: dict[str, Any], name: str) -> bool:
+    """Whether a parameter is memory for a C function, which nobody passes."""
+    return isinstance(hints.get(name), Workspace)
 
 
 def resolve_hints(function: Callable[..., Any], name: str, frame: types.FrameType | None) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from torch import Tensor
 from .arguments import Scalar
 from .axes import Axes
 from .dtypes import Dtypes
+from .workspace import Workspace
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,7 @@ class Signature:
         outputs: those of the kernel, `Saved` ones included.
         structure: the `NamedTuple` class of the visible outputs, ``tuple``, or None for a single tensor.
         loop: leading axes are added by torchgraft (``batch="loop"``).
+        workspaces: memory that a C function uses: position among the annotated parameters, name, annotation.
     """
 
     name: str
@@ -90,6 +92,7 @@ class Signature:
     outputs: tuple[Output, ...]
     structure: type | None
     loop: bool
+    workspaces: tuple[tuple[int, str, Workspace], ...] = ()
 
     @cached_property
     def tensors(self) -> tuple[tuple[int, Parameter], ...]:

@@ -1,0 +1,240 @@
+"""A function in C on tensors: a library for each combination of dtypes, built when it is first needed."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .._build.prototype import Prototype
+from .._build.source import Source
+from .._errors import ArgumentError, DeviceError, KernelError, TorchgraftError
+from .._spec.axes import Shape
+from .._spec.dtypes import HALVES, name_of
+
+Result = tuple[Shape, torch.dtype]
+
+_WIDE = dict.fromkeys(HALVES, torch.float32) | {torch.complex32: torch.complex64}
+"""Half precision is computed in single and rounded: a sum in halves would lose its terms."""
+
+
+class NativeFunction:
+    """A C function, of a kernel or a rule.
+
+    Args:
+        source: where it is.
+        prototype: what it takes.
+        label: of the kernel or rule, for messages.
+        error: what its failures raise.
+    """
+
+    def __init__(
+        self, source: Source, prototype: Prototype, label: str, error: type[TorchgraftError] = KernelError
+    ) -> None:
+        self.source = source
+        self.prototype = prototype
+        self.label = label
+        self.error = error
+        self._tensors = prototype.signature.tensors
+        self._variants: dict[Any, Callable[..., Any]] = {}
+        self._converted = [i for i, a in enumerate(self._passed()) if a.converts]
+
+    def _passed(self) -> list[Any]:
+        return [argument for argument in self.prototype.arguments if argument.schema]
+
+    def dtypes(self, values: Sequence[Any]) -> tuple[torch.dtype | None, ...]:
+        """The dtype of each tensor parameter; None for one that is not there.
+
+        Raises:
+            ArgumentError: a list mixes dtypes.
+        """
+        return tuple(self._dtype(parameter.name, values[i]) for i, parameter in self._tensors)
+
+    def _dtype(self, name: str, value: Any) -> torch.dtype | None:
+        items = value if isinstance(value, (list, tuple)) else [] if value is None else [value]
+        found = {item.dtype for item in items}
+        if len(found) > 1:
+            raise ArgumentError(
+                "is a list of several dtypes, of which a C function has one", operator=self.label, argument=name,
+                expected="one dtype", got=", ".join(sorted(map(name_of, found))),
+            )  # fmt: skip
+        return next(iter(found), None)
+
+    def variant(
+        self, dtypes: tuple[torch.dtype | None, ...], outputs: tuple[torch.dtype, ...], *, fast: bool = False
+    ) -> Callable[..., Any]:
+        """The function for a combination of dtypes, below autograd; it takes the arguments of `Prototype.schema`.
+
+        Args:
+            dtypes: of each tensor parameter.
+            outputs: of each output.
+            fast: it will be called with plain tensors on the CPU.
+        """
+        key = dtypes, outputs, fast
+        function = self._variants.get(key)
+        if function is None:
+            function = self._variants[key] = self._make(dtypes, outputs, fast=fast)
+        return function
+
+    def _make(
+        self, dtypes: tuple[torch.dtype | None, ...], outputs: tuple[torch.dtype, ...], *, fast: bool
+    ) -> Callable[..., Any]:
+        if any(d in _WIDE for d in (*dtypes, *outputs)):
+            wide = tuple(None if d is None else _WIDE.get(d, d) for d in dtypes)
+            return self._widened(self.variant(wide, tuple(_WIDE.get(d, d) for d in outputs), fast=fast), outputs)
+        signature = self.prototype.signature
+        names = {p.name: d for (_, p), d in zip(self._tensors, dtypes, strict=True) if d is not None}
+        names |= {output.name: dtype for output, dtype in zip(signature.outputs, outputs, strict=True)}
+        from .._build.library import build  # costs an import; most programs build nothing
+
+        library = build(self.source, self.prototype, names)
+        function = library.fast if fast and library.fast is not None else library.function
+        return self._converting(function) if self._converted else function
+
+    def _converting(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Arguments that torch's C interface does not know, in types that it knows."""
+        passed, positions = self._passed(), self._converted
+
+        def call(*values: Any) -> Any:
+            changed = list(values)
+            for i in positions:
+                changed[i] = passed[i].convert(values[i])
+            return function(*changed)
+
+        return call
+
+    def _widened(self, function: Callable[..., Any], outputs: Sequence[torch.dtype]) -> Callable[..., Any]:
+        def call(*values: Any) -> Any:
+            made = function(*(_widen(value) for value in values))
+            if isinstance(made, Tensor):
+                return made.to(outputs[0])
+            return tuple(value.to(dtype) for value, dtype in zip(made, outputs, strict=True))
+
+        return call
+
+    def run(
+        self,
+        values: Sequence[Any],
+        leads: Sequence[int],
+        rank: int,
+        results: Sequence[Result],
+        sizes: Sequence[int] = (),
+    ) -> list[Tensor]:
+        """The function over leading axes that every tensor may have beside its own batch axes.
+
+        Args:
+            values: its arguments.
+            leads: for each tensor, lists flattened, the number of such axes; they broadcast from the right.
+            rank: the most that a tensor has.
+            results: shape, with all leading axes, and dtype of each output.
+            sizes: of a rule: the sizes of its operator's axes.
+
+        Raises:
+            DeviceError: a tensor is not on the CPU.
+            KernelError, RuleError: the function said that it failed.
+        """
+        self._check_device(values)
+        if rank and self.prototype.whole:
+            return self._loop(values, leads, rank, results, sizes)
+        values, shapes = self._aligned(values, leads, rank, results) if rank else (values, [s for s, _ in results])
+        function = self.variant(self.dtypes(values), tuple(dtype for _, dtype in results))
+        made = self.call(function, *values, *self.trailing(sizes, shapes))
+        outputs = [made] if isinstance(made, Tensor) else list(made)
+        return [
+            o.reshape(shape) if tuple(o.shape) != tuple(shape) else o
+            for o, (shape, _) in zip(outputs, results, strict=True)
+        ]
+
+    def trailing(self, sizes: Sequence[int], shapes: Sequence[Shape]) -> list[list[int]]:
+        """What the function takes after the operator's own arguments."""
+        rule = [list(sizes)] if self.prototype.is_rule and not self.prototype.scalar else []
+        if not (self.prototype.gives_shapes or self.prototype.gives_batch):
+            return rule
+        return [*rule, [size for shape in shapes for size in (len(shape), *shape)]]
+
+    def call(self, function: Callable[..., Any], *values: Any) -> Any:
+        """Call a variant; what it says when it fails becomes an error of ours."""
+        try:
+            return function(*values)
+        except TorchgraftError:
+            raise
+        except RuntimeError as error:
+            raise self.explained(error) from None
+
+    def explained(self, error: RuntimeError) -> TorchgraftError:
+        """The error for what a function said when it failed."""
+        return self.error(str(error).partition("\nException raised from")[0], operator=self.label)
+
+    def _check_device(self, values: Sequence[Any]) -> None:
+        for i, parameter in self._tensors:
+            items = values[i] if isinstance(values[i], (list, tuple)) else [values[i]]
+            for item in items:
+                if item is not None and not item.is_cpu:
+                    raise DeviceError(
+                        f"is on {item.device}, and the function is for the CPU", operator=self.label,
+                        argument=parameter.name, expected="cpu", got=str(item.device), hint="pass tensors on the CPU",
+                    )  # fmt: skip
+
+    # -- batches ----------------------------------------------------------------------------------------------------
+
+    def _aligned(
+        self, values: Sequence[Any], leads: Sequence[int], rank: int, results: Sequence[Result]
+    ) -> tuple[list[Any], list[Shape]]:
+        """Arguments and shapes of results whose added axes stand above one another: in front of the widest batch."""
+        cores = {a.name: len(a.core.tokens) for a in self.prototype.arrays if a.core is not None}
+        of_results = [0 if r.core is None else len(r.core.tokens) for r in self.prototype.results]
+        rest = iter(leads)
+        tensors = [
+            (i, j, item, next(rest), cores[p.name])
+            for i, p in self._tensors
+            if values[i] is not None
+            for j, item in enumerate(values[i] if p.many else [values[i]])
+        ]
+        own = [item.dim() - lead - core for _, _, item, lead, core in tensors]
+        own += [len(shape) - rank - core for (shape, _), core in zip(results, of_results, strict=True)]
+        widest = max(own)
+        aligned = [list(value) if isinstance(value, (list, tuple)) else value for value in values]
+        for i, j, item, lead, core in tensors:
+            ones = (None,) * (widest - (item.dim() - lead - core))
+            moved = item[(slice(None),) * lead + ones] if ones and lead else item
+            if isinstance(aligned[i], list) and self.prototype.signature.parameters[i].many:
+                aligned[i][j] = moved
+            else:
+                aligned[i] = moved
+        shapes = []
+        for (shape, _), core in zip(results, of_results, strict=True):
+            shapes.append((*shape[:rank], *(1,) * (widest - (len(shape) - rank - core)), *shape[rank:]))
+        return aligned, shapes
+
+    def _loop(
+        self, values: Sequence[Any], leads: Sequence[int], rank: int, results: Sequence[Result], sizes: Sequence[int]
+    ) -> list[Tensor]:
+        """One sample after another, for a function that takes arrays whole."""
+        batch = results[0][0][:rank]
+        made = [torch.empty(shape, dtype=dtype) for shape, dtype in results]
+        cores = [(shape[rank:], dtype) for shape, dtype in results]
+        for index in itertools.product(*map(range, batch)):
+            rest = iter(leads)
+
+            def at(item: Tensor, rest: Any = rest, index: Any = index) -> Tensor:
+                lead = next(rest)
+                places = index[rank - lead :]
+                sample = tuple(i if size != 1 else 0 for i, size in zip(places, item.shape[:lead], strict=True))
+                return item[sample]
+
+            sample: list[Any] = list(values)
+            for i, p in self._tensors:
+                if values[i] is not None:
+                    sample[i] = [at(item) for item in values[i]] if p.many else at(values[i])
+            for output, value in zip(made, self.run(sample, [0] * len(leads), 0, cores, sizes), strict=True):
+                output[index] = value
+        return made
+
+
+def _widen(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.to(_WIDE[value.dtype]) if value.dtype in _WIDE else value
+    return [_widen(item) for item in value] if isinstance(value, list) else value
