@@ -267,6 +267,20 @@ def _tensor_guards() -> type[Any]:
 _TensorGuards = _tensor_guards()
 
 
+def bare_operator(operator: Any) -> Callable[..., Any]:
+    """An `OpOverload` as what its ``__call__`` calls, 0.3 us faster."""
+    function: Callable[..., Any] = getattr(operator, "_op", operator)
+    return function
+
+
+class _Absent(Tensor):
+    """The type of `ABSENT`; no user's tensor has it."""
+
+
+ABSENT: Tensor = torch.empty(0).as_subclass(_Absent)
+"""Stands for an optional tensor that was not passed, so that `plain_tensors` can compare all."""
+
+
 def plain_tensors(*tensors: Tensor) -> Callable[..., bool]:
     """A function that tells whether tensors look exactly like these, in the global state at hand.
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from .. import _torch
 from .._errors import BuildError
 from . import cache
 from .prototype import Prototype
@@ -35,13 +36,13 @@ class Library:
     Attributes:
         path: the file.
         function: of the dispatcher, below autograd.
-        fast: the same without the dispatcher, for plain tensors on the CPU; None where torch is older than 2.14, or
-            an argument has no such way in.
+        fast: the same for plain tensors on the CPU, without sizes and shapes: from torch 2.14 without the dispatcher,
+            where the arguments have such a way in.
     """
 
     path: Path
     function: Callable[..., Any]
-    fast: Callable[..., Any] | None
+    fast: Callable[..., Any]
 
 
 def build(source: Source, prototype: Prototype, dtypes: Mapping[str, torch.dtype]) -> Library:
@@ -97,17 +98,21 @@ def _load(path: Path, prototype: Prototype) -> Library:
             expected="torch 2.11 or newer",
             got=f"torch {torch.__version__}",
         )
+    function = _register(library, prototype, bare=False)
+    if prototype.has_fast_path and library.tg_is_fast():
+        return Library(path, function, _method(library))
+    return Library(path, function, _register(library, prototype, bare=True) if prototype.trailing else function)
+
+
+def _register(library: ctypes.CDLL, prototype: Prototype, *, bare: bool) -> Callable[..., Any]:
     name = f"{prototype.symbol}_{next(_numbers)}"
-    _space().define(name + prototype.schema)
-    if library.tg_register(SPACE.encode(), name.encode()):
-        raise BuildError("torch refused to register the kernel", operator=operator)
-    function: Callable[..., Any] = getattr(getattr(torch.ops, SPACE), name).default
-    return Library(path, function, _fast(library) if prototype.has_fast_path else None)
+    _space().define(name + prototype.schema(bare=bare))
+    if library.tg_register(SPACE.encode(), name.encode(), bare):
+        raise BuildError("torch refused to register the kernel", operator=prototype.signature.name)
+    return _torch.bare_operator(getattr(getattr(torch.ops, SPACE), name).default)
 
 
-def _fast(library: ctypes.CDLL) -> Callable[..., Any] | None:
-    if not library.tg_is_fast():
-        return None
+def _method(library: ctypes.CDLL) -> Callable[..., Any]:
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
     function: Callable[..., Any] = make(ctypes.addressof(ctypes.c_char.in_dll(library, "tg_method")), None, None)

@@ -191,17 +191,29 @@ class Prototype:
     @cached_property
     def has_fast_path(self) -> bool:
         """Whether Python can call it without the dispatcher: tensors and plain numbers alone."""
-        plain = all(a.from_python() is not None for a in self.arguments if a.schema)
-        return plain and not self.is_rule and not self.gives_shapes
+        return all(a.from_python() is not None for a in self.arguments if a.schema)
 
     @cached_property
-    def schema(self) -> str:
-        """The schema of the function in the dispatcher, without a name."""
+    def trailing(self) -> tuple[str, ...]:
+        """What the caller gives after the arguments: sizes of axes, shapes of outputs; None where inputs tell them."""
+        sizes = ("tg_sizes",) if self.is_rule and not self.scalar else ()
+        return (*sizes, "tg_shapes") if self.gives_shapes or self.gives_batch else sizes
+
+    @cached_property
+    def tells_sizes(self) -> bool:
+        """Whether its tensors, if they are all there, tell the sizes of all axes, and so the outputs' shapes."""
+        tokens = [token for array in self.arrays if array.core is not None for token in array.core.tokens]
+        bound = {token.name for token in tokens if not token.broadcast}
+        return set(self.sizes) <= bound and not self.whole
+
+    def schema(self, *, bare: bool = False) -> str:
+        """The schema of the function in the dispatcher, without a name.
+
+        Args:
+            bare: without what the caller may leave out.
+        """
         slots = [f"{argument.schema} {argument.name}" for argument in self.arguments if argument.schema]
-        if self.is_rule and not self.scalar:
-            slots.append("SymInt[] tg_sizes")
-        if self.gives_shapes or self.gives_batch:
-            slots.append("SymInt[] tg_shapes")
+        slots += [] if bare else [f"SymInt[]? {name}" for name in self.trailing]
         returns = ", ".join(["Tensor"] * len(self.results))
         return f"({', '.join(slots)}) -> " + (returns if len(self.results) == 1 else f"({returns})")
 

@@ -264,6 +264,11 @@ static TG_UNUSED tg_value *tg_list(tg_call *call, tg_value slot, int64_t *length
     return items;
 }
 
+/* An optional list of numbers: NULL for None. */
+static TG_UNUSED const int64_t *tg_numbers(tg_call *call, tg_value *slot, int64_t *length) {
+    return tg_some(slot) ? (const int64_t *)tg_list(call, *slot, length, NULL) : NULL;
+}
+
 static TG_UNUSED const char *tg_string(tg_call *call, tg_value slot, int64_t *length) {
     size_t size = 0;
     const char *text = "";

@@ -51,10 +51,20 @@ static TG_UNUSED void tg_entry(tg_value *tg_stack, uint64_t tg_in, uint64_t tg_o
         tg_torch.aoti_torch_check(false, "{operator}", "torchgraft", 0, tg_f.call.text);
 }}
 
+
+/* The same without what the caller may leave out. */
+static TG_UNUSED void tg_bare_entry(tg_value *tg_stack, uint64_t tg_in, uint64_t tg_out) {{
+    tg_value tg_all[{room}];
+    memcpy(tg_all, tg_stack, {count} * sizeof *tg_all);
+    memset(tg_all + {count}, 0, {trailing} * sizeof *tg_all);
+    tg_entry(tg_all, tg_in, tg_out);
+    memcpy(tg_stack, tg_all, {outputs} * sizeof *tg_all);
+}}
+
 {fast}TG_EXPORT int tg_is_fast(void) {{ return tg_torch.torch_tensor_to_pyobject && tg_torch.PyTuple_New; }}
 TG_EXPORT const char *tg_load(const char *torch) {{ return tg_find_symbols(torch); }}
-TG_EXPORT int32_t tg_register(const char *space, const char *name) {{
-    return tg_implement(space, name, tg_entry, "{title}");
+TG_EXPORT int32_t tg_register(const char *space, const char *name, bool bare) {{
+    return tg_implement(space, name, bare ? tg_bare_entry : tg_entry, "{title}");
 }}
 """
 
@@ -116,6 +126,7 @@ static tg_python tg_fast(tg_python tg_self, tg_python const *tg_given, ptrdiff_t
     tg_frame tg_f;
     tg_value tg_stack[{slots}];
     (void)tg_self;
+    {trailing}
     tg_start(&tg_f.call, "{operator}");
     if (tg_count != {count} || !tg_convert(tg_given, tg_stack)) {{
         if (!tg_torch.PyErr_Occurred())
@@ -170,6 +181,8 @@ class Shim:
             header: path of `shim.h`.
             body: the user's source, or what includes it.
         """
+        prototype = self.prototype
+        slots = [argument for argument in prototype.arguments if argument.schema]
         text = _FILE.format(
             header=header,
             includes=self.includes(),
@@ -183,6 +196,10 @@ class Shim:
             run=self._run(),
             body_of_call=_indented(self._body()),
             fast=self._fast(),
+            count=len(slots),
+            trailing=len(prototype.trailing),
+            outputs=len(prototype.results),
+            room=max(len(slots) + len(prototype.trailing), len(prototype.results)),
         )
         return spell(text, self.language).replace("{body}", body)
 
@@ -321,8 +338,7 @@ class Shim:
     def _slots(self) -> Iterator[tuple[str, str]]:
         """Names and places of what torch passes."""
         names = [argument.name for argument in self.prototype.arguments if argument.schema]
-        names += ["tg_sizes"] if self.prototype.is_rule and not self.prototype.scalar else []
-        names += ["tg_shapes"] if self.prototype.gives_shapes or self.prototype.gives_batch else []
+        names += self.prototype.trailing
         yield from ((name, f"tg_stack[{i}]") for i, name in enumerate(names))
 
     def _take(self) -> Iterator[str]:
@@ -330,10 +346,9 @@ class Shim:
         for argument in self.prototype.arguments:
             if argument.schema:
                 yield from argument.own(slots[argument.name])
-        for name in ("tg_sizes", "tg_shapes"):
-            if name in slots:
-                yield f"int64_t {name}_length;"
-                yield f"const int64_t *{name} = (const int64_t *)tg_list(tg_c, {slots[name]}, &{name}_length, NULL);"
+        for name in self.prototype.trailing:
+            yield f"int64_t {name}_length = 0;"
+            yield f"const int64_t *{name} = tg_numbers(tg_c, &{slots[name]}, &{name}_length);"
         for argument in self.prototype.arguments:
             if argument.schema:
                 yield from argument.take(slots[argument.name])
@@ -348,11 +363,10 @@ class Shim:
 
     def _bind(self) -> Iterator[str]:
         """Sizes from the tensors, and the check of those that occur again; axes that broadcast come last."""
-        if self.prototype.is_rule:
-            if not self.prototype.scalar:
-                count = len(self.prototype.sizes)
-                yield f'if (tg_sizes_length != {count}) tg_fail(tg_c, "takes {count} sizes");'
-                yield from (f"{size} = tg_sizes[{i}];" for i, size in enumerate(self._sizes()))
+        if "tg_sizes" in self.prototype.trailing:
+            count = len(self.prototype.sizes)
+            yield f'if (tg_sizes && tg_sizes_length != {count}) tg_fail(tg_c, "takes {count} sizes");'
+            yield from (f"{size} = tg_sizes ? tg_sizes[{i}] : -1;" for i, size in enumerate(self._sizes()))
         else:
             yield from (f"{size} = -1;" for size in self._sizes())
         axes = [(a, i, t) for a in self.arrays if a.core is not None for i, t in enumerate(a.core.tokens)]
@@ -369,15 +383,17 @@ class Shim:
         for array in self.arrays:
             if array.core is not None:
                 yield from array.each("tg_batch(tg_c, {tensor});")
-        if self.prototype.gives_shapes or self.prototype.gives_batch:
+        if "tg_shapes" in self.prototype.trailing:
             yield "int64_t tg_shape_at = 0, tg_dim;"
             yield "const int64_t *tg_shape;"
             for result in self.prototype.results:
                 if result.core is not None:
-                    yield "tg_shape = tg_given(tg_c, tg_shapes, tg_shapes_length, &tg_shape_at, &tg_dim);"
+                    yield "if (tg_shapes) {"
+                    yield "    tg_shape = tg_given(tg_c, tg_shapes, tg_shapes_length, &tg_shape_at, &tg_dim);"
                     count = len(result.core.tokens)
-                    yield f'if (tg_dim < {count}) tg_fail(tg_c, "output \'{result.name}\' has too few axes");'
-                    yield f'tg_join(tg_c, "{result.name}", tg_dim - {count}, tg_shape);'
+                    yield f'    if (tg_dim < {count}) tg_fail(tg_c, "output \'{result.name}\' has too few axes");'
+                    yield f'    tg_join(tg_c, "{result.name}", tg_dim - {count}, tg_shape);'
+                    yield "}"
             yield "tg_shape_at = 0;"
         for array in self.arrays:
             if array.core is None:
@@ -398,15 +414,21 @@ class Shim:
             count = 0 if result.core is None else len(result.core.tokens)
             name = f'tg_c, &{result.field}, "{result.name}"'
             if self.prototype.gives_shapes:
-                yield "tg_shape = tg_given(tg_c, tg_shapes, tg_shapes_length, &tg_shape_at, &tg_dim);"
+                yield "if (tg_shapes) {"
+                yield "    tg_shape = tg_given(tg_c, tg_shapes, tg_shapes_length, &tg_shape_at, &tg_dim);"
                 core = "tg_dim" if result.core is None else count
-                yield f"tg_make({name}, tg_dim, tg_shape, {core}, {code}, {item});"
+                yield f"    tg_make({name}, tg_dim, tg_shape, {core}, {code}, {item});"
                 for i, token in enumerate(result.core.tokens if result.core is not None else ()):
-                    yield f'tg_expect(tg_c, &{result.field}, {i}, "{token.text}", {self._size(token)});'
+                    yield f'    tg_expect(tg_c, &{result.field}, {i}, "{token.text}", {self._size(token)});'
+                yield "} else {"
             else:
-                assert result.core is not None
-                yield f"{{ const int64_t tg_core[] = {self._core(result.core)};"
-                yield f"tg_make_sample({name}, {count}, tg_core, {code}, {item}); }}"
+                yield "{"
+            if result.core is None:
+                yield f'    tg_fail(tg_c, "the shape of \'{result.name}\' is not given");'
+            else:
+                yield f"    const int64_t tg_core[] = {self._core(result.core)};"
+                yield f"    tg_make_sample({name}, {count}, tg_core, {code}, {item});"
+            yield "}"
 
     def _start(self) -> Iterator[str]:
         if self.prototype.scalar:
@@ -432,8 +454,9 @@ class Shim:
         return _FAST.format(
             convert=_indented(self._convert()),
             operator=self.signature.name,
-            slots=max(len(arguments), len(self.prototype.results)),
+            slots=max(len(arguments) + len(self.prototype.trailing), len(self.prototype.results)),
             count=len(arguments),
+            trailing=" ".join(f"tg_stack[{len(arguments) + i}] = 0;" for i in range(len(self.prototype.trailing))),
             outputs=len(self.prototype.results),
         )
 

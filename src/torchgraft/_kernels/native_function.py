@@ -71,7 +71,7 @@ class NativeFunction:
         Args:
             dtypes: of each tensor parameter.
             outputs: of each output.
-            fast: it will be called with plain tensors on the CPU.
+            fast: it will be called with plain tensors on the CPU, and without sizes and shapes.
         """
         key = dtypes, outputs, fast
         function = self._variants.get(key)
@@ -91,7 +91,7 @@ class NativeFunction:
         from .._build.library import build  # costs an import; most programs build nothing
 
         library = build(self.source, self.prototype, names)
-        function = library.fast if fast and library.fast is not None else library.function
+        function = library.fast if fast else library.function
         return self._converting(function) if self._converted else function
 
     def _converting(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -150,10 +150,11 @@ class NativeFunction:
 
     def trailing(self, sizes: Sequence[int], shapes: Sequence[Shape]) -> list[list[int]]:
         """What the function takes after the operator's own arguments."""
-        rule = [list(sizes)] if self.prototype.is_rule and not self.prototype.scalar else []
-        if not (self.prototype.gives_shapes or self.prototype.gives_batch):
-            return rule
-        return [*rule, [size for shape in shapes for size in (len(shape), *shape)]]
+        given = {
+            "tg_sizes": list(sizes),
+            "tg_shapes": [size for shape in shapes for size in (len(shape), *shape)],
+        }
+        return [given[name] for name in self.prototype.trailing]
 
     def call(self, function: Callable[..., Any], *values: Any) -> Any:
         """Call a variant; what it says when it fails becomes an error of ours."""

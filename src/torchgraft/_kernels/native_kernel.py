@@ -42,8 +42,8 @@ class NativeKernel(Kernel):
         plain = all(isinstance(leaf, Tensor) and _is_plain(leaf) for leaf in leaves)
         results = self._results(plan)
         outputs = tuple(dtype for _, dtype in results)
-        function = self.native.variant(self.native.dtypes(values), outputs, fast=plain)
         trailing = self.native.trailing((), [shape for shape, _ in results])
+        function = self.native.variant(self.native.dtypes(values), outputs, fast=plain and not trailing)
         return (lambda *values: function(*values, *trailing)) if trailing else function
 
     def call_planned(self, values: Sequence[Any], plan: Plan, *, may_loop: bool = True) -> Any:

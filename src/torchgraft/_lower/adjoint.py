@@ -21,8 +21,8 @@ from .. import _torch
 from .._errors import DerivativeError
 from .._rules.kinds import cotangent_names
 from .._rules.results import settle_gradient
+from .._spec.plan import leaves_of
 from .operator_rule import OperatorRule
-from .pullback import leaves_of
 from .rule_call import RuleCall
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class _Adjoint:
         named = self._named(call)
         env |= {grad: named[grad] for grad in self.cotangents.values()}
         made = pullback.call(plan, *(env[read] for read in pullback.reads))
-        leaves = leaves_of(self.record, plan, pullback.inputs)
+        leaves = leaves_of(plan, pullback.inputs)
         settled = [settle_gradient(pullback.label, leaf, value) for leaf, value in zip(leaves, made, strict=True)]
         return [d for leaf, d in zip(leaves, settled, strict=True) if leaf.name.partition("[")[0] == name]
 

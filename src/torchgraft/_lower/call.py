@@ -21,7 +21,7 @@ from .._errors import UnsupportedError
 from .._kernels.kernel import Kernel
 from .._kernels.results import refuse_mutated, settle
 from .._spec.plan import Plan, common_dtype, convert, layout_of
-from .hot_path import ABSENT, Checks, HotPath
+from .hot_path import Checks, HotPath
 from .lowering import Lowering
 
 _SHAPES = 1024
@@ -147,7 +147,7 @@ class Caller:
 
     def _make_entry(self, kernel: Kernel, values: Sequence[Any], leaves: Sequence[Tensor], plan: Plan) -> Entry:
         positions = self.signature.tensors
-        seen = [ABSENT if values[i] is None else values[i] for i, _ in positions] if self.recognises else leaves
+        seen = [_torch.ABSENT if values[i] is None else values[i] for i, _ in positions] if self.recognises else leaves
 
         def find_out(values: Sequence[Any], result: Any, versions: Sequence[int] | None) -> list[Tensor]:
             inputs = self.record.leaves(values)

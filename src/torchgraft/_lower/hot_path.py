@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
 from .. import _torch
@@ -41,7 +40,7 @@ def @make(@slow, @find, @compiled):
                 return @slow({arguments})
             @install(@found)
             @admits, @returns, @kernel, @node, @entry = @found
-        if @dispatch_modes() or @forward_ad._current_level >= 0 or @profiler._is_profiler_enabled:
+        if @forward_ad._current_level >= 0 or @profiler._is_profiler_enabled:
             return @slow({arguments})
         if @node is not None and @is_grad_enabled():
             return {node}
@@ -92,14 +91,6 @@ else:
     {call}"""
 
 
-class _Absent(Tensor):
-    """The type of `ABSENT`; no user's tensor has it."""
-
-
-ABSENT: Tensor = torch.empty(0).as_subclass(_Absent)
-"""Stands for an optional tensor that was not passed, so that one C call can compare all."""
-
-
 @dataclass(frozen=True)
 class Checks:
     """What need not be checked in a call.
@@ -138,10 +129,9 @@ class HotPath:
         names: dict[str, Any] = {
             "never": never,
             "is_dynamo_compiling": is_dynamo_compiling,
-            "dispatch_modes": _torch.dispatch_modes,
             "forward_ad": _torch.forward_ad,
             "profiler": _torch.profiler,
-            "absent": ABSENT,
+            "absent": _torch.ABSENT,
             "structure": self.signature.structure,
             "type": type,
             "getattr": getattr,

@@ -1,13 +1,21 @@
-"""A rule in C."""
+"""A rule in C: as an operator, and as backward calls it where nothing but plain tensors is about."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
+from .. import _torch
+from .._errors import TorchgraftError
+from .._kernels.native_function import NativeFunction
+from .._rules.rule import Rule
+from .._spec.plan import Plan, leaves_of
 from .operator_rule import OperatorRule
 from .rule_call import RuleCall
+from .source import compile_source
 
 
 class NativeRule(OperatorRule):
@@ -30,3 +38,99 @@ class NativeRule(OperatorRule):
             call.results,
             [int(size) for size in call.sizes],
         )
+
+
+_MEMO_SIZE = 1024
+_PULL = """\
+def pull(plan, {reads}):
+    entry = entries.get(id(plan))
+    if entry is not None:
+        function, admits, _ = entry
+        if admits({tensors}):
+            try:
+                return function({reads})
+            except error as raised:
+                raise explained(raised) from None
+    return find(plan, {reads})
+"""
+
+
+class NativePull:
+    """A reverse rule in C for backward's plain case: one C call to recognise the tensors, one to compute.
+
+    Attributes:
+        function: takes the plan and what the rule reads; returns the gradients in the shapes of their inputs, one or
+            a tuple, or None where this is not the plain case.
+    """
+
+    def __init__(self, rule: Rule, native: NativeFunction) -> None:
+        self.rule = rule
+        self.native = native
+        self._tensors = [i for i, _ in native.prototype.signature.tensors]
+        # Names of no meaning, so that none hides another.
+        names = [f"r{i}" for i in range(len(rule.reads))]
+        tensors = [f"{names[i]} if {names[i]} is not None else absent" for i in self._tensors]
+        source = _PULL.format(reads=", ".join(names), tensors=", ".join(tensors))
+        # By the plan's identity, which lives as long as the entry.
+        self._entries: dict[int, tuple[Callable[..., Any], Callable[..., bool], Plan]] = {}
+        namespace = {
+            "entries": self._entries, "find": self._find, "absent": _torch.ABSENT, "error": RuntimeError, "id": id,
+            "explained": native.explained,
+        }  # fmt: skip
+        self.function: Callable[..., Any] = compile_source(source, rule.label, namespace)["pull"]
+
+    def _find(self, plan: Plan, *values: Any) -> Any:
+        leaves = leaves_of(plan, self.rule.inputs)
+        reads = [values[i] for i in self._tensors if values[i] is not None]
+        lists = any(p.many for _, p in self.native.prototype.signature.tensors)
+        if lists or plan.batch or not _torch.is_direct(reads) or any(map(torch._is_zerotensor, reads)):
+            return None
+        function = self._function(plan, values, [(leaf.full, leaf.dtype) for leaf in leaves])
+        if any(leaf.full != leaf.shape for leaf in leaves):
+            function = _summing(function, [leaf.shape for leaf in leaves])
+        seen = [_torch.ABSENT if values[i] is None else values[i] for i in self._tensors]
+        if len(self._entries) >= _MEMO_SIZE:
+            self._entries.clear()
+        self._entries[id(plan)] = function, _torch.plain_tensors(*seen), plan
+        try:
+            return function(*values)
+        except TorchgraftError:
+            raise
+        except RuntimeError as error:
+            raise self.native.explained(error) from None
+
+    def _function(
+        self, plan: Plan, values: Sequence[Any], results: Sequence[tuple[Any, torch.dtype]]
+    ) -> Callable[..., Any]:
+        native, prototype = self.native, self.native.prototype
+        dtypes, outputs = native.dtypes(values), tuple(dtype for _, dtype in results)
+        if self._told(values, [shape for shape, _ in results]):
+            return native.variant(dtypes, outputs, fast=True)
+        sizes = [int(plan.sizes.get(name, -1)) for name in prototype.sizes]
+        trailing = native.trailing(sizes, [shape for shape, _ in results])
+        function = native.variant(dtypes, outputs)
+        return lambda *values: function(*values, *trailing)
+
+    def _told(self, values: Sequence[Any], shapes: Sequence[Any]) -> bool:
+        """Whether what the rule reads tells the sizes of the results: nothing is summed, and nothing broadcasts."""
+        prototype = self.native.prototype
+        if not prototype.tells_sizes or any(values[i] is None for i in self._tensors):
+            return False
+        arrays = {a.name: len(a.core.tokens) for a in prototype.arrays if a.core is not None}
+        names = {i: p.name for i, p in prototype.signature.tensors}
+        batches = [tuple(values[i].shape[: values[i].dim() - arrays[names[i]]]) for i in self._tensors]
+        batch = tuple(torch.broadcast_shapes(*batches))
+        counts = [0 if r.core is None else len(r.core.tokens) for r in prototype.results]
+        return all(tuple(shape[: len(shape) - n]) == batch for shape, n in zip(shapes, counts, strict=True))
+
+
+def _summing(function: Callable[..., Any], shapes: Sequence[Any]) -> Callable[..., Any]:
+    """`function` with its gradients in the shapes of inputs that broadcast."""
+
+    def call(*values: Any) -> Any:
+        made = function(*values)
+        if isinstance(made, Tensor):
+            return made.sum_to_size(shapes[0])
+        return tuple(value.sum_to_size(shape) for value, shape in zip(made, shapes, strict=True))
+
+    return call

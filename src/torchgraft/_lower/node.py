@@ -39,13 +39,14 @@ def forward(ctx, call, {leaves}):
     return {returned}
 
 def backward(ctx, {grads}):
+    _, plan, rest, originals = ctx.call
+    {express}
     if {legacy}:
         return map_legacy(lambda *grads: backward(ctx, *grads), ({grads},))
     if any_autocast():
         with autocast_off():
             return backward(ctx, {grads})
     {unpacked}
-    _, plan, rest, originals = ctx.call
     recording = is_grad_enabled() or forward_ad._current_level >= 0
     {check_stale}
     {pulls}
@@ -127,9 +128,8 @@ class NodeFactory:
             "returned": returned if len(shown) == 1 else f"({returned})",
             "grads": ", ".join(f"g{i}" for i in shown),
             "legacy": " or ".join(f"is_legacy_batched(g{i})" for i in shown),
-            "unpacked": f"({', '.join(f's{i}' for i in range(len(self.saved)))},) = ctx.saved_tensors"
-            if self.saved
-            else "",
+            "express": "\n    ".join(self._express(groups)),
+            "unpacked": self._unpacked(),
             "check_stale": "if originals is not None and forward_ad._current_level >= 0: stale()" if stale else "",
             "pulls": "\n    ".join(pulls) or "pass",
             "results": ", ".join(f"d{i}" if needed else "None" for i, needed in enumerate(self.mask)),
@@ -253,6 +253,30 @@ class NodeFactory:
             lines += self._connecting(number, pullback, reads, leaves, needed)
         self.namespace["Tensor"] = Tensor
         return lines
+
+    def _unpacked(self) -> str:
+        return f"({', '.join(f's{i}' for i in range(len(self.saved)))},) = ctx.saved_tensors" if self.saved else ""
+
+    def _express(self, groups: dict[str, list[int] | None]) -> list[str]:
+        """Where every rule is in C, and neither a graph nor a profile is recorded: the functions themselves."""
+        wanted = self._wanted(groups)
+        calls: list[str] = []
+        results: list[str] = []
+        for number, (pullback, _) in enumerate(wanted):
+            if pullback is None or pullback.native is None or self.batched:
+                return []
+            leaves = [i for name in pullback.inputs for i in groups[name] or ()]
+            self.namespace[f"native{number}"] = pullback.native
+            reads = ", ".join(self._read(read, groups) for read in pullback.reads)
+            calls.append(f"made{number} = native{number}(plan, {reads})")
+            several = ", ".join(f"d{i}" for i in leaves)
+            results.append(f"{several} = made{number}")
+        done = " and ".join(f"made{i} is not None" for i in range(len(wanted)))
+        gradients = ", ".join(f"d{i}" if needed else "None" for i, needed in enumerate(self.mask))
+        body = [self._unpacked() or "pass", *calls, f"if {done}:"]
+        body += [f"    {line}" for line in [*results, f"return None, {gradients}"]]
+        plain = "not is_grad_enabled() and forward_ad._current_level < 0 and not profiler._is_profiler_enabled"
+        return [f"if {plain}:", *(f"    {line}" for line in body)]
 
     def _tensor_reads(self, pullback: Pullback, reads: list[str], groups: dict[str, list[int] | None]) -> list[str]:
         """The tensors that a pullback reads, each as backward writes it."""

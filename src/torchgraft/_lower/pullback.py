@@ -15,7 +15,8 @@ from .._record import Record
 from .._rules.kinds import cotangent_names, differentiable_outputs
 from .._rules.results import as_results, settle_partial
 from .._rules.rule import Rule
-from .._spec.plan import Leaf, Plan
+from .._spec.plan import Plan, leaves_of
+from .native_rule import NativePull
 from .operator_rule import OperatorRule
 from .rule_call import RuleCall
 
@@ -34,6 +35,8 @@ class Pullback:
         call: takes the plan and the values read, returns one gradient for each leaf of the inputs, not yet settled.
         direct: the user's function itself, which takes the values read and returns the gradient of its input or a
             tuple of them; None where `call` must do more.
+        native: of a rule in C: takes the plan and the values read, returns settled gradients, or None where these are
+            not plain tensors.
         opaque: what it returns cannot be differentiated.
         residual: it reads a floating `Saved` output.
     """
@@ -45,6 +48,7 @@ class Pullback:
     direct: Callable[..., Any] | None
     opaque: bool
     residual: bool
+    native: Callable[..., Any] | None = None
 
 
 def make_pullback(lowering: Lowering, rule: Rule) -> Pullback:
@@ -56,11 +60,14 @@ def make_pullback(lowering: Lowering, rule: Rule) -> Pullback:
         operator = lowering.operator_rule(rule)
 
         def call_rule(plan: Plan, *values: Any) -> Sequence[Any]:
-            leaves = leaves_of(record, plan, rule.inputs)
+            leaves = leaves_of(plan, rule.inputs)
             results = tuple((plan.batch + leaf.full[len(plan.batch) :], leaf.dtype) for leaf in leaves)
             return call_operator(operator, plan, values, results)
 
-        return Pullback(rule.label, rule.inputs, operator.reads, call_rule, None, rule.opaque, rule.residual)
+        native = None
+        if rule.native is not None and operator.reads == rule.reads:
+            native = NativePull(rule, rule.native).function
+        return Pullback(rule.label, rule.inputs, operator.reads, call_rule, None, rule.opaque, rule.residual, native)
 
     def call(plan: Plan, *values: Any) -> Sequence[Any]:
         return apply(record, rule, plan, values, lambda result: _flat(record, rule, plan, result))
@@ -74,17 +81,12 @@ def _flat(record: Record, rule: Rule, plan: Plan, result: Any) -> list[Any]:
     groups = as_results(rule.label, result, rule.inputs, many=False)
     flat: list[Any] = []
     for name, group in zip(rule.inputs, groups, strict=True):
-        leaves = leaves_of(record, plan, [name])
+        leaves = leaves_of(plan, [name])
         if record.signature.names[name].many:
             flat.extend(as_results(rule.label, group, [leaf.name for leaf in leaves], many=True))
         elif leaves:
             flat.append(group)
     return flat
-
-
-def leaves_of(record: Record, plan: Plan, names: Sequence[str]) -> list[Leaf]:
-    """The plan's leaves that belong to the named inputs."""
-    return [leaf for name in names for leaf in plan.leaves if leaf.name.partition("[")[0] == name]
 
 
 def apply(
@@ -153,7 +155,7 @@ def _partial(lowering: Lowering, rule: Rule) -> Pullback:
 
     def call(plan: Plan, *values: Any) -> Sequence[Any]:
         by_name = dict(zip(reads, values, strict=True))
-        leaf = leaves_of(record, plan, [name])[0]
+        leaf = leaves_of(plan, [name])[0]
         total: Tensor | None = None
         for partial, cotangent in zip(
             partials(plan, *(by_name[read] for read in rule.reads)), cotangents.values(), strict=True

@@ -14,8 +14,8 @@ from .._errors import DerivativeError
 from .._rules.kinds import cotangent_names, differentiable_outputs
 from .._rules.results import as_results, settle_gradient, settle_tangent
 from .._rules.rule import Rule
-from .._spec.plan import Plan
-from .pullback import Pullback, apply, call_operator, leaves_of, make_partials, weigh
+from .._spec.plan import Plan, leaves_of
+from .pullback import Pullback, apply, call_operator, make_partials, weigh
 from .refuse import connect, refuse_lost, watched
 from .watch import Watch
 
@@ -164,9 +164,7 @@ class Pushforward:
                 if name is not None and not pullback.opaque:
                     lost[pullback] = name
                 given = [t for name in pullback.inputs for t in self.tangents.get(name, [])]
-                for leaf, value, tangent in zip(
-                    leaves_of(self.record, self.plan, pullback.inputs), made, given, strict=True
-                ):
+                for leaf, value, tangent in zip(leaves_of(self.plan, pullback.inputs), made, given, strict=True):
                     if tangent is None:
                         continue
                     gradient = settle_gradient(pullback.label, leaf, value)

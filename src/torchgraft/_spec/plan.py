@@ -67,6 +67,11 @@ class Plan:
     sizes: Mapping[str, Any]
 
 
+def leaves_of(plan: Plan, names: Sequence[str]) -> list[Leaf]:
+    """The plan's leaves that belong to the named inputs."""
+    return [leaf for name in names for leaf in plan.leaves if leaf.name.partition("[")[0] == name]
+
+
 def layout_of(signature: Signature, values: Sequence[Any]) -> Layout:
     """Which tensors are there."""
     return tuple(
