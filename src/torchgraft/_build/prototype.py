@@ -346,6 +346,11 @@ class Prototype:
 
     def _check_names(self) -> None:
         names = self.names() + [result.name for result in self.results if self.returns_result]
+        if self.symbol in (*_RESERVED, *names):
+            raise self._refuse(
+                f"'{self.symbol}' cannot be the name of a C function", self.symbol, "a name that differs, and no keyword",
+                self.symbol, "give another name, tg.op(kernel=..., name=...)",
+            )  # fmt: skip
         for name in names:
             if name in _RESERVED or names.count(name) > 1 or name.startswith("tg_"):
                 raise self._refuse(
