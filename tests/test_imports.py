@@ -46,6 +46,7 @@ LAYERS = (
     ("_lower",),
     ("_capabilities",),
     ("_op",),
+    ("_locate",),
     ("_function", "_nn"),
     ("__init__",),
     ("_examples",),

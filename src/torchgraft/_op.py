@@ -10,7 +10,6 @@ from typing import Any, Literal, TypeVar, overload
 
 import torch
 
-from ._build.prototype import Prototype
 from ._build.source import Source
 from ._capabilities import Capability, capabilities, describe
 from ._errors import DeclarationError
@@ -290,7 +289,9 @@ class Op:
         return capabilities(self._record)
 
     def prototype(self) -> str:
-        """The C function that is, or could be, the operator's kernel.
+        """The C functions that are, or could be, the operator's kernel and its rules, one a line.
+
+        ``torchgraft prototype file.py:name`` writes them into a file, to be filled in.
 
         Raises:
             DeclarationError: an annotation has no counterpart in C.
@@ -298,8 +299,9 @@ class Op:
         Example:
             >>> print(correlate2d.prototype())
             void correlate2d(int64_t h, int64_t w, int64_t kh, int64_t kw, const T *x, const T *kernel, T *out)
+            void correlate2d_adjoint_x(int64_t h, int64_t w, int64_t kh, int64_t kw, const T *grad, ...)
         """
-        return Prototype(self._record.signature, self._record.name).declaration()
+        return "\n".join(f"{prototype.declaration()}" for prototype in self._record.prototypes())
 
     def __repr__(self) -> str:
         return f"<torchgraft.Op {self._record.qualname}>"

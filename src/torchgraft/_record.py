@@ -11,10 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ._build.prototype import Prototype
 from ._build.source import Source
 from ._errors import DeclarationError, DeviceError
 from ._kernels.kernel import Kernel
 from ._kernels.make import make_kernel
+from ._kernels.native_kernel import NativeKernel
 from ._rules.kinds import Kind
 from ._rules.rule import Rule
 from ._spec.plan import Layout, Plan, ShapeRule, common_dtype, flatten, make_plan, replace
@@ -115,6 +117,17 @@ class Record:
         """The rule that gives the tangent; a vjp does where no better one stands."""
         kinds: tuple[Kind, ...] = ("jvp", "partial", "adjoint", "vjp")
         return next((self.rules[k][name] for k in kinds if name in self.rules[k]), None)
+
+    def prototypes(self) -> list[Prototype]:
+        """What the C functions take that are, or could be, the kernel and the rules.
+
+        Raises:
+            DeclarationError: an annotation has no counterpart in C.
+        """
+        natives = [kernel.native.prototype for kernel in self.kernels.values() if isinstance(kernel, NativeKernel)]
+        kernel = natives[0] if natives else Prototype(self.signature, self.name)
+        rules = dict.fromkeys(rule for named in self.rules.values() for rule in named.values())
+        return [kernel, *(rule.prototype(self.signature) for rule in rules)]
 
     # -- calling --------------------------------------------------------------------------------------------
 

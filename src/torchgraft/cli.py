@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from . import __version__
+from ._errors import TorchgraftError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,6 +37,25 @@ def make_parser() -> argparse.ArgumentParser:
     )
     demo.add_argument("--quick", action="store_true", help="a smoke test of a few seconds, which asks for no accuracy")
     demo.set_defaults(run=run_demo)
+    prototype = commands.add_parser(
+        "prototype",
+        help="write a C file with the heads of an operator's functions",
+        description="Write a C file with the heads of the functions that are, or could be, an operator's kernel and "
+        "rules, to be filled in. The Python file is imported.",
+        allow_abbrev=False,
+    )
+    prototype.add_argument("operator", metavar="FILE.py:NAME", help="where the operator is declared, and its name")
+    prototype.add_argument("--out", type=Path, metavar="FILE", help="the file (default: NAME.c; - prints it)")
+    prototype.set_defaults(run=run_prototype)
+    cache = commands.add_parser(
+        "cache",
+        help="show or clear the cache of built kernels",
+        description="Show where built kernels are kept ($TORCHGRAFT_CACHE, else the platform's cache folder) and what "
+        "they take, or remove them.",
+        allow_abbrev=False,
+    )
+    cache.add_argument("--clear", action="store_true", help="remove them; they are built again when they are needed")
+    cache.set_defaults(run=run_cache)
     return parser
 
 
@@ -47,3 +67,45 @@ def run_demo(options: argparse.Namespace) -> int:
         print(f"torchgraft demo needs {error.name}: pip install 'torchgraft[demo]'", file=sys.stderr)
         return 2
     return _demo.run(options.out, quick=options.quick)
+
+
+def run_prototype(options: argparse.Namespace) -> int:
+    """Write the heads of an operator's C functions; a file that exists is left alone."""
+    from ._build.stub import stub
+    from ._locate import find_operator
+
+    try:
+        operator = find_operator(options.operator)
+        text = stub(f"{operator.__name__}: kernel and rules.", operator._record.prototypes())
+    except TorchgraftError as error:
+        print(error, file=sys.stderr)
+        return 2
+    if str(options.out) == "-":
+        print(text, end="")
+        return 0
+    path = options.out or Path(f"{operator.__name__}.c")
+    try:
+        with path.open("x") as file:
+            file.write(text)
+    except OSError as error:
+        print(f"{path} is not written: {error.strerror}; --out FILE names another, --out - prints it", file=sys.stderr)
+        return 2
+    print(path)
+    return 0
+
+
+def run_cache(options: argparse.Namespace) -> int:
+    """Show or clear the cache."""
+    from ._build import cache
+
+    if options.clear:
+        print(f"{cache.folder()}: {_mebibytes(cache.clear())} freed")
+        return 0
+    libraries = cache.contents()
+    size = sum(path.stat().st_size for path in libraries)
+    print(f"{cache.folder()}: {len(libraries)} libraries, {_mebibytes(size)}; torchgraft cache --clear removes them")
+    return 0
+
+
+def _mebibytes(size: int) -> str:
+    return f"{size / 2**20:.1f} MiB"

@@ -49,6 +49,25 @@ def _usable(wanted: str) -> Path:
     return private
 
 
+def contents() -> list[Path]:
+    """The libraries that are cached."""
+    return sorted(path for path in folder().glob("*.so") if path.is_file())
+
+
+def clear() -> int:
+    """Remove everything that a build has written; what is loaded stays loaded.
+
+    Returns:
+        The number of bytes that were freed.
+    """
+    freed = 0
+    for pattern in ("*.so", "*.built", "*.lock"):
+        for path in folder().glob(pattern):
+            freed += path.stat().st_size
+            path.unlink(missing_ok=True)
+    return freed
+
+
 def library(key: str, build: Callable[[Path], Iterable[Path]]) -> Path:
     """The library of a key, built if it is not there, is not what was built, or was built from other files.
 

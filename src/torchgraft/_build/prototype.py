@@ -256,6 +256,13 @@ class Prototype:
                 found[element] = C_TYPES[dtype]
         return found
 
+    @cached_property
+    def type_names(self) -> set[str]:
+        """``T`` and its like, as far as they occur."""
+        elements = [*(a.element for a in self.arrays), *(r.element for r in self.results)]
+        elements += [a.element for a in self.arguments if isinstance(a, Scratch)]
+        return {element for element in elements if element == "T" or element.startswith("T_")}
+
     def parameters(self) -> list[str]:
         """The parameters as C writes them."""
         sizes = [f"int64_t {name}" for name in self.sizes]

@@ -20,6 +20,7 @@
 #else
 #define TG_EXPORT __attribute__((visibility("default")))
 #endif
+#define TORCHGRAFT 1
 #define TG_UNUSED __attribute__((unused))
 #define TG_DIMS 64
 #define TG_TEXT 1024

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .._build.native_function import NativeFunction, Result
 from .._build.prototype import Prototype
 from .._build.source import Source
 from .._errors import DeclarationError
@@ -15,7 +16,6 @@ from .._spec.axes import Shape
 from .._spec.plan import Plan
 from .._spec.signature import Signature
 from .kernel import Kernel
-from .native_function import NativeFunction, Result
 
 
 class NativeKernel(Kernel):

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from .. import _torch
+from .._build.native_function import NativeFunction
 from .._errors import TorchgraftError
-from .._kernels.native_function import NativeFunction
 from .._rules.rule import Rule
 from .._spec.plan import Plan, leaves_of
 from .operator_rule import OperatorRule

@@ -7,25 +7,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from .._build.prototype import Prototype
-from .._build.source import Source
-from .._errors import DeclarationError, RuleError
-from .._kernels.native_function import NativeFunction
+from .._errors import DeclarationError
 from .._spec.signature import Output, Parameter, Signature
 from .._spec.workspace import Workspace
 from .kinds import Kind, cotangent_names, differentiable_outputs
 
 
-def native_rule(
+def rule_prototype(
     signature: Signature,
     kind: Kind,
     inputs: Sequence[str],
     reads: Sequence[str],
     workspaces: tuple[tuple[int, str, Workspace], ...],
-    source: Source,
     symbol: str,
     label: str,
-) -> NativeFunction:
-    """The function of a rule.
+) -> Prototype:
+    """What the C function of a rule takes.
 
     Args:
         signature: of the operator.
@@ -55,7 +52,7 @@ def native_rule(
         workspaces=workspaces,
     )
     sizes = Prototype(signature, signature.name).sizes
-    return NativeFunction(source, Prototype(rule, symbol, sizes=sizes), label, RuleError)
+    return Prototype(rule, symbol, sizes=sizes)
 
 
 def _check_shape_arguments(

@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from .._build.native_function import NativeFunction
+from .._build.prototype import Prototype
 from .._build.source import Source
-from .._errors import DeclarationError
-from .._kernels.native_function import NativeFunction
+from .._errors import DeclarationError, RuleError
 from .._spec.reading import is_workspace, resolve_hints
 from .._spec.signature import Signature
 from .kinds import Kind, cotangent_names, differentiable_outputs
-from .native import native_rule
+from .native import rule_prototype
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +53,16 @@ class Rule:
         if self.native is not None:
             return "in C" if self.native.source.language == "c" else "in C++"
         return "on arrays" if self.array else "on tensors"
+
+    def prototype(self, signature: Signature) -> Prototype:
+        """What the C function takes that is the rule, or could be.
+
+        Raises:
+            DeclarationError: what it reads or returns has no counterpart in C.
+        """
+        if self.native is not None:
+            return self.native.prototype
+        return rule_prototype(signature, self.kind, self.inputs, self.reads, (), "_", self.label)
 
     @property
     def is_operator(self) -> bool:
@@ -112,7 +123,8 @@ def make_rule(
     opaque = residual or ((array or source is not None) and kind != "adjoint")
     if source is None:
         return Rule(kind, tuple(inputs), _renamed(function, label), reads, label, opaque, residual, array=array)
-    native = native_rule(signature, kind, inputs, reads, workspaces, source, function.__name__, label)
+    prototype = rule_prototype(signature, kind, inputs, reads, workspaces, function.__name__, label)
+    native = NativeFunction(source, prototype, label, RuleError)
     return Rule(kind, tuple(inputs), function, reads, label, opaque, residual, native=native)
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._build.prototype import Prototype
-from .._build.source import Source
+from .prototype import Prototype
+from .source import Source
 from .._errors import ArgumentError, DeviceError, KernelError, TorchgraftError
 from .._spec.axes import Shape
 from .._spec.dtypes import HALVES, name_of
@@ -88,7 +88,7 @@ class NativeFunction:
         signature = self.prototype.signature
         names = {p.name: d for (_, p), d in zip(self._tensors, dtypes, strict=True) if d is not None}
         names |= {output.name: dtype for output, dtype in zip(signature.outputs, outputs, strict=True)}
-        from .._build.library import build  # costs an import; most programs build nothing
+        from .library import build  # costs an import; most programs build nothing
 
         library = build(self.source, self.prototype, names)
         function = library.fast if fast else library.function
