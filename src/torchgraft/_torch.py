@@ -354,6 +354,7 @@ def is_direct(tensors: Iterable[Tensor]) -> bool:
             type(tensor) in PLAIN_TYPES
             and not tensor.is_conj()
             and not tensor.is_neg()
+            and not torch._is_zerotensor(tensor)
             and not tensor.is_meta
             and not is_legacy_batched(tensor)
             for tensor in tensors

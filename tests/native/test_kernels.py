@@ -222,7 +222,7 @@ def test_what_it_says_of_itself():
     text = str(correlate2d)
     assert "kernels  cpu: c" in text
     assert correlate2d.capabilities()["compile"].answer == "yes"
-    assert correlate2d.prototype() == (
+    assert correlate2d.prototype().splitlines()[0] == (
         "void correlate2d(int64_t h, int64_t w, int64_t kh, int64_t kw, const T *x, const T *kernel, T *out)"
     )
-    assert hypotenuse.prototype() == "T hypotenuse(T x, T y, double scale)"
+    assert hypotenuse.prototype().splitlines()[0] == "T hypotenuse(T x, T y, double scale)"

@@ -76,7 +76,7 @@ class Kernel(ABC):
 
         Args:
             plan: of the call.
-            values: its arguments; what they are beside the plan, the hot path recognises too.
+            values: its arguments: plain tensors, on which the dispatcher has nothing to do.
         """
         return (lambda *values: self.call_planned(values, plan)) if plan.batch else self.call
 

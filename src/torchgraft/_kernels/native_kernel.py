@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from .._build.native_function import NativeFunction, Result
 from .._build.prototype import Prototype
 from .._build.source import Source
@@ -38,12 +35,10 @@ class NativeKernel(Kernel):
         """The library's function itself, where there is nothing more to do."""
         if plan.batch:
             return lambda *values: self.call_planned(values, plan)
-        leaves = [value for i, _ in self.signature.tensors for value in ([values[i]] if values[i] is not None else [])]
-        plain = all(isinstance(leaf, Tensor) and _is_plain(leaf) for leaf in leaves)
         results = self._results(plan)
         outputs = tuple(dtype for _, dtype in results)
         trailing = self.native.trailing((), [shape for shape, _ in results])
-        function = self.native.variant(self.native.dtypes(values), outputs, fast=plain and not trailing)
+        function = self.native.variant(self.native.dtypes(values), outputs, fast=not trailing)
         return (lambda *values: function(*values, *trailing)) if trailing else function
 
     def call_planned(self, values: Sequence[Any], plan: Plan, *, may_loop: bool = True) -> Any:
@@ -67,8 +62,3 @@ class NativeKernel(Kernel):
                 hint=f"annotate the axes, or add\n@{self.signature.name}.shape\ndef _(...): return (n, m)",
             )  # fmt: skip
         return shape
-
-
-def _is_plain(leaf: Tensor) -> bool:
-    """Whether the memory holds the values as they are, not to be conjugated, negated, or all zero."""
-    return not (leaf.is_conj() or leaf.is_neg() or torch._is_zerotensor(leaf))

@@ -83,7 +83,7 @@ class NativePull:
         leaves = leaves_of(plan, self.rule.inputs)
         reads = [values[i] for i in self._tensors if values[i] is not None]
         lists = any(p.many for _, p in self.native.prototype.signature.tensors)
-        if lists or plan.batch or not _torch.is_direct(reads) or any(map(torch._is_zerotensor, reads)):
+        if lists or plan.batch or not _torch.is_direct(reads):
             return None
         function = self._function(plan, values, [(leaf.full, leaf.dtype) for leaf in leaves])
         if any(leaf.full != leaf.shape for leaf in leaves):

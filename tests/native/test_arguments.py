@@ -1,0 +1,215 @@
+"""Every kind of argument arrives in C as it was given, by the dispatcher and without it."""
+
+import pytest
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+import torchgraft as tg
+
+STRINGS = "#include <string.h>\n"
+
+
+@tg.op(kernel=tg.c("void f(int64_t n, const T *x, double _Complex z, T *out) "
+                   "{ out[0] = n * __real__ z; out[1] = __imag__ z; }"))  # fmt: skip
+def f(x: Float[Tensor, "n"], z: complex) -> Float[Tensor, "2"]: ...
+
+
+def test_a_complex_number():
+    for z in (1 + 2j, -0.5j, 3.0, 2):
+        assert f(torch.ones(2), z).tolist() == [2 * complex(z).real, complex(z).imag]
+    with pytest.raises(tg.ArgumentError):
+        f(torch.ones(2), None)
+
+
+@tg.op(kernel=tg.c("""
+void g(int64_t n, const T *x, const double _Complex *zs, int64_t zs_length, const double _Complex *z, T *out) {
+    *out = z ? 1000 * __real__ *z : 0;
+    for (int64_t i = 0; i < zs_length; i++) *out += __real__ zs[i] + 100 * __imag__ zs[i];
+}
+"""), name="g")  # fmt: skip
+def complexes(x: Float[Tensor, "n"], zs: list[complex], z: complex | None = None) -> Float[Tensor, ""]: ...
+
+
+def test_complex_lists_and_optional_ones():
+    assert complexes(torch.ones(1), [1 + 1j, 2]).item() == 103
+    assert complexes(torch.ones(1), [], 2j + 3).item() == 3000
+
+
+@tg.op(kernel=tg.c(STRINGS + """
+void h(int64_t n, const T *x, const char *const *names, int64_t names_length, const char *mode, int64_t mode_length,
+       const char *device, int64_t device_length, T *out) {
+    out[0] = names_length;
+    out[1] = names_length ? (T)strlen(names[names_length - 1]) : -1;
+    out[2] = mode ? (T)mode_length : -1;
+    out[3] = !strcmp(device, "cuda:1") && device_length == 6;
+}
+"""), name="h")  # fmt: skip
+def texts(x: Float[Tensor, "n"], names: list[str], mode: str | None, device: torch.device) -> Float[Tensor, "4"]: ...
+
+
+def test_texts():
+    assert texts(torch.ones(1), ["a", "é"], "mode", torch.device("cuda", 1)).tolist() == [2, 2, 4, 1]
+    assert texts(torch.ones(1), [], None, "cpu").tolist() == [0, -1, -1, 0]
+
+
+@tg.op(kernel=tg.c("""
+void joined(int64_t n, const T *const *xs, int64_t xs_length, const T *y, int64_t axis, T *out) {
+    for (int64_t i = 0; i < n; i++) {
+        out[i] = y[i] * axis;
+        for (int64_t j = 0; j < xs_length; j++) out[i] += (j + 1) * xs[j][i];
+    }
+}
+"""))  # fmt: skip
+def joined(xs: list[Float[Tensor, "*batch n"]], y: Float[Tensor, "n"], axis: int) -> Float[Tensor, "*batch n"]: ...
+
+
+def plain_joined(xs, y, axis):
+    return y * axis + sum((j + 1) * x for j, x in enumerate(xs))
+
+
+@joined.vjp("xs")
+def _(grad, xs):
+    return [(j + 1) * grad for j, _ in enumerate(xs)]
+
+
+@joined.vjp("y")
+def _(grad, axis):
+    return axis * grad.reshape(-1, grad.shape[-1]).sum(0)
+
+
+@pytest.mark.parametrize("batch", [(), (3,)])
+def test_lists_of_tensors(batch):
+    xs = [
+        torch.randn(*batch, 4, dtype=torch.float64, requires_grad=True) for _ in range(20)
+    ]  # more than are on the stack
+    y = torch.randn(4, dtype=torch.float64, requires_grad=True)
+    torch.testing.assert_close(joined(xs, y, 2), plain_joined(xs, y, 2))
+    strided = [x.flip(-1).expand(*batch, 4) for x in xs]
+    torch.testing.assert_close(joined(strided, y, 2), plain_joined(strided, y, 2))
+    found = torch.autograd.grad(joined(xs, y, 2).square().sum(), [*xs, y])
+    for one, other in zip(found, torch.autograd.grad(plain_joined(xs, y, 2).square().sum(), [*xs, y]), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_an_empty_list_and_one_of_other_sizes():
+    y = torch.randn(4)
+    with pytest.raises(tg.ShapeError):  # nothing tells the batch axes
+        joined([], y, 3)
+    with pytest.raises(tg.ShapeError):
+        joined([y, torch.ones(5)], y, 3)
+    with pytest.raises(tg.DtypeError):
+        joined([y, y.double()], y, 3)
+
+
+def test_vmap_of_lists():
+    xs, y = [torch.randn(5, 4) for _ in range(3)], torch.randn(5, 4)
+    mapped = torch.vmap(lambda a, b, c, y: joined([a, b, c], y, 1))(*xs, y)
+    torch.testing.assert_close(mapped, plain_joined(xs, y, 1))
+
+
+@tg.op(kernel=tg.c("""
+void many(int64_t n, const T *a, const T *b, const T *c, bool flag, int64_t count, double factor, const int64_t *maybe,
+          const double *also, const bool *perhaps, int32_t dtype, T *out) {
+    *out = (a ? a[n - 1] : 0) + (b ? 10 * b[n - 1] : 0) + 100 * c[n - 1] + (flag ? 1000 : 0) + count * factor
+         + (maybe ? *maybe : 0) + (also ? *also : 0) + (perhaps ? 1 + *perhaps : 0) + 10000 * dtype;
+}
+"""))  # fmt: skip
+def many(
+    a: Float[Tensor, "n"] | None,
+    b: Float[Tensor, "n"] | None,
+    c: Float[Tensor, "n"],
+    flag: bool,
+    count: int,
+    factor: float,
+    maybe: int | None,
+    also: float | None,
+    perhaps: bool | None,
+    dtype: torch.dtype = torch.float32,
+) -> Float[Tensor, ""]: ...
+
+
+def test_numbers_and_what_is_not_there():
+    one = torch.tensor([0.0, 1.0], dtype=torch.float64)
+    for _ in range(3):
+        assert many(one, None, one, True, -3, 0.5, None, None, None).item() == 61099.5
+        assert many(None, one, one, False, 2**40, 0.0, -7, 0.25, True).item() == 60105.25
+        assert many(None, None, one, False, 0, 1e300, 1, None, False, torch.float64).item() == 70102
+
+
+@tg.op(kernel=tg.c("""
+void fast(int64_t n, const T *a, const T *b, bool flag, int64_t count, double factor, const int64_t *maybe,
+          const bool *perhaps, T *out, int64_t *size) {
+    *out = (a ? a[n - 1] : 0) + 100 * b[n - 1] + (flag ? 1000 : 0) + count * factor + (maybe ? *maybe : 0)
+         + (perhaps ? 1 + *perhaps : 0);
+    *size = n;
+}
+"""))  # fmt: skip
+def fast(
+    a: Float[Tensor, "n"] | None,
+    b: Float[Tensor, "n"],
+    flag: bool,
+    count: int,
+    factor: float,
+    maybe: int | None,
+    perhaps: bool | None,
+) -> tuple[Float[Tensor, ""], Int64[Tensor, ""]]: ...
+
+
+def test_without_the_dispatcher():
+    one = torch.tensor([0.0, 1.0], dtype=torch.float64)
+    for _ in range(3):
+        assert [t.item() for t in fast(None, one, True, -3, 0.5, None, True)] == [1100.5, 2]
+        assert [t.item() for t in fast(one, one, False, 2**53, 1.0, -7, None)] == [2**53 + 94, 2]
+
+
+def test_nothing_is_left_behind():
+    """Handles, lists, strings and optional words of 20000 calls, some of them failing."""
+    import resource
+
+    def use():
+        texts(torch.ones(1), ["a" * 1000] * 10, "mode" * 1000, "cpu")
+        many(None, big, big, True, 1, 1.0, 1, 1.0, True)
+        fast(big, big, True, 1, 1.0, 1, True)
+        joined([big] * 20, big, 1)
+        with pytest.raises(tg.KernelError):
+            failing(big, 5, "x" * 1000)
+
+    big = torch.ones(1000)
+    for _ in range(50):
+        use()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for _ in range(1500):
+        use()
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 8_000  # KiB; each use is about 100
+
+
+@tg.op(kernel=tg.c("int failing(int64_t n, const T *x, const int64_t *code, const char *s, int64_t s_length, T *out) "
+                   "{ return (int)*code; }"))  # fmt: skip
+def failing(x: Float[Tensor, "n"], code: int | None, s: str) -> Float[Tensor, "n"]: ...
+
+
+def test_a_workspace_for_each_thread():
+    @tg.op(kernel=tg.c("""
+    void reverse(int64_t n, const T *x, T *copy, int64_t *places, T *out) {
+        for (int64_t i = 0; i < n; i++) copy[i] = x[i], places[i + 1] = n - 1 - i;
+        for (int64_t i = 0; i < n; i++) out[i] = copy[places[i + 1]];
+    }
+    """))  # fmt: skip
+    def reverse(
+        x: Float[Tensor, "*batch n"], copy: tg.workspace("n"), places: tg.workspace("n+1", torch.int64)
+    ) -> Float[Tensor, "*batch n"]: ...
+
+    x = torch.randn(5000, 101)
+    torch.testing.assert_close(reverse(x), x.flip(-1))
+    torch.testing.assert_close(reverse(x[:, :0]), x[:, :0])
+    torch.testing.assert_close(torch.compile(reverse, fullgraph=True)(x), x.flip(-1))
+    with pytest.raises(TypeError):
+        reverse(x, x)
+
+
+def test_a_workspace_needs_a_kernel_in_c():
+    with pytest.raises(tg.DeclarationError, match="only a kernel in C has a workspace"):
+
+        @tg.op
+        def f(x: Float[Tensor, "n"], work: tg.workspace("n")) -> Float[Tensor, "n"]: ...

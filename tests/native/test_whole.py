@@ -1,0 +1,96 @@
+"""Functions that see whole arrays, of any number of axes and any strides."""
+
+import pytest
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+import torchgraft as tg
+
+SOURCE = tg.c("""
+static void walk(const T_x *x, int64_t dim, const int64_t *sizes, const int64_t *strides, double factor, T_x **out) {
+    if (dim == 0) {
+        *(*out)++ = factor * *x;
+        return;
+    }
+    for (int64_t i = 0; i < *sizes; i++) walk(x + i * *strides, dim - 1, sizes + 1, strides + 1, factor, out);
+}
+void scale(const T_x *x, int64_t x_dim, const int64_t *x_sizes, const int64_t *x_strides, double factor,
+           T_out *out, int64_t out_dim, const int64_t *out_sizes, const int64_t *out_strides) {
+    T_x *end = out;
+    walk(x, x_dim, x_sizes, x_strides, factor, &end);
+}
+""")
+
+
+@tg.op(kernel=SOURCE)
+def scale(x: Tensor, factor: float) -> Tensor: ...
+
+
+@scale.shape
+def _(x):
+    return x
+
+
+@scale.vjp("x")
+def _(grad, factor):
+    return scale(grad, factor)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int32, torch.complex64])
+def test_any_array(dtype):
+    x = torch.arange(24).to(dtype).reshape(2, 3, 4)
+    for array in (x, x.permute(2, 0, 1), x[:, ::2, 1:], x[:0], x[0, 0, 0], x[:, :1].expand(2, 5, 4), x.flip(0)):
+        for _ in range(2):
+            torch.testing.assert_close(scale(array, 2.0), array * 2)
+
+
+def test_gradients_and_transforms():
+    x = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(scale, (x, 2.0), check_batched_grad=True)
+    assert torch.autograd.gradgradcheck(scale, (x, 2.0))
+    x = x.detach()
+    torch.testing.assert_close(torch.vmap(lambda x: scale(x, 3.0), 1, 1)(x), x * 3)
+    torch.testing.assert_close(torch.compile(lambda x: scale(x, 3.0), fullgraph=True)(x.T), x.T * 3)
+
+
+def test_the_shape_must_be_told():
+    @tg.op(kernel=SOURCE, name="scale")
+    def unshaped(x: Tensor, factor: float) -> Tensor: ...
+
+    with pytest.raises(tg.DeclarationError, match="shape is not known") as caught:
+        unshaped(torch.ones(2), 1.0)
+    assert "@scale.shape" in caught.value.hint
+
+
+@tg.op(kernel=tg.c("""
+void weighted(int64_t n, const T *x, int64_t x_dim, const int64_t *x_sizes, const int64_t *x_strides, const T *w,
+              T *out) {
+    for (int64_t i = 0; i < n; i++) {
+        out[i] = 0;
+        for (int64_t j = 0; j < x_sizes[1]; j++) out[i] += w[i] * x[i * x_strides[0] + j * x_strides[1]];
+    }
+}
+"""))  # fmt: skip
+def weighted(x: Float[Tensor, "n *rest"], w: Float[Tensor, "n"]) -> Float[Tensor, "n"]: ...
+
+
+@weighted.vjp("w", kernel=tg.c("""
+void weighted_vjp_w(int64_t n, const T *grad, const T *x, int64_t x_dim, const int64_t *x_sizes,
+                    const int64_t *x_strides, T *grad_w) {
+    for (int64_t i = 0; i < n; i++) {
+        grad_w[i] = 0;
+        for (int64_t j = 0; j < x_sizes[1]; j++) grad_w[i] += grad[i] * x[i * x_strides[0] + j * x_strides[1]];
+    }
+}
+"""))  # fmt: skip
+def _(grad, x): ...
+
+
+def test_a_run_of_axes_that_is_no_batch():
+    x, w = torch.randn(4, 3, dtype=torch.float64).T, torch.randn(3, dtype=torch.float64, requires_grad=True)
+    for _ in range(2):
+        torch.testing.assert_close(weighted(x, w), w * x.sum(1))
+    assert torch.autograd.gradcheck(lambda w: weighted(x, w), w, check_batched_grad=True)
+    xs = torch.randn(5, 3, 4, dtype=torch.float64)
+    torch.testing.assert_close(torch.vmap(weighted, (0, None))(xs, w), w * xs.sum(2))
