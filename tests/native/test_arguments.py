@@ -80,9 +80,8 @@ def _(grad, axis):
 
 @pytest.mark.parametrize("batch", [(), (3,)])
 def test_lists_of_tensors(batch):
-    xs = [
-        torch.randn(*batch, 4, dtype=torch.float64, requires_grad=True) for _ in range(20)
-    ]  # more than are on the stack
+    count = 20  # more than a call has room for at first
+    xs = [torch.randn(*batch, 4, dtype=torch.float64, requires_grad=True) for _ in range(count)]
     y = torch.randn(4, dtype=torch.float64, requires_grad=True)
     torch.testing.assert_close(joined(xs, y, 2), plain_joined(xs, y, 2))
     strided = [x.flip(-1).expand(*batch, 4) for x in xs]
@@ -94,8 +93,7 @@ def test_lists_of_tensors(batch):
 
 def test_an_empty_list_and_one_of_other_sizes():
     y = torch.randn(4)
-    with pytest.raises(tg.ShapeError):  # nothing tells the batch axes
-        joined([], y, 3)
+    torch.testing.assert_close(joined([], y, 3), 3 * y)
     with pytest.raises(tg.ShapeError):
         joined([y, torch.ones(5)], y, 3)
     with pytest.raises(tg.DtypeError):
@@ -160,7 +158,7 @@ def test_without_the_dispatcher():
     one = torch.tensor([0.0, 1.0], dtype=torch.float64)
     for _ in range(3):
         assert [t.item() for t in fast(None, one, True, -3, 0.5, None, True)] == [1100.5, 2]
-        assert [t.item() for t in fast(one, one, False, 2**53, 1.0, -7, None)] == [2**53 + 94, 2]
+        assert [t.item() for t in fast(one, one, False, 2**40, 1.0, -7, None)] == [2**40 + 94, 2]
 
 
 def test_nothing_is_left_behind():

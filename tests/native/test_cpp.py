@@ -70,7 +70,8 @@ void turn(int64_t n, const T_complex *z, const T_real *angle, std::complex<doubl
     for (int64_t i = 0; i < n; i++) out[i] = z[i] * std::polar<T_real>(1, angle[i]) * T_complex(scale);
 }
 void turn_vjp_z(int64_t n, const T_complex *grad, const T_real *angle, std::complex<double> scale, T_complex *grad_z) {
-    for (int64_t i = 0; i < n; i++) grad_z[i] = grad[i] * std::polar<T_real>(1, -angle[i]) * std::conj(T_complex(scale));
+    T_complex back = std::conj(T_complex(scale));
+    for (int64_t i = 0; i < n; i++) grad_z[i] = grad[i] * std::polar<T_real>(1, -angle[i]) * back;
 }
 """)
 
