@@ -435,14 +435,18 @@ static TG_UNUSED void tg_make(tg_call *call, tg_tensor *tensor, const char *name
     tg_own(call, (tg_value)tensor->handle);
     tg_require(call, tg_torch.aoti_torch_get_data_ptr(tensor->handle, &data), "no data of", name);
     tensor->data = (char *)data;
-    tg_torch.aoti_torch_get_sizes(tensor->handle, (int64_t **)&tensor->sizes);
-    tg_torch.aoti_torch_get_strides(tensor->handle, (int64_t **)&tensor->strides);
     for (int64_t i = 0; i < call->dim; i++) {
         int64_t axis = i - (call->dim - (dim - core));
         bool moves = axis >= 0 && sizes[axis] != 1;
         tensor->batch_strides[i] = moves ? strides[axis] * item : 0;
         if (!moves && call->sizes[i] != 1) call->chunks = -1; /* summed; `tg_samples` says in how many chunks */
     }
+}
+
+/* Sizes and strides of an output, for a function that is told them, and for sums. */
+static TG_UNUSED void tg_look(tg_tensor *tensor) {
+    tg_torch.aoti_torch_get_sizes(tensor->handle, (int64_t **)&tensor->sizes);
+    tg_torch.aoti_torch_get_strides(tensor->handle, (int64_t **)&tensor->strides);
 }
 
 /* An output of the batch's axes and those of one sample. */

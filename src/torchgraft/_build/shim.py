@@ -418,6 +418,7 @@ class Shim:
                 yield "    tg_shape = tg_given(tg_c, tg_shapes, tg_shapes_length, &tg_shape_at, &tg_dim);"
                 core = "tg_dim" if result.core is None else count
                 yield f"    tg_make({name}, tg_dim, tg_shape, {core}, {code}, {item});"
+                yield f"    tg_look(&{result.field});"
                 for i, token in enumerate(result.core.tokens if result.core is not None else ()):
                     yield f'    tg_expect(tg_c, &{result.field}, {i}, "{token.text}", {self._size(token)});'
                 yield "} else {"

@@ -242,7 +242,9 @@ class HotPath:
             recording: grad mode may be on, and is switched off for the kernel.
         """
         if self.checks.trusted:
-            return _TRUSTED.format(call=self._assign(recording=False).replace("\n", "\n    "))
+            alone = recording and early == self.outputs[0]
+            call = f"return @kernel({self.arguments})" if alone else self._assign(recording=False)
+            return _TRUSTED.format(call=call.replace("\n", "\n    "))
         versions: list[str] = []
         unchanged: list[str] = []
         for i, p in enumerate(self.tensors if early is not None else ()):

@@ -1,0 +1,122 @@
+"""Timing rows of a table: ours and a rival in turn, many rounds, medians."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import platform
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import scipy
+import torch
+
+ROUNDS = 60
+READMES = sorted(Path(__file__).parent.parent.glob("README*.md"))
+
+
+@dataclass
+class Row:
+    """One line of the table."""
+
+    what: str
+    ours: str
+    rival: str
+    result: str
+    bar: str
+
+
+def interleave(functions: dict[str, Callable[[], object]], calls: int, rounds: int = ROUNDS) -> dict[str, list[float]]:
+    """Seconds a call of each function in each round, all functions in turn within a round.
+
+    Each is called once untimed before it is timed, and each round begins with another one: what ran before (the
+    garbage collector, above all) must not be charged to whoever comes first.
+    """
+    for function in functions.values():
+        for _ in range(max(3, calls // 10)):
+            function()
+    times: dict[str, list[float]] = {name: [] for name in functions}
+    gc.disable()
+    try:
+        names = list(functions)
+        for i in range(rounds):
+            for name in names[i % len(names) :] + names[: i % len(names)]:
+                function = functions[name]
+                function()
+                start = time.perf_counter()
+                for _ in range(calls):
+                    function()
+                times[name].append((time.perf_counter() - start) / calls)
+            gc.collect()
+    finally:
+        gc.enable()
+    return times
+
+
+def us(times: list[float]) -> str:
+    return f"{statistics.median(times) * 1e6:.2f} us"
+
+
+def ms(times: list[float]) -> str:
+    return f"{statistics.median(times) * 1e3:.3f} ms"
+
+
+def ratio(ours: list[float], rival: list[float]) -> float:
+    """Median of the ratios round by round, which a drift of the machine does not touch."""
+    return statistics.median(a / b for a, b in zip(ours, rival, strict=True))
+
+
+def difference(ours: list[float], rival: list[float]) -> float:
+    """Median of the differences round by round, in us."""
+    return statistics.median(a - b for a, b in zip(ours, rival, strict=True)) * 1e6
+
+
+def machine() -> str:
+    cpu = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        names = [
+            line.partition(":")[2].strip() for line in info.read_text().splitlines() if line.startswith("model name")
+        ]
+        cpu = names[0] if names else cpu
+    versions = f"torch {torch.__version__}, NumPy {np.__version__}, SciPy {scipy.__version__}"
+    return f"{versions}, Python {platform.python_version()}, {cpu}, one thread"
+
+
+def table(rows: list[Row]) -> str:
+    lines = ["| | torchgraft | rival | result | bar |", "|---|---|---|---|---|"]
+    lines += [f"| {row.what} | {row.ours} | {row.rival} | **{row.result}** | {row.bar} |" for row in rows]
+    return "\n".join([*lines, "", f"Medians of {ROUNDS} interleaved rounds; {machine()}."])
+
+
+def write(title: str, text: str) -> None:
+    """Put the table between the markers of the README, in every language."""
+    start, end = f"<!-- table: {title} -->", "<!-- end -->"
+    for readme in READMES:
+        before, _, rest = readme.read_text().partition(start)
+        _, _, after = rest.partition(end)
+        readme.write_text(f"{before}{start}\n{text}\n{end}{after}")
+
+
+def run(title: str, description: str | None, benchmarks: Mapping[str, Callable[[], list[Row]]]) -> None:
+    """The command line of one table.
+
+    Args:
+        title: of the table, by which the READMEs mark its place.
+        description: for ``--help``.
+        benchmarks: what makes the rows.
+    """
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("names", nargs="*", help=f"of {', '.join(benchmarks)}; all by default")
+    parser.add_argument("--write", action="store_true", help="put the table into the READMEs")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    rows = [row for name, make in benchmarks.items() if not options.names or name in options.names for row in make()]
+    text = table(rows)
+    print(text)
+    if options.write:
+        write(title, text)
