@@ -90,9 +90,8 @@ assert torch.equal(made, 2 * x)
 
 def seconds_of(code: str, cache: Path, number: int = 0, **names: object) -> float:
     """What a program says that it took."""
-    environment = os.environ | {
-        "TORCHGRAFT_CACHE": str(cache), "TORCH_EXTENSIONS_DIR": str(cache / "torch"), "TVM_FFI_CACHE_DIR": str(cache / "tvm"),
-    }  # fmt: skip
+    folders = {"TORCHGRAFT_CACHE": cache, "TORCH_EXTENSIONS_DIR": cache / "torch", "TVM_FFI_CACHE_DIR": cache / "tvm"}
+    environment = os.environ | {name: str(folder) for name, folder in folders.items()}
     program = code.format(number=number, **names)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=False)
     if done.returncode:

@@ -2,8 +2,6 @@
 
 import pytest
 
-from torchgraft._build import cache
-
 
 @pytest.fixture(autouse=True, scope="session")
 def shared_cache(tmp_path_factory):
@@ -18,6 +16,4 @@ def shared_cache(tmp_path_factory):
 def own_cache(tmp_path, monkeypatch):
     """An empty cache."""
     monkeypatch.setenv("TORCHGRAFT_CACHE", str(tmp_path / "cache"))
-    cache._usable.cache_clear()
-    yield tmp_path / "cache"
-    cache._usable.cache_clear()
+    return tmp_path / "cache"

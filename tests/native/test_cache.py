@@ -113,6 +113,33 @@ def test_what_cannot_be_trusted_is_not_used(own_cache, what):
     assert cache.folder().stat().st_mode & 0o777 == 0o700
 
 
+def test_a_cache_that_cannot_be_made(monkeypatch):
+    monkeypatch.setenv("TORCHGRAFT_CACHE", "/proc/torchgraft")
+    with pytest.warns(tg.TorchgraftWarning, match="not cached in /proc/torchgraft"):
+        assert declare(BODY.format(value=31))(torch.ones(1)).item() == 31
+    assert declare(BODY.format(value=32))(torch.ones(1)).item() == 32  # said once
+
+
+def test_a_full_disk(own_cache, tmp_path, monkeypatch):
+    compiler = tmp_path / "cc"
+    compiler.write_text(
+        f'#!/bin/sh\ncase "$*" in *{own_cache}*) echo "ld: No space left on device" >&2; exit 1;; esac\nexec cc "$@"\n'
+    )
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CC", str(compiler))
+    with pytest.warns(tg.TorchgraftWarning, match="No space left on device"):
+        assert declare(BODY.format(value=33))(torch.ones(1)).item() == 33
+    assert libraries(own_cache) == []
+    assert declare(BODY.format(value=34))(torch.ones(1)).item() == 34
+
+
+def test_threads_that_ask_at_once(own_cache, builds):
+    functions = [declare(BODY.format(value=35)) for _ in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        assert [t.item() for t in pool.map(lambda f: f(torch.ones(1)), functions)] == [35] * 8
+    assert len(builds) == 1
+
+
 def test_a_cache_that_is_deleted_while_it_is_used(own_cache):
     f = declare(BODY.format(value=13))
     assert f(torch.ones(1)).item() == 13

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import os
 import tempfile
@@ -27,26 +26,33 @@ def key_of(*parts: str) -> str:
 
 def folder() -> Path:
     """The cache: ``$TORCHGRAFT_CACHE``, else the platform's; where that cannot be used, a folder of this process."""
-    return _usable(os.environ.get("TORCHGRAFT_CACHE") or platformdirs.user_cache_dir("torchgraft"))
+    wanted = Path(os.environ.get("TORCHGRAFT_CACHE") or platformdirs.user_cache_dir("torchgraft"))
+    return _instead.get(wanted) or _usable(wanted)
 
 
-@functools.cache
-def _usable(wanted: str) -> Path:
-    path = Path(wanted)
+_instead: dict[Path, Path] = {}  # folders of this process for those that cannot be used
+
+
+def _usable(wanted: Path) -> Path:
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = path.stat()
+        wanted.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = wanted.stat()
         if status.st_uid != os.getuid() or status.st_mode & 0o022:
-            why = "others may write there"
-        elif not os.access(path, os.W_OK):
-            why = "it is not writable"
-        else:
-            return path
+            return _private(wanted, "others may write there")
+        if not os.access(wanted, os.W_OK):
+            return _private(wanted, "it is not writable")
     except OSError as error:
-        why = str(error)
-    private = Path(tempfile.mkdtemp(prefix="torchgraft-"))
-    warnings.warn(f"kernels are not cached in {path}: {why}; this process uses {private}", TorchgraftWarning, stacklevel=2)
-    return private
+        return _private(wanted, str(error))
+    return wanted
+
+
+def _private(wanted: Path, why: str) -> Path:
+    """From now on a folder of this process, with a warning."""
+    if wanted not in _instead:
+        _instead[wanted] = Path(tempfile.mkdtemp(prefix="torchgraft-"))
+        text = f"kernels are not cached in {wanted}: {why}; this process uses {_instead[wanted]}"
+        warnings.warn(text, TorchgraftWarning, stacklevel=2)
+    return _instead[wanted]
 
 
 def contents() -> list[Path]:
@@ -75,19 +81,29 @@ def library(key: str, build: Callable[[Path], Iterable[Path]]) -> Path:
         key: from `key_of`.
         build: writes the library into a path, and returns the files that it has read; called by one process at a time.
     """
-    record = folder() / f"{key}.built"
+    place = folder()
+    try:
+        return _library(place, key, build)
+    except OSError as error:  # the disk is full, or became read-only
+        if place in _instead.values():
+            raise
+        return _library(_private(place, str(error)), key, build)
+
+
+def _library(place: Path, key: str, build: Callable[[Path], Iterable[Path]]) -> Path:
+    record = place / f"{key}.built"
     path = _recorded(record)
     if path is not None:
         return path
-    with filelock.FileLock(folder() / f"{key}.lock"):
+    with filelock.FileLock(place / f"{key}.lock"):
         path = _recorded(record)
         if path is not None:
             return path
-        with tempfile.TemporaryDirectory(dir=folder()) as scratch:
+        with tempfile.TemporaryDirectory(dir=place) as scratch:
             made, written = Path(scratch) / f"{key}.so", Path(scratch) / record.name
             read = list(build(made))
             # What is loaded is known by its path, so that other contents get another one.
-            path = folder() / f"{key}-{_digest(made)[:16]}.so"
+            path = place / f"{key}-{_digest(made)[:16]}.so"
             written.write_text("".join(f"{_digest(file)} {name}\n" for file, name in [(made, path), *zip(read, read, strict=True)]))
             made.replace(path)
             written.replace(record)

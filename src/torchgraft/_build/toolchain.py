@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 import re
@@ -70,6 +71,8 @@ class Compiler:
             command, capture_output=True, text=True, errors="replace", check=False, stdin=subprocess.DEVNULL, env=plain
         )
         said = "\n".join(line for line in result.stderr.splitlines() if str(file) not in line).strip()
+        if result.returncode and os.strerror(errno.ENOSPC) in result.stderr:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(library))
         if result.returncode:
             raise _refusal(source, prototype, said or f"exit status {result.returncode}", command)
         if said:

@@ -1,0 +1,139 @@
+"""Large arrays, other threads and processes, reloading, and libtorch's own failures."""
+
+import os
+import threading
+import time
+
+import pytest
+import torch
+from jaxtyping import Float, Inexact, Real, UInt8
+from torch import Tensor
+
+import torchgraft as tg
+
+
+@tg.op(kernel=tg.c("T increment(T x) { return x + 1; }"))
+def increment(x: Real[Tensor, "..."]) -> Real[Tensor, "..."]: ...
+
+
+@tg.op(kernel=tg.c("void last(int64_t n, const uint8_t *x, uint8_t *out) { *out = x[n - 1]; }"))
+def last(x: UInt8[Tensor, "*batch n"]) -> UInt8[Tensor, "*batch"]: ...
+
+
+def test_more_elements_than_an_int_counts():
+    x = torch.zeros(2**31 + 9, dtype=torch.uint8)
+    x[-1] = 6
+    assert last(x).item() == 6
+    y = increment(x)
+    assert y[-1].item() == 7
+    assert y[2**31 - 1].item() == 1
+    del y
+    halves = x.expand(2, -1)  # 2**32 elements and more, in rows
+    assert last(halves).tolist() == [6, 6]
+    assert last(x[:-1].as_strided((2, 5), (2**31, 2)))[1].item() == 6
+
+
+@tg.op(kernel=tg.c("void grow(const T *x, int64_t k, T *out) { out[0] = *x; }"))
+def grow(x: Float[Tensor, ""], k: int) -> Float[Tensor, "{k}"]: ...
+
+
+def test_a_failing_call_of_libtorch():
+    assert grow(torch.ones(()), 2)[0].item() == 1
+    for _ in range(3):
+        with pytest.raises(tg.KernelError, match="no memory for output 'out'") as caught:
+            grow(torch.ones(()), 2**45)
+        assert caught.value.operator == "grow"
+    if torch.__version__ >= "2.13":  # older ones do not tell
+        assert "can't allocate memory" in str(caught.value)
+    assert grow(torch.ones(()), 3).shape == (3,)
+
+
+def test_other_threads_run_during_long_kernels():
+    @tg.op(kernel=tg.c("#include <unistd.h>\nvoid doze(int64_t n, const T *x, T *out) { usleep(400000); *out = n; }"))
+    def doze(x: Float[Tensor, "n"]) -> Float[Tensor, ""]: ...
+
+    x = torch.ones(300_000)
+    doze(x)
+    thread = threading.Thread(target=doze, args=(x,))
+    gaps, before = [], time.perf_counter()
+    thread.start()
+    while thread.is_alive():
+        time.sleep(0.001)
+        now = time.perf_counter()
+        gaps.append(now - before)
+        before = now
+    assert max(gaps) < 0.3
+
+
+def test_a_fork_after_a_call():
+    x = torch.ones(8)
+    assert increment(x).sum().item() == 16
+    child = os.fork()
+    if child == 0:  # nothing of pytest may run here
+        good = False
+        try:
+            torch.set_num_threads(1)  # as a DataLoader's workers do
+            good = increment(x).sum().item() == 16 and increment(torch.ones(100_000)).sum().item() == 200_000
+        finally:
+            os._exit(0 if good else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_file_is_edited_and_declared_again(tmp_path, own_cache):
+    path = tmp_path / "kernel.c"
+
+    def declare(value):
+        path.write_text(f"T kernel(T x) {{ return {value} * x; }}")
+
+        @tg.op(kernel=tg.c(path))
+        def kernel(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]: ...
+
+        return kernel
+
+    x, old = torch.ones(3), []
+    for i in range(1000):
+        kernel = declare(i % 5)
+        assert kernel(x)[0].item() == i % 5
+        old.append(kernel)
+    for i in (0, 3, 500, 998):
+        assert old[i](x)[0].item() == i % 5
+    for i in range(30):
+        kernel = declare(100 + i)
+        torch.compiler.reset()  # a cell that is run again is another function to Dynamo, unlike this loop's
+
+        @torch.compile(backend="aot_eager", fullgraph=True)
+        def call(x, kernel=kernel):
+            return kernel(x) + 1
+
+        assert call(x)[0].item() == 101 + i
+
+
+def test_arguments_of_elements_keep_their_places():
+    @tg.op(
+        kernel=tg.c("""
+        T mixed(const double *list, int64_t list_length, T x, const char *mode, int64_t mode_length, T y) {
+            return x + 10 * y + 100 * list[list_length - 1] + 1000 * (mode[0] == 'a');
+        }
+        """)
+    )
+    def mixed(
+        list: list[float], x: Float[Tensor, "..."], mode: str, y: Float[Tensor, "..."]
+    ) -> Float[Tensor, "..."]: ...
+
+    x, y = torch.ones(2, 3), torch.full((3,), 2.0)
+    assert mixed([5.0, 3.0], x, "a", y).unique().tolist() == [1321]
+    assert mixed([3.0], x, "b", 2 * torch.ones(2, 3)).unique().tolist() == [321]
+
+
+LAZY = {"conjugate": torch.conj, "negative": lambda z: z.conj().imag, "zero": lambda z: torch._efficientzerotensor(3)}
+
+
+@pytest.mark.parametrize("make", LAZY.values(), ids=LAZY)
+def test_lazy_views_are_seen(make):
+    @tg.op(kernel=tg.c("void same(int64_t n, const T *z, T *out) { while (n--) out[n] = z[n]; }"))
+    def same(z: Inexact[Tensor, "n"]) -> Inexact[Tensor, "n"]: ...
+
+    z = make(torch.randn(3, dtype=torch.complex64))
+    for _ in range(3):
+        torch.testing.assert_close(same(z), z + 0)
+        torch.testing.assert_close(same(torch.randn(3, dtype=z.dtype)).shape, z.shape)
