@@ -285,8 +285,9 @@ def plain_tensors(*tensors: Tensor) -> Callable[..., bool]:
     """A function that tells whether tensors look exactly like these, in the global state at hand.
 
     One C call compares Python type, shape, strides, dtype, device, `requires_grad` and the dispatch keys, the
-    thread's own included: a transform, a dispatch mode, autocast, `jit.trace`, inference mode, a conjugate view
-    or a subclass all make it false. It costs 0.13 us for one tensor and 0.07 us for each further one.
+    thread's own included: a transform, a user's dispatch mode, autocast, `jit.trace`, inference mode, a conjugate
+    view or a subclass all make it false; torch's own modes, of fake tensors above all, do not. It costs 0.13 us
+    for one tensor and 0.07 us for each further one.
     """
     check: Callable[..., bool] = _TensorGuards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None).check
     return check

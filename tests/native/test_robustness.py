@@ -8,6 +8,8 @@ import pytest
 import torch
 from jaxtyping import Float, Inexact, Real, UInt8
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import torchgraft as tg
 
@@ -137,3 +139,57 @@ def test_lazy_views_are_seen(make):
     for _ in range(3):
         torch.testing.assert_close(same(z), z + 0)
         torch.testing.assert_close(same(torch.randn(3, dtype=z.dtype)).shape, z.shape)
+
+
+CUBE = tg.c("T cube(T x) { return x * x * x; }  T cube_vjp_x(T grad, T x) { return grad * 3 * x * x; }")
+
+
+@tg.op(kernel=CUBE)
+def cube(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]: ...
+
+
+@cube.vjp("x", kernel=CUBE)
+def _(grad, x): ...
+
+
+def test_what_was_recognised_is_not_run_for_fake_tensors():
+    x = torch.randn(4, requires_grad=True)
+    for _ in range(2):  # recognised
+        cube(x.detach())
+        cube(x).sum().backward()
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        assert isinstance(cube(x.detach()), FakeTensor)
+        out = cube(x)
+        assert isinstance(out, FakeTensor)
+        assert isinstance(torch.autograd.grad(out, x, torch.ones(4))[0], FakeTensor)
+    plain = cube(x)
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        assert isinstance(torch.autograd.grad(plain, x, torch.ones(4))[0], FakeTensor)
+
+
+def test_operators_are_profiled():
+    x = torch.randn(4, requires_grad=True)
+    cube(x).sum().backward()
+    with torch.profiler.profile() as profile:
+        cube(x).sum().backward()
+    names = {event.key for event in profile.key_averages()}
+    assert any("cube" in name and "vjp" not in name for name in names)
+    assert "cube.vjp[x]" in names
+
+
+class Logged(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.names.append(str(function))
+        return function(*args, **(kwargs or {}))
+
+
+def test_modes_see_kernels_and_rules():
+    x = torch.randn(4, requires_grad=True)
+    cube(x).sum().backward()
+    with Logged() as log:
+        cube(x).sum().backward()
+    assert sum("cube" in name for name in log.names) >= 2

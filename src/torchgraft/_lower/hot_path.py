@@ -40,7 +40,7 @@ def @make(@slow, @find, @compiled):
                 return @slow({arguments})
             @install(@found)
             @admits, @returns, @kernel, @node, @entry = @found
-        if @forward_ad._current_level >= 0 or @profiler._is_profiler_enabled:
+        if @dispatch_modes() or @forward_ad._current_level >= 0 or @profiler._is_profiler_enabled:
             return @slow({arguments})
         if @node is not None and @is_grad_enabled():
             return {node}
@@ -129,6 +129,7 @@ class HotPath:
         names: dict[str, Any] = {
             "never": never,
             "is_dynamo_compiling": is_dynamo_compiling,
+            "dispatch_modes": _torch.dispatch_modes,
             "forward_ad": _torch.forward_ad,
             "profiler": _torch.profiler,
             "absent": _torch.ABSENT,

@@ -78,6 +78,7 @@ class NodeFactory:
             "autocast_off": _torch.autocast_off,
             "is_legacy_batched": _torch.is_legacy_batched,
             "map_legacy": _torch.map_legacy,
+            "dispatch_modes": _torch.dispatch_modes,
             "forward_ad": _torch.forward_ad,
             "profiler": _torch.profiler,
             "as_results": as_results,
@@ -275,8 +276,10 @@ class NodeFactory:
         gradients = ", ".join(f"d{i}" if needed else "None" for i, needed in enumerate(self.mask))
         body = [self._unpacked() or "pass", *calls, f"if {done}:"]
         body += [f"    {line}" for line in [*results, f"return None, {gradients}"]]
-        plain = "not is_grad_enabled() and forward_ad._current_level < 0 and not profiler._is_profiler_enabled"
-        return [f"if {plain}:", *(f"    {line}" for line in body)]
+        busy = (
+            "is_grad_enabled() or dispatch_modes() or forward_ad._current_level >= 0 or profiler._is_profiler_enabled"
+        )
+        return [f"if not ({busy}):", *(f"    {line}" for line in body)]
 
     def _tensor_reads(self, pullback: Pullback, reads: list[str], groups: dict[str, list[int] | None]) -> list[str]:
         """The tensors that a pullback reads, each as backward writes it."""
