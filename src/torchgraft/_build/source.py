@@ -26,6 +26,7 @@ class Source:
         flags: for the compiler, after the default ones.
         include: folders for `#include`.
         libraries: to be linked, as ``-l`` takes them.
+        appended: functions of ours that call those of the source.
     """
 
     language: Language
@@ -34,6 +35,7 @@ class Source:
     flags: tuple[str, ...]
     include: tuple[Path, ...]
     libraries: tuple[str, ...]
+    appended: str = ""
 
     def text(self) -> str:
         """The source as it is now."""
@@ -41,7 +43,8 @@ class Source:
 
     def body(self, title: str) -> str:
         """What a generated file has in the place of the source; a text given inline is called `title` in messages."""
-        return f'# 1 "{title}"\n{self.code}' if self.path is None else f'#include "{self.path}"'
+        written = f'# 1 "{title}"\n{self.code}' if self.path is None else f'#include "{self.path}"'
+        return f"{written}\n{self.appended}"
 
     def definition(self, symbol: str) -> str | None:
         """The function's head as it is written, for messages; None where there is none."""

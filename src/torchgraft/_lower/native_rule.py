@@ -11,7 +11,6 @@ from torch import Tensor
 from .. import _torch
 from .._build.native_function import NativeFunction
 from .._errors import TorchgraftError
-from .._rules.rule import Rule
 from .._spec.plan import Plan, leaves_of
 from .operator_rule import OperatorRule
 from .rule_call import RuleCall
@@ -58,17 +57,22 @@ def pull(plan, {reads}):
 class NativePull:
     """A reverse rule in C for backward's plain case: one C call to recognise the tensors, one to compute.
 
+    Args:
+        inputs: whose gradients it computes.
+        reads: what it is called with.
+        native: the function.
+
     Attributes:
         function: takes the plan and what the rule reads; returns the gradients in the shapes of their inputs, one or
             a tuple, or None where this is not the plain case.
     """
 
-    def __init__(self, rule: Rule, native: NativeFunction) -> None:
-        self.rule = rule
+    def __init__(self, inputs: Sequence[str], reads: Sequence[str], native: NativeFunction) -> None:
+        self.inputs = inputs
         self.native = native
         self._tensors = [i for i, _ in native.prototype.signature.tensors]
         # Names of no meaning, so that none hides another.
-        names = [f"r{i}" for i in range(len(rule.reads))]
+        names = [f"r{i}" for i in range(len(reads))]
         tensors = [f"{names[i]} if {names[i]} is not None else absent" for i in self._tensors]
         source = _PULL.format(reads=", ".join(names), tensors=", ".join(tensors))
         # By the plan's identity, which lives as long as the entry.
@@ -77,10 +81,10 @@ class NativePull:
             "entries": self._entries, "find": self._find, "absent": _torch.ABSENT, "error": RuntimeError, "id": id,
             "explained": native.explained,
         }  # fmt: skip
-        self.function: Callable[..., Any] = compile_source(source, rule.label, namespace)["pull"]
+        self.function: Callable[..., Any] = compile_source(source, native.label, namespace)["pull"]
 
     def _find(self, plan: Plan, *values: Any) -> Any:
-        leaves = leaves_of(plan, self.rule.inputs)
+        leaves = leaves_of(plan, self.inputs)
         reads = [values[i] for i in self._tensors if values[i] is not None]
         lists = any(p.many for _, p in self.native.prototype.signature.tensors)
         if lists or plan.batch or not _torch.is_direct(reads):

@@ -13,6 +13,7 @@ from .. import _torch
 from .._kernels.batching import vectorise
 from .._record import Record
 from .._rules.kinds import cotangent_names, differentiable_outputs
+from .._rules.native import weighed
 from .._rules.results import as_results, settle_partial
 from .._rules.rule import Rule
 from .._spec.plan import Plan, leaves_of
@@ -66,7 +67,7 @@ def make_pullback(lowering: Lowering, rule: Rule) -> Pullback:
 
         native = None
         if rule.native is not None and operator.reads == rule.reads:
-            native = NativePull(rule, rule.native).function
+            native = NativePull(rule.inputs, rule.reads, rule.native).function
         return Pullback(rule.label, rule.inputs, operator.reads, call_rule, None, rule.opaque, rule.residual, native)
 
     def call(plan: Plan, *values: Any) -> Sequence[Any]:
@@ -150,7 +151,7 @@ def _partial(lowering: Lowering, rule: Rule) -> Pullback:
     record = lowering.record
     name = rule.inputs[0]
     cotangents = cotangent_names(record.signature)
-    reads = tuple(dict.fromkeys((*rule.reads, *cotangents.values())))
+    reads = (*cotangents.values(), *rule.reads)
     partials = make_partials(lowering, rule)
 
     def call(plan: Plan, *values: Any) -> Sequence[Any]:
@@ -167,7 +168,9 @@ def _partial(lowering: Lowering, rule: Rule) -> Pullback:
             total = total.real
         return [total]
 
-    return Pullback(rule.label, rule.inputs, reads, call, None, rule.opaque, rule.residual)
+    function = weighed(record.signature, rule)
+    native = None if function is None else NativePull(rule.inputs, reads, function).function
+    return Pullback(rule.label, rule.inputs, reads, call, None, rule.opaque, rule.residual, native)
 
 
 def make_partials(lowering: Lowering, rule: Rule) -> Callable[..., Sequence[Tensor]]:
