@@ -1,5 +1,6 @@
 """torchgraft: declare an operator once, and it becomes a full citizen of PyTorch."""
 
+from ._build.debug import debug
 from ._build.source import c, cpp
 from ._errors import (
     ArgumentError,
@@ -43,6 +44,7 @@ __all__ = [
     "adopt",
     "c",
     "cpp",
+    "debug",
     "module",
     "op",
     "workspace",

@@ -15,7 +15,7 @@ import torch
 
 from .. import _torch
 from .._errors import BuildError
-from . import cache
+from . import cache, shipped
 from .prototype import Prototype
 from .shim import Shim
 from .source import Source
@@ -46,12 +46,21 @@ class Library:
 
 
 def build(source: Source, prototype: Prototype, dtypes: Mapping[str, torch.dtype]) -> Library:
-    """The library for one combination of dtypes.
+    """The library for one combination of dtypes: the one that was shipped, or the one that the compiler makes.
 
     Raises:
-        BuildError: the compiler refused it, or there is none.
+        BuildError: the compiler refused it, or there is none; or what was shipped cannot be loaded.
     """
-    tools, level = compiler(source.language, prototype.signature.name), processor_level()
+    ready = shipped.find(source, prototype, dtypes)
+    if ready is not None:
+        try:
+            return load(ready, prototype)
+        except OSError as error:
+            raise shipped.unloadable(ready, prototype.signature.name, error) from None
+    try:
+        tools, level = compiler(source.language, prototype.signature.name), processor_level()
+    except BuildError as error:
+        raise shipped.unbuilt(source, dtypes, error) from None
     text = source_of(source, prototype, dtypes)
     key = cache.key_of(
         text, source.text(), HEADER.read_text(), tools.version, " ".join(tools.arguments(source, level)),

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from . import debug
 from .prototype import Prototype
 from .source import Source
 from .._errors import ArgumentError, DeviceError, KernelError, TorchgraftError
@@ -73,7 +74,7 @@ class NativeFunction:
             outputs: of each output.
             fast: it will be called with plain tensors on the CPU, and without sizes and shapes.
         """
-        key = dtypes, outputs, fast
+        key = dtypes, outputs, fast, debug.mode()
         function = self._variants.get(key)
         if function is None:
             function = self._variants[key] = self._make(dtypes, outputs, fast=fast)
@@ -88,7 +89,12 @@ class NativeFunction:
         signature = self.prototype.signature
         names = {p.name: d for (_, p), d in zip(self._tensors, dtypes, strict=True) if d is not None}
         names |= {output.name: dtype for output, dtype in zip(signature.outputs, outputs, strict=True)}
-        from .library import build  # costs an import; most programs build nothing
+        mode = debug.mode()
+        if mode is not None:
+            from .debugged import DebugFunction  # which, as `library`, most programs never need
+
+            return DebugFunction(self.source, self.prototype, names, mode, self.label, self.error)
+        from .library import build
 
         library = build(self.source, self.prototype, names)
         function = library.fast if fast else library.function

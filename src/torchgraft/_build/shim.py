@@ -7,7 +7,7 @@ that begin with ``tg_`` are ours. In the generated functions ``tg_f`` is the fra
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import torch
 
@@ -150,7 +150,8 @@ TG_EXPORT struct {{
 """
 
 
-def _indented(lines: Iterator[str] | list[str], depth: int = 1) -> str:
+def indented(lines: Iterable[str], depth: int = 1) -> str:
+    """Lines of code, as one text."""
     return "\n".join("    " * depth + line for line in lines)
 
 
@@ -183,23 +184,31 @@ class Shim:
         """
         prototype = self.prototype
         slots = [argument for argument in prototype.arguments if argument.schema]
-        text = _FILE.format(
+        return self.assemble(
+            _FILE,
+            body,
             header=header,
+            operator=self.signature.name,
+            run=self._run(),
+            body_of_call=indented(self._body()),
+            fast=self._fast(),
+            count=len(slots),
+            trailing=len(prototype.trailing),
+            outputs=len(prototype.results),
+            room=max(len(slots) + len(prototype.trailing), len(prototype.results)),
+        )
+
+    def assemble(self, template: str, body: str, **parts: object) -> str:
+        """The user's source among ours, in the language of both."""
+        text = template.format(
             includes=self.includes(),
             typedefs=self.typedefs(),
             declaration="" if self.language == "c++" else self.prototype.declaration(fails=self.fails) + ";",
             body="{body}",
             title=f"<torchgraft {self.signature.name}>",
             check=self._check() if self.language == "c++" else "",
-            operator=self.signature.name,
-            fields=_indented(self._fields()),
-            run=self._run(),
-            body_of_call=_indented(self._body()),
-            fast=self._fast(),
-            count=len(slots),
-            trailing=len(prototype.trailing),
-            outputs=len(prototype.results),
-            room=max(len(slots) + len(prototype.trailing), len(prototype.results)),
+            fields=indented(self._fields()),
+            **parts,
         )
         return spell(text, self.language).replace("{body}", body)
 
@@ -259,8 +268,8 @@ class Shim:
             memory.append(f'if ({failed}) tg_note(tg_c, 1, "no memory for a workspace"), tg_end = tg_begin;')
         template = _RUN_SUMS if sums else _RUN_SAMPLES
         return template.format(
-            memory=_indented(memory), each=_indented(each, 2), call=_indented(call, 2),
-            free=_indented([f"free((void *){name});" for name in names]),
+            memory=indented(memory), each=indented(each, 2), call=indented(call, 2),
+            free=indented([f"free((void *){name});" for name in names]),
         )  # fmt: skip
 
     def _memory(self, *, sums: bool) -> Iterator[str]:
@@ -306,8 +315,8 @@ class Shim:
         ]
         guard, unguard = ("    " + self._try() + "\n", "    " + self._catch() + "\n") if self.language == "c++" else ("", "")
         return _RUN_ELEMENTS.format(
-            flat=_indented(flat),
-            rows=_indented(rows, 2),
+            flat=indented(flat),
+            rows=indented(rows, 2),
             flat_call=self._element_call("tg_{p}{n}[tg_i]"),
             row_call=self._element_call("*({c}{e} *)(tg_{p}{n} + tg_i * tg_{p}{n}_step)"),
             guard=guard,
@@ -453,7 +462,7 @@ class Shim:
         if not self.prototype.has_fast_path:
             return ""
         return _FAST.format(
-            convert=_indented(self._convert()),
+            convert=indented(self._convert()),
             operator=self.signature.name,
             slots=max(len(arguments) + len(self.prototype.trailing), len(self.prototype.results)),
             count=len(arguments),

@@ -26,6 +26,7 @@ class Source:
         flags: for the compiler, after the default ones.
         include: folders for `#include`.
         libraries: to be linked, as ``-l`` takes them.
+        folder: of the file that declares it.
         appended: functions of ours that call those of the source.
     """
 
@@ -35,6 +36,7 @@ class Source:
     flags: tuple[str, ...]
     include: tuple[Path, ...]
     libraries: tuple[str, ...]
+    folder: Path
     appended: str = ""
 
     def text(self) -> str:
@@ -139,6 +141,7 @@ def _read(
         tuple(flags),
         tuple(folder / item for item in include),
         tuple(libraries),
+        folder,
     )
 
 

@@ -9,6 +9,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import tempfile
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -48,6 +49,32 @@ class Compiler:
         folders = [f"-I{folder}" for folder in source.include]
         return [*self.command, *default, *processor, *folders, *source.flags]
 
+    def build_program(self, source: Source, file: Path, program: Path, *, sanitize: bool) -> None:
+        """Compile `file` into a program that is looked at while it runs.
+
+        Raises:
+            BuildError: the compiler refused it.
+        """
+        look = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-DTG_SANITIZED"] if sanitize else []
+        command = [*self.command, "-g", "-O1", "-fno-omit-frame-pointer", *look, str(file), "-o", str(program)]
+        command += [*(f"-I{folder}" for folder in source.include), *source.flags, "-lm"]
+        command += [f"-l{name}" for name in source.libraries]
+        result = _run(command)
+        if result.returncode:
+            raise BuildError("the compiler refused the debugged kernel", got=result.stderr.strip(), hint=shlex.join(command))
+
+    @functools.cached_property
+    def sanitizes(self) -> bool:
+        """Whether it has AddressSanitizer and UndefinedBehaviorSanitizer, and their libraries are there."""
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "empty.c"
+            file.write_text("int main(void) { return 0; }\n")
+            try:
+                self.build_program(Source("c", file, "", (), (), ()), file, Path(folder) / "empty", sanitize=True)
+                return subprocess.run([Path(folder) / "empty"], capture_output=True, check=False).returncode == 0
+            except (BuildError, OSError):
+                return False
+
     def build(
         self, source: Source, level: str | None, file: Path, library: Path, prototype: Prototype
     ) -> Sequence[Path]:
@@ -66,10 +93,7 @@ class Compiler:
         command = [*self.arguments(source, level), str(file), "-o", str(library), "-MMD", "-MF", str(included)]
         command += ["-ldl", "-lm"]
         command += [f"-l{name}" for name in source.libraries]
-        plain = os.environ | {"LC_ALL": "C"}  # messages that can be read by program
-        result = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", check=False, stdin=subprocess.DEVNULL, env=plain
-        )
+        result = _run(command)
         said = "\n".join(line for line in result.stderr.splitlines() if str(file) not in line).strip()
         if result.returncode and os.strerror(errno.ENOSPC) in result.stderr:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(library))
@@ -79,6 +103,13 @@ class Compiler:
             text = f"{prototype.signature.name}: the compiler warns\n{said}"
             warnings.warn(text, TorchgraftWarning, stacklevel=2)
         return [path for path in _listed(included.read_text()) if path != file]
+
+
+def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    plain = os.environ | {"LC_ALL": "C"}  # messages that can be read by program
+    return subprocess.run(
+        command, capture_output=True, text=True, errors="replace", check=False, stdin=subprocess.DEVNULL, env=plain
+    )
 
 
 def _listed(rule: str) -> list[Path]:

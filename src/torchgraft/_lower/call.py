@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from .. import _torch
+from .._build import debug
 from .._errors import UnsupportedError
 from .._kernels.kernel import Kernel
 from .._kernels.results import refuse_mutated, settle
@@ -96,7 +97,8 @@ class Caller:
         self.recognises = not any(p.many for _, p in self.signature.tensors)
         self._in_graph = self._compiled()
         self._generate()
-        self.record.on_change(self._forget)
+        self.record.on_change(self._change)
+        debug.remembers(self)
 
     def _generate(self) -> None:
         """The call, with the checks that the kernels there are ask for."""
@@ -105,9 +107,14 @@ class Caller:
         self._hot_path = HotPath(self.signature, self.record.qualname, _NEVER, self._checks)
         self.function, self._install = self._hot_path.make(self.slow, self._find, self._in_graph)
 
-    def _forget(self) -> None:
+    def _change(self) -> None:
         self.entries.clear()
         self._generate()
+
+    def forget(self) -> None:
+        """Forget what was recognised; the functions of kernels may be others now."""
+        self.entries.clear()
+        self._install(_NEVER)
 
     def _find(self, key: Any, tensors: Sequence[Any]) -> tuple[Any, ...] | None:
         """What was remembered for tensors like these; the key holds their shapes."""

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from .. import _torch
+from .._build import debug
 from .._build.native_function import NativeFunction
 from .._errors import TorchgraftError
 from .._spec.plan import Plan, leaves_of
@@ -75,6 +76,7 @@ class NativePull:
         names = [f"r{i}" for i in range(len(reads))]
         tensors = [f"{names[i]} if {names[i]} is not None else absent" for i in self._tensors]
         source = _PULL.format(reads=", ".join(names), tensors=", ".join(tensors))
+        debug.remembers(self)
         # By the plan's identity, which lives as long as the entry.
         self._entries: dict[int, tuple[Callable[..., Any], Callable[..., bool], Plan]] = {}
         namespace = {
@@ -82,6 +84,10 @@ class NativePull:
             "explained": native.explained,
         }  # fmt: skip
         self.function: Callable[..., Any] = compile_source(source, native.label, namespace)["pull"]
+
+    def forget(self) -> None:
+        """Forget what was recognised; the functions may be others now."""
+        self._entries.clear()
 
     def _find(self, plan: Plan, *values: Any) -> Any:
         leaves = leaves_of(plan, self.inputs)

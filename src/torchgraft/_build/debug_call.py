@@ -1,0 +1,205 @@
+"""One call of a debugged function, as bytes: what its program reads, and what it writes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .._spec.axes import Binding
+from .arguments import CODES, Argument, Array, Arrays, Complexes, Number, Numbers, Scratch, Text, Texts
+from .prototype import Prototype
+
+
+class Call:
+    """One call: the file that the program reads, and what its output means.
+
+    Args:
+        prototype: of the function.
+        dtypes: of each tensor that is there, outputs too, by name.
+        passed: the arguments that the caller passes.
+        values: the arguments, converted.
+        trailing: sizes and shapes, if the caller gives them.
+    """
+
+    def __init__(
+        self,
+        prototype: Prototype,
+        dtypes: Mapping[str, torch.dtype],
+        passed: Sequence[Argument],
+        values: Sequence[Any],
+        trailing: Sequence[list[int] | None],
+    ) -> None:
+        self.prototype = prototype
+        self.dtypes = dtypes
+        self.values = {argument.name: value for argument, value in zip(passed, values, strict=True)}
+        given = dict(zip(self.prototype.trailing, trailing, strict=False))
+        self.binding = Binding({n: v for n, v in self.values.items() if isinstance(v, int)})
+        self._bind(given.get("tg_sizes"))
+        self.shapes = self._shapes(given.get("tg_shapes"))
+        self.names = [result.name for result in self.prototype.results]
+        self.batch = self._batch()
+        self.cores = [tuple(s if r.core is None else r.core.evaluate(self.binding)) for r, s in self._results()]
+
+    def _results(self) -> list[tuple[Any, Any]]:
+        return list(zip(self.prototype.results, self.shapes, strict=True))
+
+    def _arrays(self) -> Iterator[tuple[Array, list[Tensor]]]:
+        for array in self.prototype.arrays:
+            value = self.values[array.name]
+            yield array, list(value) if isinstance(array, Arrays) else [] if value is None else [value]
+
+    def _bind(self, sizes: Sequence[int] | None) -> None:
+        if sizes is not None:
+            self.binding.sizes.update(zip(self.prototype.sizes, sizes, strict=True))
+        for array, tensors in self._arrays():
+            if array.core is not None and sizes is None:
+                for tensor in tensors:
+                    array.core.bind(tuple(tensor.shape[tensor.dim() - len(array.core.tokens) :]), self.binding)
+
+    def _shapes(self, given: Sequence[int] | None) -> list[tuple[int, ...] | None]:
+        if given is None:
+            return [None] * len(self.prototype.results)
+        rest = iter(given)
+        return [tuple(next(rest) for _ in range(next(rest))) for _ in self.prototype.results]
+
+    def _batch(self) -> tuple[int, ...]:
+        leads = [
+            tensor.shape[: tensor.dim() - len(array.core.tokens)]
+            for array, tensors in self._arrays()
+            if array.core is not None
+            for tensor in tensors
+        ]
+        for result, shape in self._results():
+            if shape is not None and result.core is not None:
+                leads.append(torch.Size(shape[: len(shape) - len(result.core.tokens)]))
+        return tuple(torch.broadcast_shapes(*leads)) if leads else ()
+
+    # -- what the program reads ----------------------------------------------------------------------------------------
+
+    def file(self) -> bytes:
+        """See `Harness` for its order."""
+        samples = 1 if self.prototype.scalar else math.prod(self.batch)
+        parts = [_words(samples, *(self.binding.sizes.get(name, -1) for name in self.prototype.sizes))]
+        parts += [self._argument(argument) for argument in self.prototype.arguments]
+        for core, (result, shape) in zip(self.cores, self._results(), strict=True):
+            sizes = self.batch if self.prototype.scalar else shape if result.core is None else core
+            assert sizes is not None
+            strides = [math.prod(max(1, size) for size in sizes[i + 1 :]) for i in range(len(sizes))]
+            parts += [_words(len(sizes)), _counted(sizes), _counted(strides)]
+        return b"".join(parts)
+
+    def _argument(self, argument: Argument) -> bytes:
+        value = self.values.get(argument.name)
+        match argument:
+            case Arrays():
+                return b"".join([_words(len(value or ())), *(self._array(argument, item) for item in value or ())])
+            case Array():
+                return _words(0) if value is None else _words(1) + self._array(argument, value)
+            case Scratch():
+                return _words(math.prod(argument.core.evaluate(self.binding)))
+            case Number():
+                return _words(value is not None) + _number(argument, 0 if value is None else value)
+            case Numbers():
+                return _piece(None if value is None else b"".join(_number(argument, item) for item in value)) + _words(
+                    len(value or ())
+                )
+            case Complexes():
+                floats = None if value is None else torch.tensor(value, dtype=torch.float64)
+                return _piece(None if floats is None else _bytes(floats)) + _words(len(value or ()) // 2)
+            case Text():
+                data = None if value is None else value.encode()
+                return _piece(None if data is None else data + b"\0") + _words(len(data or b""))
+            case Texts():
+                texts = [_piece(item.encode() + b"\0") for item in value or ()]
+                return b"".join([_words(-1 if value is None else len(texts)), *texts])
+        raise AssertionError(argument)  # pragma: no cover - every kind is above
+
+    def _array(self, array: Array, tensor: Tensor) -> bytes:
+        if self.prototype.scalar:
+            return self._pieces([tensor.expand(self.batch)], [0], tensor)
+        if array.core is None:
+            return self._pieces([_memory_of(tensor)], [0], tensor)
+        lead = tensor.dim() - len(array.core.tokens)
+        core = array.core.full(tuple(tensor.shape[lead:]), self.binding)
+        samples = tensor.expand(*tensor.shape[:lead], *core).reshape(-1, *core)
+        numbers = torch.arange(len(samples)).reshape(tensor.shape[:lead]).expand(self.batch).reshape(-1)
+        return self._pieces(list(samples), numbers.tolist(), tensor)
+
+    def _pieces(self, pieces: Sequence[Tensor], index: Sequence[int], tensor: Tensor) -> bytes:
+        data = [_piece(_bytes(piece)) for piece in pieces]
+        return b"".join([
+            _words(len(data)), *data, _counted(index), _words(tensor.dim()), _counted(tensor.shape),
+            _counted(tensor.stride()),
+        ])  # fmt: skip
+
+    # -- what it has written --------------------------------------------------------------------------------------------
+
+    def outputs(self, data: bytes) -> list[Tensor]:
+        """The outputs of all samples, batch axes in front."""
+        batch = self.batch
+        if self.prototype.scalar:  # each output in one piece
+            made, start = [], 0
+            for name in self.names:
+                size = math.prod(batch) * self.dtypes[name].itemsize
+                made.append(_from_bytes(data[start : start + size], self.dtypes[name]).reshape(batch))
+                start += size
+            return made
+        sizes = [math.prod(core) * self.dtypes[name].itemsize for core, name in zip(self.cores, self.names, strict=True)]
+        table = torch.frombuffer(bytearray(data) or bytearray(1), dtype=torch.uint8)[: len(data)]
+        table = table.reshape(math.prod(batch), sum(sizes))
+        columns = torch.split(table, sizes, 1)
+        return [
+            _from_bytes(_bytes(column), self.dtypes[name]).reshape(*batch, *core)
+            for column, name, core in zip(columns, self.names, self.cores, strict=True)
+        ]
+
+    def settle(self, number: int, output: Tensor) -> Tensor:
+        """An output in the shape that was asked for: samples that share it are summed, as the library does it."""
+        shape = self.shapes[number]
+        if shape is None or tuple(output.shape) == shape:
+            return output
+        dtype = output.dtype
+        wide = output.to(torch.complex128 if dtype.is_complex else torch.float64)
+        return wide.sum_to_size(shape).to(dtype)
+
+
+def _memory_of(tensor: Tensor) -> Tensor:
+    """The memory from the first element to the last, whatever the strides say."""
+    if tensor.numel() == 0:
+        return tensor.reshape(-1)
+    extent = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.as_strided((extent,), (1,))
+
+
+def _words(*numbers: Any) -> bytes:
+    return b"".join(int(number).to_bytes(8, "little", signed=True) for number in numbers)
+
+
+def _counted(numbers: Sequence[int]) -> bytes:
+    return _words(len(numbers)) + _bytes(torch.tensor(list(numbers), dtype=torch.int64))
+
+
+def _piece(data: bytes | None) -> bytes:
+    return _words(-1) if data is None else _words(len(data)) + data
+
+
+def _bytes(tensor: Tensor) -> bytes:
+    data: bytes = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b""
+    return data
+
+
+def _from_bytes(data: bytes, dtype: torch.dtype) -> Tensor:
+    return torch.frombuffer(bytearray(data), dtype=dtype) if data else torch.empty(0, dtype=dtype)
+
+
+_NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64, torch.dtype: torch.int32}
+
+
+def _number(argument: Number | Numbers, value: Any) -> bytes:
+    kind = argument.scalar.type
+    number = CODES[value] if isinstance(value, torch.dtype) else value
+    return _bytes(torch.tensor([number], dtype=_NUMBERS[kind]))

@@ -1,0 +1,136 @@
+"""The program that a debugged kernel runs in: the user's function, and a `main` that calls it on arrays from a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .arguments import Argument, Array, Arrays, Complexes, Number, Numbers, Scratch, Text, Texts
+from .shim import Shim, indented
+
+_FILE = """\
+#include "{header}"
+{includes}
+{typedefs}
+{declaration}
+{body}
+# 1 "{title}" 3
+{check}
+
+typedef struct {{
+    tg_call call;
+{fields}
+}} tg_frame;
+
+int main(int tg_argc, char **tg_argv) {{
+    static tg_frame tg_memory;
+    tg_frame *tg_f = &tg_memory;
+    tg_call *tg_c = &tg_f->call;
+    if (tg_argc != 4 || !(tg_in = fopen(tg_argv[1], "rb")) || !(tg_out = fopen(tg_argv[2], "wb"))) return 2;
+    tg_poison = atoi(tg_argv[3]);
+{load}
+    for (int64_t tg_sample = 0; tg_sample < tg_c->samples; tg_sample++) {{
+{make}
+{call}
+        tg_inspect(tg_sample);
+{drop}
+    }}
+    tg_inspect_all();
+    return fclose(tg_out);
+}}
+"""
+
+
+class Harness(Shim):
+    """The source of the program; see `debug` for the file that it reads."""
+
+    def source(self, header: str, body: str) -> str:
+        """The whole file.
+
+        Args:
+            header: path of `harness.h`.
+            body: the user's source, or what includes it.
+        """
+        return self.assemble(
+            _FILE,
+            body,
+            header=header,
+            load=indented(self._load()),
+            make=indented(self._make_pieces(), 2),
+            call=indented(self._calls(), 2),
+            drop=indented(self._drop(), 2),
+        )
+
+    def _load(self) -> Iterator[str]:
+        yield "tg_c->samples = tg_word();"
+        yield from (f"tg_f->n_{name} = tg_word();" for name in self.prototype.sizes)
+        for argument in self.prototype.arguments:
+            yield from self._load_argument(argument)
+        for result in self.prototype.results:
+            tensor = f"tg_f->o_{result.name}"
+            yield f"{tensor}.pieces = (unsigned char **)malloc(sizeof(void *));"
+            yield f"{tensor}.dim = tg_word();"
+            yield f"{tensor}.sizes = tg_words();"
+            yield f"{tensor}.strides = tg_words();"
+
+    def _load_argument(self, argument: Argument) -> Iterator[str]:
+        field, name = argument.field, argument.name
+        match argument:
+            case Arrays():
+                yield f"{field}_length = tg_word();"
+                yield f"{field} = (tg_tensor *)calloc((size_t){field}_length + 1, sizeof(tg_tensor));"
+                yield f'for (int64_t tg_i = 0; tg_i < {field}_length; tg_i++) tg_load(&{field}[tg_i], "{name}");'
+            case Array():
+                yield f'if (tg_word()) tg_load(&{field}, "{name}");'
+            case Scratch():
+                yield f"{field} = tg_word();"
+            case Number():
+                yield f"tg_f->given_{name} = tg_word() != 0;"
+                yield f"tg_get(&{field}, sizeof {field});"
+            case Numbers() | Complexes() | Text():
+                yield f'*(unsigned char **)&{field} = tg_next("{name}");'
+                yield f"{field}_length = tg_word();"
+            case Texts():
+                yield f"{field}_length = tg_word();"
+                yield f"{field} = {field}_length < 0 ? NULL : (const char **)calloc((size_t){field}_length + 1, sizeof(char *));"
+                yield f"for (int64_t tg_i = 0; tg_i < {field}_length; tg_i++)"
+                yield f'    {field}[tg_i] = (const char *)tg_next("{name}");'
+                yield f"if ({field}_length < 0) {field}_length = 0;"
+
+    def _make_pieces(self) -> Iterator[str]:
+        """Outputs last, in reverse, so that they are dropped in their order."""
+        for argument in self.prototype.arguments:
+            if isinstance(argument, Scratch):
+                size = f"{argument.field} * (int64_t)sizeof({argument.element})"
+                yield f'{argument.element} *tg_w_{argument.name} = ({argument.element} *)tg_new("{argument.name}", {size});'
+            elif isinstance(argument, Arrays):
+                pointers = f"tg_p_{argument.name}"
+                yield f"const void **{pointers} = (const void **)malloc((size_t)({argument.field}_length + 1) * sizeof(void *));"
+                yield f"tg_at_each(tg_c, {argument.field}, {argument.field}_length, tg_sample, {pointers});"
+        for result in reversed(self.prototype.results):
+            tensor = f"tg_f->o_{result.name}"
+            yield f"int64_t tg_n_{result.name} = sizeof({result.element});"
+            yield f"for (int64_t tg_i = 0; tg_i < {tensor}.dim; tg_i++) tg_n_{result.name} *= {tensor}.sizes[tg_i];"
+            yield f'tg_make(&{tensor}, "{result.name}", tg_n_{result.name});'
+
+    def _calls(self) -> Iterator[str]:
+        yield self._try() if self.language == "c++" else "{"
+        if self.prototype.scalar:
+            yield f"int64_t tg_end = tg_n_{self.prototype.results[0].name} / (int64_t)sizeof({self.prototype.results[0].element});"
+            element = self._element_call("(({c}{e} *)tg_f->{p}{n}.data)[tg_i]")
+            yield f"for (int64_t tg_i = 0; tg_i < tg_end; tg_i++) {element}"
+        else:
+            yield "int64_t tg_i = tg_sample;"
+            arguments = [*self._sizes(), *(value for a in self.prototype.arguments for value in a.values())]
+            outputs = [value for result in self.prototype.results for value in result.values()]
+            call = f"{self.prototype.symbol}({', '.join([*arguments, *outputs])});"
+            yield f"int tg_code = {call} if (tg_code) tg_note(tg_c, tg_code, NULL);" if self.fails else call
+            yield "(void)tg_i;"
+        yield self._catch() if self.language == "c++" else "}"
+
+    def _drop(self) -> Iterator[str]:
+        yield from ("tg_drop(true);" for _ in self.prototype.results)
+        for argument in self.prototype.arguments:
+            if isinstance(argument, Scratch):
+                yield "tg_drop(false);"
+            elif isinstance(argument, Arrays):
+                yield f"free((void *)tg_p_{argument.name});"
