@@ -125,8 +125,9 @@ class Call:
             return self._pieces([_memory_of(tensor)], [0], tensor)
         lead = tensor.dim() - len(array.core.tokens)
         core = array.core.full(tuple(tensor.shape[lead:]), self.binding)
-        samples = tensor.expand(*tensor.shape[:lead], *core).reshape(-1, *core)
-        numbers = torch.arange(len(samples)).reshape(tensor.shape[:lead]).expand(self.batch).reshape(-1)
+        count = math.prod(tensor.shape[:lead])
+        samples = tensor.expand(*tensor.shape[:lead], *core).reshape(count, *core)
+        numbers = torch.arange(count).reshape(tensor.shape[:lead]).expand(self.batch).reshape(-1)
         return self._pieces(list(samples), numbers.tolist(), tensor)
 
     def _pieces(self, pieces: Sequence[Tensor], index: Sequence[int], tensor: Tensor) -> bytes:
@@ -153,7 +154,7 @@ class Call:
         table = table.reshape(math.prod(batch), sum(sizes))
         columns = torch.split(table, sizes, 1)
         return [
-            _from_bytes(_bytes(column), self.dtypes[name]).reshape(*batch, *core)
+            _from_bytes(_bytes(column), self.dtypes[name]).reshape((*batch, *core))
             for column, name, core in zip(columns, self.names, self.cores, strict=True)
         ]
 

@@ -121,7 +121,8 @@ class DebugFunction:
 
     def _check_written(self, name: str, first: Tensor, second: Tensor) -> None:
         """What holds the poison of each pass was never written; what differs hangs on what was not."""
-        pair = [output.contiguous().view(torch.uint8).reshape(*output.shape, -1) for output in (first, second)]
+        shape = (*first.shape, first.dtype.itemsize)
+        pair = [output.reshape(-1).view(torch.uint8).reshape(shape) for output in (first, second)]
         left = [(data == poison).all(-1) for data, poison in zip(pair, _POISONS, strict=True)]
         unwritten, other = left[0] & left[1], (pair[0] != pair[1]).any(-1)
         if unwritten.any():
@@ -131,8 +132,9 @@ class DebugFunction:
             )  # fmt: skip
         if other.any():
             raise self._failure(
-                f"{name}{_first(other)} depends on memory that the function was given and had not written", argument=name,
-                expected="the same result in every run", got=f"{int(other.sum())} of {other.numel()} elements differ",
+                f"{name}{_first(other)} depends on memory that the function has not written, or that is not its own",
+                argument=name, expected="the same result in every run",
+                got=f"{int(other.sum())} of {other.numel()} elements differ",
                 hint="outputs and workspaces are not zero at first\nwrong: *out += x[i];\nright: *out = 0; ... *out += x[i];",
             )  # fmt: skip
 
@@ -166,12 +168,12 @@ class DebugFunction:
         if undefined:
             return self._failure(
                 "the function does what C does not define", expected="no undefined behaviour",
-                got=f"{undefined[2]} at {undefined[1]}",
+                got=f"{undefined[2]}, at {_short(undefined[1])}",
             )  # fmt: skip
         kind = re.search(r"AddressSanitizer: (\S+)", said)
         access = re.search(r"^(READ|WRITE) of size (\d+)", said, re.M)
         place = next(
-            (f"{f} ({where})" for f, where in re.findall(r"#\d+ \S+ in (\S+) (.*:\d+(?::\d+)?)$", said, re.M) if f != "main"),
+            (f"{f} ({_short(where)})" for f, where in re.findall(r"#\d+ \S+ in (\S+) (.*:\d+(?::\d+)?)$", said, re.M) if f != "main"),
             "an unknown place",
         )  # fmt: skip
         region = re.search(r"is located (.*? region \[(0x[0-9a-f]+))", said)
@@ -183,6 +185,11 @@ class DebugFunction:
             "the function stepped out of its memory", argument=name, expected="accesses within one sample",
             got=f"{got}, in {place}",
         )  # fmt: skip
+
+
+def _short(place: str) -> str:
+    """A source that was given as text stands in no folder."""
+    return re.sub(r"^.*/(?=source of )", "", place)
 
 
 def _piece_at(said: str, address: int) -> str | None:

@@ -18,10 +18,11 @@
 #else
 #define TG_FENCE 64
 #endif
-#define TG_FENCE_BYTE 0xfd
+
+typedef uint64_t tg_value;
 
 static FILE *tg_in, *tg_out;
-static int tg_poison; /* of this pass: what memory holds that nobody has written */
+static int tg_poison; /* of this pass: what memory holds that nobody has written; the fences, its complement */
 
 typedef struct {
     const char *name;
@@ -66,7 +67,7 @@ static TG_UNUSED unsigned char *tg_new(const char *name, int64_t bytes) {
     piece->digest = 0;
     piece->memory = (unsigned char *)malloc((size_t)(bytes + 2 * TG_FENCE));
     if (!tg_pieces || !piece->memory) tg_stop("no memory for", name, bytes);
-    memset(piece->memory, TG_FENCE_BYTE, (size_t)(bytes + 2 * TG_FENCE));
+    memset(piece->memory, 255 - tg_poison, (size_t)(bytes + 2 * TG_FENCE));
     memset(piece->memory + TG_FENCE, tg_poison, (size_t)bytes);
     fprintf(stderr, "piece %p %lld %s\n", (void *)(piece->memory + TG_FENCE), (long long)bytes, name);
     return piece->memory + TG_FENCE;
@@ -98,8 +99,8 @@ static TG_UNUSED int64_t *tg_words(void) {
 
 static TG_UNUSED void tg_inspect_piece(const tg_piece *piece, int64_t sample) {
     for (int64_t i = 0; i < TG_FENCE; i++) {
-        if (piece->memory[TG_FENCE - 1 - i] != TG_FENCE_BYTE) tg_stop("before", piece->name, sample);
-        if (piece->memory[TG_FENCE + piece->bytes + i] != TG_FENCE_BYTE) tg_stop("past", piece->name, sample);
+        if (piece->memory[TG_FENCE - 1 - i] != 255 - tg_poison) tg_stop("before", piece->name, sample);
+        if (piece->memory[TG_FENCE + piece->bytes + i] != 255 - tg_poison) tg_stop("past", piece->name, sample);
     }
     if (piece->digest && piece->digest != (tg_digest(piece->memory + TG_FENCE, piece->bytes) | 1))
         tg_stop("changed", piece->name, sample);

@@ -55,25 +55,27 @@ class Compiler:
         Raises:
             BuildError: the compiler refused it.
         """
-        look = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-DTG_SANITIZED"] if sanitize else []
-        command = [*self.command, "-g", "-O1", "-fno-omit-frame-pointer", *look, str(file), "-o", str(program)]
-        command += [*(f"-I{folder}" for folder in source.include), *source.flags, "-lm"]
-        command += [f"-l{name}" for name in source.libraries]
+        more = [*(f"-I{folder}" for folder in source.include), *source.flags]
+        libraries = [f"-l{name}" for name in source.libraries]
+        command = [*self._program(file, program, sanitize=sanitize), *more, "-lm", *libraries]
         result = _run(command)
         if result.returncode:
-            raise BuildError("the compiler refused the debugged kernel", got=result.stderr.strip(), hint=shlex.join(command))
+            said = result.stderr.strip()
+            raise BuildError("the compiler refused the debugged kernel", got=said, hint=shlex.join(command))
+
+    def _program(self, file: Path, program: Path, *, sanitize: bool) -> list[str]:
+        look = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-DTG_SANITIZED"] if sanitize else []
+        return [*self.command, "-g", "-O1", "-fno-omit-frame-pointer", *look, str(file), "-o", str(program)]
 
     @functools.cached_property
     def sanitizes(self) -> bool:
         """Whether it has AddressSanitizer and UndefinedBehaviorSanitizer, and their libraries are there."""
         with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "empty.c"
+            file, program = Path(folder) / "empty.c", Path(folder) / "empty"
             file.write_text("int main(void) { return 0; }\n")
-            try:
-                self.build_program(Source("c", file, "", (), (), ()), file, Path(folder) / "empty", sanitize=True)
-                return subprocess.run([Path(folder) / "empty"], capture_output=True, check=False).returncode == 0
-            except (BuildError, OSError):
+            if _run(self._program(file, program, sanitize=True)).returncode:
                 return False
+            return _run([str(program)]).returncode == 0
 
     def build(
         self, source: Source, level: str | None, file: Path, library: Path, prototype: Prototype
