@@ -14,12 +14,17 @@ from torch import Tensor
 import torchgraft as tg
 from examples.adopted import swish
 from examples.correlate2d import correlate2d
+from examples.correlate2d_c import correlate2d as correlate2d_c
 from examples.cube import cube, cube_keeping_square
 from examples.dct import dct
 from examples.exp_saved import exp
 from examples.fft_magnitude import rfft2, rfft2_adjoint
+from examples.gelu_scalar import gelu
 from examples.global_max_pool import global_max_pool
+from examples.global_max_pool_c import global_max_pool as global_max_pool_c
+from examples.lfilter_c import lfilter
 from examples.linear import linear
+from examples.linear_cpp import linear as linear_cpp
 from examples.mul_constant import mul_constant
 from examples.scipy_layer import filter2d
 from examples.softplus import softplus
@@ -68,7 +73,7 @@ class Case:
 
     @property
     def torch_kernel(self) -> bool:
-        return not self.op._record.signature.numpy
+        return not self.op._record.opaque
 
     def leaves(self, dtype: torch.dtype = torch.float64) -> list[Tensor]:
         """All tensors of the call, lists flattened."""
@@ -200,6 +205,21 @@ def _top_two(scores: Tensor, *, weights: list[float], order: str) -> Any:
     return values[..., :2], index[..., :2], weights[0] * values[..., 0] + weights[1] * values[..., 1]
 
 
+def _lfilter(x: Tensor, b: Tensor, a: Tensor) -> Tensor:
+    """The recurrence, step by step."""
+    made: list[Tensor] = []
+    for i in range(x.shape[-1]):
+        terms = [b[..., j] * x[..., i - j] for j in range(b.shape[-1]) if j <= i]
+        terms += [-a[..., j] * made[i - j] for j in range(1, a.shape[-1]) if j <= i]
+        made.append(sum(terms) / a[..., 0])
+    return torch.stack(made, -1)
+
+
+def _coefficients(count: int) -> Tensor:
+    """Of a stable filter."""
+    return torch.cat([torch.ones(1, dtype=torch.float64), 0.2 * real(count - 1)])
+
+
 _ONCE = frozenset({REVERSE_AGAIN, FORWARD_AGAIN})
 _READS_OUTPUT = frozenset({ONE_LEVEL})
 _SMALLEST = {"weights": [0.75, 0.25], "order": "smallest"}
@@ -227,6 +247,26 @@ CASES = [
     Case("filter2d", filter2d, _filter2d, lambda: (real(3, 4), real(2, 2, 3), real(2))),
     Case("filter2d 2", filter2d, _filter2d, lambda: (real(5, 4, 3), real(2, 1, 2)), in_matrix=False),
     Case("swish", swish, lambda x: x * x.sigmoid(), lambda: (real(3, 2),), cannot=_READS_OUTPUT),
+    Case("correlate2d_c", correlate2d_c, conv2d, lambda: (real(4, 5), real(2, 3))),
+    Case("correlate2d_c 2", correlate2d_c, conv2d, lambda: (real(6, 4, 5), real(2, 3)), in_matrix=False),
+    Case("gelu", gelu, torch.nn.functional.gelu, lambda: (real(3, 2),), cannot=_ONCE),
+    Case("lfilter", lfilter, _lfilter, lambda: (real(5), real(2), _coefficients(3)), cannot=_READS_OUTPUT),
+    Case(
+        "lfilter 2",
+        lfilter,
+        _lfilter,
+        lambda: (real(2, 5), real(3), _coefficients(2)),
+        cannot=_READS_OUTPUT,
+        in_matrix=False,
+    ),
+    Case(
+        "linear_cpp",
+        linear_cpp,
+        torch.nn.functional.linear,
+        lambda: (real(2, 4), real(3, 4), real(3)),
+        cannot=_ONCE | {FORWARD},
+    ),
+    Case("global_max_pool_c", global_max_pool_c, _global_max, lambda: (real(2, 3, 4),), cannot=_ONCE | {FORWARD}),
     Case("summary", ops.summary, _summary, lambda: (real(3),)),
     Case("global_max", ops.global_max, lambda x: x.max(-1).values, lambda: (real(3, 4),), cannot=_READS_OUTPUT),
     Case("logsumexp", ops.logsumexp, lambda x: x.exp().sum().log(), lambda: (real(4),), cannot=_ONCE),

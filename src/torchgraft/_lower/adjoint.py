@@ -10,7 +10,7 @@ With ``out = A(y) x`` and the rule ``A*(y) g``, the rule's own derivatives need 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -126,12 +126,14 @@ class _Adjoint:
             elif name in by_name:
                 flat.extend(by_name[name])
             else:
-                flat.extend(self._with_respect_to(name, values, call, plan))
+                flat.extend(self._with_respect_to(name, values, outputs, call, plan))
             position += count
         shapes = [read.shape for read in call.reads]
         return [None if d is None else d.sum_to_size(shape) for d, shape in zip(flat, shapes, strict=True)]
 
-    def _with_respect_to(self, name: str, values: list[Any], call: RuleCall, plan: Any) -> list[Tensor]:
+    def _with_respect_to(
+        self, name: str, values: list[Any], outputs: Mapping[str, Tensor], call: RuleCall, plan: Any
+    ) -> list[Tensor]:
         from .pushforward import missing_rule
 
         rule = self.record.reverse_rule(name)
@@ -140,7 +142,7 @@ class _Adjoint:
         pullback = self.lowering.pullback(rule)
         env = {p.name: v for p, v in zip(self.record.signature.parameters, values, strict=True)}
         named = self._named(call)
-        env |= {grad: named[grad] for grad in self.cotangents.values()}
+        env |= outputs | {grad: named[grad] for grad in self.cotangents.values()}
         made = pullback.call(plan, *(env[read] for read in pullback.reads))
         leaves = leaves_of(plan, pullback.inputs)
         settled = [settle_gradient(pullback.label, leaf, value) for leaf, value in zip(leaves, made, strict=True)]

@@ -243,7 +243,7 @@ class HotPath:
             recording: grad mode may be on, and is switched off for the kernel.
         """
         if self.checks.trusted:
-            alone = recording and early == self.outputs[0]
+            alone = recording and self.signature.structure is None and len(self.outputs) == 1
             call = f"return @kernel({self.arguments})" if alone else self._assign(recording=False)
             return _TRUSTED.format(call=call.replace("\n", "\n    "))
         versions: list[str] = []
