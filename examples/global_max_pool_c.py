@@ -7,7 +7,8 @@ from torch import Tensor
 import torchgraft as tg
 
 SOURCE = tg.c("""
-void global_max_pool(int64_t c, int64_t h, int64_t w, const T *images, T *out, int64_t *index) {
+int global_max_pool(int64_t c, int64_t h, int64_t w, const T *images, T *out, int64_t *index) {
+    if (c > 0 && h * w == 0) return 1; /* nothing has no maximum: this raises */
     for (int64_t i = 0; i < c; i++) {
         const T *image = images + i * h * w;
         index[i] = 0;

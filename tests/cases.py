@@ -205,7 +205,7 @@ def _top_two(scores: Tensor, *, weights: list[float], order: str) -> Any:
     return values[..., :2], index[..., :2], weights[0] * values[..., 0] + weights[1] * values[..., 1]
 
 
-def _lfilter(x: Tensor, b: Tensor, a: Tensor) -> Tensor:
+def plain_lfilter(x: Tensor, b: Tensor, a: Tensor) -> Tensor:
     """The recurrence, step by step."""
     made: list[Tensor] = []
     for i in range(x.shape[-1]):
@@ -250,11 +250,11 @@ CASES = [
     Case("correlate2d_c", correlate2d_c, conv2d, lambda: (real(4, 5), real(2, 3))),
     Case("correlate2d_c 2", correlate2d_c, conv2d, lambda: (real(6, 4, 5), real(2, 3)), in_matrix=False),
     Case("gelu", gelu, torch.nn.functional.gelu, lambda: (real(3, 2),), cannot=_ONCE),
-    Case("lfilter", lfilter, _lfilter, lambda: (real(5), real(2), _coefficients(3)), cannot=_READS_OUTPUT),
+    Case("lfilter", lfilter, plain_lfilter, lambda: (real(5), real(2), _coefficients(3)), cannot=_READS_OUTPUT),
     Case(
         "lfilter 2",
         lfilter,
-        _lfilter,
+        plain_lfilter,
         lambda: (real(2, 5), real(3), _coefficients(2)),
         cannot=_READS_OUTPUT,
         in_matrix=False,

@@ -6,12 +6,16 @@ import sys
 from pathlib import Path
 
 import pytest
+import scipy.signal
 import torch
 from torch.nn import functional
 
 import torchgraft as tg
 from examples.correlate2d import correlate2d
+from examples.correlate2d_c import correlate2d as correlate2d_c
+from examples.lfilter_c import lfilter
 from examples.linear import linear
+from examples.linear_cpp import linear as linear_cpp
 from examples.softplus import softplus
 
 ROOT = Path(__file__).parents[1]
@@ -39,7 +43,8 @@ def conv2d(x: torch.Tensor, kernel: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("batch", [(), (5,), (2, 5), (0,), (2, 0, 3)], ids=str)
 @pytest.mark.parametrize("m", [1, 3])
 @pytest.mark.parametrize("with_bias", [True, False])
-def test_linear(dtype: torch.dtype, batch: tuple[int, ...], m: int, with_bias: bool):
+@pytest.mark.parametrize("linear", [linear, linear_cpp], ids=["torch", "C++"])
+def test_linear(linear: tg.Op, dtype: torch.dtype, batch: tuple[int, ...], m: int, with_bias: bool):
     arguments = [torch.randn(*batch, 4, dtype=dtype), torch.randn(m, 4, dtype=dtype)]
     compare(linear, functional.linear, *arguments, *([torch.randn(m, dtype=dtype)] if with_bias else []))
 
@@ -51,7 +56,14 @@ def test_linear_without_features():
 @dtypes
 @pytest.mark.parametrize("batch", [(), (5,), (2, 3)], ids=str)
 @pytest.mark.parametrize(("image", "kernel"), [((6, 5), (2, 3)), ((4, 4), (4, 4)), ((7, 1), (3, 1)), ((3, 3), (1, 1))])
-def test_correlate2d(dtype: torch.dtype, batch: tuple[int, ...], image: tuple[int, int], kernel: tuple[int, int]):
+@pytest.mark.parametrize("correlate2d", [correlate2d, correlate2d_c], ids=["SciPy", "C"])
+def test_correlate2d(
+    correlate2d: tg.Op,
+    dtype: torch.dtype,
+    batch: tuple[int, ...],
+    image: tuple[int, int],
+    kernel: tuple[int, int],
+):
     compare(correlate2d, conv2d, torch.randn(*batch, *image, dtype=dtype), torch.randn(*kernel, dtype=dtype))
 
 
@@ -70,6 +82,25 @@ def test_correlate2d_with_a_kernel_for_each_image():
 def test_correlate2d_refuses_a_kernel_that_does_not_fit(shape: tuple[int, int], error: type[Exception]):
     with pytest.raises(error, match="correlate2d"):  # SciPy would exchange the two without a word
         correlate2d(torch.randn(shape), torch.randn(3, 4))
+
+
+@dtypes
+@pytest.mark.parametrize("batch", [(), (3,), (2, 2)], ids=str)
+@pytest.mark.parametrize(("p", "q"), [(1, 1), (3, 2), (1, 4), (7, 3)])
+def test_lfilter(dtype: torch.dtype, batch: tuple[int, ...], p: int, q: int):
+    x, b = torch.randn(*batch, 5, dtype=dtype), torch.randn(p, dtype=dtype)
+    a = torch.cat([torch.full((1,), 1.5, dtype=dtype), 0.3 * torch.randn(q - 1, dtype=dtype)])
+    wanted = scipy.signal.lfilter(b.double().numpy(), a.double().numpy(), x.double().numpy())
+    torch.testing.assert_close(lfilter(x, b, a), torch.from_numpy(wanted).to(dtype))
+    if dtype is torch.float64:
+        inputs = [t.requires_grad_() for t in (x, b, a)]
+        assert torch.autograd.gradcheck(lfilter, inputs, check_forward_ad=True)
+        assert torch.autograd.gradgradcheck(lfilter, inputs)
+
+
+def test_lfilter_without_a_leading_coefficient():
+    with pytest.raises(tg.KernelError, match="the function returned 1"):
+        lfilter(torch.ones(3), torch.ones(1), torch.zeros(2))
 
 
 def softplus_in_torch(x: torch.Tensor) -> torch.Tensor:

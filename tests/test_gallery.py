@@ -23,12 +23,16 @@ from examples.cube import PlainCube, cube, cube_keeping_square, second_derivativ
 from examples.dct import dct
 from examples.exp_saved import exp
 from examples.fft_magnitude import fft_magnitude, rfft2, rfft2_adjoint
+from examples.gelu_scalar import gelu
 from examples.global_max_pool import global_max_pool
+from examples.global_max_pool_c import global_max_pool as global_max_pool_c
+from examples.lfilter_c import lfilter
 from examples.mul_constant import MulConstant, mul_constant
 from examples.scipy_layer import Filter2d, filter2d
 from examples.top_two import top_two
+from examples.whole_array import add
 
-from .cases import dct_matrix
+from .cases import dct_matrix, plain_lfilter
 from .transforms import weights
 
 
@@ -73,6 +77,14 @@ EXHIBITS = (
     Exhibit("exp", exp, torch.exp, ((2, 3), (), (1,), (0, 4))),
     Exhibit("cube", cube, lambda x: x**3, ((2, 3), (), (1,), (0, 4))),
     Exhibit("swish", swish, torch.nn.functional.silu, ((2, 3), (), (1,), (0, 4))),
+    Exhibit("gelu_scalar", gelu, torch.nn.functional.gelu, ((2, 3), (), (1,), (0, 4)), once=True),
+    Exhibit(
+        "lfilter_c",
+        lambda x: lfilter(x, x.new_tensor([0.5, -1.0]), x.new_tensor([2.0, 0.5])),
+        lambda x: plain_lfilter(x, x.new_tensor([0.5, -1.0]), x.new_tensor([2.0, 0.5])),
+        ((2, 5), (3,), (1,), (2, 3, 4)),
+    ),
+    Exhibit("whole_array", lambda x: add(x, 2 * x), lambda x: 3 * x, ((2, 3), (), (1, 4), (2, 3, 4))),
     Exhibit("cube_keeping_square", cube_keeping_square, lambda x: x**3, ((2, 3), (), (1,), (0, 4)), once=True),
 )
 DTYPES = (torch.float32, torch.float64)
@@ -266,7 +278,11 @@ def test_plain_pytorch_asks_for_a_none():
 # -- global_max_pool ----------------------------------------------------------------------------------------------
 
 
-def test_of_equal_maxima_the_first_gets_the_gradient():
+pools = pytest.mark.parametrize("global_max_pool", [global_max_pool, global_max_pool_c], ids=["torch", "C"])
+
+
+@pools
+def test_of_equal_maxima_the_first_gets_the_gradient(global_max_pool: tg.Op):
     images = torch.tensor([[[1.0, 7.0], [7.0, 7.0]], [[2.0, 2.0], [2.0, 2.0]]], requires_grad=True)
     (gradient,) = torch.autograd.grad(global_max_pool(images), images, torch.tensor([3.0, 5.0]))
     assert gradient.tolist() == [[[0, 3], [0, 0]], [[5, 0], [0, 0]]]
@@ -290,7 +306,16 @@ def test_a_maximum_is_piecewise_linear():
     torch.testing.assert_close(curvature, expected.diag())
 
 
-def test_the_index_stays_inside():
+@pools
+@pytest.mark.parametrize("shape", [(2, 3, 4), (1, 1, 1), (5, 1, 3, 1), (0, 2, 3, 4), (2, 0, 3, 4)], ids=str)
+def test_maxima(global_max_pool: tg.Op, shape: tuple[int, ...]):
+    images = torch.randn(shape, dtype=torch.float64, requires_grad=True)
+    torch.testing.assert_close(global_max_pool(images), images.amax((-2, -1)))
+    assert torch.autograd.gradcheck(global_max_pool, images)
+
+
+@pools
+def test_the_index_stays_inside(global_max_pool: tg.Op):
     assert isinstance(global_max_pool(torch.randn(2, 3, 4)), Tensor)
 
 
@@ -304,7 +329,13 @@ def test_what_has_no_maximum(shape: tuple[int, ...], error: type[Exception], mat
         global_max_pool(torch.zeros(shape))
 
 
-def test_a_nan_is_the_maximum():
+def test_what_has_no_maximum_in_c():
+    with pytest.raises(tg.KernelError, match="the function returned 1"):
+        global_max_pool_c(torch.zeros(2, 0, 3))
+
+
+@pools
+def test_a_nan_is_the_maximum(global_max_pool: tg.Op):
     images = torch.tensor([[[1.0, torch.nan], [3.0, 2.0]]], requires_grad=True)
     assert global_max_pool(images).isnan().all()
 

@@ -1,8 +1,9 @@
 """What the operators take and return; what they compute is in the C and C++ files beside."""
 
-import torchgraft as tg
 from jaxtyping import Float
 from torch import Tensor
+
+import torchgraft as tg
 
 SMOOTH = tg.c("smooth.c")
 ISOTONIC = tg.cpp("isotonic.cpp")
