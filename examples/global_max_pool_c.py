@@ -16,6 +16,7 @@ int global_max_pool(int64_t c, int64_t h, int64_t w, const T *images, T *out, in
             if (image[j] > image[index[i]] || image[j] != image[j]) index[i] = j; /* a NaN is the largest */
         out[i] = image[index[i]];
     }
+    return 0;
 }
 
 void global_max_pool_vjp_images(int64_t c, int64_t h, int64_t w, const T *grad, const int64_t *index, T *grad_images) {

@@ -86,6 +86,20 @@ def test_a_symbol_that_is_nowhere():
     assert "nowhere" in refused(f"void nowhere(void);\n{HEAD} {{ nowhere(); }}").got
 
 
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("if (n > 5) return 1;", "control reaches end of non-void function"),
+        ("out[0] = unknown_function(x[0]); return 0;", "implicit declaration of function"),
+        ("int *wrong = out; return *wrong;", "incompatible pointer type"),
+        ("int *wrong = n; return *wrong;", "without a cast"),
+    ],
+)
+def test_mistakes_that_would_be_wrong_numbers(body, said):
+    """Older compilers only warn of them."""
+    assert said in refused(HEAD.replace("void", "int") + f" {{ {body} }}").got
+
+
 def test_no_such_file():
     with pytest.raises(tg.DeclarationError, match="there is no such source file") as caught:
         tg.c("missing.c")

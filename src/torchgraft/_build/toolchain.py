@@ -29,6 +29,16 @@ without root:    pip install ziglang, and  export CC="python -m ziglang cc" CXX=
 """
 
 
+_MISTAKES: dict[str, tuple[str, ...]] = {
+    "c": tuple(
+        f"-Werror={what}"
+        for what in ("return-type", "implicit-function-declaration", "incompatible-pointer-types", "int-conversion")
+    ),
+    "c++": ("-Werror=return-type",),
+}
+"""What older compilers let pass with a warning, and what then computes wrong numbers."""
+
+
 @dataclass(frozen=True)
 class Compiler:
     """One compiler.
@@ -44,7 +54,7 @@ class Compiler:
     def arguments(self, source: Source, level: str | None) -> list[str]:
         """What a library is compiled with."""
         default = ["-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-fexceptions", "-fno-math-errno"]
-        default += ["-Wall", "-Wl,-z,defs"]
+        default += ["-Wall", "-Wl,-z,defs", *_MISTAKES[source.language]]
         processor = [f"-march={level}"] if level else []
         folders = [f"-I{folder}" for folder in source.include]
         return [*self.command, *default, *processor, *folders, *source.flags]
@@ -57,7 +67,7 @@ class Compiler:
         """
         more = [*(f"-I{folder}" for folder in source.include), *source.flags]
         libraries = [f"-l{name}" for name in source.libraries]
-        command = [*self._program(file, program, sanitize=sanitize), *more, "-lm", *libraries]
+        command = [*self._program(file, program, sanitize=sanitize), *_MISTAKES[source.language], *more, "-lm", *libraries]
         result = _run(command)
         if result.returncode:
             said = result.stderr.strip()
