@@ -49,6 +49,7 @@ LAYERS = (
     ("_locate",),
     ("_function", "_nn"),
     ("__init__",),
+    ("build",),
     ("_examples",),
     ("_demo",),
     ("cli",),

@@ -1,0 +1,264 @@
+"""A build hook for hatchling: an extension package's kernels, compiled ahead of time into its wheel.
+
+With this in ``pyproject.toml``, ``pip wheel`` makes a wheel that needs no compiler where it is installed, and that
+serves every Python and every torch that torchgraft knows::
+
+    [build-system]
+    requires = ["hatchling", "torchgraft"]
+    build-backend = "hatchling.build"
+
+    [tool.hatch.build.targets.wheel.hooks.torchgraft]
+    modules = ["mypackage.ops"]                 # whose operators in C and C++ are compiled
+    dtypes = ["float32", "float64"]             # for these dtypes; this is the default
+    platform = "manylinux_2_28_x86_64"          # of the wheel's tag; this machine's by default
+
+The modules are imported from the source tree. Each function in C or C++ of their operators, kernel or rule, is compiled
+for each combination of dtypes that its annotations admit, once for any processor and once for newer ones. Other dtypes
+are compiled where they are needed, as everything is in an editable installation.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from hatchling.builders.config import BuilderConfig
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.plugin import hookimpl
+
+from ._build import library, shipped, toolchain
+from ._build.combinations import combinations, read_dtypes
+from ._build.native_function import NativeFunction
+from ._errors import BuildError
+from ._kernels.native_kernel import NativeKernel
+from ._op import Op
+from ._rules.native import weighed
+
+_LEVELS = {"x86_64": (None, "x86-64-v3"), "AMD64": (None, "x86-64-v3")}
+
+
+@hookimpl
+def hatch_register_build_hook() -> type[NativeBuildHook]:
+    """What hatchling asks for: the hook.
+
+    Example:
+        >>> hatch_register_build_hook().PLUGIN_NAME
+        'torchgraft'
+    """
+    return NativeBuildHook
+
+
+class NativeBuildHook(BuildHookInterface[BuilderConfig]):
+    """The hook ``torchgraft`` of hatchling, which calls it for each wheel.
+
+    Raises:
+        BuildError: the configuration or an operator cannot be built, or the libraries need more than `platform` has.
+
+    Example:
+        >>> NativeBuildHook.PLUGIN_NAME
+        'torchgraft'
+    """
+
+    PLUGIN_NAME = "torchgraft"
+
+    _scratch: Path | None = None
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Compile into a folder that lasts until the wheel is written; an editable one compiles when it is used."""
+        if self.target_name != "wheel" or version == "editable":
+            return
+        options = _Options.read(self.config)
+        self._scratch = Path(tempfile.mkdtemp(prefix="torchgraft-"))
+        root = _source_root(Path(self.root), options.modules)
+        files = {}
+        for package, functions in _functions(root, options.modules).items():
+            folder = self._scratch / package
+            for path in _compile(functions, options.dtypes, folder):
+                files[str(path)] = str(package / shipped.FOLDER / path.name)
+        self._check_platform(options.platform, [Path(path) for path in files])
+        build_data["force_include"].update(files)
+        build_data["pure_python"] = False
+        build_data["tag"] = f"py3-none-{options.platform}"
+        self.app.display_info(f"torchgraft: {len(files)} libraries for {options.platform}")
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Drop what is in the wheel now."""
+        if self._scratch is not None:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def _check_platform(self, tag: str, libraries: Sequence[Path]) -> None:
+        allowed = _glibc_of(tag)
+        if allowed is None:
+            return
+        needed = _glibc_needed(libraries)
+        if needed is None:
+            self.app.display_warning(f"torchgraft: there is no objdump, so that nobody knows whether this is {tag}")
+        elif needed > allowed:
+            raise BuildError(
+                "the libraries need a newer glibc than the wheel's platform has", argument="platform",
+                expected=f"at most {_dotted(allowed)}, as {tag} says", got=_dotted(needed),
+                hint=f"build in the container of {tag}, or with  CC='python -m ziglang cc -target "
+                f"{platform.machine()}-linux-gnu.{_dotted(allowed)}'; or say platform = 'manylinux_"
+                f"{_dotted(needed).replace('.', '_')}_{platform.machine()}'",
+            )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Options:
+    """The hook's table in ``pyproject.toml``."""
+
+    modules: tuple[str, ...]
+    dtypes: tuple[torch.dtype, ...]
+    platform: str
+
+    @classmethod
+    def read(cls, config: Mapping[str, Any]) -> _Options:
+        here = re.sub(r"[-.]", "_", sysconfig.get_platform())
+        values = {"dtypes": ["float32", "float64"], "platform": here} | dict(config)
+        known = {"modules", "dtypes", "platform", *_OF_HATCH}
+        for name in values.keys() - known:
+            raise _refuse(name, f"one of {', '.join(sorted(known - _OF_HATCH))}", name)
+        for name in ("modules", "dtypes"):
+            given = values.get(name)
+            if not isinstance(given, list) or not given or not all(isinstance(item, str) for item in given):
+                raise _refuse(name, "a list of names", given)
+        if not isinstance(values["platform"], str):
+            raise _refuse("platform", "the platform of a wheel's tag", values["platform"])
+        return cls(tuple(values["modules"]), read_dtypes(values["dtypes"]), values["platform"])
+
+
+_OF_HATCH = {"dependencies", "require-runtime-dependencies", "require-runtime-features", "enable-by-default"}
+
+
+def _refuse(argument: str, expected: str, got: object) -> BuildError:
+    return BuildError(
+        "[tool.hatch.build...hooks.torchgraft] cannot be read", argument=argument, expected=expected, got=got
+    )
+
+
+# -- what there is to compile -----------------------------------------------------------------------------------------
+
+
+def _source_root(project: Path, modules: Sequence[str]) -> Path:
+    """The folder from which the modules are imported: ``src`` or the project's own."""
+    parts = modules[0].split(".")[0]
+    for folder in (project / "src", project):
+        if (folder / parts / "__init__.py").is_file():
+            return folder
+    raise _refuse("modules", f"packages in {project / 'src'} or {project}", modules[0])
+
+
+def _functions(root: Path, modules: Sequence[str]) -> dict[Path, list[NativeFunction]]:
+    """The functions that the modules' own operators have, by the package that ships them, relative to `root`."""
+    found: dict[Path, list[NativeFunction]] = {}
+    for name in modules:
+        operators = {id(value): value for value in vars(_imported(root, name)).values() if isinstance(value, Op)}
+        functions = [f for op in operators.values() for f in _natives(op) if root in f.source.folder.parents]
+        if not functions:
+            raise BuildError(
+                "there is nothing to compile", argument=name, expected="an operator with a function in C or C++",
+                got=", ".join(op.__name__ for op in operators.values()) or "no operator",
+            )  # fmt: skip
+        for function in functions:
+            package = shipped.top(function.source.folder)
+            assert package is not None  # it is imported from one
+            found.setdefault(package.relative_to(root), []).append(function)
+    return found
+
+
+def _natives(op: Op) -> Iterator[NativeFunction]:
+    """The functions in C and C++ that calls of an operator may run."""
+    record = op._record
+    yield from (kernel.native for kernel in record.kernels.values() if isinstance(kernel, NativeKernel))
+    for rule in dict.fromkeys(rule for named in record.rules.values() for rule in named.values()):
+        if rule.native is not None:
+            yield rule.native
+            gradient = weighed(record.signature, rule) if rule.kind == "partial" else None
+            yield from [gradient] if gradient is not None else []
+
+
+def _imported(root: Path, name: str) -> ModuleType:
+    sys.path.insert(0, str(root))
+    try:
+        module = importlib.import_module(name)
+    finally:
+        sys.path.remove(str(root))
+    file = Path(module.__file__ or "").resolve()
+    if not file.is_relative_to(root.resolve()):
+        raise BuildError("another package has this name", argument=name, expected=f"a module in {root}", got=str(file))
+    return module
+
+
+def _compile(functions: Sequence[NativeFunction], dtypes: Sequence[torch.dtype], folder: Path) -> list[Path]:
+    """Compile functions into a folder, and load what this machine can load."""
+    folder.mkdir(parents=True)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        tasks = {path: (f, names, level) for f in functions for names, level, path in _recipes(f, dtypes, folder)}
+        return list(pool.map(_compile_one, tasks, *zip(*tasks.values(), strict=True)))
+
+
+def _recipes(
+    function: NativeFunction, dtypes: Sequence[torch.dtype], folder: Path
+) -> Iterator[tuple[dict[str, torch.dtype], str | None, Path]]:
+    source, prototype = function.source, function.prototype
+    every = list(combinations(prototype, dtypes))
+    if not every:
+        raise BuildError(
+            "the annotations admit none of the dtypes", operator=function.label, argument="dtypes",
+            expected="; ".join(f"{p.name}: {p.type}" for _, p in prototype.signature.tensors),
+            got=", ".join(str(dtype).removeprefix("torch.") for dtype in dtypes),
+        )  # fmt: skip
+    for names in every:
+        for level in _LEVELS.get(platform.machine(), (None,)):
+            yield names, level, folder / shipped.name(source, prototype, names, level)
+
+
+def _compile_one(path: Path, function: NativeFunction, dtypes: Mapping[str, torch.dtype], level: str | None) -> Path:
+    source, prototype = function.source, function.prototype
+    compiler = toolchain.compiler(source.language, function.label)
+    with tempfile.TemporaryDirectory() as scratch:
+        file = (Path(scratch) / path.name).with_suffix(".c" if source.language == "c" else ".cpp")
+        file.write_text(library.source_of(source, prototype, dtypes))
+        made = Path(scratch) / path.name
+        compiler.build(source, level, file, made, prototype)
+        shutil.copyfile(made, path)
+    if level in (None, toolchain.processor_level()):
+        library.load(path, prototype)
+    return path
+
+
+# -- platforms --------------------------------------------------------------------------------------------------------
+
+
+def _glibc_of(tag: str) -> tuple[int, int] | None:
+    """The glibc that a platform tag promises; None for one that promises nothing."""
+    named = {"manylinux1": (2, 5), "manylinux2010": (2, 12), "manylinux2014": (2, 17)}.get(tag.partition("_")[0])
+    found = re.match(r"manylinux_(\d+)_(\d+)_", tag)
+    return (int(found[1]), int(found[2])) if found else named
+
+
+def _glibc_needed(libraries: Sequence[Path]) -> tuple[int, int] | None:
+    """The newest glibc that a symbol of a library asks for; None without ``objdump``, which tells."""
+    if not shutil.which("objdump"):
+        return None
+    command = ["objdump", "-T", *map(str, libraries)]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return max(((int(a), int(b)) for a, b in re.findall(r"GLIBC_(\d+)\.(\d+)", text)), default=(2, 0))
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return ".".join(map(str, version))
