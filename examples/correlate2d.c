@@ -7,6 +7,13 @@ static void add_row(int64_t n, T factor, const T *restrict row, T *restrict sum)
     for (int64_t j = 0; j < n; j++) sum[j] += factor * row[j];
 }
 
+/* Adds a row times four numbers, shifted by 0 to 3: four times the work for one load and store of each sum. */
+static void add_four(int64_t n, const T *factors, const T *restrict row, T *restrict sum) {
+    T first = factors[0], second = factors[1], third = factors[2], fourth = factors[3];
+    for (int64_t j = 0; j < n; j++)
+        sum[j] += first * row[j] + second * row[j + 1] + third * row[j + 2] + fourth * row[j + 3];
+}
+
 /* A row times another, in eight sums, because the order of floating-point additions is the programmer's to change. */
 static T dot_rows(int64_t n, const T *restrict a, const T *restrict b) {
     T sums[8] = {0}, rest = 0;
@@ -21,10 +28,14 @@ static T dot_rows(int64_t n, const T *restrict a, const T *restrict b) {
 void correlate2d(int64_t h, int64_t w, int64_t kh, int64_t kw, const T *x, const T *kernel, T *out) {
     int64_t rows = h - kh + 1, columns = w - kw + 1;
     for (int64_t i = 0; i < rows; i++) {
-        for (int64_t j = 0; j < columns; j++) out[i * columns + j] = 0;
-        for (int64_t a = 0; a < kh; a++)
-            for (int64_t b = 0; b < kw; b++)
-                add_row(columns, kernel[a * kw + b], x + (i + a) * w + b, out + i * columns);
+        T *sum = out + i * columns;
+        for (int64_t j = 0; j < columns; j++) sum[j] = 0;
+        for (int64_t a = 0; a < kh; a++) {
+            const T *row = x + (i + a) * w, *factors = kernel + a * kw;
+            int64_t b = 0;
+            for (; b + 4 <= kw; b += 4) add_four(columns, factors + b, row + b, sum);
+            for (; b < kw; b++) add_row(columns, factors[b], row + b, sum);
+        }
     }
 }
 

@@ -55,7 +55,10 @@ def test_linear_without_features():
 
 @dtypes
 @pytest.mark.parametrize("batch", [(), (5,), (2, 3)], ids=str)
-@pytest.mark.parametrize(("image", "kernel"), [((6, 5), (2, 3)), ((4, 4), (4, 4)), ((7, 1), (3, 1)), ((3, 3), (1, 1))])
+@pytest.mark.parametrize(
+    ("image", "kernel"),
+    [((6, 5), (2, 3)), ((4, 4), (4, 4)), ((7, 1), (3, 1)), ((3, 3), (1, 1)), ((3, 30), (2, 7)), ((4, 12), (3, 10))],
+)
 @pytest.mark.parametrize("correlate2d", [correlate2d, correlate2d_c], ids=["SciPy", "C"])
 def test_correlate2d(
     correlate2d: tg.Op,
