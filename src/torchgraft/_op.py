@@ -5,15 +5,17 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Literal, TypeVar, overload
 
 import torch
 
 from ._build.source import Source
 from ._capabilities import Capability, capabilities, describe
-from ._errors import DeclarationError
+from ._errors import DeclarationError, UnsupportedError
 from ._kernels.make import make_kernel
+from ._kernels.native_kernel import NativeKernel
 from ._lower.call import Caller
 from ._lower.library import fresh_name
 from ._lower.lowering import Lowering
@@ -302,6 +304,37 @@ class Op:
             void correlate2d_adjoint_x(int64_t h, int64_t w, int64_t kh, int64_t kw, const T *grad, ...)
         """
         return "\n".join(f"{prototype.declaration()}" for prototype in self._record.prototypes())
+
+    def save_library(self, path: str | Path, *, dtypes: Sequence[torch.dtype] = (torch.float32, torch.float64)) -> None:
+        """Write a library that makes the operator known to a program without Python.
+
+        A C++ program that runs an exported model, packaged by AOTInductor, loads it before the model: see
+        docs/cpp.md. It is for processors like this one, as is the package, and serves torch 2.11 and newer.
+
+        Args:
+            path: of the library, such as ``"correlate2d.so"``.
+            dtypes: that calls may have; their complex twins too, where annotations say ``Complex`` or ``Inexact``.
+
+        Raises:
+            UnsupportedError: the kernel is not in C or C++, or Python has a part in its calls: it rounds halves, gives
+                the output's shape, or converts an argument.
+            BuildError: the compiler refused it, or there is none.
+
+        Example:
+            >>> correlate2d.save_library("correlate2d.so", dtypes=[torch.float32])
+        """
+        record, kernel = self._record, self._record.kernel_for(torch.device("cpu"))
+        if not isinstance(kernel, NativeKernel) or not record.opaque:
+            raise UnsupportedError(
+                "an exported model has the operator's torch code in it, and needs no library" if not record.opaque
+                else "the kernel is written in Python, which a program without it cannot run",
+                operator=record.name, expected="@tg.op(kernel=tg.c(...))", got=f"a kernel in {kernel.kind}",
+            )  # fmt: skip
+        from ._build.standalone import save  # costs an import; most programs save nothing
+
+        called = (self.torch_op.name(), self._lowering.opaque(twin=False).torch_op.name())
+        schema = record.signature.schema()
+        save(Path(path), called, schema, kernel.native.source, kernel.native.prototype, dtypes)
 
     def __repr__(self) -> str:
         return f"<torchgraft.Op {self._record.qualname}>"

@@ -49,8 +49,7 @@ typedef struct tg_object *tg_python; /* PyObject */
     X(int32_t, aoti_torch_delete_tensor_object, (tg_handle))                                                      \
     X(void, aoti_torch_check, (bool, const char *, const char *, uint32_t, const char *))                         \
     X(int32_t, aoti_torch_library_init_impl, (const char *, const char *, const char *, uint32_t, tg_handle *))   \
-    X(int32_t, aoti_torch_library_init_fragment,                                                                  \
-      (const char *, const char *, const char *, uint32_t, tg_handle *))                                          \
+    X(int32_t, aoti_torch_library_init_fragment, (const char *, const char *, uint32_t, tg_handle *))             \
     X(int32_t, aoti_torch_library_def, (tg_handle, const char *))                                                 \
     X(int32_t, torch_library_impl, (tg_handle, const char *, tg_boxed, uint64_t))                                 \
     X(int32_t, torch_parallel_for, (int64_t, int64_t, int64_t, tg_range, void *))                                 \
@@ -117,7 +116,7 @@ static TG_UNUSED int32_t tg_implement(const char *space, const char *name, tg_bo
 /* Defines an operator, for a program without Python. */
 static TG_UNUSED int32_t tg_define(const char *space, const char *schema, const char *file) {
     tg_handle library;
-    if (tg_torch.aoti_torch_library_init_fragment(space, NULL, file, 0, &library)) return 1;
+    if (tg_torch.aoti_torch_library_init_fragment(space, file, 0, &library)) return 1;
     return tg_torch.aoti_torch_library_def(library, schema);
 }
 

@@ -1,0 +1,247 @@
+"""A library that makes an operator known to libtorch by being loaded, for programs without Python.
+
+Each combination of dtypes is compiled by itself, as for Python, and its names are made its own, so that nothing of one
+is taken for another's; a dispatching function looks at the dtypes of a call's tensors.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+
+from .._errors import BuildError, UnsupportedError
+from .._spec.dtypes import HALVES, name_of
+from .arguments import CODES, Array, Arrays
+from .combinations import combinations
+from .library import HEADER, build, source_of
+from .prototype import Prototype
+from .source import Source
+from .toolchain import compiler, processor_level
+
+_VARIANT = """
+#ifdef __cplusplus
+extern "C"
+#endif
+tg_boxed tg_variant_{number}(void); /* hidden: of the library alone */
+tg_boxed tg_variant_{number}(void) {{ return tg_find_symbols("{torch}") ? NULL : tg_entry; }}
+"""
+
+_DISPATCH = """\
+#include "{header}"
+#ifdef __cplusplus
+#define TG_OTHER extern "C"
+#else
+#define TG_OTHER extern
+#endif
+{declarations}
+
+typedef struct {{
+    tg_boxed (*find)(void), entry;
+    int32_t dtypes[{tensors}]; /* -1 for a tensor that is not there */
+}} tg_variant;
+
+static tg_variant tg_variants[] = {{
+{variants}
+}};
+static const int tg_count = sizeof tg_variants / sizeof *tg_variants;
+
+static TG_UNUSED int32_t tg_dtype(tg_value handle) {{
+    int32_t found = -1;
+    tg_torch.aoti_torch_get_dtype((tg_handle)handle, &found);
+    return found;
+}}
+
+static TG_UNUSED int32_t tg_dtype_if_any(tg_value slot) {{ return slot ? tg_dtype(*(tg_value *)slot) : -1; }}
+
+static TG_UNUSED int32_t tg_dtype_of_first(tg_value slot) {{
+    size_t size = 0;
+    tg_value item = 0;
+    if (tg_torch.torch_list_size((tg_handle)slot, &size) || !size) return -1;
+    if (tg_torch.torch_list_get_item((tg_handle)slot, 0, &item)) return -1;
+    int32_t found = tg_dtype(item);
+    tg_torch.aoti_torch_delete_tensor_object((tg_handle)item);
+    return found;
+}}
+
+static void tg_dispatch(tg_value *tg_stack, uint64_t tg_in, uint64_t tg_out) {{
+    const int32_t found[] = {{{found}}};
+    const tg_variant *close = NULL;
+    for (const tg_variant *variant = tg_variants; variant < tg_variants + tg_count; variant++) {{
+        bool like = true; /* the same tensors are there */
+        for (int i = 0; i < {tensors}; i++) like &= (found[i] < 0) == (variant->dtypes[i] < 0);
+        if (like) close = variant;
+        if (!memcmp(found, variant->dtypes, sizeof found)) break;
+    }}
+    if (close) /* if no dtypes fit, it says which do not */
+        close->entry(tg_stack, tg_in, tg_out);
+    else
+        tg_torch.aoti_torch_check(false, "{operator}", "torchgraft", 0, "{operator}: got no tensor at all");
+}}
+
+static char tg_problem[TG_TEXT];
+
+__attribute__((constructor)) static void tg_start_up(void) {{
+    static const char *const names[] = {{{names}}}, *const schemas[] = {{{schemas}}};
+    const char *missing = tg_find_symbols("{torch}");
+    if (missing) snprintf(tg_problem, TG_TEXT, "there is no %s, which torch 2.11 or newer has loaded", missing);
+    for (int i = 0; i < tg_count && !*tg_problem; i++) tg_variants[i].entry = tg_variants[i].find();
+    for (int i = 0; i < 2 && !*tg_problem; i++)
+        if (tg_define("{space}", schemas[i], "{title}") || tg_implement("{space}", names[i], tg_dispatch, "{title}"))
+            snprintf(tg_problem, TG_TEXT, "torch does not take {space}::%s; is it defined already?", names[i]);
+    if (*tg_problem) fprintf(stderr, "torchgraft: {operator}: %s\\n", tg_problem);
+}}
+
+/* Why the operator is not there; NULL if it is. */
+TG_EXPORT const char *torchgraft_problem(void) {{ return *tg_problem ? tg_problem : NULL; }}
+"""
+
+
+def save(
+    path: Path,
+    names: tuple[str, str],
+    schema: str,
+    source: Source,
+    prototype: Prototype,
+    dtypes: Sequence[torch.dtype],
+) -> None:
+    """Write the library.
+
+    Args:
+        path: where.
+        names: under which programs call the operator, with their namespace.
+        schema: of the operator, without a name.
+
+    Raises:
+        UnsupportedError: Python has a part in calls of the operator.
+        BuildError: the compiler refused it, or there is none.
+    """
+    _check(prototype, dtypes)
+    every = list(combinations(prototype, dtypes))
+    if not every:
+        raise _nothing(prototype, dtypes)
+    with tempfile.TemporaryDirectory() as scratch:
+        steps = _Steps(source, prototype.signature.name, Path(scratch))
+        parts = []
+        for number, combination in enumerate(every):
+            build(source, prototype, combination)  # which says what is wrong with the source, if anything is
+            text = source_of(source, prototype, combination) + _VARIANT.format(number=number, torch=_TORCH)
+            parts.append(steps.part(text, f"tg_variant_{number}"))
+        shutil.move(steps.library(_dispatch(names, schema, prototype, every), parts), path)
+
+
+class _Steps:
+    """What the compiler and its tools do.
+
+    Args:
+        operator: who asks, for messages.
+        folder: for what is made.
+    """
+
+    def __init__(self, source: Source, operator: str, folder: Path) -> None:
+        tools = compiler(source.language, operator)
+        self.operator = operator
+        self.folder = folder
+        self.suffix = ".c" if source.language == "c" else ".cpp"
+        self.whole = tools.arguments(source, processor_level())
+        self.objects = [argument for argument in self.whole if argument not in ("-shared", "-Wl,-z,defs")]
+        self.libraries = ["-ldl", "-lm", *(f"-l{name}" for name in source.libraries)]
+
+    def part(self, text: str, symbol: str) -> Path:
+        """An object file that shows one name, and keeps every other one to itself, templates' too."""
+        file, made = self.folder / f"{symbol}{self.suffix}", self.folder / f"{symbol}.o"
+        file.write_text(text)
+        self._run(*self.objects, "-r", "-nostdlib", "-Wl,--force-group-allocation", str(file), "-o", str(made))
+        self._run("objcopy", f"--keep-global-symbol={symbol}", str(made))
+        return made
+
+    def library(self, text: str, parts: Sequence[Path]) -> Path:
+        """The library of a source and parts."""
+        file, made = self.folder / f"dispatch{self.suffix}", self.folder / "library.so"
+        file.write_text(text)
+        self._run(*self.whole, str(file), *map(str, parts), "-o", str(made), *self.libraries)
+        return made
+
+    def _run(self, *command: str) -> None:
+        if not shutil.which(command[0]):
+            raise BuildError(
+                f"there is no {command[0]}", operator=self.operator, expected="a compiler with its binutils", got="none"
+            )
+        result = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        if result.returncode:
+            again = f"to see it again:\n{shlex.join(command)}"
+            raise BuildError(f"{command[0]} failed", operator=self.operator, got=result.stderr.strip(), hint=again)
+
+
+_TORCH = "libtorch_cpu.so"
+
+
+def _check(prototype: Prototype, dtypes: Sequence[torch.dtype]) -> None:
+    """Refuse what Python does around the C function."""
+    signature = prototype.signature
+    kinds = [*((p.name, p.tensor) for _, p in signature.tensors), *((o.name, o.type) for o in signature.outputs)]
+    half = [name for name, kind in kinds if kind.dtypes.exact in HALVES]
+    if half or set(dtypes) & HALVES:
+        raise _needs_python(prototype, half[0] if half else None, "rounds halves", "float32, float64 and the like")
+    if prototype.trailing:
+        whole = next(result.name for result in prototype.results if result.core is None)
+        raise _needs_python(prototype, whole, "gives the output's shape", "annotated axes")
+    for argument in prototype.arguments:
+        if argument.converts:
+            raise _needs_python(prototype, argument.name, "converts the argument", "tensors, real numbers and strings")
+
+
+def _needs_python(prototype: Prototype, argument: str | None, what: str, expected: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"Python {what}, which a program without it cannot do", operator=prototype.signature.name, argument=argument,
+        expected=expected,
+    )  # fmt: skip
+
+
+def _nothing(prototype: Prototype, dtypes: Sequence[torch.dtype]) -> BuildError:
+    return BuildError(
+        "the annotations admit none of the dtypes", operator=prototype.signature.name, argument="dtypes",
+        expected="; ".join(f"{p.name}: {p.type}" for _, p in prototype.signature.tensors),
+        got=", ".join(map(name_of, dtypes)),
+    )  # fmt: skip
+
+
+def _dispatch(
+    names: tuple[str, str], schema: str, prototype: Prototype, every: Sequence[Mapping[str, torch.dtype]]
+) -> str:
+    space = names[0].partition("::")[0]
+    bare = [name.partition("::")[2] for name in names]
+    slots = [argument for argument in prototype.arguments if argument.schema]
+    tensors = [(i, a) for i, a in enumerate(slots) if isinstance(a, Array)]
+    variants = []
+    for number, dtypes in enumerate(every):
+        codes = ", ".join(str(CODES[dtypes[a.name]]) if a.name in dtypes else "-1" for _, a in tensors)
+        variants.append(f"    {{tg_variant_{number}, NULL, {{{codes}}}}},")
+    return _DISPATCH.format(
+        header=HEADER,
+        declarations="\n".join(f"TG_OTHER tg_boxed tg_variant_{number}(void);" for number in range(len(every))),
+        tensors=len(tensors),
+        variants="\n".join(variants),
+        found=", ".join(f"{_reader(a)}(tg_stack[{i}])" for i, a in tensors),
+        operator=prototype.signature.name,
+        space=space,
+        names=", ".join(f'"{name}"' for name in bare),
+        schemas=", ".join(f'"{name}{_quoted(schema)}"' for name in bare),
+        title=f"<torchgraft {prototype.signature.name}>",
+        torch=_TORCH,
+    )
+
+
+def _reader(argument: Array) -> str:
+    if isinstance(argument, Arrays):
+        return "tg_dtype_of_first"
+    return "tg_dtype_if_any" if argument.optional else "tg_dtype"
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
