@@ -13,6 +13,7 @@ from torch.nn import functional
 import torchgraft as tg
 from examples.correlate2d import correlate2d
 from examples.correlate2d_c import correlate2d as correlate2d_c
+from examples.filter_bank_c import filter_bank
 from examples.lfilter_c import lfilter
 from examples.linear import linear
 from examples.linear_cpp import linear as linear_cpp
@@ -85,6 +86,19 @@ def test_correlate2d_with_a_kernel_for_each_image():
 def test_correlate2d_refuses_a_kernel_that_does_not_fit(shape: tuple[int, int], error: type[Exception]):
     with pytest.raises(error, match="correlate2d"):  # SciPy would exchange the two without a word
         correlate2d(torch.randn(shape), torch.randn(3, 4))
+
+
+@dtypes
+@pytest.mark.parametrize("batch", [(), (5,), (2, 3), (0,)], ids=str)
+@pytest.mark.parametrize("filters", [1, 4])
+@pytest.mark.parametrize("with_bias", [True, False])
+def test_filter_bank(dtype: torch.dtype, batch: tuple[int, ...], filters: int, with_bias: bool):
+    def reference(x: torch.Tensor, kernel: torch.Tensor, *bias: torch.Tensor) -> torch.Tensor:
+        maps = functional.conv2d(x.reshape(-1, 1, 6, 9), kernel[:, None], *bias)
+        return maps.reshape(*batch, *maps.shape[1:])
+
+    arguments = [torch.randn(*batch, 6, 9, dtype=dtype), torch.randn(filters, 2, 5, dtype=dtype)]
+    compare(filter_bank, reference, *arguments, *([torch.randn(filters, dtype=dtype)] if with_bias else []))
 
 
 @dtypes
