@@ -1,9 +1,12 @@
 """The command line, as a user calls it."""
 
+import dataclasses
+import re
 import subprocess
 import sys
 
 import pytest
+import torch
 
 import torchgraft
 from torchgraft import cli
@@ -53,6 +56,44 @@ def test_demo(tmp_path):
     for name in ("loss.png", "filters.png"):
         assert str(folder / name) in done.stdout
         assert (folder / name).read_bytes().startswith(PNG)
+
+
+def test_demo_in_c(tmp_path):
+    done = run("demo", "--native", "--quick", "--out", str(tmp_path))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "torchgraft::filter_bank(" in done.stdout
+    assert "torchgraft::filter2d(" not in done.stdout
+    assert "the filters that C applied" in done.stdout
+    times = re.findall(r"(.+): +SciPy +([\d.]+) ms +C +([\d.]+) ms +([\d.]+) x", done.stdout)
+    assert [what.strip() for what, *_ in times] == ["a call of the layer", "a step of the training"]
+    for _, scipy, c, factor in times:
+        assert float(scipy) / float(c) == pytest.approx(float(factor), rel=0.1)
+    assert "all checks passed" in done.stdout
+
+
+def test_another_layer_in_c_fails_the_demo(monkeypatch, capsys):
+    from torchgraft import _demo
+    from torchgraft._demo import network, speed
+
+    def shifted(**axes):
+        layer = network.FilterBank(**axes)
+        layer.register_forward_hook(lambda layer, images, maps: maps.roll(1, -1))
+        return layer
+
+    monkeypatch.setattr(speed, "C", dataclasses.replace(network.C, layer=shifted))
+    (failure,) = _demo.compare_speed(quick=True)
+    assert failure.startswith("SciPy and C differ by ")
+
+
+def test_both_layers_train_to_the_same_accuracy():
+    from torchgraft._demo import digits, network, training
+
+    made = []
+    for first in (network.SCIPY, network.C):
+        torch.manual_seed(0)
+        made.append(training.train(network.Network(first), digits.load(at_most=256), epochs=2, batch=32))
+    assert made[0].accuracy == made[1].accuracy
+    assert made[0].loss == pytest.approx(made[1].loss, rel=1e-5)
 
 
 def test_failed_checks_fail_the_demo(tmp_path, monkeypatch, capsys):

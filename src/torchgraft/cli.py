@@ -35,6 +35,7 @@ def make_parser() -> argparse.ArgumentParser:
     demo.add_argument(
         "--out", type=Path, default=Path("demo"), metavar="DIR", help="folder for the pictures (default: %(default)s)"
     )
+    demo.add_argument("--native", action="store_true", help="filter the images in C, and compare with SciPy")
     demo.add_argument("--quick", action="store_true", help="a smoke test of a few seconds, which asks for no accuracy")
     demo.set_defaults(run=run_demo)
     prototype = commands.add_parser(
@@ -66,7 +67,7 @@ def run_demo(options: argparse.Namespace) -> int:
     except ModuleNotFoundError as error:
         print(f"torchgraft demo needs {error.name}: pip install 'torchgraft[demo]'", file=sys.stderr)
         return 2
-    return _demo.run(options.out, quick=options.quick)
+    return _demo.run(options.out, quick=options.quick, native=options.native)
 
 
 def run_prototype(options: argparse.Namespace) -> int:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .digits import Digits
-from .network import Network
+from .network import Filter, Network
 from .training import batches, loss_of, make_optimizer, step
 
 
@@ -20,19 +20,19 @@ def find_backend() -> str:
     return "inductor" if any(map(shutil.which, compilers)) else "aot_eager"
 
 
-def compare(digits: Digits, *, steps: int, batch: int, backend: str) -> tuple[list[float], list[float]]:
+def compare(first: Filter, digits: Digits, *, steps: int, batch: int, backend: str) -> tuple[list[float], list[float]]:
     """The losses of an eager and of a compiled training that start and go on with the same numbers.
 
     The losses of later steps agree only if the gradients of the earlier ones do.
     """
     compiled = torch.compile(loss_of, fullgraph=True, backend=backend)
-    return losses(loss_of, digits, steps, batch), losses(compiled, digits, steps, batch)
+    return losses(first, loss_of, digits, steps, batch), losses(first, compiled, digits, steps, batch)
 
 
-def losses(function: Callable[..., Tensor], digits: Digits, steps: int, batch: int) -> list[float]:
+def losses(first: Filter, function: Callable[..., Tensor], digits: Digits, steps: int, batch: int) -> list[float]:
     """The loss before each of the first steps."""
     torch.manual_seed(0)
-    network = Network()
+    network = Network(first)
     optimizer = make_optimizer(network)
     pairs = batches(digits, batch)
     return [step(network, optimizer, *next(pairs), loss_function=function) for _ in range(steps)]

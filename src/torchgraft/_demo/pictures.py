@@ -20,9 +20,10 @@ DIVERGING = "RdBu_r"
 def draw(network: Network, history: History, digits: Digits, folder: Path) -> list[tuple[Path, str]]:
     """Write both pictures; return where they are and what they show."""
     folder.mkdir(parents=True, exist_ok=True)
+    filters = f"the filters that {network.first.language} applied, and what they make of a digit"
     pictures = [
         ("loss.png", draw_curves(history, digits), "loss and held-out accuracy, epoch by epoch"),
-        ("filters.png", draw_filters(network, digits), "the filters that SciPy applied, and what they make of a digit"),
+        ("filters.png", draw_filters(network, digits), filters),
     ]
     for name, figure, _ in pictures:
         figure.savefig(folder / name, dpi=150)
@@ -63,7 +64,7 @@ def draw_filters(network: Network, digits: Digits) -> Figure:
     with torch.no_grad():
         maps = network.filter(image)
     figure = Figure(figsize=(1.25 * (len(filters) + 1) + 0.8, 3.4), layout="constrained")
-    figure.suptitle("Filters learned through scipy.signal.correlate2d", fontsize=12)
+    figure.suptitle(f"Filters learned through {network.first.function}", fontsize=12)
     grid = figure.subplots(2, len(filters) + 1)
     grid[0, 0].axis("off")
     show(grid[1, 0], image, "Greys", 0, 1)
