@@ -115,32 +115,38 @@ class Number(Argument):
 
 
 @dataclass(frozen=True)
-class Numbers(Argument):
-    """A list of numbers: a pointer and a length."""
+class Items(Argument):
+    """What C has as a pointer and a length; NULL where it is not there."""
 
-    scalar: Scalar
+    @property
+    def item(self) -> str:
+        """The C type of an item."""
+        raise NotImplementedError
+
+    @property
+    def of_torch(self) -> str:
+        """Its type in the dispatcher's schema."""
+        raise NotImplementedError
+
+    def unpack(self, slot: str) -> Iterator[str]:
+        """Statements that set the pointer and the length."""
+        raise NotImplementedError
 
     @property
     def schema(self) -> str:
-        return self.scalar.schema + ("?" if self.optional else "")
-
-    @property
-    def _kind(self) -> str:
-        return Number._TYPES[self.scalar.type][0]
+        return self.of_torch + ("?" if self.optional else "")
 
     def parameters(self) -> list[str]:
-        return [f"const {self._kind} *{self.name}", f"int64_t {self.name}_length"]
+        constant = self.item.replace(" *", " *const ") if "*" in self.item else f"const {self.item} "
+        return [f"{constant}*{self.name}", f"int64_t {self.name}_length"]
 
     def fields(self) -> Iterator[str]:
-        yield f"{self._kind} *a_{self.name}; int64_t a_{self.name}_length"
+        yield f"{self.item} *a_{self.name}; int64_t a_{self.name}_length"
 
     def own(self, slot: str) -> Iterator[str]:
         yield f"{self.field} = NULL, {self.field}_length = 0;"
-        yield f"{f'if (tg_some(&{slot})) ' if self.optional else ''}{{"
-        yield f"    tg_value *tg_items = tg_list(tg_c, {slot}, &{self.field}_length, NULL);"
-        yield f"    {self.field} = ({self._kind} *)tg_memory(tg_c, {self.field}_length, sizeof *{self.field});"
-        yield f"    for (int64_t tg_i = 0; tg_i < {self.field}_length; tg_i++)"
-        yield f"        {self.field}[tg_i] = {Number._TYPES[self.scalar.type][1].format('tg_items[tg_i]')};"
+        yield f"if (tg_some(&{slot})) {{" if self.optional else "{"
+        yield from (f"    {line}" for line in self.unpack(slot))
         yield "}"
 
     def values(self) -> list[str]:
@@ -148,35 +154,49 @@ class Numbers(Argument):
 
 
 @dataclass(frozen=True)
-class Complexes(Argument):
-    """A complex number, or a list of them; torch's C interface knows real ones alone."""
+class Numbers(Items):
+    """A list of numbers."""
 
-    many: bool
+    scalar: Scalar
 
     @property
-    def schema(self) -> str:
-        return "float[]" + ("?" if self.optional else "")
+    def item(self) -> str:
+        return Number._TYPES[self.scalar.type][0]
+
+    @property
+    def of_torch(self) -> str:
+        return self.scalar.schema
+
+    def unpack(self, slot: str) -> Iterator[str]:
+        yield f"tg_value *tg_items = tg_list(tg_c, {slot}, &{self.field}_length, NULL);"
+        yield f"{self.field} = ({self.item} *)tg_memory(tg_c, {self.field}_length, sizeof *{self.field});"
+        yield f"for (int64_t tg_i = 0; tg_i < {self.field}_length; tg_i++)"
+        yield f"    {self.field}[tg_i] = {Number._TYPES[self.scalar.type][1].format('tg_items[tg_i]')};"
+
+
+@dataclass(frozen=True)
+class Complexes(Items):
+    """A complex number, by value, or a list of them; torch's C interface knows real ones alone."""
+
+    many: bool
+    item = "double _Complex"
+    of_torch = "float[]"
 
     def parameters(self) -> list[str]:
+        pointer, length = super().parameters()
         if self.many:
-            return [f"const double _Complex *{self.name}", f"int64_t {self.name}_length"]
-        return [f"const double _Complex *{self.name}" if self.optional else f"double _Complex {self.name}"]
+            return [pointer, length]
+        return [pointer if self.optional else f"{self.item} {self.name}"]
 
-    def fields(self) -> Iterator[str]:
-        yield f"double _Complex *a_{self.name}; int64_t a_{self.name}_length"
-
-    def own(self, slot: str) -> Iterator[str]:
-        yield f"{self.field} = NULL, {self.field}_length = 0;"
-        yield f"{f'if (tg_some(&{slot})) ' if self.optional else ''}{{"
-        yield f"    tg_value *tg_items = tg_list(tg_c, {slot}, &{self.field}_length, NULL);"
-        yield f"    {self.field}_length /= 2; /* real and imaginary parts, whose bits are those of the words */"
-        yield f"    {self.field} = (double _Complex *)tg_memory(tg_c, {self.field}_length, sizeof(double _Complex));"
-        yield f"    memcpy((void *){self.field}, tg_items, (size_t){self.field}_length * sizeof(double _Complex));"
-        yield "}"
+    def unpack(self, slot: str) -> Iterator[str]:
+        yield f"tg_value *tg_items = tg_list(tg_c, {slot}, &{self.field}_length, NULL);"
+        yield f"{self.field}_length /= 2; /* real and imaginary parts, whose bits are those of the words */"
+        yield f"{self.field} = ({self.item} *)tg_memory(tg_c, {self.field}_length, sizeof({self.item}));"
+        yield f"memcpy((void *){self.field}, tg_items, (size_t){self.field}_length * sizeof({self.item}));"
 
     def values(self) -> list[str]:
         if self.many:
-            return [self.field, f"{self.field}_length"]
+            return super().values()
         return [self.field if self.optional else f"*{self.field}"]
 
     def convert(self, value: Any) -> Any:
@@ -187,28 +207,18 @@ class Complexes(Argument):
 
 
 @dataclass(frozen=True)
-class Text(Argument):
-    """A string: a pointer and a length. A device is passed as its name."""
+class Text(Items):
+    """A string."""
 
-    @property
-    def schema(self) -> str:
-        return "str" + ("?" if self.optional else "")
-
-    def parameters(self) -> list[str]:
-        return [f"const char *{self.name}", f"int64_t {self.name}_length"]
+    item = "char"
+    of_torch = "str"
 
     def fields(self) -> Iterator[str]:
         yield f"const char *a_{self.name}; int64_t a_{self.name}_length"
 
-    def own(self, slot: str) -> Iterator[str]:
-        yield f"{self.field} = NULL, {self.field}_length = 0;"
-        yield f"{f'if (tg_some(&{slot})) ' if self.optional else ''}{{"
-        yield f"    tg_keep(tg_c, (void *){slot}, tg_torch.torch_delete_string);"
-        yield f"    {self.field} = tg_string(tg_c, {slot}, &{self.field}_length);"
-        yield "}"
-
-    def values(self) -> list[str]:
-        return [self.field, f"{self.field}_length"]
+    def unpack(self, slot: str) -> Iterator[str]:
+        yield f"tg_keep(tg_c, (void *){slot}, tg_torch.torch_delete_string);"
+        yield f"{self.field} = tg_string(tg_c, {slot}, &{self.field}_length);"
 
 
 @dataclass(frozen=True)
@@ -220,30 +230,17 @@ class DeviceName(Text):
 
 
 @dataclass(frozen=True)
-class Texts(Argument):
-    """A list of strings: a pointer to pointers, and a length."""
+class Texts(Items):
+    """A list of strings."""
 
-    @property
-    def schema(self) -> str:
-        return "str[]" + ("?" if self.optional else "")
+    item = "const char *"
+    of_torch = "str[]"
 
-    def parameters(self) -> list[str]:
-        return [f"const char *const *{self.name}", f"int64_t {self.name}_length"]
-
-    def fields(self) -> Iterator[str]:
-        yield f"const char **a_{self.name}; int64_t a_{self.name}_length"
-
-    def own(self, slot: str) -> Iterator[str]:
-        yield f"{self.field} = NULL, {self.field}_length = 0;"
-        yield f"{f'if (tg_some(&{slot})) ' if self.optional else ''}{{"
-        yield f"    tg_value *tg_items = tg_list(tg_c, {slot}, &{self.field}_length, tg_torch.torch_delete_string);"
-        yield f"    {self.field} = (const char **)tg_memory(tg_c, {self.field}_length, sizeof *{self.field});"
-        yield f"    for (int64_t tg_i = 0, tg_n; tg_i < {self.field}_length; tg_i++)"
-        yield f"        {self.field}[tg_i] = tg_string(tg_c, tg_items[tg_i], &tg_n);"
-        yield "}"
-
-    def values(self) -> list[str]:
-        return [self.field, f"{self.field}_length"]
+    def unpack(self, slot: str) -> Iterator[str]:
+        yield f"tg_value *tg_items = tg_list(tg_c, {slot}, &{self.field}_length, tg_torch.torch_delete_string);"
+        yield f"{self.field} = (const char **)tg_memory(tg_c, {self.field}_length, sizeof *{self.field});"
+        yield f"for (int64_t tg_i = 0, tg_n; tg_i < {self.field}_length; tg_i++)"
+        yield f"    {self.field}[tg_i] = tg_string(tg_c, tg_items[tg_i], &tg_n);"
 
 
 @dataclass(frozen=True)
