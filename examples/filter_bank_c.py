@@ -1,5 +1,5 @@
-# The layer of scipy_layer.py in C, beside torch's Conv2d. filter_bank.c includes correlate2d.c; one of its rules asks for
-# a workspace: memory for one sample that the function may use, and that nobody passes.
+# The layer of scipy_layer.py in C, beside torch's Conv2d. filter_bank.c includes correlate2d.c; one of its rules asks
+# for a workspace: memory for one sample that the function may use, and that nobody passes.
 import time
 from statistics import median
 
