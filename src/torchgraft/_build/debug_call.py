@@ -11,7 +11,7 @@ from torch import Tensor
 
 from .._spec.axes import Binding
 from .arguments import CODES, Argument, Array, Arrays, Complexes, Number, Numbers, Scratch, Text, Texts
-from .prototype import Prototype
+from .prototype import Prototype, Result
 
 
 class Call:
@@ -23,6 +23,11 @@ class Call:
         passed: the arguments that the caller passes.
         values: the arguments, converted.
         trailing: sizes and shapes, if the caller gives them.
+
+    Attributes:
+        names: of the outputs.
+        batch: the axes of samples, which are the elements of an elementwise function.
+        samples: their number.
     """
 
     def __init__(
@@ -42,9 +47,19 @@ class Call:
         self.shapes = self._shapes(given.get("tg_shapes"))
         self.names = [result.name for result in self.prototype.results]
         self.batch = self._batch()
-        self.cores = [tuple(s if r.core is None else r.core.evaluate(self.binding)) for r, s in self._results()]
+        self.samples = math.prod(self.batch)
+        self.cores = [self._core(result, shape) for result, shape in self._results()]
 
-    def _results(self) -> list[tuple[Any, Any]]:
+    def _core(self, result: Result, shape: tuple[int, ...] | None) -> tuple[int, ...]:
+        """The axes of one sample of an output."""
+        if self.prototype.scalar:
+            return ()
+        if result.core is not None:
+            return tuple(result.core.evaluate(self.binding))
+        assert shape is not None, "an output that is passed whole has a shape rule"
+        return shape
+
+    def _results(self) -> list[tuple[Result, tuple[int, ...] | None]]:
         return list(zip(self.prototype.results, self.shapes, strict=True))
 
     def _arrays(self) -> Iterator[tuple[Array, list[Tensor]]]:
@@ -82,12 +97,9 @@ class Call:
 
     def file(self) -> bytes:
         """See `Harness` for its order."""
-        samples = 1 if self.prototype.scalar else math.prod(self.batch)
-        parts = [_words(samples, *(self.binding.sizes.get(name, -1) for name in self.prototype.sizes))]
+        parts = [_words(self.samples, *(self.binding.sizes.get(name, -1) for name in self.prototype.sizes))]
         parts += [self._argument(argument) for argument in self.prototype.arguments]
-        for core, (result, shape) in zip(self.cores, self._results(), strict=True):
-            sizes = self.batch if self.prototype.scalar else shape if result.core is None else core
-            assert sizes is not None
+        for sizes in self.cores:
             strides = [math.prod(max(1, size) for size in sizes[i + 1 :]) for i in range(len(sizes))]
             parts += [_words(len(sizes)), _counted(sizes), _counted(strides)]
         return b"".join(parts)
@@ -120,42 +132,39 @@ class Call:
 
     def _array(self, array: Array, tensor: Tensor) -> bytes:
         if self.prototype.scalar:
-            return self._pieces([tensor.expand(self.batch)], [0], tensor)
+            return self._pieces(tensor.expand(self.batch), 1, [], tensor)
         if array.core is None:
-            return self._pieces([_memory_of(tensor)], [0], tensor)
-        lead = tensor.dim() - len(array.core.tokens)
-        core = array.core.full(tuple(tensor.shape[lead:]), self.binding)
-        count = math.prod(tensor.shape[:lead])
-        samples = tensor.expand(*tensor.shape[:lead], *core).reshape(count, *core)
-        numbers = torch.arange(count).reshape(tensor.shape[:lead]).expand(self.batch).reshape(-1)
-        return self._pieces(list(samples), numbers.tolist(), tensor)
+            return self._pieces(_memory_of(tensor), 1, [0], tensor)
+        lead = tensor.shape[: tensor.dim() - len(array.core.tokens)]
+        core = array.core.full(tuple(tensor.shape[len(lead) :]), self.binding)
+        count = math.prod(lead)
+        numbers = torch.arange(count).reshape(lead).expand(self.batch).reshape(-1)
+        return self._pieces(tensor.expand(*lead, *core), count, numbers.tolist(), tensor)
 
-    def _pieces(self, pieces: Sequence[Tensor], index: Sequence[int], tensor: Tensor) -> bytes:
-        data = [_piece(_bytes(piece)) for piece in pieces]
+    def _pieces(self, data: Tensor, count: int, index: Sequence[int], tensor: Tensor) -> bytes:
+        size = data.numel() * data.itemsize // max(1, count)
         return b"".join([
-            _words(len(data)), *data, _counted(index), _words(tensor.dim()), _counted(tensor.shape),
+            _words(count, size), _bytes(data), _counted(index), _words(tensor.dim()), _counted(tensor.shape),
             _counted(tensor.stride()),
         ])  # fmt: skip
 
-    # -- what it has written --------------------------------------------------------------------------------------------
+    # -- what it has written -------------------------------------------------------------------------------------------
 
-    def outputs(self, data: bytes) -> list[Tensor]:
-        """The outputs of all samples, batch axes in front."""
-        batch = self.batch
-        if self.prototype.scalar:  # each output in one piece
-            made, start = [], 0
-            for name in self.names:
-                size = math.prod(batch) * self.dtypes[name].itemsize
-                made.append(_from_bytes(data[start : start + size], self.dtypes[name]).reshape(batch))
-                start += size
-            return made
-        sizes = [math.prod(core) * self.dtypes[name].itemsize for core, name in zip(self.cores, self.names, strict=True)]
+    def sample(self, number: int) -> list[int]:
+        """The index of a sample; empty where there is one alone."""
+        return [int(i) for i in torch.unravel_index(torch.tensor(number), self.batch)] if self.batch else []
+
+    def outputs(self, data: bytes) -> list[Tensor] | None:
+        """The outputs of all samples, batch axes in front; None where the program did not write them all."""
+        dtypes = [self.dtypes[name] for name in self.names]
+        sizes = [math.prod(core) * dtype.itemsize for core, dtype in zip(self.cores, dtypes, strict=True)]
+        if len(data) != self.samples * sum(sizes):
+            return None
         table = torch.frombuffer(bytearray(data) or bytearray(1), dtype=torch.uint8)[: len(data)]
-        table = table.reshape(math.prod(batch), sum(sizes))
-        columns = torch.split(table, sizes, 1)
+        columns = torch.split(table.reshape(self.samples, sum(sizes)), sizes, 1)
         return [
-            _from_bytes(_bytes(column), self.dtypes[name]).reshape((*batch, *core))
-            for column, name, core in zip(columns, self.names, self.cores, strict=True)
+            _from_bytes(_bytes(column), dtype).reshape((*self.batch, *core))
+            for column, dtype, core in zip(columns, dtypes, self.cores, strict=True)
         ]
 
     def settle(self, number: int, output: Tensor) -> Tensor:
@@ -189,7 +198,9 @@ def _piece(data: bytes | None) -> bytes:
 
 
 def _bytes(tensor: Tensor) -> bytes:
-    data: bytes = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b""
+    if not tensor.numel():
+        return b""
+    data: bytes = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
     return data
 
 
@@ -197,10 +208,16 @@ def _from_bytes(data: bytes, dtype: torch.dtype) -> Tensor:
     return torch.frombuffer(bytearray(data), dtype=dtype) if data else torch.empty(0, dtype=dtype)
 
 
+_CODES = CODES | {
+    torch.float16: 5, torch.complex32: 8, torch.bfloat16: 15, torch.float8_e5m2: 23, torch.float8_e4m3fn: 24,
+    torch.float8_e5m2fnuz: 25, torch.float8_e4m3fnuz: 26, torch.float8_e8m0fnu: 44,
+}  # fmt: skip
+"""Those that no tensor of a C function has are arguments, too."""
+
 _NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64, torch.dtype: torch.int32}
 
 
 def _number(argument: Number | Numbers, value: Any) -> bytes:
     kind = argument.scalar.type
-    number = CODES[value] if isinstance(value, torch.dtype) else value
+    number = _CODES[value] if isinstance(value, torch.dtype) else value
     return _bytes(torch.tensor([number], dtype=_NUMBERS[kind]))

@@ -1,12 +1,12 @@
-"""A function in C in a process of its own, and what it is found to have done wrong there."""
+"""A function in C in a program of its own: built, called, and looked at from outside."""
 
 from __future__ import annotations
 
 import os
-import re
-import signal
 import subprocess
+import sys
 import tempfile
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,27 +14,34 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._errors import BuildError, TorchgraftError
+from .._errors import BuildError, TorchgraftError, TorchgraftWarning
 from . import cache
 from .debug import Mode
 from .debug_call import Call
+from .debug_report import Finding, Report
 from .harness import Harness
 from .prototype import Prototype
 from .source import Source
-from .toolchain import Compiler, compiler
+from .toolchain import check_order, compiler
 
 HEADER = Path(__file__).with_name("harness.h")
 
-_POISONS = (0xA5, 0x5B)  # bytes; no number of any type is made of the one in one pass and of the other in the next
+_POISONS = (0xA5, 0x5B)
+"""Bytes that memory holds which nobody has written, in one run and in the next: as numbers far apart, of both signs."""
+
+_MANY = 10_000  # samples beyond which wide gaps between them would take too much memory
 
 
 class DebugFunction:
-    """A C function as `Library.function` is, in a process of its own.
+    """A C function as `Library.function` is, in a program of its own.
 
     Args:
         dtypes: of each tensor that is there, outputs too, by name.
         label: of the kernel or rule.
         error: what its failures raise.
+
+    Raises:
+        BuildError: the compiler refused it, there is none, or sanitizers are asked for that it does not have.
     """
 
     def __init__(
@@ -58,27 +65,30 @@ class DebugFunction:
     # -- building -----------------------------------------------------------------------------------------------
 
     def _build(self) -> Path:
-        tools = compiler(self.source.language, self.label)
+        source, prototype = self.source, self.prototype
+        tools = compiler(source.language, self.label)
         self.sanitized = tools.sanitizes if self.mode.sanitize is None else self.mode.sanitize
         if self.sanitized and not tools.sanitizes:
             raise BuildError(
                 "the compiler has no sanitizers", operator=self.label, expected="-fsanitize=address,undefined",
                 got=" ".join(tools.command), hint="install libasan and libubsan, or say tg.debug(sanitize=False)",
             )  # fmt: skip
-        fails = self.source.fails(self.prototype.symbol) and not self.prototype.scalar
-        harness = Harness(self.prototype, self.dtypes, self.source.language, fails=fails)
-        text = harness.source(str(HEADER), self.source.body(f"source of {self.prototype.signature.name}"))
+        self.could_tell = tools.sanitizes and not self.sanitized
+        check_order(source, prototype)
+        fails = source.fails(prototype.symbol) and not prototype.scalar
+        harness = Harness(prototype, self.dtypes, source.language, fails=fails)
+        text = harness.source(str(HEADER), source.body(f"source of {prototype.signature.name}"))
         key = cache.key_of(
-            "debug", text, self.source.text(), HEADER.read_text(), tools.version, " ".join(tools.arguments(self.source, None)),
-            " ".join(self.source.libraries), str(self.sanitized),
+            "debug", text, source.text(), HEADER.read_text(), tools.version,
+            " ".join(tools.program_arguments(source, sanitize=self.sanitized)), " ".join(source.libraries),
         )  # fmt: skip
-        return cache.library(key, lambda program: self._compile(tools, text, program))
 
-    def _compile(self, tools: Compiler, text: str, program: Path) -> Sequence[Path]:
-        file = program.with_suffix(".c" if self.source.language == "c" else ".cpp")
-        file.write_text(text)
-        tools.build_program(self.source, file, program, sanitize=self.sanitized)
-        return []
+        def make(program: Path) -> Sequence[Path]:
+            file = program.with_suffix(".c" if source.language == "c" else ".cpp")
+            file.write_text(text)
+            return tools.build_program(source, file, program, prototype, sanitize=self.sanitized)
+
+        return cache.library(key, make)
 
     # -- calling ------------------------------------------------------------------------------------------------
 
@@ -86,116 +96,111 @@ class DebugFunction:
         """The outputs, as the library's function returns them."""
         arguments = [a.convert(v) for a, v in zip(self.passed, values, strict=False)]
         call = Call(self.prototype, self.dtypes, self.passed, arguments, list(values[len(self.passed) :]))
+        if not self.program.exists():  # the cache was emptied
+            self.program = self._build()
         with tempfile.TemporaryDirectory(prefix="torchgraft-debug-") as folder:
-            file = Path(folder) / "in"
-            file.write_bytes(call.file())
-            runs = [self._run(Path(folder), file, poison) for poison in _POISONS]
-        outputs = [call.outputs(made) for made in runs]
-        for name, first, second in zip(call.names, *outputs, strict=True):
-            self._check_written(name, first, second)
-        made = [call.settle(i, output) for i, output in enumerate(outputs[0])]
+            (Path(folder) / "in").write_bytes(call.file())
+            first, second = (self._run(Path(folder), call, poison, show=poison == _POISONS[0]) for poison in _POISONS)
+            finding = self._compared(call.names, first, second)
+            if finding is not None:
+                again = [self._run(Path(folder), call, poison) for poison in _POISONS]
+                self._judge(finding, repeats=_same(first, again[0]) and _same(second, again[1]))
+        made = [call.settle(i, output) for i, output in enumerate(first)]
         return made[0] if len(made) == 1 else tuple(made)
 
-    def _run(self, folder: Path, file: Path, poison: int) -> bytes:
-        command = [str(self.program), str(file), str(folder / "out"), str(poison)]
-        environment = os.environ | {
-            "ASAN_OPTIONS": "detect_leaks=0:exitcode=77:allocator_may_return_null=1",
-            "UBSAN_OPTIONS": "print_stacktrace=1:exitcode=77",
-        }
+    def _run(self, folder: Path, call: Call, poison: int, *, show: bool = False) -> list[Tensor]:
+        """One run of the program; what it prints is shown."""
+        command = [str(self.program), str(folder / "in"), str(folder / "out"), str(poison)]
         try:
             result = subprocess.run(
                 command, capture_output=True, text=True, errors="replace", check=False, timeout=self.mode.timeout,
-                env=environment, stdin=subprocess.DEVNULL,
+                env=_environment(poison, wide=call.samples <= _MANY), stdin=subprocess.DEVNULL,
             )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            raise self._failure(
-                "the function did not return", expected=f"at most {self.mode.timeout} s", got="stopped",
+        except subprocess.TimeoutExpired as late:
+            sys.stdout.write((late.stdout or b"").decode(errors="replace"))
+            finding = Finding(
+                "the function did not return", f"at most {self.mode.timeout} s", "stopped",
                 hint="a loop that does not end, or tg.debug(timeout=...)",
-            ) from None  # fmt: skip
-        if result.returncode:
-            raise self._explained(result.returncode, result.stderr)
-        return (folder / "out").read_bytes()
-
-    def _failure(self, problem: str, **fields: Any) -> TorchgraftError:
-        return self.error(problem, operator=self.label, **fields)
-
-    def _check_written(self, name: str, first: Tensor, second: Tensor) -> None:
-        """What holds the poison of each pass was never written; what differs hangs on what was not."""
-        shape = (*first.shape, first.dtype.itemsize)
-        pair = [output.reshape(-1).view(torch.uint8).reshape(shape) for output in (first, second)]
-        left = [(data == poison).all(-1) for data, poison in zip(pair, _POISONS, strict=True)]
-        unwritten, other = left[0] & left[1], (pair[0] != pair[1]).any(-1)
-        if unwritten.any():
-            raise self._failure(
-                f"the function never wrote {name}{_first(unwritten)}", argument=name, expected="every element written",
-                got=f"{int(unwritten.sum())} of {unwritten.numel()} elements were not",
             )  # fmt: skip
-        if other.any():
-            raise self._failure(
-                f"{name}{_first(other)} depends on memory that the function has not written, or that is not its own",
-                argument=name, expected="the same result in every run",
-                got=f"{int(other.sum())} of {other.numel()} elements differ",
-                hint="outputs and workspaces are not zero at first\nwrong: *out += x[i];\nright: *out = 0; ... *out += x[i];",
-            )  # fmt: skip
+            raise self._failure(finding) from None
+        if show:
+            sys.stdout.write(result.stdout)
+        report = Report(result.returncode, result.stderr, self.program, call.sample, could_tell=self.could_tell)
+        found = report.finding()
+        if found is not None:
+            raise self._failure(found)
+        if show:
+            sys.stderr.write(result.stderr)
+        outputs = call.outputs((folder / "out").read_bytes())
+        if outputs is None:
+            raise self._failure(Finding("the function ended the program", "a return", "exit status 0"))
+        return outputs
 
-    # -- what the program said ------------------------------------------------------------------------------------
-
-    def _explained(self, status: int, said: str) -> TorchgraftError:
-        line = next((line for line in said.splitlines() if line.startswith("torchgraft: ")), "")
-        _, what, rest = (*line.split(" ", 2), "", "", "")[:3]
-        name = rest.rpartition(" ")[0]
-        if what == "threw":
-            return self._failure(line.removeprefix("torchgraft: threw "))
-        if what == "returned":
-            return self._failure(f"the function returned {rest.rpartition(' ')[2]}")
-        if what in ("past", "before"):
-            return self._failure(
-                f"the function wrote {what} the memory of '{name}'", argument=name, expected="writes within one sample",
-                got=f"a fence {'behind' if what == 'past' else 'before'} it was overwritten",
-            )  # fmt: skip
-        if what == "changed":
-            return self._failure(
-                "the function wrote into its input", argument=name, expected="a const argument left as it is",
-                got="other contents after the call",
-            )  # fmt: skip
-        if "Sanitizer" in said or "runtime error:" in said:
-            return self._sanitizer(said)
-        crash = signal.Signals(-status).name if status < 0 else f"exit status {status}"
-        return self._failure("the function crashed", expected="a return", got=f"{crash} {line}".strip())
-
-    def _sanitizer(self, said: str) -> TorchgraftError:
-        undefined = re.search(r"^(.*?:\d+(?::\d+)?): runtime error: (.*)$", said, re.M)
-        if undefined:
-            return self._failure(
-                "the function does what C does not define", expected="no undefined behaviour",
-                got=f"{undefined[2]}, at {_short(undefined[1])}",
-            )  # fmt: skip
-        kind = re.search(r"AddressSanitizer: (\S+)", said)
-        access = re.search(r"^(READ|WRITE) of size (\d+)", said, re.M)
-        place = next(
-            (f"{f} ({_short(where)})" for f, where in re.findall(r"#\d+ \S+ in (\S+) (.*:\d+(?::\d+)?)$", said, re.M) if f != "main"),
-            "an unknown place",
-        )  # fmt: skip
-        region = re.search(r"is located (.*? region \[(0x[0-9a-f]+))", said)
-        name = _piece_at(said, int(region[2], 16)) if region else None
-        got = f"{kind[1] if kind else 'a fault'}"
-        got += f", {access[1]} of {access[2]} bytes" if access else ""
-        got += f", {region[1].partition(' region')[0]} region of '{name}'" if region and name else ""
-        return self._failure(
-            "the function stepped out of its memory", argument=name, expected="accesses within one sample",
-            got=f"{got}, in {place}",
+    def _judge(self, finding: Finding, *, repeats: bool) -> None:
+        """A function may depend on chance, time or the order of threads, which is no fault."""
+        if repeats or "never wrote" in finding.problem:
+            raise self._failure(finding)
+        warnings.warn(
+            f"{self.label}: {finding.argument} is another one in every run, and so was not compared: chance, time, "
+            "threads, or memory that is not its own",
+            TorchgraftWarning, stacklevel=4,
         )  # fmt: skip
 
+    def _failure(self, found: Finding) -> TorchgraftError:
+        return self.error(
+            found.problem, operator=self.label, argument=found.argument, expected=found.expected, got=found.got,
+            hint=found.hint,
+        )  # fmt: skip
 
-def _short(place: str) -> str:
-    """A source that was given as text stands in no folder."""
-    return re.sub(r"^.*/(?=source of )", "", place)
+    def _compared(self, names: Sequence[str], first: Sequence[Tensor], second: Sequence[Tensor]) -> Finding | None:
+        """What holds the poison of each run was never written; what else differs hangs on what was not."""
+        for name, *pair in zip(names, first, second, strict=True):
+            bits = [_bits(output) for output in pair]
+            left = [(data == poison).all(-1) for data, poison in zip(bits, _POISONS, strict=True)]
+            unwritten, other = left[0] & left[1], (bits[0] != bits[1]).any(-1)
+            if unwritten.any():
+                return Finding(
+                    f"the function never wrote {name}{_first(unwritten)}", "every element written",
+                    f"{int(unwritten.sum())} of {unwritten.numel()} elements were not", name,
+                )  # fmt: skip
+            if other.any():
+                return Finding(
+                    f"{name}{_first(other)} depends on memory that was not written, or that is not the function's own",
+                    "the same result in every run", f"{int(other.sum())} of {other.numel()} elements differ", name,
+                    "outputs and workspaces are not zero at first\n"
+                    "wrong: *out += x[i];\n"
+                    "right: *out = 0; ... *out += x[i];",
+                )  # fmt: skip
+        return None
 
 
-def _piece_at(said: str, address: int) -> str | None:
-    """Which array a piece of memory belongs to, by what the program listed; the last one had it last."""
-    pieces = re.findall(r"^piece (0x[0-9a-f]+) \d+ (.*)$", said, re.M)
-    return next((name for start, name in reversed(pieces) if int(start, 16) == address), None)
+def _environment(poison: int, *, wide: bool) -> dict[str, str]:
+    """That of a run: options of the sanitizers, and what `malloc` returns filled.
+
+    Args:
+        wide: gaps between pieces of memory as wide as they can be, so that few steps go across one into the next.
+    """
+    asan = {
+        "exitcode": 77, "allocator_may_return_null": 1, "handle_abort": 1, "redzone": 2048 if wide else 64,
+        "malloc_fill_byte": poison ^ 60, "max_malloc_fill_size": 1 << 30, "detect_leaks": 1, "leak_check_at_exit": 0,
+        "detect_stack_use_after_return": 1,
+    }  # fmt: skip
+    plain = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    return plain | {
+        "ASAN_OPTIONS": ":".join(f"{name}={value}" for name, value in asan.items()),
+        "UBSAN_OPTIONS": "print_stacktrace=1",
+        "MALLOC_PERTURB_": str(255 - poison),  # glibc's: its complement
+        "LC_ALL": "C",
+    }
+
+
+def _bits(output: Tensor) -> Tensor:
+    """The bytes of each element: NaNs are equal to themselves here."""
+    return output.reshape(-1).view(torch.uint8).reshape(*output.shape, output.dtype.itemsize)
+
+
+def _same(first: Sequence[Tensor], second: Sequence[Tensor]) -> bool:
+    return all(torch.equal(_bits(a), _bits(b)) for a, b in zip(first, second, strict=True))
 
 
 def _first(where: Tensor) -> str:

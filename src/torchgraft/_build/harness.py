@@ -26,22 +26,22 @@ int main(int tg_argc, char **tg_argv) {{
     tg_frame *tg_f = &tg_memory;
     tg_call *tg_c = &tg_f->call;
     if (tg_argc != 4 || !(tg_in = fopen(tg_argv[1], "rb")) || !(tg_out = fopen(tg_argv[2], "wb"))) return 2;
+    setvbuf(stdout, NULL, _IOLBF, 0); /* what is printed before a crash is seen */
     tg_poison = atoi(tg_argv[3]);
 {load}
-    for (int64_t tg_sample = 0; tg_sample < tg_c->samples; tg_sample++) {{
+    for (tg_sample = 0; tg_sample < tg_c->samples; tg_sample++) {{
 {make}
 {call}
-        tg_inspect(tg_sample);
 {drop}
     }}
-    tg_inspect_all();
+    tg_finish();
     return fclose(tg_out);
 }}
 """
 
 
 class Harness(Shim):
-    """The source of the program; see `debug` for the file that it reads."""
+    """The source of the program; `Call` writes the file that it reads."""
 
     def source(self, header: str, body: str) -> str:
         """The whole file.
@@ -91,7 +91,8 @@ class Harness(Shim):
                 yield f"{field}_length = tg_word();"
             case Texts():
                 yield f"{field}_length = tg_word();"
-                yield f"{field} = {field}_length < 0 ? NULL : (const char **)calloc((size_t){field}_length + 1, sizeof(char *));"
+                yield f"if ({field}_length >= 0)"
+                yield f"    {field} = (const char **)calloc((size_t){field}_length + 1, sizeof(char *));"
                 yield f"for (int64_t tg_i = 0; tg_i < {field}_length; tg_i++)"
                 yield f'    {field}[tg_i] = (const char *)tg_next("{name}");'
                 yield f"if ({field}_length < 0) {field}_length = 0;"
@@ -101,10 +102,12 @@ class Harness(Shim):
         for argument in self.prototype.arguments:
             if isinstance(argument, Scratch):
                 size = f"{argument.field} * (int64_t)sizeof({argument.element})"
-                yield f'{argument.element} *tg_w_{argument.name} = ({argument.element} *)tg_new("{argument.name}", {size});'
+                made = f'({argument.element} *)tg_new("{argument.name}", {size}, 0, tg_poison ^ 15)'
+                yield f"{argument.element} *tg_w_{argument.name} = {made};"
             elif isinstance(argument, Arrays):
                 pointers = f"tg_p_{argument.name}"
-                yield f"const void **{pointers} = (const void **)malloc((size_t)({argument.field}_length + 1) * sizeof(void *));"
+                size = f"(size_t)({argument.field}_length + 1) * sizeof(void *)"
+                yield f"const void **{pointers} = (const void **)malloc({size});"
                 yield f"tg_at_each(tg_c, {argument.field}, {argument.field}_length, tg_sample, {pointers});"
         for result in reversed(self.prototype.results):
             tensor = f"tg_f->o_{result.name}"
@@ -113,11 +116,11 @@ class Harness(Shim):
             yield f'tg_make(&{tensor}, "{result.name}", tg_n_{result.name});'
 
     def _calls(self) -> Iterator[str]:
+        """An element is a sample, too: of inputs in one piece, and of outputs with nothing beside them."""
         yield self._try() if self.language == "c++" else "{"
         if self.prototype.scalar:
-            yield f"int64_t tg_end = tg_n_{self.prototype.results[0].name} / (int64_t)sizeof({self.prototype.results[0].element});"
-            element = self._element_call("(({c}{e} *)tg_f->{p}{n}.data)[tg_i]")
-            yield f"for (int64_t tg_i = 0; tg_i < tg_end; tg_i++) {element}"
+            yield "int64_t tg_a_i = tg_sample, tg_o_i = 0;"
+            yield self._element_call("(({c}{e} *)tg_f->{p}{n}.data)[tg_{p}i]")
         else:
             yield "int64_t tg_i = tg_sample;"
             arguments = [*self._sizes(), *(value for a in self.prototype.arguments for value in a.values())]

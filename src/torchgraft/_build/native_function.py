@@ -166,13 +166,13 @@ class NativeFunction:
         """Call a variant; what it says when it fails becomes an error of ours."""
         try:
             return function(*values)
-        except TorchgraftError:
-            raise
         except RuntimeError as error:
             raise self.explained(error) from None
 
     def explained(self, error: RuntimeError) -> TorchgraftError:
-        """The error for what a function said when it failed."""
+        """The error for what a function said when it failed; one of ours, of a debugged function, is that."""
+        if isinstance(error, TorchgraftError):
+            return error
         return self.error(str(error).partition("\nException raised from")[0], operator=self.label)
 
     def _check_device(self, values: Sequence[Any]) -> None:

@@ -59,23 +59,15 @@ class Compiler:
         folders = [f"-I{folder}" for folder in source.include]
         return [*self.command, *default, *processor, *folders, *source.flags]
 
-    def build_program(self, source: Source, file: Path, program: Path, *, sanitize: bool) -> None:
-        """Compile `file` into a program that is looked at while it runs.
+    def program_arguments(self, source: Source, *, sanitize: bool) -> list[str]:
+        """What a program that is looked at while it runs is compiled with."""
+        folders = [f"-I{folder}" for folder in source.include]
+        return [*self._looking(sanitize=sanitize), *_MISTAKES[source.language], *folders, *source.flags]
 
-        Raises:
-            BuildError: the compiler refused it.
-        """
-        more = [*(f"-I{folder}" for folder in source.include), *source.flags]
-        libraries = [f"-l{name}" for name in source.libraries]
-        command = [*self._program(file, program, sanitize=sanitize), *_MISTAKES[source.language], *more, "-lm", *libraries]
-        result = _run(command)
-        if result.returncode:
-            said = result.stderr.strip()
-            raise BuildError("the compiler refused the debugged kernel", got=said, hint=shlex.join(command))
-
-    def _program(self, file: Path, program: Path, *, sanitize: bool) -> list[str]:
-        look = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-DTG_SANITIZED"] if sanitize else []
-        return [*self.command, "-g", "-O1", "-fno-omit-frame-pointer", *look, str(file), "-o", str(program)]
+    def _looking(self, *, sanitize: bool) -> list[str]:
+        look = ["-fsanitize=address,undefined,float-cast-overflow", "-fno-sanitize-recover=all", "-DTG_SANITIZED"]
+        plain = ["-g", "-O1", "-fno-omit-frame-pointer", "-D_GLIBCXX_ASSERTIONS"]
+        return [*self.command, *plain, *(look if sanitize else [])]
 
     @functools.cached_property
     def sanitizes(self) -> bool:
@@ -83,7 +75,7 @@ class Compiler:
         with tempfile.TemporaryDirectory() as folder:
             file, program = Path(folder) / "empty.c", Path(folder) / "empty"
             file.write_text("int main(void) { return 0; }\n")
-            if _run(self._program(file, program, sanitize=True)).returncode:
+            if _run([*self._looking(sanitize=True), str(file), "-o", str(program)]).returncode:
                 return False
             return _run([str(program)]).returncode == 0
 
@@ -101,14 +93,24 @@ class Compiler:
         Warns:
             TorchgraftWarning: the compiler warned of something in the user's source.
         """
-        included = library.with_suffix(".d")
-        command = [*self.arguments(source, level), str(file), "-o", str(library), "-MMD", "-MF", str(included)]
-        command += ["-ldl", "-lm"]
+        return self._compile(self.arguments(source, level), source, file, library, prototype)
+
+    def build_program(
+        self, source: Source, file: Path, program: Path, prototype: Prototype, *, sanitize: bool
+    ) -> Sequence[Path]:
+        """Compile `file` into a program that is looked at while it runs; otherwise as `build`."""
+        return self._compile(self.program_arguments(source, sanitize=sanitize), source, file, program, prototype)
+
+    def _compile(
+        self, arguments: Sequence[str], source: Source, file: Path, made: Path, prototype: Prototype
+    ) -> Sequence[Path]:
+        included = made.with_suffix(".d")
+        command = [*arguments, str(file), "-o", str(made), "-MMD", "-MF", str(included), "-ldl", "-lm"]
         command += [f"-l{name}" for name in source.libraries]
         result = _run(command)
         said = "\n".join(line for line in result.stderr.splitlines() if str(file) not in line).strip()
         if result.returncode and os.strerror(errno.ENOSPC) in result.stderr:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(library))
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(made))
         if result.returncode:
             raise _refusal(source, prototype, said or f"exit status {result.returncode}", command)
         if said:
