@@ -64,21 +64,23 @@ static TG_UNUSED int32_t tg_dtype_of_first(tg_value slot) {{
     tg_value item = 0;
     if (tg_torch.torch_list_size((tg_handle)slot, &size) || !size) return -1;
     if (tg_torch.torch_list_get_item((tg_handle)slot, 0, &item)) return -1;
-    int32_t found = tg_dtype(item);
-    tg_torch.aoti_torch_delete_tensor_object((tg_handle)item);
-    return found;
+    return tg_dtype(item); /* which stays the list's */
 }}
 
 static void tg_dispatch(tg_value *tg_stack, uint64_t tg_in, uint64_t tg_out) {{
     const int32_t found[] = {{{found}}};
     const tg_variant *close = NULL;
+    int most = -1;
     for (const tg_variant *variant = tg_variants; variant < tg_variants + tg_count; variant++) {{
+        int fit = 0;
         bool like = true; /* the same tensors are there */
-        for (int i = 0; i < {tensors}; i++) like &= (found[i] < 0) == (variant->dtypes[i] < 0);
-        if (like) close = variant;
-        if (!memcmp(found, variant->dtypes, sizeof found)) break;
+        for (int i = 0; i < {tensors}; i++) {{
+            like &= (found[i] < 0) == (variant->dtypes[i] < 0);
+            fit += found[i] == variant->dtypes[i];
+        }}
+        if (like && fit > most) close = variant, most = fit;
     }}
-    if (close) /* if no dtypes fit, it says which do not */
+    if (close) /* if not all fit, it says which does not */
         close->entry(tg_stack, tg_in, tg_out);
     else
         tg_torch.aoti_torch_check(false, "{operator}", "torchgraft", 0, "{operator}: got no tensor at all");
@@ -183,11 +185,8 @@ _TORCH = "libtorch_cpu.so"
 
 def _check(prototype: Prototype, dtypes: Sequence[torch.dtype]) -> None:
     """Refuse what Python does around the C function."""
-    signature = prototype.signature
-    kinds = [*((p.name, p.tensor) for _, p in signature.tensors), *((o.name, o.type) for o in signature.outputs)]
-    half = [name for name, kind in kinds if kind.dtypes.exact in HALVES]
-    if half or set(dtypes) & HALVES:
-        raise _needs_python(prototype, half[0] if half else None, "rounds halves", "float32, float64 and the like")
+    if set(dtypes) & HALVES:
+        raise _needs_python(prototype, "dtypes", "rounds halves", "float32, float64 and the like")
     if prototype.trailing:
         whole = next(result.name for result in prototype.results if result.core is None)
         raise _needs_python(prototype, whole, "gives the output's shape", "annotated axes")
@@ -196,7 +195,7 @@ def _check(prototype: Prototype, dtypes: Sequence[torch.dtype]) -> None:
             raise _needs_python(prototype, argument.name, "converts the argument", "tensors, real numbers and strings")
 
 
-def _needs_python(prototype: Prototype, argument: str | None, what: str, expected: str) -> UnsupportedError:
+def _needs_python(prototype: Prototype, argument: str, what: str, expected: str) -> UnsupportedError:
     return UnsupportedError(
         f"Python {what}, which a program without it cannot do", operator=prototype.signature.name, argument=argument,
         expected=expected,
