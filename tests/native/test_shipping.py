@@ -146,8 +146,9 @@ import torchgraft as tg
 from jaxtyping import Float
 from torch import Tensor
 
-@tg.op(kernel=tg.c('#include "factor.h"\\nvoid f(int64_t n, const T *x, T *out) { while (n--) out[n] = FACTOR * x[n]; }',
-                   include=["."]))
+SOURCE = '#include "factor.h"\\nvoid f(int64_t n, const T *x, T *out) { while (n--) out[n] = FACTOR * x[n]; }'
+
+@tg.op(kernel=tg.c(SOURCE, include=["."]))
 def f(x: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch n"]: ...
 
 @tg.op(kernel=tg.c("T g(T x) { return x * x * x; }"))
@@ -269,7 +270,7 @@ def test_configurations_that_are_refused(package, change, message):
 
 def test_a_module_without_kernels_is_refused(package):
     (package / "ops.py").write_text("import torchgraft\n")
-    with pytest.raises(BuildError, match="there is nothing to compile\n.*\n  got:      no operator"):
+    with pytest.raises(BuildError, match=r"there is nothing to compile\n.*\n  got:      no operator"):
         initialized(package)
 
 

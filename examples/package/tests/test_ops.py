@@ -14,7 +14,7 @@ def plain_smooth(x, decay):
 
 
 def plain_isotonic(x):
-    """The largest of the smallest means: Barlow et al., Statistical Inference under Order Restrictions (1972), 1.2.4."""
+    """The largest of the smallest means (Barlow et al., Inference under Order Restrictions, 1972, 1.2.4)."""
     n = x.shape[-1]
     means = [[x[..., a : b + 1].mean(-1) for b in range(a, n)] for a in range(n)]
     lowest = [[torch.stack(means[a][i - a :]).amin(0) for a in range(i + 1)] for i in range(n)]

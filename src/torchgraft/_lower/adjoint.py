@@ -142,7 +142,7 @@ class _Adjoint:
         pullback = self.lowering.pullback(rule)
         env = {p.name: v for p, v in zip(self.record.signature.parameters, values, strict=True)}
         named = self._named(call)
-        env |= outputs | {grad: named[grad] for grad in self.cotangents.values()}
+        env |= {**outputs} | {grad: named[grad] for grad in self.cotangents.values()}
         made = pullback.call(plan, *(env[read] for read in pullback.reads))
         leaves = leaves_of(plan, pullback.inputs)
         settled = [settle_gradient(pullback.label, leaf, value) for leaf, value in zip(leaves, made, strict=True)]
