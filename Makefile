@@ -9,7 +9,7 @@ BIN    := $(VENV)/bin
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint docs bench test-torch clean
+.PHONY: help demo test test-all lint docs bench test-torch clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,6 +19,9 @@ demo: $(VENV)/.stamp ## a guided tour: declare, lower, prove
 
 test: $(VENV)/.stamp ## the test suite; make test ARGS='-k compile -x' passes options to pytest
 	$(BIN)/python -m pytest -n 2 tests $(ARGS)
+
+test-all: $(VENV)/.stamp ## the test suite with its slow tests, which need CMake and a C++20 compiler
+	$(BIN)/python -m pytest -n 2 -m "slow or not slow" tests $(ARGS)
 
 lint: $(VENV)/.stamp ## style, formatting and types
 	$(BIN)/ruff check

@@ -18,9 +18,10 @@ TWO_HELPERS = """
 struct Sum { T total = 0; void add(T x) { total += x; } };      // of another size in each dtype
 inline T helper(T x) { static T calls = 0; return x + 0 * ++calls; }
 int size_of = sizeof(T);
+__attribute__((noinline)) inline int size_again() { return sizeof(Sum); } // its name does not tell the dtype
 void bytes(int64_t n, const T *x, T *out) {
     std::vector<Sum> sums(n);
-    for (int64_t i = 0; i < n; i++) { sums[i].add(helper(x[i])); out[i] = sums[i].total * size_of * sizeof(Sum); }
+    for (int64_t i = 0; i < n; i++) { sums[i].add(helper(x[i])); out[i] = sums[i].total * size_of * size_again(); }
     if (n == 0) throw std::runtime_error("nothing");
 }
 """
