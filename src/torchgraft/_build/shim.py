@@ -6,14 +6,13 @@ that begin with ``tg_`` are ours. In the generated functions ``tg_f`` is the fra
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable, Iterator, Mapping
 
 import torch
 
-from .._spec.axes import Axes, Axis
 from .arguments import CODES, Array, Arrays, Scratch
 from .prototype import C_TYPES, Prototype, Result, spell
+from .sizes import core_sizes, elements_of, size_of
 from .source import Language
 
 _FILE = """\
@@ -258,7 +257,7 @@ class Shim:
         call = [self._guarded(f"{self.prototype.symbol}({', '.join([*arguments, *outputs])});")]
         if sums:
             for r in self.prototype.results:
-                call.append(f"tg_add(tg_c, &{r.field}, tg_chunk, tg_i, {self._count(r.core)}, tg_s_{r.name});")
+                call.append(f"tg_add(tg_c, &{r.field}, tg_chunk, tg_i, {elements_of(r.core)}, tg_s_{r.name});")
         memory = list(self._memory(sums=sums))
         lists = [a for a in self.prototype.arguments if isinstance(a, Arrays)]
         each = [f"tg_at_each(tg_c, {a.field}, {a.field}_length, tg_i, tg_p_{a.name});" for a in lists]
@@ -280,7 +279,7 @@ class Shim:
             elif isinstance(a, Arrays):
                 yield f"const void **tg_p_{a.name} = (const void **)malloc((size_t)({a.field}_length + 1) * sizeof(void *));"
         for r in self.prototype.results if sums else ():
-            size = f"(size_t)({r.field}.sums ? {self._count(r.core)} : 1)"
+            size = f"(size_t)({r.field}.sums ? {elements_of(r.core)} : 1)"
             yield f"{r.element} *tg_s_{r.name} = ({r.element} *)malloc({size} * sizeof({r.element}));"
 
     def _target(self, result: Result) -> list[str]:
@@ -386,7 +385,7 @@ class Shim:
         for a, i, token in axes:
             if token.expression is not None:
                 how = "tg_expect_broadcast" if token.broadcast else "tg_expect"
-                yield from a.each(f'{how}(tg_c, {{tensor}}, {i}, "{token.text}", {self._size(token)});')
+                yield from a.each(f'{how}(tg_c, {{tensor}}, {i}, "{token.text}", {size_of(token)});')
 
     def _open(self) -> Iterator[str]:
         for array in self.arrays:
@@ -409,12 +408,12 @@ class Shim:
                 yield from array.each("tg_open_whole(tg_c, {tensor});")
             else:
                 code, _ = self._element(array.name)
-                yield f"{{ const int64_t tg_core[] = {self._core(array.core)};"
+                yield f"{{ const int64_t tg_core[] = {core_sizes(array.core)};"
                 yield from array.each(f"tg_open(tg_c, {{tensor}}, tg_core, {code});")
                 yield "}"
         for argument in self.prototype.arguments:
             if isinstance(argument, Scratch):
-                yield f"{argument.field} = {self._count(argument.core)};"
+                yield f"{argument.field} = {elements_of(argument.core)};"
                 yield f'if ({argument.field} < 0) tg_fail(tg_c, "workspace \'{argument.name}\' has a negative size");'
 
     def _make(self) -> Iterator[str]:
@@ -429,14 +428,14 @@ class Shim:
                 yield f"    tg_make({name}, tg_dim, tg_shape, {core}, {code}, {item});"
                 yield f"    tg_look(&{result.field});"
                 for i, token in enumerate(result.core.tokens if result.core is not None else ()):
-                    yield f'    tg_expect(tg_c, &{result.field}, {i}, "{token.text}", {self._size(token)});'
+                    yield f'    tg_expect(tg_c, &{result.field}, {i}, "{token.text}", {size_of(token)});'
                 yield "} else {"
             else:
                 yield "{"
             if result.core is None:
                 yield f'    tg_fail(tg_c, "the shape of \'{result.name}\' is not given");'
             else:
-                yield f"    const int64_t tg_core[] = {self._core(result.core)};"
+                yield f"    const int64_t tg_core[] = {core_sizes(result.core)};"
                 yield f"    tg_make_sample({name}, {count}, tg_core, {code}, {item});"
             yield "}"
 
@@ -446,7 +445,7 @@ class Shim:
             yield f"tg_elements(tg_c, {like or 'true'}, tg_run_flat, tg_run_rows, tg_f);"
             return
         if self.prototype.is_rule:
-            elements = " + ".join(self._count(result.core) for result in self.prototype.results)
+            elements = " + ".join(elements_of(result.core) for result in self.prototype.results)
             yield f"if (tg_c->chunks) tg_split(tg_c, {self._work()}, {elements});"
             for result in self.prototype.results:
                 parts = 2 if self.dtypes[result.name].is_complex else 1
@@ -494,50 +493,13 @@ class Shim:
             if isinstance(argument, Array) and argument.optional:
                 yield f"if ({slot}) {slot} = tg_boxed_word({slot});"
 
-    # -- sizes ------------------------------------------------------------------------------------------------------
-
-    def _core(self, core: Axes) -> str:
-        sizes = [self._size(token) for token in core.tokens]
-        return f"{{{', '.join(sizes) or '0'}}}"
-
-    def _count(self, core: Axes | None) -> str:
-        return "*".join(f"({self._size(token)})" for token in (core.tokens if core else ())) or "1"
-
-    def _size(self, token: Axis) -> str:
-        if token.name is not None:
-            return f"tg_f->n_{token.name}"
-        assert token.expression is not None
-        return self._expression(token.expression)
-
-    def _expression(self, node: ast.expr) -> str:
-        match node:
-            case ast.Constant(value=value):
-                return f"(int64_t){value!r}"
-            case ast.Name(id=name):
-                return f"tg_f->n_{name}"
-            case ast.Set(elts=[ast.Name(id=name)]):
-                return f"tg_f->a_{name}"
-            case ast.UnaryOp(operand=operand):
-                return f"(-{self._expression(operand)})"
-            case ast.Call(func=ast.Name(id=name), args=[left, right]):
-                return f"tg_{name}({self._expression(left)}, {self._expression(right)})"
-            case ast.BinOp(left=left, op=operation, right=right):
-                a, b = self._expression(left), self._expression(right)
-                if isinstance(operation, (ast.FloorDiv, ast.Mod)):
-                    return f"tg_{'mod' if isinstance(operation, ast.Mod) else 'floordiv'}(tg_c, {a}, {b})"
-                return f"({a} {_OPERATORS[type(operation)]} {b})"
-        raise AssertionError(ast.dump(node))  # pragma: no cover - refused at declaration
-
     def _work(self) -> str:
         """How much there is to do for a sample, as a guess: the sizes multiplied, or the elements of an output."""
         counts = ["*".join(f"tg_max(1, {size})" for size in self._sizes()) or "1"]
         for result in self.prototype.results:
             if result.core is not None:
-                counts.append("*".join(f"tg_max(1, {self._size(token)})" for token in result.core.tokens) or "1")
+                counts.append("*".join(f"tg_max(1, {size_of(token)})" for token in result.core.tokens) or "1")
         work = counts[0]
         for count in counts[1:]:
             work = f"tg_max({work}, {count})"
         return work
-
-
-_OPERATORS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*"}
