@@ -380,3 +380,51 @@ def test_combinations():
     assert listed(index, FLOAT) == [(FLOAT, torch.int64, torch.int64)]
     assert listed(index, FLOAT, torch.int32) == [(FLOAT, torch.int32, torch.int32)]
     assert listed(real, FLOAT, torch.int64) == [(FLOAT,) * 3, (torch.int64,) * 3]
+
+
+def test_calls_ask_for_nothing_else(monkeypatch):
+    """What calls, gradients and tangents of the test operators build is among what the hook would ship."""
+    asked = []
+    plain = library.build
+
+    def watched(source, prototype, dtypes):
+        asked.append((prototype, dict(dtypes)))
+        return plain(source, prototype, dtypes)
+
+    monkeypatch.setattr(library, "build", watched)
+    of_norm = tg.c("""
+    void norm(int64_t n, const T_complex *x, const T_real *w, T_real *out) {
+        *out = 0;
+        for (int64_t i = 0; i < n; i++)
+            *out += (w ? w[i] : 1) * (__real__ x[i] * __real__ x[i] + __imag__ x[i] * __imag__ x[i]);
+    }
+    void norm_vjp_x(int64_t n, const T_real *grad, const T_complex *x, const T_real *w, T_complex *grad_x) {
+        for (int64_t i = 0; i < n; i++) grad_x[i] = 2 * *grad * (w ? w[i] : 1) * x[i];
+    }
+    """)
+    of_cube = tg.c("T cube(T x) { return x * x * x; } T slope(T x) { return 3 * x * x; }")
+
+    @tg.op(kernel=of_norm)
+    def norm(x: Complex[Tensor, "*batch n"], w: Float[Tensor, "n"] | None) -> Float[Tensor, "*batch"]: ...
+
+    @norm.vjp("x", kernel=of_norm)
+    def _(grad, x, w): ...
+
+    @tg.op(kernel=of_cube)
+    def cube(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]: ...
+
+    @cube.partial("x", kernel=of_cube)
+    def slope(x): ...
+
+    for real, twin in ((FLOAT, torch.complex64), (DOUBLE, torch.complex128)):
+        x = torch.ones(2, 3, dtype=twin, requires_grad=True)
+        for w in (None, torch.ones(3, dtype=real)):
+            torch.autograd.grad(norm(x, w).sum(), x)
+        y = torch.ones(3, dtype=real, requires_grad=True)
+        torch.autograd.grad(cube(y), y, y)
+        torch.func.jvp(cube, (y.detach(),), (y.detach(),))
+    assert {prototype.symbol for prototype, _ in asked} == {"norm", "norm_vjp_x", "cube", "slope", "tg_weighed_slope"}
+    for prototype, dtypes in asked:
+        assert dtypes in list(combinations(prototype, [FLOAT, DOUBLE]))
+    natives = [native for op in (norm, cube) for native in build._natives(op)]
+    assert {native.prototype.symbol for native in natives} == {prototype.symbol for prototype, _ in asked}
