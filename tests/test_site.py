@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 
 def documented(text):
     """The public names that a page of the reference documents, methods as `Class.method`."""
-    directives = re.findall(r"^\.\. auto\w+:: torchgraft\.(\S+)\n((?: +:.*\n)*)", text, re.M)
+    directives = re.findall(r"^\.\. auto(?!module)\w+:: torchgraft\.(\S+)\n((?: +:.*\n)*)", text, re.M)
     for name, options in directives:
         yield name
         members = re.search(r":members:(.*)", options)

@@ -17,8 +17,10 @@ from .languages import LANGUAGES, language
 ORDER = [
     "guide.md",
     "extending.md",
+    "cpp.md",
     "reference/operators.md",
     "reference/rules.md",
+    "reference/native.md",
     "reference/functions.md",
     "reference/modules.md",
     "reference/errors.md",

@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 import torch
-from jaxtyping import Complex, Float, Float16
+from jaxtyping import Complex, Float, Float16, Inexact
 from torch import Tensor
 
 import torchgraft as tg
@@ -251,3 +251,15 @@ def test_complex_elements_alone_are_t():
     )  # fmt: skip
     z = torch.randn(3, dtype=torch.complex64)
     torch.testing.assert_close(f(z), z * z)
+
+
+def test_real_and_complex_elements_have_one_type():
+    @tg.op(kernel=tg.c("void f(int64_t n, const T *x, const T *y, T *out) { while (n--) out[n] = x[n] + y[n]; }"))
+    def f(x: Inexact[Tensor, "n"], y: Inexact[Tensor, "n"]) -> Inexact[Tensor, "n"]: ...
+
+    x = torch.arange(3.0)
+    torch.testing.assert_close(f(x, x), 2 * x)
+    torch.testing.assert_close(f(1j * x, 1j * x), 2j * x)
+    with pytest.raises(tg.DtypeError, match="one type of elements") as caught:
+        f(x, 1j * x)
+    assert caught.value.argument == "y"

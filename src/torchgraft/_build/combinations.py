@@ -10,7 +10,7 @@ import torch
 from .._errors import BuildError, DtypeError
 from .._spec.dtypes import FLOATS, HALVES, Dtypes, complex_twin, name_of
 from .._spec.plan import check_dtypes
-from .native_function import _WIDE
+from .native_function import WIDE
 from .prototype import C_TYPES, Prototype
 
 
@@ -50,10 +50,11 @@ def combinations(prototype: Prototype, dtypes: Sequence[torch.dtype]) -> Iterato
             continue
         try:
             found = check_dtypes(signature, [(name, free[name], dtype) for name, dtype in there.items()])
+            made = there if prototype.is_rule else there | dict(zip(results, found, strict=True))
+            made = {name: WIDE.get(dtype, dtype) for name, dtype in made.items()}
+            prototype.typedefs(made)
         except DtypeError:  # these do not go together
             continue
-        made = there if prototype.is_rule else there | dict(zip(results, found, strict=True))
-        made = {name: _WIDE.get(dtype, dtype) for name, dtype in made.items()}
         if made not in seen:
             seen.append(made)
             yield made

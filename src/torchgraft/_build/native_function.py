@@ -18,7 +18,7 @@ from .._spec.dtypes import HALVES, name_of
 
 Result = tuple[Shape, torch.dtype]
 
-_WIDE = dict.fromkeys(HALVES, torch.float32) | {torch.complex32: torch.complex64}
+WIDE = dict.fromkeys(HALVES, torch.float32) | {torch.complex32: torch.complex64}
 """Half precision is computed in single and rounded: a sum in halves would lose its terms."""
 
 
@@ -83,9 +83,9 @@ class NativeFunction:
     def _make(
         self, dtypes: tuple[torch.dtype | None, ...], outputs: tuple[torch.dtype, ...], *, fast: bool
     ) -> Callable[..., Any]:
-        if any(d in _WIDE for d in (*dtypes, *outputs)):
-            wide = tuple(None if d is None else _WIDE.get(d, d) for d in dtypes)
-            return self._widened(self.variant(wide, tuple(_WIDE.get(d, d) for d in outputs), fast=fast), outputs)
+        if any(d in WIDE for d in (*dtypes, *outputs)):
+            wide = tuple(None if d is None else WIDE.get(d, d) for d in dtypes)
+            return self._widened(self.variant(wide, tuple(WIDE.get(d, d) for d in outputs), fast=fast), outputs)
         signature = self.prototype.signature
         names = {p.name: d for (_, p), d in zip(self._tensors, dtypes, strict=True) if d is not None}
         names |= {output.name: dtype for output, dtype in zip(signature.outputs, outputs, strict=True)}
@@ -243,5 +243,5 @@ class NativeFunction:
 
 def _widen(value: Any) -> Any:
     if isinstance(value, Tensor):
-        return value.to(_WIDE[value.dtype]) if value.dtype in _WIDE else value
+        return value.to(WIDE[value.dtype]) if value.dtype in WIDE else value
     return [_widen(item) for item in value] if isinstance(value, list) else value

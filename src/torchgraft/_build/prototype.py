@@ -13,7 +13,7 @@ from functools import cached_property
 
 import torch
 
-from .._errors import DeclarationError
+from .._errors import DeclarationError, DtypeError
 from .._spec.axes import Axes
 from .._spec.dtypes import Dtypes, complex_twin, name_of, real_twin
 from .._spec.signature import Parameter, Signature, TensorType
@@ -241,6 +241,9 @@ class Prototype:
 
         Args:
             dtypes: the dtype of each tensor, outputs too, by name.
+
+        Raises:
+            DtypeError: ``T`` would have to be two types.
         """
         found: dict[str, str] = {}
         for name, kind in self._types():
@@ -253,7 +256,12 @@ class Prototype:
                 real = C_TYPES[real_twin(dtype)]
                 found |= {"T_real": real, "T_complex": C_TYPES[complex_twin(dtype)], "T": real}
             elif element.startswith("T"):
-                found[element] = C_TYPES[dtype]
+                if found.setdefault(element, C_TYPES[dtype]) != C_TYPES[dtype]:
+                    raise DtypeError(
+                        "a C function has one type of elements", operator=self.signature.name, argument=name,
+                        expected=found[element], got=f"{C_TYPES[dtype]}, of {name_of(dtype)}",
+                        hint="cast one of them, or annotate them with Float and Complex, which are T_real and T_complex",
+                    )  # fmt: skip
         return found
 
     @cached_property
