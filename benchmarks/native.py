@@ -6,6 +6,8 @@ is said. Builds are timed in processes of their own that have imported torch. Ru
     python benchmarks/native.py              # prints the table
     python benchmarks/native.py call         # the calls alone, on whichever torch is installed
     python benchmarks/native.py --write      # and puts it into the READMEs
+
+The rows of `load_inline` need ninja, those of apache-tvm-ffi that package.
 """
 
 from __future__ import annotations
@@ -102,7 +104,7 @@ def seconds_of(code: str, cache: Path, number: int = 0, **names: object) -> floa
 def building() -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         cache = Path(folder)
-        slow = [seconds_of(_LOAD_INLINE, cache, number) for number in range(1 if "QUICK" in os.environ else 2)]
+        slow = [seconds_of(_LOAD_INLINE, cache, number) for number in range(2)]  # which needs ninja
         c, cpp, cached, tvm = [], [], [], []
         for number in range(PROCESSES):
             c.append(seconds_of(_BUILD, cache, number, language="c"))
