@@ -146,6 +146,162 @@ def test_a_file_is_named_with_its_line(tmp_path):
     assert f"in f ({path}:2" in caught.value.got
 
 
+@pytest.mark.parametrize("sanitize", MODES)
+def test_the_sample_is_named(sanitize):
+    f = declare(COPY + " if (x[0] > 1) out[n + 2] = 0;")
+    x = torch.ones(2, 3, 7)
+    x[1, 2] = 5
+    with tg.debug(sanitize=sanitize), pytest.raises(tg.KernelError) as caught:
+        f(x)
+    assert "8 bytes after 'out' of sample [1, 2]" in caught.value.got
+
+
+@pytest.mark.parametrize("sanitize", MODES)
+def test_steps_that_are_wider_than_a_sample(sanitize):
+    """They would end in the next sample, were there no gaps."""
+    assert found(COPY + " out[2 * n] = 0;", sanitize).argument == "out"
+    assert found(COPY + " out[0] = x[2 * n];", sanitize).argument == ("x" if sanitize is None else "out")
+
+
+@pytest.mark.parametrize("sanitize", MODES)
+def test_a_copy_that_is_too_long(sanitize):
+    """The sanitizer sees it in its own `memcpy`; the fence behind the input differs from that behind the output."""
+    error = found("memcpy(out, x,\n(n + 1) * sizeof(T));", sanitize)
+    if sanitize is None:
+        assert (
+            error.got == "heap-buffer-overflow: READ of size 32, 0 bytes after 'x' of sample [0], in f (source of f:2)"
+        )
+    else:
+        assert error.problem == "the function wrote past the memory of 'out'"
+
+
+@pytest.mark.parametrize("sanitize", MODES)
+def test_an_element_has_memory_of_its_own(sanitize):
+    @tg.op(kernel=tg.c("void f(T x, T *a, T *b) { *a = b[0] = b[1] = x; }"))
+    def f(x: Float[Tensor, "..."]) -> tuple[Float[Tensor, "..."], Float[Tensor, "..."]]: ...
+
+    with tg.debug(sanitize=sanitize), pytest.raises(tg.KernelError) as caught:
+        f(torch.ones(3))
+    assert "0 bytes after 'out1'" in caught.value.got
+
+
+def test_functions_of_cpp_are_named():
+    assert found("out[n] = 0;", None, language="c++").got.endswith(", in f (source of f:2)")
+
+
+def test_a_workspace_is_not_taken_for_an_output():
+    @tg.op(kernel=tg.c("void f(int64_t n, const T *x, T *work, T *out) { while (n--) out[n] = work[n]; }"))
+    def f(x: Float[Tensor, "n"], work: tg.workspace("n")) -> Float[Tensor, "n"]: ...
+
+    with tg.debug(), pytest.raises(tg.KernelError, match="depends on memory"):
+        f(torch.ones(3))
+
+
+def test_memory_of_its_own_that_is_read_first():
+    error = found(COPY + " T *volatile p = malloc(n * sizeof(T)); out[0] = p[1]; free(p);", None)
+    assert error.problem.startswith("out[0, 0] depends on memory that was not written")
+
+
+def test_a_leak():
+    error = found(COPY + "\nvolatile char *lost = malloc(100);\nlost[0] = 1;", None)
+    assert error.problem == "the function does not free its memory"
+    assert error.got == "200 bytes are lost, in f (source of f:3)"  # 100 in each sample
+
+
+def test_memory_that_a_static_variable_keeps_is_no_leak():
+    f = declare("static T *kept; if (!kept) kept = malloc(8); kept[0] = 1;" + COPY)
+    with tg.debug():
+        assert torch.equal(f(torch.ones(2, 3)), torch.ones(2, 3))
+
+
+def test_memory_that_is_freed_twice():
+    error = found(COPY + " void *volatile p = malloc(4); free(p); free(p);", None)
+    assert error.problem == "the function frees what it may not free"
+
+
+def test_samples_are_aligned_as_they_are():
+    """The first sample of a tensor is aligned to 64 bytes, and the second is where the first ends."""
+    vectors = "typedef float v __attribute__((vector_size(32))); *(v *)out = *(const v *)x;"
+    f = declare(vectors + " out[n - 1] = x[n - 1];")
+    with tg.debug():
+        assert torch.equal(f(torch.ones(3, 8)), torch.ones(3, 8))
+        with pytest.raises(tg.KernelError, match="misaligned address"):
+            f(torch.ones(3, 9))
+
+
+def test_a_number_that_an_integer_does_not_hold():
+    assert "outside the range" in found(COPY + " out[0] = (int64_t)(x[0] * 1e30);", None).got
+
+
+@pytest.mark.parametrize("sanitize", MODES)
+@pytest.mark.parametrize("status", [0, 3])
+def test_the_end_of_the_program(sanitize, status):
+    error = found(f"exit({status});", sanitize)
+    assert (error.problem, error.got) == ("the function ended the program", f"exit status {status}")
+
+
+@pytest.mark.parametrize("sanitize", MODES)
+def test_last_words_are_told(sanitize):
+    error = found('fputs("no such filter\\n", stderr); abort();', sanitize)
+    assert error.problem == "the function crashed"
+    assert "ABRT" in error.got
+    assert error.got.endswith("; no such filter")
+
+
+def test_a_text_of_several_lines():
+    text = 'struct E : std::exception { const char *what() const noexcept { return "a\\nb"; } };'
+    f = declare(text + " throw E();", "c++")
+    with tg.debug(), pytest.raises(tg.KernelError) as caught:
+        f(torch.ones(2))
+    assert caught.value.problem == "a\nb"
+
+
+def test_what_is_printed_is_shown_once(capsys):
+    f = declare(COPY + ' printf("%d\\n", (int)n); fputs("warned\\n", stderr);')
+    with tg.debug():
+        f(torch.ones(3))
+    assert capsys.readouterr() == ("3\n", "warned\n")
+
+
+@pytest.mark.parametrize("sanitize", MODES)
+def test_chance_is_no_fault(sanitize):
+    f = declare('FILE *r = fopen("/dev/urandom", "rb"); fread(out, sizeof(T), n, r) ? fclose(r) : 0;')
+    with tg.debug(sanitize=sanitize), pytest.warns(tg.TorchgraftWarning, match="out is another one in every run"):
+        f(torch.ones(16))
+
+
+def test_the_order_of_parameters_is_checked():
+    @tg.op(kernel=tg.c("void f(int64_t k, int64_t n, const T *x, T *out) { for (k *= n; k--;) out[k] = x[k]; }"))
+    def f(x: Float[Tensor, "n k"]) -> Float[Tensor, "n k"]: ...
+
+    with tg.debug(), pytest.raises(tg.BuildError, match="takes something else"):
+        f(torch.ones(2, 3))
+
+
+def test_included_files_are_looked_at(tmp_path):
+    def declare():
+        @tg.op(kernel=tg.c('#include "end.h"\nvoid f(int64_t n, const T *x, T *out) { n += END; while (n--) out[n] = *x; }',
+                           include=[tmp_path]))  # fmt: skip
+        def f(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]: ...
+
+        return f
+
+    with tg.debug():
+        (tmp_path / "end.h").write_text("#define END 1\n")
+        with pytest.raises(tg.KernelError):
+            declare()(torch.ones(3))
+        (tmp_path / "end.h").write_text("#define END 0\n")
+        assert torch.equal(declare()(torch.ones(3)), torch.ones(3))
+
+
+def test_the_cache_may_be_emptied(own_cache):
+    f = declare(COPY)
+    with tg.debug():
+        f(torch.ones(3))
+        tg._build.cache.clear()
+        assert torch.equal(f(torch.ones(3)), torch.ones(3))
+
+
 def test_rules_are_looked_at_too():
     source = tg.c("""
     void g(int64_t n, const T *x, T *out) { while (n--) out[n] = x[n]; }
@@ -184,6 +340,53 @@ def test_it_takes_effect_at_once_and_ends():
             f(x[:8])
     f(x[:8])
     assert debug.mode() is None
+
+
+def test_errors_of_remembered_calls_keep_their_fields():
+    f, g = declare(COPY + " if (x[0] < 0) out[n] = 0;"), squared()
+    x = torch.ones(3, requires_grad=True)
+    with tg.debug():
+        f(torch.ones(3)), torch.autograd.grad(g(x).sum(), x)
+        for _ in range(2):
+            with pytest.raises(tg.KernelError) as caught:
+                f(-torch.ones(3))
+            assert (caught.value.argument, caught.value.problem) == ("out", "the function stepped out of its memory")
+            with pytest.raises(tg.RuleError) as caught:
+                g(x).sum().neg().backward()
+            assert (caught.value.operator, caught.value.argument) == ("g.vjp[x]", "grad_x")
+
+
+def squared():
+    """Whose rule is wrong for a negative gradient."""
+    source = tg.c("""
+    void g(int64_t n, const T *x, T *out) { while (n--) out[n] = x[n] * x[n]; }
+    void g_vjp_x(int64_t n, const T *grad, const T *x, T *grad_x) {
+        for (int64_t i = 0; i < n + (grad[0] < 0); i++) grad_x[i] = 2 * grad[0] * x[0];
+    }
+    """)
+
+    @tg.op(kernel=source)
+    def g(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]: ...
+
+    @g.vjp("x", kernel=source)
+    def _(grad, x): ...
+
+    return g
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+def test_backward_of_what_was_computed_before(compiled):
+    """And the other way round."""
+    g = squared()
+    f = torch.compile(g, fullgraph=True) if compiled else g
+    x = torch.ones(64)[:3].requires_grad_()
+    torch.autograd.grad(f(x).sum(), x)
+    before = f(x).sum()
+    with tg.debug():
+        with pytest.raises(tg.RuleError, match="stepped out"):
+            before.neg().backward()
+        within = f(x).sum()
+    assert torch.equal(torch.autograd.grad(within, x)[0], 2 * torch.ones(3))
 
 
 def test_compiled_code_is_looked_at():

@@ -55,20 +55,25 @@ def _switch(new: Mode | None) -> None:
 def debug(*, timeout: float = 60.0, sanitize: bool | None = None) -> Iterator[None]:
     """Run kernels and rules in C and C++ in a process of their own, and look at what they do to memory.
 
-    The function runs in a small program, built with AddressSanitizer and UndefinedBehaviorSanitizer where the compiler
-    has them: what it does wrong raises, with its file and line, and the Python session lives on. In any case every
-    sample has memory of its own with nothing behind it, what the function never writes is found (memory is filled
-    with two different patterns, in two runs), and so is what depends on memory that it has not written. The
-    environment variable ``TORCHGRAFT_DEBUG=1`` does the same for a whole process.
+    The function runs in a small program, built with AddressSanitizer, LeakSanitizer and UndefinedBehaviorSanitizer
+    where the compiler has them: what it does wrong raises, with its file and line, and the Python session lives on.
+    In any case every sample has memory of its own with nothing behind it, what the function never writes is found
+    (memory is filled with two different patterns, in two runs), and so is what depends on memory that it has not
+    written. What it prints is shown once. The mode is that of all threads, and takes effect at once, in compiled code
+    and in backward too; the environment variable ``TORCHGRAFT_DEBUG=1`` switches it on from the beginning.
 
     Args:
         timeout: seconds after which a call is stopped.
         sanitize: False for fences around each piece of memory instead of sanitizers, True to insist on sanitizers.
 
     Raises:
-        KernelError: in a call: the function stepped out of its memory, did not write an element, did what C does not
-            define, crashed, threw, returned a code, or took too long. `RuleError`, for a rule.
-        BuildError: `sanitize` is True, and the compiler has none.
+        KernelError: in a call: the function stepped out of its memory, wrote into an input, did not write an element or
+            free its memory, did what C does not define, crashed, threw, returned a code, or took too long. `RuleError`,
+            for a rule.
+        BuildError: in a call: `sanitize` is True, and the compiler has none.
+
+    Warns:
+        TorchgraftWarning: in a call: the result is another one in every run, so that runs cannot be compared.
 
     Example:
         >>> with tg.debug():

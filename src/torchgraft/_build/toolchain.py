@@ -66,7 +66,7 @@ class Compiler:
 
     def _looking(self, *, sanitize: bool) -> list[str]:
         look = ["-fsanitize=address,undefined,float-cast-overflow", "-fno-sanitize-recover=all", "-DTG_SANITIZED"]
-        plain = ["-g", "-O1", "-fno-omit-frame-pointer", "-D_GLIBCXX_ASSERTIONS"]
+        plain = ["-g", "-O1", "-Wall", "-fno-omit-frame-pointer", "-D_GLIBCXX_ASSERTIONS"]
         return [*self.command, *plain, *(look if sanitize else [])]
 
     @functools.cached_property
