@@ -253,6 +253,22 @@ def test_complex_elements_alone_are_t():
     torch.testing.assert_close(f(z), z * z)
 
 
+def test_the_real_twin_of_elements_that_may_be_complex():
+    @tg.op(
+        kernel=tg.c("""
+        void size(int64_t n, const T *z, T_real *out) {
+            while (n--) out[n] = __builtin_hypot(__real__ z[n], __imag__ z[n]);
+        }
+        """)
+    )
+    def size(z: Inexact[Tensor, "n"]) -> Float[Tensor, "n"]: ...
+
+    for dtype in (torch.float32, torch.float64, torch.complex64, torch.complex128):
+        z = torch.randn(3, dtype=dtype)
+        for _ in range(2):
+            torch.testing.assert_close(size(z), z.abs())
+
+
 def test_real_and_complex_elements_have_one_type():
     @tg.op(kernel=tg.c("void f(int64_t n, const T *x, const T *y, T *out) { while (n--) out[n] = x[n] + y[n]; }"))
     def f(x: Inexact[Tensor, "n"], y: Inexact[Tensor, "n"]) -> Inexact[Tensor, "n"]: ...

@@ -61,6 +61,10 @@ _RESERVED = frozenset(
 )
 
 
+_EITHER = {"Inexact", "Num"}
+"""Kinds of dtypes that are real or complex: beside them, Float and Complex are the twins of ``T``."""
+
+
 def spell(code: str, language: Language) -> str:
     """C code with the names that its types have in a language."""
     for in_c, in_cpp in _IN_CPP.items() if language == "c++" else ():
@@ -226,9 +230,9 @@ class Prototype:
                 known = ", ".join(map(name_of, C_TYPES))
                 raise self._refuse("there is no such type in C", name, known, name_of(dtypes.exact))
             return C_TYPES[dtypes.exact]
-        if dtypes.kind == "Float" and self._kinds & {"Complex"}:
+        if dtypes.kind == "Float" and self._kinds & {"Complex", *_EITHER}:
             return "T_real"
-        if dtypes.kind == "Complex" and self._kinds & {"Float"}:
+        if dtypes.kind == "Complex" and self._kinds & {"Float", *_EITHER}:
             return "T_complex"
         return "T" if dtypes.numeric else f"T_{name}"
 
@@ -253,8 +257,8 @@ class Prototype:
             if dtype not in C_TYPES:
                 raise self._refuse("there is no such type in C", name, ", ".join(map(name_of, C_TYPES)), name_of(dtype))
             if element in ("T_real", "T_complex"):
-                real = C_TYPES[real_twin(dtype)]
-                found |= {"T_real": real, "T_complex": C_TYPES[complex_twin(dtype)], "T": real}
+                found |= {"T_real": C_TYPES[real_twin(dtype)], "T_complex": C_TYPES[complex_twin(dtype)]}
+                found |= {} if self._kinds & _EITHER else {"T": found["T_real"]}
             elif element.startswith("T"):
                 if found.setdefault(element, C_TYPES[dtype]) != C_TYPES[dtype]:
                     raise DtypeError(
