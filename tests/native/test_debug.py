@@ -48,14 +48,14 @@ def test_a_write_past_the_end(sanitize):
     assert error.argument == "out"
     if sanitize is None:
         assert "heap-buffer-overflow: WRITE of size 4, 0 bytes after" in error.got
-        assert error.got.endswith("'out' of sample [0], in f (source of f:4)")
+        assert error.got.endswith("'out', at sample [0], in f (source of f:4)")
     else:
         assert error.problem == "the function wrote past the memory of 'out'"
 
 
 def test_a_write_before_the_beginning():
     assert found(COPY + " out[-1] = 0;", False).problem == "the function wrote before the memory of 'out'"
-    assert "heap-buffer-overflow: WRITE of size 4, 4 bytes before 'out'" in found(COPY + " out[-1] = 0;", None).got
+    assert "out of bounds: WRITE of size 4, 4 bytes before 'out'" in found(COPY + " out[-1] = 0;", None).got
 
 
 @pytest.mark.parametrize("sanitize", MODES)
@@ -153,14 +153,31 @@ def test_the_sample_is_named(sanitize):
     x[1, 2] = 5
     with tg.debug(sanitize=sanitize), pytest.raises(tg.KernelError) as caught:
         f(x)
-    assert "8 bytes after 'out' of sample [1, 2]" in caught.value.got
+    assert "8 bytes after 'out', at sample [1, 2]" in caught.value.got
 
 
 @pytest.mark.parametrize("sanitize", MODES)
-def test_steps_that_are_wider_than_a_sample(sanitize):
-    """They would end in the next sample, were there no gaps."""
-    assert found(COPY + " out[2 * n] = 0;", sanitize).argument == "out"
-    assert found(COPY + " out[0] = x[2 * n];", sanitize).argument == ("x" if sanitize is None else "out")
+@pytest.mark.parametrize("n", [7, 1000])
+def test_steps_of_a_sample(sanitize, n):
+    """They would end in another sample, were there no gaps."""
+
+    @tg.op(
+        kernel=tg.c("""
+    void f(int64_t n, const T *x, int64_t step, T *out) {
+        for (int64_t i = 0; i < n; i++) out[i] = x[i];
+        if (x[0] > 0) out[0] = x[step];
+    }
+    """)
+    )
+    def f(x: Float[Tensor, "*batch n"], step: int) -> Float[Tensor, "*batch n"]: ...
+
+    x = torch.zeros(8, n)
+    x[4] = 1
+    with tg.debug(sanitize=sanitize):
+        for step in (n, n + n // 3, 2 * n - 1, -1, -n // 2, -n):
+            with pytest.raises(tg.KernelError) as caught:
+                f(x, step)
+            assert caught.value.argument == ("x" if sanitize is None else "out")
 
 
 @pytest.mark.parametrize("sanitize", MODES)
@@ -169,7 +186,7 @@ def test_a_copy_that_is_too_long(sanitize):
     error = found("memcpy(out, x,\n(n + 1) * sizeof(T));", sanitize)
     if sanitize is None:
         assert (
-            error.got == "heap-buffer-overflow: READ of size 32, 0 bytes after 'x' of sample [0], in f (source of f:2)"
+            error.got == "heap-buffer-overflow: READ of size 32, 0 bytes after 'x', at sample [0], in f (source of f:2)"
         )
     else:
         assert error.problem == "the function wrote past the memory of 'out'"
@@ -279,9 +296,13 @@ def test_the_order_of_parameters_is_checked():
 
 
 def test_included_files_are_looked_at(tmp_path):
+    source = """
+    #include "end.h"
+    void f(int64_t n, const T *x, T *out) { n += END; while (n--) out[n] = *x; }
+    """
+
     def declare():
-        @tg.op(kernel=tg.c('#include "end.h"\nvoid f(int64_t n, const T *x, T *out) { n += END; while (n--) out[n] = *x; }',
-                           include=[tmp_path]))  # fmt: skip
+        @tg.op(kernel=tg.c(source, include=[tmp_path]))
         def f(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]: ...
 
         return f

@@ -108,6 +108,7 @@ class Report:
         parts = [f"{kind}: {access[1]} of size {access[2]}" if access else kind]
         if self.what == "touched":
             parts.append(self._place() + self._in_sample())
+            parts[0] = parts[0].replace("use-after-poison", "out of bounds")  # in a gap of ours
         parts += self._frame()
         return Finding(problem, expected, ", ".join(parts) + self._last_words(), self.name or None)
 
@@ -137,7 +138,7 @@ class Report:
 
     def _in_sample(self) -> str:
         index = self.sample(self.number) if self.number >= 0 else []
-        return f" of sample {index}" if index else ""
+        return f", at sample {index}" if index else ""
 
     def _frame(self) -> list[str]:
         """The innermost place that is the user's: no sanitizer's, no standard library's, not ours."""

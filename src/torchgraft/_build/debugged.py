@@ -29,8 +29,6 @@ HEADER = Path(__file__).with_name("harness.h")
 _POISONS = (0xA5, 0x5B)
 """Bytes that memory holds which nobody has written, in one run and in the next: as numbers far apart, of both signs."""
 
-_MANY = 10_000  # samples beyond which wide gaps between them would take too much memory
-
 
 class DebugFunction:
     """A C function as `Library.function` is, in a program of its own.
@@ -114,7 +112,7 @@ class DebugFunction:
         try:
             result = subprocess.run(
                 command, capture_output=True, text=True, errors="replace", check=False, timeout=self.mode.timeout,
-                env=_environment(poison, wide=call.samples <= _MANY), stdin=subprocess.DEVNULL,
+                env=_environment(poison), stdin=subprocess.DEVNULL,
             )  # fmt: skip
         except subprocess.TimeoutExpired as late:
             sys.stdout.write((late.stdout or b"").decode(errors="replace"))
@@ -174,14 +172,10 @@ class DebugFunction:
         return None
 
 
-def _environment(poison: int, *, wide: bool) -> dict[str, str]:
-    """That of a run: options of the sanitizers, and what `malloc` returns filled.
-
-    Args:
-        wide: gaps between pieces of memory as wide as they can be, so that few steps go across one into the next.
-    """
+def _environment(poison: int) -> dict[str, str]:
+    """That of a run: options of the sanitizers, and what `malloc` returns filled."""
     asan = {
-        "exitcode": 77, "allocator_may_return_null": 1, "handle_abort": 1, "redzone": 2048 if wide else 64,
+        "exitcode": 77, "allocator_may_return_null": 1, "handle_abort": 1,
         "malloc_fill_byte": poison ^ 60, "max_malloc_fill_size": 1 << 30, "detect_leaks": 1, "leak_check_at_exit": 0,
         "detect_stack_use_after_return": 1,
     }  # fmt: skip

@@ -1,7 +1,8 @@
 /* A program that calls one function of a kernel on arrays from a file: no torch, no Python.
  *
  * Every sample of every array is a piece of memory of its own, of exactly its size, so that AddressSanitizer sees each
- * step out of it; without a sanitizer, fences stand before and after it. Written in what C and C++ have in common.
+ * step out of it; without a sanitizer, fences stand before and after it. In front of it is a gap as wide as itself, so
+ * that a step of a whole sample does not end in another one. Written in what C and C++ have in common.
  */
 #pragma GCC system_header
 #include <dlfcn.h>
@@ -17,8 +18,10 @@
 #define TORCHGRAFT 1
 #define TG_UNUSED __attribute__((unused))
 #define TG_ALIGNED 64 /* of a tensor's memory; its samples follow one another, and so may not be */
+#define TG_GAP 512      /* bytes before a piece, at least and at most */
+#define TG_WIDEST 1048576
 #ifdef TG_SANITIZED
-#define TG_FENCE 0
+#define TG_FENCE 0 /* and behind it */
 #else
 #define TG_FENCE 512
 #endif
@@ -129,7 +132,8 @@ static TG_UNUSED unsigned char *tg_new(const char *name, int64_t bytes, int64_t 
         if (!tg_pieces) tg_stop("memory", name, 0, bytes);
     }
     tg_piece *piece = &tg_pieces[tg_count];
-    int64_t before = TG_FENCE + (sample % TG_ALIGNED) * (bytes % TG_ALIGNED) % TG_ALIGNED;
+    int64_t gap = bytes < TG_GAP ? TG_GAP : bytes < TG_WIDEST ? (bytes | (TG_ALIGNED - 1)) + 1 : TG_WIDEST;
+    int64_t before = gap + (sample % TG_ALIGNED) * (bytes % TG_ALIGNED) % TG_ALIGNED;
     size_t all = (size_t)(before + bytes + TG_FENCE);
     void *block;
     if (bytes < 0 || posix_memalign(&block, TG_ALIGNED, all)) tg_stop("memory", name, 0, bytes);
