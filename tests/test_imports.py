@@ -31,6 +31,29 @@ def test_import_is_light():
     assert imported_by("import torchgraft, torchgraft.cli") == set()
 
 
+DECLARED = """
+import torchgraft as tg
+from jaxtyping import Float
+from torch import Tensor
+
+@tg.op
+def double(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    return 2 * x
+
+@double.vjp("x")
+def _(grad):
+    return 2 * grad
+
+double(torch.ones(3, requires_grad=True)).sum().backward()
+"""
+
+
+def test_operators_work_without_what_compilers_need():
+    assert imported_by(DECLARED) == set()
+    compiled = f"{DECLARED}\nassert torch.compile(double, backend='eager', fullgraph=True)(torch.ones(2)).sum() == 4"
+    assert imported_by(compiled) >= {"sympy", "torch._dynamo"}
+
+
 def test_heavy_imports_are_found():
     assert imported_by("import torchgraft, rich") == {"rich"}
 

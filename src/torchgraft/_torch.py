@@ -267,6 +267,10 @@ def _tensor_guards() -> type[Any]:
 _TensorGuards = _tensor_guards()
 
 
+DYNAMO = "torch._dynamo"
+"""The module whose import takes a second."""
+
+
 def bare_operator(operator: Any) -> Callable[..., Any]:
     """An `OpOverload` as what its ``__call__`` calls, 0.3 us faster."""
     function: Callable[..., Any] = getattr(operator, "_op", operator)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -85,7 +85,7 @@ class Number(Argument):
 
     scalar: Scalar
 
-    _TYPES = {
+    _TYPES: ClassVar[dict[type, tuple[str, str, str | None]]] = {
         bool: ("bool", "((uint8_t){} != 0)", "tg_torch.PyObject_IsTrue({}) > 0"),
         int: ("int64_t", "(int64_t){}", "(tg_value)tg_torch.PyLong_AsLongLong({})"),
         float: ("double", "tg_as_double({})", "tg_from_double(tg_torch.PyFloat_AsDouble({}))"),

@@ -1,4 +1,4 @@
-"""Built libraries on disk: private to their owner, named by all that they were built from, checked when they are loaded."""
+"""Built libraries on disk: private to their owner, named by all that they were built from, checked when loaded."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
-
-import filelock
-import platformdirs
 
 from .._errors import TorchgraftWarning
 
@@ -26,8 +23,14 @@ def key_of(*parts: str) -> str:
 
 def folder() -> Path:
     """The cache: ``$TORCHGRAFT_CACHE``, else the platform's; where that cannot be used, a folder of this process."""
-    wanted = Path(os.environ.get("TORCHGRAFT_CACHE") or platformdirs.user_cache_dir("torchgraft"))
+    wanted = Path(os.environ.get("TORCHGRAFT_CACHE") or _default())
     return _instead.get(wanted) or _usable(wanted)
+
+
+def _default() -> str:
+    import platformdirs  # not needed where the folder is named, as `filelock` is not where the library is there
+
+    return platformdirs.user_cache_dir("torchgraft")
 
 
 _instead: dict[Path, Path] = {}  # folders of this process for those that cannot be used
@@ -95,6 +98,8 @@ def _library(place: Path, key: str, build: Callable[[Path], Iterable[Path]]) -> 
     path = _recorded(record)
     if path is not None:
         return path
+    import filelock
+
     with filelock.FileLock(place / f"{key}.lock"):
         path = _recorded(record)
         if path is not None:
@@ -104,7 +109,9 @@ def _library(place: Path, key: str, build: Callable[[Path], Iterable[Path]]) -> 
             read = list(build(made))
             # What is loaded is known by its path, so that other contents get another one.
             path = place / f"{key}-{_digest(made)[:16]}.so"
-            written.write_text("".join(f"{_digest(file)} {name}\n" for file, name in [(made, path), *zip(read, read, strict=True)]))
+            written.write_text(
+                "".join(f"{_digest(file)} {name}\n" for file, name in [(made, path), *zip(read, read, strict=True)])
+            )
             made.replace(path)
             written.replace(record)
     return path

@@ -9,12 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import debug
-from .prototype import Prototype
-from .source import Source
 from .._errors import ArgumentError, DeviceError, KernelError, TorchgraftError
 from .._spec.axes import Shape
 from .._spec.dtypes import HALVES, name_of
+from . import debug
+from .library import build
+from .prototype import Prototype
+from .source import Source
 
 Result = tuple[Shape, torch.dtype]
 
@@ -94,8 +95,6 @@ class NativeFunction:
             from .debugged import DebugFunction  # which, as `library`, most programs never need
 
             return DebugFunction(self.source, self.prototype, names, mode, self.label, self.error)
-        from .library import build
-
         library = build(self.source, self.prototype, names)
         function = library.fast if fast else library.function
         return self._converting(function) if self._converted else function

@@ -54,11 +54,16 @@ C_TYPES = {
 _IN_CPP = {"float _Complex": "std::complex<float>", "double _Complex": "std::complex<double>"}
 
 _RESERVED = frozenset(
-    "auto break case char const continue default do double else enum extern float for goto if inline int long register "
-    "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while bool true "
-    "false NULL T T_real T_complex class new delete this template typename operator namespace private public protected "
-    "using virtual try catch throw asm export friend mutable and or not xor".split()
-)
+    {
+        "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum",
+        "extern", "float", "for", "goto", "if", "inline", "int", "long", "register", "restrict", "return",
+        "short", "signed", "sizeof", "static", "struct", "switch", "typedef", "union", "unsigned", "void",
+        "volatile", "while", "bool", "true", "false", "NULL", "T", "T_real", "T_complex", "class", "new",
+        "delete", "this", "template", "typename", "operator", "namespace", "private", "public", "protected",
+        "using", "virtual", "try", "catch", "throw", "asm", "export", "friend", "mutable", "and", "or", "not",
+        "xor",
+    }
+)  # fmt: skip
 
 
 _EITHER = {"Inexact", "Num"}
@@ -259,13 +264,12 @@ class Prototype:
             if element in ("T_real", "T_complex"):
                 found |= {"T_real": C_TYPES[real_twin(dtype)], "T_complex": C_TYPES[complex_twin(dtype)]}
                 found |= {} if self._kinds & _EITHER else {"T": found["T_real"]}
-            elif element.startswith("T"):
-                if found.setdefault(element, C_TYPES[dtype]) != C_TYPES[dtype]:
-                    raise DtypeError(
-                        "a C function has one type of elements", operator=self.signature.name, argument=name,
-                        expected=found[element], got=f"{C_TYPES[dtype]}, of {name_of(dtype)}",
-                        hint="cast one of them, or annotate them with Float and Complex, which are T_real and T_complex",
-                    )  # fmt: skip
+            elif element.startswith("T") and found.setdefault(element, C_TYPES[dtype]) != C_TYPES[dtype]:
+                raise DtypeError(
+                    "a C function has one type of elements", operator=self.signature.name, argument=name,
+                    expected=found[element], got=f"{C_TYPES[dtype]}, of {name_of(dtype)}",
+                    hint="cast one of them, or annotate them with Float and Complex, which are T_real and T_complex",
+                )  # fmt: skip
         return found
 
     @cached_property
@@ -352,7 +356,8 @@ class Prototype:
             raise self._refuse("a C function has one run of batch axes", list(runs.values())[-1], "*batch", text)
         if runs and self.whole:
             raise self._refuse(
-                "a whole array has no samples", next(iter(runs.values())), "no *batch beside a tensor that is passed whole",
+                "a whole array has no samples", next(iter(runs.values())),
+                "no *batch beside a tensor that is passed whole",
                 ", ".join(f"{name}: {kind}" for name, kind in self._types()),
             )  # fmt: skip
         for output in self.signature.outputs:
@@ -367,8 +372,8 @@ class Prototype:
         names = self.names() + [result.name for result in self.results if self.returns_result]
         if self.symbol in (*_RESERVED, *names):
             raise self._refuse(
-                f"'{self.symbol}' cannot be the name of a C function", self.symbol, "a name that differs, and no keyword",
-                self.symbol, "give another name, tg.op(kernel=..., name=...)",
+                f"'{self.symbol}' cannot be the name of a C function", self.symbol,
+                "a name that differs, and no keyword", self.symbol, "give another name, tg.op(kernel=..., name=...)",
             )  # fmt: skip
         for name in names:
             if name in _RESERVED or names.count(name) > 1 or name.startswith("tg_"):

@@ -226,7 +226,8 @@ class Shim:
     def _check(self) -> str:
         """In C++, where functions overload, that there is one as it should be."""
         result, parameters = self.prototype.result_type(fails=self.fails), self.prototype.parameter_text("c++")
-        return f"static {result} (*const tg_function)({parameters}) = {self.prototype.symbol};\nvoid tg_use() {{ (void)tg_function; }}"
+        pointer = f"static {result} (*const tg_function)({parameters}) = {self.prototype.symbol};"
+        return f"{pointer}\nvoid tg_use() {{ (void)tg_function; }}"
 
     # -- the frame --------------------------------------------------------------------------------------------------
 
@@ -275,9 +276,11 @@ class Shim:
         """What each thread allocates; a pointer is declared in each line."""
         for a in self.prototype.arguments:
             if isinstance(a, Scratch):
-                yield f"{a.element} *tg_w_{a.name} = ({a.element} *)malloc((size_t)({a.field} + 1) * sizeof({a.element}));"
+                bytes_ = f"(size_t)({a.field} + 1) * sizeof({a.element})"
+                yield f"{a.element} *tg_w_{a.name} = ({a.element} *)malloc({bytes_});"
             elif isinstance(a, Arrays):
-                yield f"const void **tg_p_{a.name} = (const void **)malloc((size_t)({a.field}_length + 1) * sizeof(void *));"
+                bytes_ = f"(size_t)({a.field}_length + 1) * sizeof(void *)"
+                yield f"const void **tg_p_{a.name} = (const void **)malloc({bytes_});"
         for r in self.prototype.results if sums else ():
             size = f"(size_t)({r.field}.sums ? {elements_of(r.core)} : 1)"
             yield f"{r.element} *tg_s_{r.name} = ({r.element} *)malloc({size} * sizeof({r.element}));"
@@ -309,10 +312,13 @@ class Shim:
         names += [("o_", r.name, r.element, "") for r in self.prototype.results]
         flat = [f"{c}{e} *tg_{p}{n} = ({c}{e} *)tg_f->{p}{n}.data;" for p, n, e, c in names]
         rows = [
-            f"{c}char *tg_{p}{n} = tg_at(tg_c, &tg_f->{p}{n}, tg_row); int64_t tg_{p}{n}_step = tg_step(tg_c, &tg_f->{p}{n});"
+            f"{c}char *tg_{p}{n} = tg_at(tg_c, &tg_f->{p}{n}, tg_row); "
+            f"int64_t tg_{p}{n}_step = tg_step(tg_c, &tg_f->{p}{n});"
             for p, n, _, c in names
         ]
-        guard, unguard = ("    " + self._try() + "\n", "    " + self._catch() + "\n") if self.language == "c++" else ("", "")
+        guard, unguard = (
+            ("    " + self._try() + "\n", "    " + self._catch() + "\n") if self.language == "c++" else ("", "")
+        )
         return _RUN_ELEMENTS.format(
             flat=indented(flat),
             rows=indented(rows, 2),
@@ -326,7 +332,9 @@ class Shim:
         """The call for one element; `place` says where a tensor has it."""
         arguments = self._sizes()
         for a in self.prototype.arguments:
-            arguments += [place.format(p="a_", n=a.name, e=a.element, c="const ")] if isinstance(a, Array) else a.values()
+            arguments += (
+                [place.format(p="a_", n=a.name, e=a.element, c="const ")] if isinstance(a, Array) else a.values()
+            )
         results = [place.format(p="o_", n=r.name, e=r.element, c="") for r in self.prototype.results]
         if self.prototype.returns_result:
             return f"{results[0]} = {self.prototype.symbol}({', '.join(arguments)});"
@@ -399,7 +407,7 @@ class Shim:
                     yield "if (tg_shapes) {"
                     yield "    tg_shape = tg_given(tg_c, tg_shapes, tg_shapes_length, &tg_shape_at, &tg_dim);"
                     count = len(result.core.tokens)
-                    yield f'    if (tg_dim < {count}) tg_fail(tg_c, "output \'{result.name}\' has too few axes");'
+                    yield f"    if (tg_dim < {count}) tg_fail(tg_c, \"output '{result.name}' has too few axes\");"
                     yield f'    tg_join(tg_c, "{result.name}", tg_dim - {count}, tg_shape);'
                     yield "}"
             yield "tg_shape_at = 0;"
@@ -414,7 +422,7 @@ class Shim:
         for argument in self.prototype.arguments:
             if isinstance(argument, Scratch):
                 yield f"{argument.field} = {elements_of(argument.core)};"
-                yield f'if ({argument.field} < 0) tg_fail(tg_c, "workspace \'{argument.name}\' has a negative size");'
+                yield f"if ({argument.field} < 0) tg_fail(tg_c, \"workspace '{argument.name}' has a negative size\");"
 
     def _make(self) -> Iterator[str]:
         for result in self.prototype.results:
@@ -433,7 +441,7 @@ class Shim:
             else:
                 yield "{"
             if result.core is None:
-                yield f'    tg_fail(tg_c, "the shape of \'{result.name}\' is not given");'
+                yield f"    tg_fail(tg_c, \"the shape of '{result.name}' is not given\");"
             else:
                 yield f"    const int64_t tg_core[] = {core_sizes(result.core)};"
                 yield f"    tg_make_sample({name}, {count}, tg_core, {code}, {item});"
@@ -471,7 +479,10 @@ class Shim:
 
     def _convert(self) -> Iterator[str]:
         """Numbers first, which may not be what they should be; then tensors, of which a failure drops those before."""
-        places = [(f"tg_given[{i}]", f"tg_stack[{i}]", a) for i, a in enumerate(x for x in self.prototype.arguments if x.schema)]
+        places = [
+            (f"tg_given[{i}]", f"tg_stack[{i}]", a)
+            for i, a in enumerate(x for x in self.prototype.arguments if x.schema)
+        ]
         for given, slot, argument in places:
             if isinstance(argument, Array):
                 continue
@@ -482,7 +493,9 @@ class Shim:
         for given, slot, argument in places:
             if not isinstance(argument, Array):
                 continue
-            drop = " ".join(f"if ({other}) tg_torch.aoti_torch_delete_tensor_object((tg_handle){other});" for other in made)
+            drop = " ".join(
+                f"if ({other}) tg_torch.aoti_torch_delete_tensor_object((tg_handle){other});" for other in made
+            )
             take = f"tg_torch.torch_tensor_from_pyobject({given}, (tg_handle *)&{slot})"
             if argument.optional:
                 yield f"{slot} = 0;"

@@ -31,7 +31,9 @@ def stub(title: str, prototypes: Sequence[Prototype]) -> str:
     """
     heads = [prototype.declaration() for prototype in prototypes]
     names = sorted({name for prototype in prototypes for name in prototype.type_names})
-    functions = [f"{head} {{\n#error \"{p.symbol} is to be written\"\n}}" for head, p in zip(heads, prototypes, strict=True)]
+    functions = [
+        f'{head} {{\n#error "{p.symbol} is to be written"\n}}' for head, p in zip(heads, prototypes, strict=True)
+    ]
     return _FILE.format(
         title=title,
         types=", ".join(names) or "nothing",

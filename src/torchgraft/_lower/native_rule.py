@@ -12,6 +12,7 @@ from .. import _torch
 from .._build import debug
 from .._build.native_function import NativeFunction
 from .._errors import TorchgraftError
+from .._spec.axes import broadcast
 from .._spec.plan import Plan, leaves_of
 from .operator_rule import OperatorRule
 from .rule_call import RuleCall
@@ -129,7 +130,7 @@ class NativePull:
         arrays = {a.name: len(a.core.tokens) for a in prototype.arrays if a.core is not None}
         names = {i: p.name for i, p in prototype.signature.tensors}
         batches = [tuple(values[i].shape[: values[i].dim() - arrays[names[i]]]) for i in self._tensors]
-        batch = tuple(torch.broadcast_shapes(*batches))
+        batch = broadcast(*batches)
         counts = [0 if r.core is None else len(r.core.tokens) for r in prototype.results]
         return all(tuple(shape[: len(shape) - n]) == batch for shape, n in zip(shapes, counts, strict=True))
 

@@ -20,6 +20,26 @@ from .._errors import DeclarationError, ShapeError
 Size = Any  # int or torch.SymInt
 Shape = tuple[Size, ...]
 
+
+def broadcast(*shapes: Shape) -> Shape:
+    """The shape to which shapes broadcast.
+
+    `torch.broadcast_shapes` does the same, and imports sympy for it, which takes a third of a second.
+
+    Raises:
+        RuntimeError: they do not.
+    """
+    if any(not isinstance(size, int) for shape in shapes for size in shape):
+        return tuple(torch.broadcast_shapes(*shapes))
+    joined = [1] * max(map(len, shapes), default=0)
+    for shape in shapes:
+        for axis, size in enumerate(shape, len(joined) - len(shape)):
+            if size != 1 and joined[axis] not in (1, size):
+                raise RuntimeError(f"{shape} does not broadcast to {tuple(joined)}")
+            joined[axis] = joined[axis] if size == 1 else size
+    return tuple(joined)
+
+
 _BINARY: dict[type[ast.operator], Callable[[Size, Size], Size]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -273,7 +293,7 @@ class Axes:
 
     def _broadcast(self, left: Shape, right: Shape, what: str, origin: str) -> Shape:
         try:
-            return tuple(torch.broadcast_shapes(left, right))
+            return broadcast(left, right)
         except RuntimeError:
             raise ShapeError(
                 f"{what} do not broadcast",

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from .._errors import ArgumentError, DeviceError, DtypeError, ShapeError, UnsupportedError
-from .axes import Axes, Binding, Shape
+from .axes import Axes, Binding, Shape, broadcast
 from .dtypes import Dtypes, is_inexact, name_of, promote, real_twin
 from .signature import Parameter, Signature
 
@@ -335,7 +335,7 @@ def _batch(signature: Signature, leads: Sequence[tuple[str, Shape]]) -> Shape:
     batch: Shape = ()
     for name, shape in leads:
         try:
-            batch = tuple(torch.broadcast_shapes(batch, shape))
+            batch = broadcast(batch, shape)
         except RuntimeError:
             raise ShapeError(
                 f"leading axes {tuple(shape)} do not broadcast with {tuple(batch)}",
