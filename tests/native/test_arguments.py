@@ -80,7 +80,7 @@ def _(grad, axis):
 
 @pytest.mark.parametrize("batch", [(), (3,)])
 def test_lists_of_tensors(batch):
-    count = 20  # more than a call has room for at first
+    count = 70  # more than a call has room for at first, and at second
     xs = [torch.randn(*batch, 4, dtype=torch.float64, requires_grad=True) for _ in range(count)]
     y = torch.randn(4, dtype=torch.float64, requires_grad=True)
     torch.testing.assert_close(joined(xs, y, 2), plain_joined(xs, y, 2))

@@ -4,6 +4,10 @@ import itertools
 
 import pytest
 import torch
+from jaxtyping import Float
+from torch import Tensor
+
+import torchgraft as tg
 
 from .operators import (
     correlate2d,
@@ -114,6 +118,15 @@ def test_complex_and_real_elements(dtype):
 def test_sizes_are_computed_as_python_does():
     a, b = sizes(draw(5, 1), draw(7), 2)
     assert (a.shape, b.shape) == ((2 * 5 // 3 + 2,), (max(5, 7) % 4,))
+
+
+def test_a_division_rounds_down():
+    @tg.op(kernel=tg.c("void halved(int64_t n, const T *x, T *out) { out[0] = n; }"))
+    def halved(x: Float[Tensor, "n"]) -> Float[Tensor, "(n-4)//3+2"]: ...
+
+    for n in (1, 3, 4, 6, 7):
+        for _ in range(2):
+            assert halved(torch.ones(n)).shape == ((n - 4) // 3 + 2,)
 
 
 def test_an_error_code_raises():

@@ -12,8 +12,7 @@ from torch import Tensor
 from .._errors import ArgumentError, DeviceError, KernelError, TorchgraftError
 from .._spec.axes import Shape
 from .._spec.dtypes import HALVES, name_of
-from . import debug
-from .library import build
+from . import debug, library
 from .prototype import Prototype
 from .source import Source
 
@@ -95,8 +94,8 @@ class NativeFunction:
             from .debugged import DebugFunction  # which, as `library`, most programs never need
 
             return DebugFunction(self.source, self.prototype, names, mode, self.label, self.error)
-        library = build(self.source, self.prototype, names)
-        function = library.fast if fast else library.function
+        built = library.build(self.source, self.prototype, names)
+        function = built.fast if fast else built.function
         return self._converting(function) if self._converted else function
 
     def _converting(self, function: Callable[..., Any]) -> Callable[..., Any]:
