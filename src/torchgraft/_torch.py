@@ -589,3 +589,14 @@ def set_random_states(states: list[Tensor]) -> None:
 def holds_numbers(tensor: Tensor) -> bool:
     """Whether there are numbers to look at, and not only a tracer's promise of some."""
     return type(tensor) in PLAIN_TYPES and not tensor.is_meta and dispatch_modes() == 0
+
+
+def overload_of(function: Any) -> Any:
+    """The `OpOverload` of what `torch.library` or `torch.ops` gave; None for anything else."""
+    from torch._library.custom_ops import CustomOpDef
+
+    if isinstance(function, CustomOpDef):
+        return function._opoverload
+    if isinstance(function, torch._ops.OpOverloadPacket):
+        return getattr(function, function.overloads()[0])
+    return function if isinstance(function, torch._ops.OpOverload) else None

@@ -1,0 +1,1 @@
+"""Proving: numeric derivatives, the contract battery, causes in words, reports."""

@@ -1,0 +1,165 @@
+"""One call of what is checked: its arguments as a flat list of primals, its outputs as a flat list."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+if TYPE_CHECKING:
+    from .target import Target
+
+
+def differentiable(value: Any) -> bool:
+    """Whether a value is a tensor that may have a derivative."""
+    return isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex())
+
+
+@dataclass(frozen=True)
+class Linearization:
+    """A forward pass that was recorded, and what flows back through it.
+
+    Attributes:
+        primals: the tensors that it was called with; those that are wanted require grad.
+        outputs: its differentiable outputs, of which some may not require grad.
+    """
+
+    primals: list[Tensor]
+    outputs: list[Tensor]
+
+    def pull(self, cotangents: Sequence[Tensor | None], *, create_graph: bool = False) -> list[Tensor | None]:
+        """The VJP: a gradient for each primal, None where none flows or the primal does not require grad.
+
+        An output whose cotangent is None, or that does not require grad, is left out.
+        """
+        wanted = [i for i, primal in enumerate(self.primals) if primal.requires_grad]
+        pairs = [(o, c) for o, c in zip(self.outputs, cotangents, strict=True) if c is not None and o.requires_grad]
+        gradients: list[Tensor | None] = [None] * len(self.primals)
+        if not pairs or not wanted:
+            return gradients
+        outputs, given = zip(*pairs, strict=True)
+        found = torch.autograd.grad(
+            outputs, [self.primals[i] for i in wanted], given, retain_graph=True, create_graph=create_graph,
+            allow_unused=True,
+        )  # fmt: skip
+        for i, gradient in zip(wanted, found, strict=True):
+            gradients[i] = gradient
+        return gradients
+
+
+class Case:
+    """A target, and one set of arguments for it.
+
+    The *primals* are the tensors whose derivatives are checked, wherever they lie in the arguments (in lists, in the
+    parameters of a module); all else is passed as it is. Where some tensors require grad, they are the primals; where
+    none does, all that may have a derivative. A sparse tensor's primal is its values.
+
+    Args:
+        target: what is called.
+        args: its positional arguments.
+        kwargs: its keyword arguments.
+        seed: of the random numbers that each call draws.
+
+    Attributes:
+        names: of the primals.
+        label: the arguments in words, such as ``"x: float64[3, 4]"``.
+    """
+
+    def __init__(
+        self, target: Target, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None, *, seed: int = 0
+    ) -> None:
+        self.target = target
+        self.seed = seed
+        flat, self._tree = pytree.tree_flatten_with_path((tuple(args), dict(kwargs or {})))
+        names = [target.name_of(path) for path, _ in flat]
+        values = [value for _, value in flat]
+        candidates = [i for i, v in enumerate(values) if differentiable(v) and names[i] not in target.constants]
+        self._positions = [i for i in candidates if values[i].requires_grad] or candidates
+        self._flat = [value.detach() if isinstance(value, Tensor) else value for value in values]
+        self.names = [names[i] for i in self._positions]
+        self.label = ", ".join(f"{name}: {describe(value)}" for name, value in zip(names, values, strict=True))
+
+    @property
+    def primals(self) -> list[Tensor]:
+        """The tensors to differentiate by, without graph; a sparse tensor's values."""
+        return [_values(self._flat[i]) for i in self._positions]
+
+    def replaced(self, primals: Sequence[Tensor]) -> Case:
+        """The same with other primals, of any size that the target takes."""
+        args, kwargs = self._arguments(primals)
+        return Case(self.target, args, kwargs, seed=self.seed)
+
+    def _arguments(self, primals: Sequence[Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        flat = list(self._flat)
+        for i, primal in zip(self._positions, primals, strict=True):
+            flat[i] = _packed(self._flat[i], primal)
+        args, kwargs = pytree.tree_unflatten(flat, self._tree)
+        return args, kwargs
+
+    def call(self, primals: Sequence[Tensor] | None = None) -> Any:
+        """What the target returns for these primals, as it returns it; the same random numbers in each call."""
+        args, kwargs = self._arguments(self.primals if primals is None else primals)
+        with _seeded(self.seed):
+            return self.target.function(*args, **kwargs)
+
+    def outputs(self, primals: Sequence[Tensor] | None = None) -> list[Tensor]:
+        """The differentiable outputs, dense, in the order in which they are returned."""
+        made = [leaf for leaf in pytree.tree_leaves(self.call(primals)) if differentiable(leaf)]
+        return [leaf if leaf.layout == torch.strided else leaf.to_dense() for leaf in made]
+
+    def values(self, primals: Sequence[Tensor] | None = None) -> list[Tensor]:
+        """The outputs' values: without grad mode, and not in memory that a later call could write to."""
+        with torch.no_grad():
+            return [output.detach().clone() for output in self.outputs(primals)]
+
+    def linearize(self, primals: Sequence[Tensor] | None = None, wanted: Sequence[bool] | None = None) -> Linearization:
+        """A recorded forward pass, on fresh copies of the primals that keep their strides.
+
+        Args:
+            wanted: which primals require grad; all by default.
+        """
+        fresh = [primal.detach().clone() for primal in (self.primals if primals is None else primals)]
+        for primal, want in zip(fresh, wanted or [True] * len(fresh), strict=True):
+            primal.requires_grad_(want)
+        with torch.enable_grad():
+            return Linearization(fresh, self.outputs(fresh))
+
+
+def describe(value: Any) -> str:
+    """A value as reports show it: ``float64[3, 4]``."""
+    if not isinstance(value, Tensor):
+        return repr(value)
+    dtype = str(value.dtype).removeprefix("torch.")
+    layout = "" if value.layout == torch.strided else f" {str(value.layout).removeprefix('torch.')}"
+    return f"{dtype}{list(value.shape)}{layout}"
+
+
+def _values(value: Tensor) -> Tensor:
+    if value.layout == torch.strided:
+        return value
+    return value.coalesce().values() if value.layout == torch.sparse_coo else value.values()
+
+
+def _packed(template: Tensor, values: Tensor) -> Tensor:
+    """A tensor of the template's layout that has these values."""
+    if template.layout == torch.strided:
+        return values
+    if template.layout == torch.sparse_coo:
+        indices = template.coalesce().indices()
+        return torch.sparse_coo_tensor(indices, values, template.shape, is_coalesced=True)
+    columns = template.layout in (torch.sparse_csc, torch.sparse_bsc)
+    outer = template.ccol_indices() if columns else template.crow_indices()
+    inner = template.row_indices() if columns else template.col_indices()
+    return torch.sparse_compressed_tensor(outer, inner, values, template.shape, layout=template.layout)
+
+
+@contextlib.contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        yield
