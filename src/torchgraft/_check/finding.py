@@ -35,6 +35,8 @@ class Evidence:
         bars: its estimated error at each step.
         chosen: the place in `steps` of the step that was used.
         along: what the derivative under test gives along that direction.
+        outputs: name and shape of each output, in the order of the rows; empty where they are not known.
+        inputs: the same of the primals, for the columns.
     """
 
     analytic: Tensor
@@ -45,6 +47,8 @@ class Evidence:
     bars: tuple[float, ...] = ()
     chosen: int | None = None
     along: float | None = None
+    outputs: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    inputs: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
 
 @dataclass(frozen=True)
