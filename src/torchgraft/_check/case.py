@@ -81,6 +81,7 @@ class Case:
         candidates = [i for i, v in enumerate(values) if differentiable(v) and names[i] not in target.constants]
         self._positions = [i for i in candidates if values[i].requires_grad] or candidates
         self._flat = [value.detach() if isinstance(value, Tensor) else value for value in values]
+        self._names = names
         self.names = [names[i] for i in self._positions]
         self.label = ", ".join(f"{name}: {describe(value)}" for name, value in zip(names, values, strict=True))
 
@@ -89,9 +90,29 @@ class Case:
         """The tensors to differentiate by, without graph; a sparse tensor's values."""
         return [_values(self._flat[i]) for i in self._positions]
 
+    @property
+    def leaves(self) -> list[Any]:
+        """All arguments, tensors and others, in one list; tensors without graph."""
+        return list(self._flat)
+
+    @property
+    def leaf_names(self) -> list[str]:
+        """The names of `leaves`."""
+        return list(self._names)
+
     def replaced(self, primals: Sequence[Tensor]) -> Case:
         """The same with other primals, of any size that the target takes."""
-        args, kwargs = self._arguments(primals)
+        leaves = self.leaves
+        for i, primal in zip(self._positions, primals, strict=True):
+            leaves[i] = _packed(self._flat[i], primal)
+        return self.with_leaves(leaves)
+
+    def with_leaves(self, leaves: Sequence[Any]) -> Case:
+        """The same with other arguments in place of `leaves`; the same ones are the primals."""
+        marked = list(leaves)
+        for i in self._positions:
+            marked[i] = marked[i].detach().requires_grad_()
+        args, kwargs = pytree.tree_unflatten(marked, self._tree)
         return Case(self.target, args, kwargs, seed=self.seed)
 
     def _arguments(self, primals: Sequence[Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
