@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -67,7 +68,6 @@ class Case:
 
     Attributes:
         names: of the primals.
-        label: the arguments in words, such as ``"x: float64[3, 4]"``.
     """
 
     def __init__(
@@ -82,8 +82,14 @@ class Case:
         self._positions = [i for i in candidates if values[i].requires_grad] or candidates
         self._flat = [value.detach() if isinstance(value, Tensor) else value for value in values]
         self._names = names
+        self._every_name = names
         self.names = [names[i] for i in self._positions]
-        self.label = ", ".join(f"{name}: {describe(value)}" for name, value in zip(names, values, strict=True))
+
+    @property
+    def label(self) -> str:
+        """The arguments in words, such as ``"x: float64[3, 4]"``."""
+        pairs = zip(self._every_name, self._flat, strict=True)
+        return ", ".join(f"{name}: {describe(value)}" for name, value in pairs)
 
     @property
     def primals(self) -> list[Tensor]:
@@ -124,7 +130,7 @@ class Case:
 
     def call(self, primals: Sequence[Tensor] | None = None) -> Any:
         """What the target returns for these primals, as it returns it; the same random numbers in each call."""
-        args, kwargs = self._arguments(self.primals if primals is None else primals)
+        args, kwargs = self.arguments(_copies(self.primals) if primals is None else primals)
         with _seeded(self.seed):
             return self.target.function(*args, **kwargs)
 
@@ -134,9 +140,9 @@ class Case:
         return [leaf if leaf.layout == torch.strided else leaf.to_dense() for leaf in made]
 
     def values(self, primals: Sequence[Tensor] | None = None) -> list[Tensor]:
-        """The outputs' values: without grad mode, and not in memory that a later call could write to."""
+        """The outputs' values for copies of the primals: without grad mode, in memory that no later call writes to."""
         with torch.no_grad():
-            return [output.detach().clone() for output in self.outputs(primals)]
+            return [o.detach().clone() for o in self.outputs(_copies(self.primals if primals is None else primals))]
 
     def linearize(self, primals: Sequence[Tensor] | None = None, wanted: Sequence[bool] | None = None) -> Linearization:
         """A recorded forward pass, on fresh copies of the primals that keep their strides.
@@ -144,11 +150,20 @@ class Case:
         Args:
             wanted: which primals require grad; all by default.
         """
-        fresh = [primal.detach().clone() for primal in (self.primals if primals is None else primals)]
+        fresh = _copies(self.primals if primals is None else primals)
         for primal, want in zip(fresh, wanted or [True] * len(fresh), strict=True):
             primal.requires_grad_(want)
+        return self.record(fresh)
+
+    def record(self, primals: Sequence[Tensor]) -> Linearization:
+        """A recorded forward pass on these very tensors; on copies of them where it changes them in place."""
         with torch.enable_grad():
-            return Linearization(fresh, self.outputs(fresh))
+            try:
+                return Linearization(list(primals), self.outputs(primals))
+            except RuntimeError as error:
+                if "leaf Variable that requires grad" not in str(error):
+                    raise
+                return Linearization(list(primals), self.outputs([primal.clone() for primal in primals]))
 
 
 def describe(value: Any) -> str:
@@ -158,6 +173,10 @@ def describe(value: Any) -> str:
     dtype = str(value.dtype).removeprefix("torch.")
     layout = "" if value.layout == torch.strided else f" {str(value.layout).removeprefix('torch.')}"
     return f"{dtype}{list(value.shape)}{layout}"
+
+
+def _copies(tensors: Sequence[Tensor]) -> list[Tensor]:
+    return [tensor.detach().clone() for tensor in tensors]
 
 
 def _values(value: Tensor) -> Tensor:
