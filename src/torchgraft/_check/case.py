@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -82,13 +81,12 @@ class Case:
         self._positions = [i for i in candidates if values[i].requires_grad] or candidates
         self._flat = [value.detach() if isinstance(value, Tensor) else value for value in values]
         self._names = names
-        self._every_name = names
         self.names = [names[i] for i in self._positions]
 
     @property
     def label(self) -> str:
         """The arguments in words, such as ``"x: float64[3, 4]"``."""
-        pairs = zip(self._every_name, self._flat, strict=True)
+        pairs = zip(self._names, self._flat, strict=True)
         return ", ".join(f"{name}: {describe(value)}" for name, value in pairs)
 
     @property
@@ -121,8 +119,10 @@ class Case:
         args, kwargs = pytree.tree_unflatten(marked, self._tree)
         return Case(self.target, args, kwargs, seed=self.seed)
 
-    def _arguments(self, primals: Sequence[Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        flat = list(self._flat)
+    def arguments(self, primals: Sequence[Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Positional and keyword arguments: these very primals, and copies of the other tensors."""
+        chosen = set(self._positions)
+        flat = [v.clone() if isinstance(v, Tensor) and i not in chosen else v for i, v in enumerate(self._flat)]
         for i, primal in zip(self._positions, primals, strict=True):
             flat[i] = _packed(self._flat[i], primal)
         args, kwargs = pytree.tree_unflatten(flat, self._tree)
