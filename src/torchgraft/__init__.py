@@ -20,6 +20,7 @@ from ._function.adopt import adopt
 from ._function.function import Function
 from ._nn.module import module
 from ._op import Op, op
+from ._spec.domain import domain
 from ._spec.saved import Saved
 from ._spec.workspace import workspace
 
@@ -45,6 +46,7 @@ __all__ = [
     "c",
     "cpp",
     "debug",
+    "domain",
     "module",
     "op",
     "workspace",

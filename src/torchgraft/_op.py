@@ -23,6 +23,7 @@ from ._record import Record
 from ._rules.kinds import Kind
 from ._rules.rule import make_rule
 from ._spec.reading import read_signature, with_workspaces
+from ._spec.reference import read_reference
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -273,6 +274,53 @@ class Op:
                 )
         self._record.shape_rule = function
         self._record.changed()
+        return function
+
+    # -- what checks it is given ----------------------------------------------------------------------------------
+
+    def samples(self, function: F) -> F:
+        """Declare arguments that checks try, beside those that they generate themselves.
+
+        The function yields calls: a tuple of arguments, a dictionary of arguments by name, or one tensor. It may ask
+        for a `torch.Generator`, which is seeded, by having one parameter. There may be several such functions.
+
+        Raises:
+            DeclarationError: it has more than one parameter.
+
+        Example:
+            >>> @solve.samples
+            ... def _(generator):
+            ...     for n in (1, 4):
+            ...         a = torch.randn(n, n, dtype=torch.float64, generator=generator)
+            ...         yield a + 4 * torch.eye(n), a[0]
+            ...     yield {"a": torch.eye(2), "b": torch.ones(2)}
+        """
+        parameters = list(inspect.signature(function).parameters)
+        if len(parameters) > 1:
+            raise DeclarationError(
+                "a function of samples has other parameters", operator=self._record.name,
+                expected="none, or one: a torch.Generator", got=", ".join(parameters),
+            )  # fmt: skip
+        self._record.samples.append(function)
+        return function
+
+    def reference(self, function: F) -> F:
+        """Declare a slow, right implementation, with which checks compare the operator's values.
+
+        It has the operator's parameters and returns what its callers see. It gets tensors; where its parameters are
+        annotated ``np.ndarray``, arrays; where they are annotated as numbers (``float``, ``complex``, ``mpmath.mpf``),
+        one element at a time of an elementwise operator, mpmath's with 50 digits. Under ``batch="loop"`` it sees one
+        sample. A second one replaces the first.
+
+        Raises:
+            DeclarationError: its parameters are others, or it takes numbers and the operator is not elementwise.
+
+        Example:
+            >>> @softplus.reference
+            ... def _(x: mpmath.mpf):
+            ...     return mpmath.log1p(mpmath.exp(x))
+        """
+        self._record.reference = read_reference(self._record.signature, function, frames=1)
         return function
 
     # -- looking --------------------------------------------------------------------------------------------------

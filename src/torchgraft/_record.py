@@ -5,7 +5,7 @@ Lowerings, capabilities, documentation and tests read this record; nothing is de
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -19,7 +19,9 @@ from ._kernels.make import make_kernel
 from ._kernels.native_kernel import NativeKernel
 from ._rules.kinds import Kind
 from ._rules.rule import Rule
+from ._spec.domain import Domain, check_domains, declared_domains
 from ._spec.plan import Layout, Plan, ShapeRule, common_dtype, flatten, make_plan, replace
+from ._spec.reference import Reference
 from ._spec.signature import Signature
 
 _MEMO_SIZE = 1024
@@ -36,6 +38,9 @@ class Record:
         nondifferentiable: inputs that were declared to have no derivative.
         shape_rule: output shapes given by hand.
         autocast: the dtype to which floating inputs are cast under autocast; None promotes them to the widest.
+        domains: of arguments and axes, for what checks the operator.
+        samples: functions that yield arguments, for the same.
+        reference: what its values are compared with.
         eager_node: makes the autograd node of eager code, where the rules alone would not make the best one; or None.
     """
 
@@ -57,9 +62,13 @@ class Record:
         self.rules: dict[Kind, dict[str, Rule]] = {"vjp": {}, "jvp": {}, "partial": {}, "adjoint": {}}
         self.nondifferentiable: set[str] = set()
         self.shape_rule: ShapeRule | None = None
+        self.domains: dict[str, Domain] = {}
+        self.samples: list[Callable[..., Any]] = []
+        self.reference: Reference | None = None
         self.eager_node: Callable[[Layout, tuple[bool, ...]], type[Any] | None] | None = None
         self._plans: dict[Any, Plan] = {}
         self._listeners: list[Callable[[], None]] = []
+        self.declare_domains(declared_domains(function))
 
     @property
     def name(self) -> str:
@@ -97,6 +106,11 @@ class Record:
         for name in rule.inputs:
             self.rules[rule.kind][name] = rule
         self.changed()
+
+    def declare_domains(self, domains: Mapping[str, Domain]) -> None:
+        """Add domains, or replace those of the same names; calls do not change by it."""
+        check_domains(self.signature, domains)
+        self.domains.update(domains)
 
     def _conflict(self, kind: Kind, name: str) -> str | None:
         if name in self.nondifferentiable:
