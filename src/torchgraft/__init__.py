@@ -5,6 +5,7 @@ from ._build.source import c, cpp
 from ._errors import (
     ArgumentError,
     BuildError,
+    CheckError,
     DeclarationError,
     DerivativeError,
     DeviceError,
@@ -29,6 +30,7 @@ __version__ = "0.1.0"
 __all__ = [
     "ArgumentError",
     "BuildError",
+    "CheckError",
     "DeclarationError",
     "DerivativeError",
     "DeviceError",

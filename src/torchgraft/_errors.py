@@ -109,5 +109,17 @@ class UnsupportedError(TorchgraftError, NotImplementedError):
     """A PyTorch feature that would give a wrong result with this operator, refused."""
 
 
+class CheckError(TorchgraftError, AssertionError):
+    """A check did not pass; its text is the report's.
+
+    Attributes:
+        report: what was checked and found, a `Report`.
+    """
+
+    def __init__(self, problem: str, *, report: Any = None, **fields: Any) -> None:
+        super().__init__(problem, **fields)
+        self.report = report
+
+
 class TorchgraftWarning(UserWarning):
     """Legal, but costly or fragile: said once for each place, with the remedy."""
