@@ -600,3 +600,13 @@ def overload_of(function: Any) -> Any:
     if isinstance(function, torch._ops.OpOverloadPacket):
         return getattr(function, function.overloads()[0])
     return function if isinstance(function, torch._ops.OpOverload) else None
+
+
+def register_fake(library: torch.library.Library, qualname: str, function: Callable[..., Any]) -> None:
+    """`torch.library.register_fake`, without its search through all modules for the caller: 4 ms an operator."""
+    try:
+        holder = torch._library.simple_registry.singleton.find(qualname).fake_impl
+        source = f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}"  # type: ignore[attr-defined]
+        library._registration_handles.append(holder.register(function, source, lib=library, allow_override=True))
+    except (AttributeError, TypeError):
+        torch.library.register_fake(qualname, function, lib=library)

@@ -231,7 +231,7 @@ def _compile_one(path: Path, function: NativeFunction, dtypes: Mapping[str, torc
     source, prototype = function.source, function.prototype
     compiler = toolchain.compiler(source.language, function.label)
     with tempfile.TemporaryDirectory() as scratch:
-        file = (Path(scratch) / path.name).with_suffix(".c" if source.language == "c" else ".cpp")
+        file = (Path(scratch) / path.name).with_suffix(toolchain.SUFFIXES[source.language])
         file.write_text(library.source_of(source, prototype, dtypes))
         made = Path(scratch) / path.name
         compiler.build(source, level, file, made, prototype)

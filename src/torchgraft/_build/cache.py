@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import tempfile
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from .._errors import TorchgraftWarning
@@ -28,7 +29,7 @@ def folder() -> Path:
 
 
 def _default() -> str:
-    import platformdirs  # not needed where the folder is named, as `filelock` is not where the library is there
+    import platformdirs  # not needed where the folder is named
 
     return platformdirs.user_cache_dir("torchgraft")
 
@@ -70,51 +71,84 @@ def clear() -> int:
         The number of bytes that were freed.
     """
     freed = 0
-    for pattern in ("*.so", "*.built", "*.lock"):
+    for pattern in ("*.so", "*.o", "*.built", "*.lock", "*.known"):
         for path in folder().glob(pattern):
             freed += path.stat().st_size
             path.unlink(missing_ok=True)
     return freed
 
 
-def library(key: str, build: Callable[[Path], Iterable[Path]]) -> Path:
-    """The library of a key, built if it is not there, is not what was built, or was built from other files.
+def built(key: str, build: Callable[[Path], Iterable[Path]], suffix: str = ".so") -> Path:
+    """What was built for a key; built if it is not there, is not what was built, or was built from other files.
 
     Args:
         key: from `key_of`.
-        build: writes the library into a path, and returns the files that it has read; called by one process at a time.
+        build: writes it into a path, and returns the files that it has read; called by one process at a time.
+        suffix: of its name: a library, or an object file.
     """
     place = folder()
     try:
-        return _library(place, key, build)
+        return _built(place, key, build, suffix)
     except OSError as error:  # the disk is full, or became read-only
         if place in _instead.values():
             raise
-        return _library(_private(place, str(error)), key, build)
+        return _built(_private(place, str(error)), key, build, suffix)
 
 
-def _library(place: Path, key: str, build: Callable[[Path], Iterable[Path]]) -> Path:
+def _built(place: Path, key: str, build: Callable[[Path], Iterable[Path]], suffix: str) -> Path:
     record = place / f"{key}.built"
     path = _recorded(record)
     if path is not None:
         return path
-    import filelock
-
-    with filelock.FileLock(place / f"{key}.lock"):
+    with _locked(place / f"{key}.lock"):
         path = _recorded(record)
         if path is not None:
             return path
         with tempfile.TemporaryDirectory(dir=place) as scratch:
-            made, written = Path(scratch) / f"{key}.so", Path(scratch) / record.name
+            made, written = Path(scratch) / f"{key}{suffix}", Path(scratch) / record.name
             read = list(build(made))
             # What is loaded is known by its path, so that other contents get another one.
-            path = place / f"{key}-{_digest(made)[:16]}.so"
+            path = place / f"{key}-{_digest(made)[:16]}{suffix}"
             written.write_text(
                 "".join(f"{_digest(file)} {name}\n" for file, name in [(made, path), *zip(read, read, strict=True)])
             )
             made.replace(path)
             written.replace(record)
     return path
+
+
+def known(key: str, find_out: Callable[[], str]) -> str:
+    """A text that was found out once, by some process.
+
+    Args:
+        key: from `key_of`: all that the text depends on.
+        find_out: returns it; nothing is not remembered.
+    """
+    place = folder() / f"{key}.known"
+    try:
+        return place.read_text()
+    except OSError:
+        text = find_out()
+    if not text:
+        return text
+    try:
+        with tempfile.TemporaryDirectory(dir=place.parent) as scratch:
+            written = Path(scratch) / place.name
+            written.write_text(text)
+            written.replace(place)
+    except OSError:  # then the next process finds it out again
+        pass
+    return text
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """For one thread of one process at a time; the system lets go when a process ends, however it ends."""
+    import fcntl  # which not every platform has, and only a build needs
+
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def _digest(path: Path) -> str:

@@ -22,7 +22,7 @@ from .debug_report import Finding, Report
 from .harness import Harness
 from .prototype import Prototype
 from .source import Source
-from .toolchain import check_order, compiler
+from .toolchain import SUFFIXES, check_order, compiler
 
 HEADER = Path(__file__).with_name("harness.h")
 
@@ -82,11 +82,11 @@ class DebugFunction:
         )  # fmt: skip
 
         def make(program: Path) -> Sequence[Path]:
-            file = program.with_suffix(".c" if source.language == "c" else ".cpp")
+            file = program.with_suffix(SUFFIXES[source.language])
             file.write_text(text)
             return tools.build_program(source, file, program, prototype, sanitize=self.sanitized)
 
-        return cache.library(key, make)
+        return cache.built(key, make)
 
     # -- calling ------------------------------------------------------------------------------------------------
 

@@ -19,10 +19,9 @@ from . import cache, shipped
 from .prototype import Prototype
 from .shim import Shim
 from .source import Source
-from .toolchain import check_order, compiler, processor_level
+from .toolchain import HEADER, SHIM, SUFFIXES, check_order, compiler, processor_level
 
 SPACE = "torchgraft_native"
-HEADER = Path(__file__).with_name("shim.h")
 
 _numbers = itertools.count()
 _loaded: dict[Path, Library] = {}  # never closed: what runs in a library may not lose its code
@@ -63,16 +62,16 @@ def build(source: Source, prototype: Prototype, dtypes: Mapping[str, torch.dtype
         raise shipped.unbuilt(source, dtypes, error) from None
     text = source_of(source, prototype, dtypes)
     key = cache.key_of(
-        text, source.text(), HEADER.read_text(), tools.version, " ".join(tools.arguments(source, level)),
-        " ".join(source.libraries),
+        text, source.text(), HEADER.read_text(), SHIM.read_text(), tools.version,
+        " ".join(tools.arguments(source, level)), " ".join(source.libraries),
     )  # fmt: skip
 
     def make(library: Path) -> Sequence[Path]:
-        file = library.with_suffix(".c" if source.language == "c" else ".cpp")
+        file = library.with_suffix(SUFFIXES[source.language])
         file.write_text(text)
         return tools.build(source, level, file, library, prototype)
 
-    return load(cache.library(key, make), prototype)
+    return load(cache.built(key, make), prototype)
 
 
 def source_of(source: Source, prototype: Prototype, dtypes: Mapping[str, torch.dtype]) -> str:

@@ -41,6 +41,7 @@ class NativeFunction:
         self.error = error
         self._tensors = prototype.signature.tensors
         self._variants: dict[Any, Callable[..., Any]] = {}
+        self._libraries: dict[Any, library.Library] = {}
         self._converted = [i for i, a in enumerate(self._passed()) if a.converts]
 
     def _passed(self) -> list[Any]:
@@ -91,10 +92,12 @@ class NativeFunction:
         names |= {output.name: dtype for output, dtype in zip(signature.outputs, outputs, strict=True)}
         mode = debug.mode()
         if mode is not None:
-            from .debugged import DebugFunction  # which, as `library`, most programs never need
+            from .debugged import DebugFunction  # which most programs never need
 
             return DebugFunction(self.source, self.prototype, names, mode, self.label, self.error)
-        built = library.build(self.source, self.prototype, names)
+        built = self._libraries.get((dtypes, outputs))
+        if built is None:
+            built = self._libraries[dtypes, outputs] = library.build(self.source, self.prototype, names)
         function = built.fast if fast else built.function
         return self._converting(function) if self._converted else function
 

@@ -1,17 +1,16 @@
 /* What every kernel library of torchgraft has: libtorch's C symbols, and tensors as kernels see them.
  *
  * libtorch_cpu exports a C interface that is stable from release to release. Its symbols are looked up in the library
- * that is loaded already, so that nothing is linked, and one binary serves every version of torch. Written in what C
- * and C++ have in common. Errors unwind by longjmp to `tg_protected`, over frames of ours alone.
+ * that is loaded already, so that nothing is linked to it, and one binary serves every version of torch. Written in
+ * what C and C++ have in common. Errors unwind by longjmp to `tg_protected`, over frames of ours alone.
+ *
+ * `shim.c`, which is compiled once for a machine, defines what is declared here; what loops call is here itself.
  */
 #pragma GCC system_header
-#include <dlfcn.h>
 #include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,11 +23,6 @@
 #define TG_UNUSED __attribute__((unused))
 #define TG_DIMS 64
 #define TG_TEXT 1024
-#define TG_CHUNKS 16      /* into which a sum over samples is split, whatever the number of threads */
-#define TG_SUMS 8388608   /* elements that the sums of all chunks may take */
-#define TG_GRAIN 32768    /* elements that are worth a thread */
-#define TG_LONG 200000    /* elements that are worth letting other Python threads run */
-#define TG_ABI ((2ull << 56) | (11ull << 48)) /* of torch 2.11, the oldest that is supported */
 
 typedef uint64_t tg_value; /* one slot of the boxed calling convention: a number, a handle, a pointer */
 typedef struct tg_opaque *tg_handle;
@@ -81,12 +75,9 @@ typedef struct tg_object *tg_python; /* PyObject */
     X(void, Py_DecRef, (tg_python))
 
 #define TG_MEMBER(result, name, arguments) result(*name) arguments;
-#define TG_FIND(result, name, arguments) *(void **)&tg_torch.name = dlsym(torch, #name);
-#define TG_FIND_PYTHON(result, name, arguments) *(void **)&tg_torch.name = dlsym(RTLD_DEFAULT, #name);
-#define TG_MISSING(result, name, arguments) \
-    if (!tg_torch.name) return #name;
+#pragma GCC visibility push(hidden)
 
-static struct {
+extern struct tg_symbols {
     TG_SYMBOLS(TG_MEMBER)
     TG_NEWER_SYMBOLS(TG_MEMBER)
     TG_PYTHON_SYMBOLS(TG_MEMBER)
@@ -94,31 +85,13 @@ static struct {
 } tg_torch;
 
 /* Finds the symbols; returns the name of one that is missing, or NULL. */
-static TG_UNUSED const char *tg_find_symbols(const char *library) {
-    void *torch = dlopen(library, RTLD_NOLOAD | RTLD_NOW);
-    if (!torch) return library;
-    TG_SYMBOLS(TG_FIND)
-    TG_SYMBOLS(TG_MISSING)
-    TG_NEWER_SYMBOLS(TG_FIND)
-    TG_PYTHON_SYMBOLS(TG_FIND_PYTHON)
-    tg_torch.PyExc_RuntimeError = (tg_python *)dlsym(RTLD_DEFAULT, "PyExc_RuntimeError");
-    tg_torch.none = (tg_python)dlsym(RTLD_DEFAULT, "_Py_NoneStruct");
-    return NULL;
-}
+const char *tg_find_symbols(const char *library);
 
 /* Registers a function as the CPU kernel of an operator that exists. */
-static TG_UNUSED int32_t tg_implement(const char *space, const char *name, tg_boxed function, const char *file) {
-    tg_handle library;
-    if (tg_torch.aoti_torch_library_init_impl(space, "CPU", file, 0, &library)) return 1;
-    return tg_torch.torch_library_impl(library, name, function, TG_ABI);
-}
+int32_t tg_implement(const char *space, const char *name, tg_boxed function, const char *file);
 
 /* Defines an operator, for a program without Python. */
-static TG_UNUSED int32_t tg_define(const char *space, const char *schema, const char *file) {
-    tg_handle library;
-    if (tg_torch.aoti_torch_library_init_fragment(space, file, 0, &library)) return 1;
-    return tg_torch.aoti_torch_library_def(library, schema);
-}
+int32_t tg_define(const char *space, const char *schema, const char *file);
 
 /* -- a call ---------------------------------------------------------------------------------------------------- */
 
@@ -149,7 +122,7 @@ typedef struct {
     jmp_buf failed;
 } tg_call;
 
-static TG_UNUSED void tg_start(tg_call *call, const char *operator_name) {
+static inline void tg_start(tg_call *call, const char *operator_name) {
     call->operator_name = operator_name;
     call->kept = call->first;
     call->count = call->dim = call->chunks = 0;
@@ -158,321 +131,100 @@ static TG_UNUSED void tg_start(tg_call *call, const char *operator_name) {
     call->text[0] = 0;
 }
 
-static TG_UNUSED void tg_release(tg_call *call) {
-    while (call->count) {
-        tg_kept *last = &call->kept[--call->count];
-        if (last->thing) last->drop((tg_handle)last->thing);
-    }
-    if (call->kept != call->first) free(call->kept);
-    call->kept = call->first;
-}
+void tg_release(tg_call *call);
 
 /* Ends the call with an error. */
-static TG_UNUSED __attribute__((noreturn)) void tg_fail(tg_call *call, const char *format, ...) {
-    va_list values;
-    va_start(values, format);
-    vsnprintf(call->text, TG_TEXT, format, values);
-    va_end(values);
-    _longjmp(call->failed, 1);
-}
+__attribute__((noreturn)) void tg_fail(tg_call *call, const char *format, ...);
 
 /* Ends the call where one of libtorch's functions failed. */
-static TG_UNUSED void tg_require(tg_call *call, int32_t failed, const char *problem, const char *name) {
-    if (!failed) return;
-    const char *why = NULL;
-    if (tg_torch.torch_exception_get_what_without_backtrace)
-        why = tg_torch.torch_exception_get_what_without_backtrace();
-    tg_fail(call, "%s '%s'%s%s", problem, name, why && *why ? ": " : "", why ? why : "");
-}
+void tg_require(tg_call *call, int32_t failed, const char *problem, const char *name);
+void tg_keep(tg_call *call, void *thing, int32_t (*drop)(tg_handle));
 
-static TG_UNUSED void tg_keep(tg_call *call, void *thing, int32_t (*drop)(tg_handle)) {
-    if (call->count == call->room) {
-        size_t bytes = (size_t)call->room * sizeof *call->kept;
-        tg_kept *more = (tg_kept *)malloc(2 * bytes);
-        if (!more) {
-            drop((tg_handle)thing);
-            tg_fail(call, "no memory");
-        }
-        memcpy(more, call->kept, bytes);
-        if (call->kept != call->first) free(call->kept);
-        call->kept = more;
-        call->room *= 2;
-    }
-    call->kept[call->count].thing = thing;
-    call->kept[call->count++].drop = drop;
-}
-
-static TG_UNUSED void tg_own(tg_call *call, tg_value handle) {
+static inline void tg_own(tg_call *call, tg_value handle) {
     if (handle) tg_keep(call, (void *)handle, tg_torch.aoti_torch_delete_tensor_object);
 }
 
-static TG_UNUSED int32_t tg_free(tg_handle memory) {
-    free(memory);
-    return 0;
-}
-
-static TG_UNUSED void *tg_memory(tg_call *call, int64_t count, int64_t item) {
-    int64_t bytes;
-    if (__builtin_mul_overflow(count + 1, item, &bytes)) tg_fail(call, "no memory");
-    void *memory = calloc(1, (size_t)bytes);
-    if (!memory) tg_fail(call, "no memory");
-    tg_keep(call, memory, tg_free);
-    return memory;
-}
+void *tg_memory(tg_call *call, int64_t count, int64_t item);
 
 /* Hands a tensor to the caller, who owns it then. */
-static TG_UNUSED tg_value tg_give(tg_call *call, tg_handle handle) {
-    for (int64_t i = 0; i < call->count; i++)
-        if (call->kept[i].thing == handle) call->kept[i].thing = NULL;
-    return (tg_value)handle;
-}
+tg_value tg_give(tg_call *call, tg_handle handle);
 
 /* -- arguments ------------------------------------------------------------------------------------------------- */
 
-static TG_UNUSED double tg_as_double(tg_value value) {
+static inline double tg_as_double(tg_value value) {
     double number;
     memcpy(&number, &value, sizeof number);
     return number;
 }
 
-static TG_UNUSED tg_value tg_from_double(double number) {
+static inline tg_value tg_from_double(double number) {
     tg_value value;
     memcpy(&value, &number, sizeof value);
     return value;
 }
 
 /* What an optional argument holds: false for None. */
-static TG_UNUSED bool tg_some(tg_value *slot) {
-    if (!*slot) return false;
-    tg_value *word = (tg_value *)*slot;
-    *slot = *word;
-    tg_torch._ZdlPv(word);
-    return true;
-}
+bool tg_some(tg_value *slot);
 
 /* The items of a list of words, which the call keeps; `owned` drops each. */
-static TG_UNUSED tg_value *tg_list(tg_call *call, tg_value slot, int64_t *length, int32_t (*owned)(tg_handle)) {
-    size_t size = 0;
-    tg_keep(call, (void *)slot, tg_torch.torch_delete_list);
-    tg_require(call, tg_torch.torch_list_size((tg_handle)slot, &size), "cannot read", "a list");
-    tg_value *items = (tg_value *)tg_memory(call, (int64_t)size, sizeof *items);
-    *length = (int64_t)size;
-    for (size_t i = 0; i < size; i++) {
-        tg_require(call, tg_torch.torch_list_get_item((tg_handle)slot, i, &items[i]), "cannot read", "an item");
-        if (owned) tg_keep(call, (void *)items[i], owned);
-    }
-    return items;
-}
+tg_value *tg_list(tg_call *call, tg_value slot, int64_t *length, int32_t (*owned)(tg_handle));
 
 /* An optional list of numbers: NULL for None. */
-static TG_UNUSED const int64_t *tg_numbers(tg_call *call, tg_value *slot, int64_t *length) {
-    return tg_some(slot) ? (const int64_t *)tg_list(call, *slot, length, NULL) : NULL;
-}
-
-static TG_UNUSED const char *tg_string(tg_call *call, tg_value slot, int64_t *length) {
-    size_t size = 0;
-    const char *text = "";
-    tg_require(call, tg_torch.torch_string_length((tg_handle)slot, &size), "cannot read", "a string");
-    tg_require(call, tg_torch.torch_string_c_str((tg_handle)slot, &text), "cannot read", "a string");
-    *length = (int64_t)size;
-    return text;
-}
-
-static TG_UNUSED void tg_read(tg_call *call, tg_tensor *tensor, const char *name, tg_value slot, int64_t core,
-                              int32_t dtype, int64_t item) {
-    int32_t found = -1, device = -1;
-    tg_handle handle = (tg_handle)slot;
-    tensor->name = name;
-    tensor->handle = handle;
-    tensor->item = item;
-    tg_torch.aoti_torch_get_dtype(handle, &found);
-    if (found != dtype) tg_fail(call, "argument '%s' has dtype %d, this kernel was built for %d", name, found, dtype);
-    tg_torch.aoti_torch_get_device_type(handle, &device);
-    if (device != 0) tg_fail(call, "argument '%s' is not on the CPU", name);
-    tg_torch.aoti_torch_get_dim(handle, &tensor->dim);
-    tensor->core = core < 0 ? tensor->dim : core;
-    if (tensor->dim < core || tensor->dim >= TG_DIMS)
-        tg_fail(call, "argument '%s' has %lld axes, expected at least %lld", name, (long long)tensor->dim,
-                (long long)core);
-    tg_torch.aoti_torch_get_sizes(handle, (int64_t **)&tensor->sizes);
-    tg_torch.aoti_torch_get_strides(handle, (int64_t **)&tensor->strides);
-}
+const int64_t *tg_numbers(tg_call *call, tg_value *slot, int64_t *length);
+const char *tg_string(tg_call *call, tg_value slot, int64_t *length);
+void tg_read(tg_call *call, tg_tensor *tensor, const char *name, tg_value slot, int64_t core, int32_t dtype,
+             int64_t item);
 
 /* A tensor that was not passed. */
-static TG_UNUSED void tg_absent(tg_tensor *tensor) { memset(tensor, 0, sizeof *tensor); }
+static inline void tg_absent(tg_tensor *tensor) { memset(tensor, 0, sizeof *tensor); }
 
 /* -- sizes ----------------------------------------------------------------------------------------------------- */
 
-static TG_UNUSED int64_t tg_size(const tg_tensor *tensor, int64_t axis) {
+static inline int64_t tg_size(const tg_tensor *tensor, int64_t axis) {
     return tensor->sizes[tensor->dim - tensor->core + axis];
 }
 
-static TG_UNUSED void tg_expect(tg_call *call, const tg_tensor *tensor, int64_t axis, const char *text, int64_t size) {
-    int64_t found = tg_size(tensor, axis);
-    if (found != size)
-        tg_fail(call, "argument '%s': axis %s is %lld, expected %lld", tensor->name, text, (long long)found,
-                (long long)size);
-}
+void tg_expect(tg_call *call, const tg_tensor *tensor, int64_t axis, const char *text, int64_t size);
 
 /* The size that an axis gives to a name, or must have because the name has one; -1 is none. */
-static TG_UNUSED void tg_bind(tg_call *call, const tg_tensor *tensor, int64_t axis, const char *text, int64_t *size) {
-    if (*size < 0) *size = tg_size(tensor, axis);
-    tg_expect(call, tensor, axis, text, *size);
-}
+void tg_bind(tg_call *call, const tg_tensor *tensor, int64_t axis, const char *text, int64_t *size);
 
 /* The same for an axis that may be 1 instead. */
-static TG_UNUSED void tg_bind_broadcast(tg_call *call, const tg_tensor *tensor, int64_t axis, const char *text,
-                                        int64_t *size) {
-    if (*size < 0 || *size == 1) *size = tg_size(tensor, axis);
-    if (tg_size(tensor, axis) != 1) tg_expect(call, tensor, axis, text, *size);
-}
-
-static TG_UNUSED void tg_expect_broadcast(tg_call *call, const tg_tensor *tensor, int64_t axis, const char *text,
-                                          int64_t size) {
-    if (tg_size(tensor, axis) != 1) tg_expect(call, tensor, axis, text, size);
-}
-
-static TG_UNUSED int64_t tg_floordiv(tg_call *call, int64_t a, int64_t b) {
-    if (b == 0) tg_fail(call, "an axis divides by zero");
-    return a / b - (a % b != 0 && (a < 0) != (b < 0));
-}
-
-static TG_UNUSED int64_t tg_mod(tg_call *call, int64_t a, int64_t b) { return a - b * tg_floordiv(call, a, b); }
-static TG_UNUSED int64_t tg_min(int64_t a, int64_t b) { return a < b ? a : b; }
-static TG_UNUSED int64_t tg_max(int64_t a, int64_t b) { return a > b ? a : b; }
+void tg_bind_broadcast(tg_call *call, const tg_tensor *tensor, int64_t axis, const char *text, int64_t *size);
+void tg_expect_broadcast(tg_call *call, const tg_tensor *tensor, int64_t axis, const char *text, int64_t size);
+int64_t tg_floordiv(tg_call *call, int64_t a, int64_t b);
+int64_t tg_mod(tg_call *call, int64_t a, int64_t b);
+static inline int64_t tg_min(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t tg_max(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* -- batches --------------------------------------------------------------------------------------------------- */
 
 /* Leading axes broadcast. */
-static TG_UNUSED void tg_join(tg_call *call, const char *name, int64_t lead, const int64_t *sizes) {
-    int64_t more = lead - call->dim;
-    if (more > 0) {
-        memmove(call->sizes + more, call->sizes, (size_t)call->dim * sizeof *call->sizes);
-        for (int64_t i = 0; i < more; i++) call->sizes[i] = 1;
-        call->dim = lead;
-    }
-    for (int64_t i = 0; i < lead; i++) {
-        int64_t *size = &call->sizes[call->dim - lead + i], mine = sizes[i];
-        if (*size == 1)
-            *size = mine;
-        else if (mine != 1 && mine != *size)
-            tg_fail(call, "'%s': leading axes do not broadcast: %lld and %lld", name, (long long)mine,
-                    (long long)*size);
-    }
-}
-
-static TG_UNUSED void tg_batch(tg_call *call, const tg_tensor *tensor) {
-    tg_join(call, tensor->name, tensor->dim - tensor->core, tensor->sizes);
-}
-
-static TG_UNUSED bool tg_is_contiguous(const tg_tensor *tensor, const int64_t *core) {
-    int64_t step = 1;
-    for (int64_t i = tensor->core; i-- > 0;) {
-        int64_t axis = tensor->dim - tensor->core + i;
-        if (tensor->sizes[axis] != core[i]) return false; /* broadcasts */
-        if (core[i] != 1 && tensor->strides[axis] != step) return false;
-        step *= core[i];
-    }
-    return true;
-}
-
-static TG_UNUSED void tg_strides(int64_t dim, const int64_t *sizes, int64_t *strides) {
-    int64_t step = 1;
-    for (int64_t i = dim; i-- > 0;) {
-        strides[i] = step;
-        step *= sizes[i] > 1 ? sizes[i] : 1;
-    }
-}
+void tg_join(tg_call *call, const char *name, int64_t lead, const int64_t *sizes);
+void tg_batch(tg_call *call, const tg_tensor *tensor);
 
 /* The data, each sample contiguous and of the shape `core`, and where each sample is. */
-static TG_UNUSED void tg_open(tg_call *call, tg_tensor *tensor, const int64_t *core, int32_t dtype) {
-    void *data = NULL;
-    if (!tg_is_contiguous(tensor, core)) {
-        int64_t sizes[TG_DIMS], strides[TG_DIMS], lead = tensor->dim - tensor->core;
-        tg_handle copy;
-        memcpy(sizes, tensor->sizes, (size_t)lead * sizeof *sizes);
-        memcpy(sizes + lead, core, (size_t)tensor->core * sizeof *sizes);
-        tg_strides(tensor->dim, sizes, strides);
-        tg_require(call, tg_torch.aoti_torch_empty_strided(tensor->dim, sizes, strides, dtype, 0, -1, &copy),
-                   "no contiguous copy of", tensor->name);
-        tg_own(call, (tg_value)copy);
-        tg_require(call, tg_torch.aoti_torch_copy_(copy, tensor->handle, 0), "no contiguous copy of", tensor->name);
-        tensor->handle = copy;
-        tg_torch.aoti_torch_get_sizes(copy, (int64_t **)&tensor->sizes);
-        tg_torch.aoti_torch_get_strides(copy, (int64_t **)&tensor->strides);
-    }
-    tg_require(call, tg_torch.aoti_torch_get_data_ptr(tensor->handle, &data), "no data of", tensor->name);
-    tensor->data = (char *)data;
-    for (int64_t i = 0; i < call->dim; i++) {
-        int64_t axis = i - (call->dim - (tensor->dim - tensor->core));
-        bool moves = axis >= 0 && tensor->sizes[axis] != 1;
-        tensor->batch_strides[i] = moves ? tensor->strides[axis] * tensor->item : 0;
-    }
-}
+void tg_open(tg_call *call, tg_tensor *tensor, const int64_t *core, int32_t dtype);
 
 /* The data as they are, for a function that is told sizes and strides. */
-static TG_UNUSED void tg_open_whole(tg_call *call, tg_tensor *tensor) {
-    void *data = NULL;
-    tg_require(call, tg_torch.aoti_torch_get_data_ptr(tensor->handle, &data), "no data of", tensor->name);
-    tensor->data = (char *)data;
-}
+void tg_open_whole(tg_call *call, tg_tensor *tensor);
 
 /* A new tensor. Batch axes of size 1 are summed over, where the batch has more there. */
-static TG_UNUSED void tg_make(tg_call *call, tg_tensor *tensor, const char *name, int64_t dim, const int64_t *sizes,
-                              int64_t core, int32_t dtype, int64_t item) {
-    int64_t strides[TG_DIMS];
-    void *data = NULL;
-    memset(tensor, 0, offsetof(tg_tensor, batch_strides));
-    tensor->name = name;
-    tensor->item = item;
-    tensor->sums = NULL;
-    tensor->dim = dim;
-    tensor->core = core;
-    tg_strides(dim, sizes, strides);
-    tg_require(call, tg_torch.aoti_torch_empty_strided(dim, sizes, strides, dtype, 0, -1, &tensor->handle),
-               "no memory for output", name);
-    tg_own(call, (tg_value)tensor->handle);
-    tg_require(call, tg_torch.aoti_torch_get_data_ptr(tensor->handle, &data), "no data of", name);
-    tensor->data = (char *)data;
-    for (int64_t i = 0; i < call->dim; i++) {
-        int64_t axis = i - (call->dim - (dim - core));
-        bool moves = axis >= 0 && sizes[axis] != 1;
-        tensor->batch_strides[i] = moves ? strides[axis] * item : 0;
-        if (!moves && call->sizes[i] != 1) call->chunks = -1; /* summed; `tg_samples` says in how many chunks */
-    }
-}
+void tg_make(tg_call *call, tg_tensor *tensor, const char *name, int64_t dim, const int64_t *sizes, int64_t core,
+             int32_t dtype, int64_t item);
 
 /* Sizes and strides of an output, for a function that is told them, and for sums. */
-static TG_UNUSED void tg_look(tg_tensor *tensor) {
-    tg_torch.aoti_torch_get_sizes(tensor->handle, (int64_t **)&tensor->sizes);
-    tg_torch.aoti_torch_get_strides(tensor->handle, (int64_t **)&tensor->strides);
-}
+void tg_look(tg_tensor *tensor);
 
 /* An output of the batch's axes and those of one sample. */
-static TG_UNUSED void tg_make_sample(tg_call *call, tg_tensor *tensor, const char *name, int64_t count,
-                                     const int64_t *core, int32_t dtype, int64_t item) {
-    int64_t sizes[TG_DIMS];
-    if (call->dim + count >= TG_DIMS) tg_fail(call, "output '%s' has too many axes", name);
-    for (int64_t i = 0; i < count; i++)
-        if (core[i] < 0) tg_fail(call, "output '%s': axis %lld is %lld", name, (long long)i, (long long)core[i]);
-    memcpy(sizes, call->sizes, (size_t)call->dim * sizeof *sizes);
-    memcpy(sizes + call->dim, core, (size_t)count * sizeof *sizes);
-    tg_make(call, tensor, name, call->dim + count, sizes, count, dtype, item);
-}
+void tg_make_sample(tg_call *call, tg_tensor *tensor, const char *name, int64_t count, const int64_t *core,
+                    int32_t dtype, int64_t item);
 
 /* The shape of an output that the caller gives: a number of axes, then their sizes; `at` moves on. */
-static TG_UNUSED const int64_t *tg_given(tg_call *call, const int64_t *shapes, int64_t length, int64_t *at,
-                                         int64_t *dim) {
-    if (*at >= length || shapes[*at] < 0 || shapes[*at] >= TG_DIMS || *at + 1 + shapes[*at] > length)
-        tg_fail(call, "the shapes of the outputs are not as they should be");
-    *dim = shapes[*at];
-    const int64_t *sizes = shapes + *at + 1;
-    *at += 1 + *dim;
-    return sizes;
-}
+const int64_t *tg_given(tg_call *call, const int64_t *shapes, int64_t length, int64_t *at, int64_t *dim);
 
 /* Where a sample of a tensor is. */
-static TG_UNUSED char *tg_at(const tg_call *call, const tg_tensor *tensor, int64_t sample) {
+static inline char *tg_at(const tg_call *call, const tg_tensor *tensor, int64_t sample) {
     char *data = tensor->data;
     for (int64_t i = call->dim; i-- > 0;) {
         data += sample % call->sizes[i] * tensor->batch_strides[i];
@@ -481,156 +233,62 @@ static TG_UNUSED char *tg_at(const tg_call *call, const tg_tensor *tensor, int64
     return data;
 }
 
-static TG_UNUSED void tg_at_each(const tg_call *call, const tg_tensor *tensors, int64_t count, int64_t sample,
-                                 const void **found) {
-    for (int64_t i = 0; i < count; i++) found[i] = tg_at(call, &tensors[i], sample);
-}
+void tg_at_each(const tg_call *call, const tg_tensor *tensors, int64_t count, int64_t sample, const void **found);
 
 /* What went wrong in a user's function; the first one on any thread is told. */
-static TG_UNUSED void tg_note(tg_call *call, int code, const char *text) {
-    int none = 0;
-    if (!__atomic_compare_exchange_n(&call->error, &none, code, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) return;
-    if (text)
-        snprintf(call->text, TG_TEXT, "%s", text);
-    else
-        snprintf(call->text, TG_TEXT, "the function returned %d", code);
-}
-
-/* Runs on this thread, or on torch's; other Python threads go on meanwhile where there is much to do. */
-static TG_UNUSED void tg_spread(tg_call *call, int64_t count, int64_t grain, int64_t work, tg_range run, void *context) {
-    void *state = NULL;
-    if (work > TG_LONG && tg_torch.PyGILState_Check && tg_torch.PyGILState_Check()) state = tg_torch.PyEval_SaveThread();
-    int32_t failed = 0;
-    if (count <= grain)
-        run(0, count, context);
-    else
-        failed = tg_torch.torch_parallel_for(0, count, grain, run, context);
-    if (state) tg_torch.PyEval_RestoreThread(state);
-    tg_require(call, failed, "threads failed in", call->operator_name);
-    if (call->error) _longjmp(call->failed, 1);
-}
-
-static TG_UNUSED int64_t tg_times(int64_t a, int64_t b) {
-    int64_t product;
-    return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
-}
+void tg_note(tg_call *call, int code, const char *text);
 
 /* Every sample, or every chunk of them. */
-static TG_UNUSED void tg_samples(tg_call *call, int64_t work, tg_range run, void *context) {
-    call->samples = 1;
-    for (int64_t i = 0; i < call->dim; i++) call->samples *= call->sizes[i];
-    work = tg_max(1, work);
-    int64_t all = tg_times(call->samples, work), grain = tg_max(1, TG_GRAIN / work);
-    if (call->chunks)
-        tg_spread(call, call->chunks, 1, all, run, context);
-    else
-        tg_spread(call, call->samples, grain, all, run, context);
-}
+void tg_samples(tg_call *call, int64_t work, tg_range run, void *context);
 
 /* -- sums over samples ----------------------------------------------------------------------------------------- */
 
 /* Into how many chunks the samples are split: whatever the number of threads, so that sums do not depend on it.
  * `elements` is what a chunk's sums take. */
-static TG_UNUSED void tg_split(tg_call *call, int64_t work, int64_t elements) {
-    int64_t samples = 1;
-    for (int64_t i = 0; i < call->dim; i++) samples *= call->sizes[i];
-    int64_t worth = tg_min(samples, tg_times(samples, work) / TG_GRAIN), room = TG_SUMS / tg_max(1, elements);
-    call->chunks = tg_max(1, tg_min(TG_CHUNKS, tg_min(worth, room)));
-}
+void tg_split(tg_call *call, int64_t work, int64_t elements);
 
 /* Where a chunk begins; without sums, each sample is its own. */
-static TG_UNUSED int64_t tg_first(const tg_call *call, int64_t chunk) {
+static inline int64_t tg_first(const tg_call *call, int64_t chunk) {
     if (!call->chunks) return chunk;
     return call->samples / call->chunks * chunk + tg_min(chunk, call->samples % call->chunks);
 }
 
 /* Prepares the sums of an output over which samples are summed. */
-static TG_UNUSED void tg_sum(tg_call *call, tg_tensor *tensor, int64_t parts) {
-    bool summed = false;
-    for (int64_t i = 0; i < call->dim; i++) summed |= call->sizes[i] != 1 && tensor->batch_strides[i] == 0;
-    if (!summed) return;
-    tensor->parts = parts;
-    tensor->count = parts;
-    for (int64_t i = 0; i < tensor->dim; i++) tensor->count *= tensor->sizes[i];
-    tensor->sums = (double *)tg_memory(call, tg_times(tensor->count, call->chunks), sizeof(double));
-}
+void tg_sum(tg_call *call, tg_tensor *tensor, int64_t parts);
 
 /* Adds one sample's part, `core` elements at `part`, to the sums of a chunk. */
-static TG_UNUSED __attribute__((noinline)) void tg_add(const tg_call *call, const tg_tensor *tensor, int64_t chunk, int64_t sample, int64_t core,
-                             const void *part) {
-    if (!tensor->sums) return;
-    int64_t real = tensor->item / tensor->parts, offset = (tg_at(call, tensor, sample) - tensor->data) / real;
-    double *sums = tensor->sums + chunk * tensor->count + offset;
-    if (real == sizeof(float))
-        for (int64_t i = 0; i < core * tensor->parts; i++) sums[i] += ((const float *)part)[i];
-    else
-        for (int64_t i = 0; i < core * tensor->parts; i++) sums[i] += ((const double *)part)[i];
-}
+void tg_add(const tg_call *call, const tg_tensor *tensor, int64_t chunk, int64_t sample, int64_t core,
+            const void *part);
 
 /* Writes the sums into the output. */
-static TG_UNUSED void tg_total(const tg_call *call, tg_tensor *tensor) {
-    if (!tensor->sums) return;
-    for (int64_t i = 0; i < tensor->count; i++) {
-        double sum = 0;
-        for (int64_t chunk = 0; chunk < call->chunks; chunk++) sum += tensor->sums[chunk * tensor->count + i];
-        if (tensor->item / tensor->parts == sizeof(float))
-            ((float *)tensor->data)[i] = (float)sum;
-        else
-            ((double *)tensor->data)[i] = sum;
-    }
-}
+void tg_total(const tg_call *call, tg_tensor *tensor);
 
 /* -- elements -------------------------------------------------------------------------------------------------- */
 
 /* Whether two tensors have the same element at the same place in memory. */
-static TG_UNUSED bool tg_like(const tg_call *call, const tg_tensor *tensor, const tg_tensor *out) {
-    for (int64_t i = 0; i < call->dim; i++)
-        if (call->sizes[i] != 1 && tensor->batch_strides[i] / tensor->item != out->batch_strides[i] / out->item)
-            return false;
-    return true;
-}
+bool tg_like(const tg_call *call, const tg_tensor *tensor, const tg_tensor *out);
 
 /* A row is what the last axis has. */
-static TG_UNUSED int64_t tg_row_length(const tg_call *call) { return call->dim ? call->sizes[call->dim - 1] : 1; }
+static inline int64_t tg_row_length(const tg_call *call) { return call->dim ? call->sizes[call->dim - 1] : 1; }
 
-static TG_UNUSED int64_t tg_step(const tg_call *call, const tg_tensor *tensor) {
+static inline int64_t tg_step(const tg_call *call, const tg_tensor *tensor) {
     return call->dim ? tensor->batch_strides[call->dim - 1] : 0;
 }
 
-static TG_UNUSED void tg_elements(tg_call *call, bool flat, tg_range run_flat, tg_range run_rows, void *context) {
-    int64_t count = 1, length = tg_row_length(call);
-    for (int64_t i = 0; i < call->dim; i++) count *= call->sizes[i];
-    if (count == 0) return;
-    int64_t pieces = flat ? count : count / length, grain = flat ? TG_GRAIN : tg_max(1, TG_GRAIN / length);
-    tg_spread(call, pieces, grain, count, flat ? run_flat : run_rows, context);
-}
+void tg_elements(tg_call *call, bool flat, tg_range run_flat, tg_range run_rows, void *context);
 
 /* -- Python, without the dispatcher ------------------------------------------------------------------------------ */
 
-/* Where a Python object stands for a slot, the word that the dispatcher would pass; optional ones in memory of theirs. */
-static TG_UNUSED tg_value tg_boxed_word(tg_value word) {
+/* Where a Python object stands for a slot: the word that the dispatcher would pass; optional ones in own memory. */
+static inline tg_value tg_boxed_word(tg_value word) {
     tg_value *memory = (tg_value *)tg_torch._Znwm(sizeof word);
     *memory = word;
     return (tg_value)memory;
 }
 
-static TG_UNUSED bool tg_is_none(tg_python object) { return object == tg_torch.none; }
+static inline bool tg_is_none(tg_python object) { return object == tg_torch.none; }
 
 /* The outputs as one object, or as a tuple. */
-static TG_UNUSED tg_python tg_objects(const tg_value *stack, int count) {
-    tg_python tuple = count > 1 ? tg_torch.PyTuple_New(count) : NULL;
-    for (int i = 0; i < count; i++) {
-        void *object = NULL;
-        int32_t failed = count > 1 && !tuple ? 1 : tg_torch.torch_tensor_to_pyobject((tg_handle)stack[i], NULL, &object);
-        tg_torch.aoti_torch_delete_tensor_object((tg_handle)stack[i]);
-        if (count == 1) tuple = (tg_python)object;
-        else if (tuple && !failed) tg_torch.PyTuple_SetItem(tuple, i, (tg_python)object);
-        if (failed && count > 1 && tuple) {
-            tg_torch.Py_DecRef(tuple);
-            tuple = NULL;
-        }
-    }
-    if (!tuple && !tg_torch.PyErr_Occurred())
-        tg_torch.PyErr_SetString(*tg_torch.PyExc_RuntimeError, "an output is no Python object");
-    return tuple;
-}
+tg_python tg_objects(const tg_value *stack, int count);
+
+#pragma GCC visibility pop

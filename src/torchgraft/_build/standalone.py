@@ -19,10 +19,10 @@ from .._errors import BuildError, UnsupportedError
 from .._spec.dtypes import HALVES, name_of
 from .arguments import CODES, Array, Arrays
 from .combinations import combinations
-from .library import HEADER, build, source_of
+from .library import build, source_of
 from .prototype import Prototype
 from .source import Source
-from .toolchain import compiler, processor_level
+from .toolchain import HEADER, SUFFIXES, compiler, processor_level
 
 _VARIANT = """
 #ifdef __cplusplus
@@ -34,6 +34,7 @@ tg_boxed tg_variant_{number}(void) {{ return tg_find_symbols("{torch}") ? NULL :
 
 _DISPATCH = """\
 #include "{header}"
+#include <stdio.h>
 #ifdef __cplusplus
 #define TG_OTHER extern "C"
 #else
@@ -149,7 +150,8 @@ class _Steps:
         tools = compiler(source.language, operator)
         self.operator = operator
         self.folder = folder
-        self.suffix = ".c" if source.language == "c" else ".cpp"
+        self.suffix = SUFFIXES[source.language]
+        self.shim = str(tools.shim(source.language, processor_level()))
         self.whole = tools.arguments(source, processor_level())
         self.objects = [argument for argument in self.whole if argument not in ("-shared", "-Wl,-z,defs")]
         self.libraries = ["-ldl", "-lm", *(f"-l{name}" for name in source.libraries)]
@@ -158,7 +160,9 @@ class _Steps:
         """An object file that shows one name, and keeps every other one to itself, templates' too."""
         file, made = self.folder / f"{symbol}{self.suffix}", self.folder / f"{symbol}.o"
         file.write_text(text)
-        self._run(*self.objects, "-r", "-nostdlib", "-Wl,--force-group-allocation", str(file), "-o", str(made))
+        self._run(
+            *self.objects, "-r", "-nostdlib", "-Wl,--force-group-allocation", str(file), self.shim, "-o", str(made)
+        )
         self._run("objcopy", f"--keep-global-symbol={symbol}", str(made))
         return made
 
@@ -166,7 +170,7 @@ class _Steps:
         """The library of a source and parts."""
         file, made = self.folder / f"dispatch{self.suffix}", self.folder / "library.so"
         file.write_text(text)
-        self._run(*self.whole, str(file), *map(str, parts), "-o", str(made), *self.libraries)
+        self._run(*self.whole, str(file), self.shim, *map(str, parts), "-o", str(made), *self.libraries)
         return made
 
     def _run(self, *command: str) -> None:

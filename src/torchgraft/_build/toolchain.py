@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .._errors import BuildError, TorchgraftWarning
+from . import cache
 from .prototype import Prototype
 from .source import Language, Source
 
@@ -28,6 +29,11 @@ macOS:           xcode-select --install
 without root:    pip install ziglang, and  export CC="python -m ziglang cc" CXX="python -m ziglang c++"
 """
 
+HEADER = Path(__file__).with_name("shim.h")
+SHIM = Path(__file__).with_name("shim.c")
+SUFFIXES: dict[str, str] = {"c": ".c", "c++": ".cpp"}
+
+_OPTIMIZED = ("-O3", "-fPIC", "-fvisibility=hidden", "-fexceptions", "-fno-math-errno")
 
 _MISTAKES: dict[str, tuple[str, ...]] = {
     "c": tuple(
@@ -53,11 +59,27 @@ class Compiler:
 
     def arguments(self, source: Source, level: str | None) -> list[str]:
         """What a library is compiled with."""
-        default = ["-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-fexceptions", "-fno-math-errno"]
-        default += ["-Wall", "-Wl,-z,defs", *_MISTAKES[source.language]]
-        processor = [f"-march={level}"] if level else []
-        folders = [f"-I{folder}" for folder in source.include]
-        return [*self.command, *default, *processor, *folders, *source.flags]
+        own = ["-Wall", *_MISTAKES[source.language], *(f"-I{folder}" for folder in source.include), *source.flags]
+        return [*self.command, *_OPTIMIZED, "-shared", "-Wl,-z,defs", *_march(level), *own]
+
+    def shim(self, language: Language, level: str | None) -> Path:
+        """The object file of `shim.c`, which every library contains: compiled once for a machine."""
+        command = [*self.command, *_OPTIMIZED, "-O2", *_march(level), "-c"]
+        key = cache.key_of(HEADER.read_text(), SHIM.read_text(), self.version, " ".join(command), language)
+
+        def make(made: Path) -> Sequence[Path]:
+            file = made.with_suffix(SUFFIXES[language])
+            file.write_text(f'#include "{SHIM}"\n')
+            command.extend([str(file), "-o", str(made)])
+            result = _compiled(command, made)
+            if result.returncode:
+                raise BuildError(
+                    "the compiler refused torchgraft's own source", got=result.stderr.strip(),
+                    hint=f"to see it again:\n{shlex.join(command)}",
+                )  # fmt: skip
+            return ()
+
+        return cache.built(key, make, ".o")
 
     def program_arguments(self, source: Source, *, sanitize: bool) -> list[str]:
         """What a program that is looked at while it runs is compiled with."""
@@ -93,7 +115,8 @@ class Compiler:
         Warns:
             TorchgraftWarning: the compiler warned of something in the user's source.
         """
-        return self._compile(self.arguments(source, level), source, file, library, prototype)
+        command = [*self.arguments(source, level), str(self.shim(source.language, level))]
+        return self._compile(command, source, file, library, prototype)
 
     def build_program(
         self, source: Source, file: Path, program: Path, prototype: Prototype, *, sanitize: bool
@@ -107,16 +130,25 @@ class Compiler:
         included = made.with_suffix(".d")
         command = [*arguments, str(file), "-o", str(made), "-MMD", "-MF", str(included), "-ldl", "-lm"]
         command += [f"-l{name}" for name in source.libraries]
-        result = _run(command)
+        result = _compiled(command, made)
         said = "\n".join(line for line in result.stderr.splitlines() if str(file) not in line).strip()
-        if result.returncode and os.strerror(errno.ENOSPC) in result.stderr:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(made))
         if result.returncode:
             raise _refusal(source, prototype, said or f"exit status {result.returncode}", command)
         if said:
             text = f"{prototype.signature.name}: the compiler warns\n{said}"
             warnings.warn(text, TorchgraftWarning, stacklevel=2)
         return [path for path in _listed(included.read_text()) if path != file]
+
+
+def _march(level: str | None) -> list[str]:
+    return [f"-march={level}"] if level else []
+
+
+def _compiled(command: Sequence[str], made: Path) -> subprocess.CompletedProcess[str]:
+    result = _run(command)
+    if result.returncode and os.strerror(errno.ENOSPC) in result.stderr:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(made))
+    return result
 
 
 def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
@@ -211,11 +243,26 @@ def compiler(language: Language, operator: str) -> Compiler:
 def _find(language: Language, named: str | None, path: str | None) -> Compiler | None:
     candidates: Sequence[Sequence[str]] = [shlex.split(named)] if named else [[name] for name in _DEFAULTS[language]]
     for command in candidates:
-        if command and shutil.which(command[0]):
-            run = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
-            if run.returncode == 0:
-                return Compiler(tuple(command), run.stdout.strip())
+        program = shutil.which(command[0]) if command else None
+        version = _version(command, Path(program)) if program else ""
+        if version:
+            return Compiler(tuple(command), version)
     return None
+
+
+def _version(command: Sequence[str], program: Path) -> str:
+    """What a compiler says of itself; nothing if it does not run. A program, unlike a script, is asked once."""
+
+    def ask() -> str:
+        run = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
+        return run.stdout.strip() if run.returncode == 0 else ""
+
+    with program.open("rb") as file:
+        if len(command) > 1 or file.read(4) != b"\x7fELF":
+            return ask()
+    status = program.stat()
+    key = cache.key_of("version", str(program.resolve()), str(status.st_size), str(status.st_mtime_ns))
+    return cache.known(key, ask)
 
 
 @functools.cache

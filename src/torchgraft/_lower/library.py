@@ -90,7 +90,7 @@ class DispatcherOp:
 
     def fake(self, function: Callable[..., Any]) -> None:
         """The kernel for fake and meta tensors."""
-        torch.library.register_fake(self._qualname, function, lib=self._library, _stacklevel=3)
+        _torch.register_fake(self._library, self._qualname, function)
 
     def at_key(self, key: str, function: Callable[..., Any], *, with_keyset: bool = False) -> None:
         """The kernel of one dispatch key."""
