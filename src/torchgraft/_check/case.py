@@ -64,16 +64,24 @@ class Case:
         args: its positional arguments.
         kwargs: its keyword arguments.
         seed: of the random numbers that each call draws.
+        traits: what is odd about the arguments, such as ``"ties"``, ``"edges"``, ``"empty"``, ``"float16"``.
 
     Attributes:
         names: of the primals.
     """
 
     def __init__(
-        self, target: Target, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None, *, seed: int = 0
+        self,
+        target: Target,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        seed: int = 0,
+        traits: frozenset[str] = frozenset(),
     ) -> None:
         self.target = target
         self.seed = seed
+        self.traits = traits
         flat, self._tree = pytree.tree_flatten_with_path((tuple(args), dict(kwargs or {})))
         names = [target.name_of(path) for path, _ in flat]
         values = [value for _, value in flat]
@@ -117,7 +125,7 @@ class Case:
         for i in self._positions:
             marked[i] = marked[i].detach().requires_grad_()
         args, kwargs = pytree.tree_unflatten(marked, self._tree)
-        return Case(self.target, args, kwargs, seed=self.seed)
+        return Case(self.target, args, kwargs, seed=self.seed, traits=self.traits)
 
     def arguments(self, primals: Sequence[Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Positional and keyword arguments: these very primals, and copies of the other tensors."""
