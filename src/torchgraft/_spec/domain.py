@@ -73,6 +73,11 @@ class Range:
     poles: tuple[Points, ...] = ()
     members: tuple[Any, ...] = ()
 
+    @property
+    def everything(self) -> bool:
+        """Whether every finite number lies in it."""
+        return self.low == -math.inf and self.high == math.inf and not self.poles and not self.members
+
     def admits(self, values: Tensor) -> Tensor:
         """Which values lie in it: of a complex value, the real part; nothing but finite numbers."""
         if values.is_complex():
@@ -122,6 +127,11 @@ class Domain:
     def at(self, names: Mapping[str, Any]) -> Range:
         """Its numbers in a call whose axes and int arguments are these."""
         return Range(evaluate(self.low, names), evaluate(self.high, names), self.closed, self.poles, self.members)
+
+    def length_at(self, names: Mapping[str, Any]) -> int:
+        """The length of the list in a call whose axes and int arguments are these."""
+        assert self.length is not None
+        return max(0, int(evaluate(self.length, names)))
 
     def __str__(self) -> str:
         return self.text

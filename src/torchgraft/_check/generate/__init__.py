@@ -1,0 +1,1 @@
+"""Generated inputs: from annotations and declared domains, simple ones first."""

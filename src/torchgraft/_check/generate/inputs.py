@@ -1,0 +1,185 @@
+"""Cases for a target: generated ones, and those of its author."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..._errors import (
+    ArgumentError,
+    DeclarationError,
+    DeviceError,
+    DtypeError,
+    KernelError,
+    ShapeError,
+    TorchgraftError,
+    UnsupportedError,
+)
+from ..case import Case
+from ..target import Target
+from .annotations import needed
+from .arguments import PRECISIONS, Arguments
+from .draw import PlainDraw
+
+WITHOUT_HYPOTHESIS = "hypothesis is not installed: a fixed set of samples, and no search for smaller ones"
+
+Call = tuple[tuple[Any, ...], dict[str, Any]]
+
+_IN_VAIN = 60
+"""Refusals, one after the other, after which no more arguments are tried."""
+
+_REFUSING = (
+    ArgumentError, ShapeError, DtypeError, DeviceError, UnsupportedError, ValueError, NotImplementedError,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Arguments that the target did not take.
+
+    Attributes:
+        label: the arguments, in words.
+        error: what it raised.
+        sample: they were declared as a sample.
+        deliberate: it said no, by an error that says that arguments are wrong; else it broke.
+    """
+
+    label: str
+    error: Exception
+    sample: bool
+    deliberate: bool
+
+
+class Inputs:
+    """Cases for a target, without end: iterate.
+
+    The first is the plainest, later ones are odder; between them are the samples that were declared. The same seed
+    gives the same cases. Each was tried: what the target refuses is left out, and counted.
+
+    Args:
+        target: an operator, or a function with jaxtyping annotations.
+        seed: of all that is drawn.
+        precisions: that floating tensors may have, plain ones first.
+
+    Attributes:
+        refused: what it did not take so far.
+        note: what the user should know about how they were made; or empty.
+
+    Raises:
+        ArgumentError: annotations do not say what the target takes.
+
+    Example:
+        >>> for case in itertools.islice(Inputs(make_target(linear), seed=0), 20):
+        ...     print(case.label)
+    """
+
+    def __init__(self, target: Target, *, seed: int = 0, precisions: Sequence[torch.dtype] = PRECISIONS) -> None:
+        self.target = target
+        self.seed = seed
+        self.refused: list[Refusal] = []
+        self.note = "" if importlib.util.find_spec("hypothesis") else WITHOUT_HYPOTHESIS
+        self._arguments = Arguments(*needed(target), precisions)
+
+    def __iter__(self) -> Iterator[Case]:
+        counter = itertools.count(self.seed)
+        own = _samples(self.target, self.seed)
+        for case in self._generated(counter):
+            yield case
+            yield from self._tried(itertools.islice(own, 1), counter, sample=True)
+        yield from self._tried(own, counter, sample=True)
+
+    def _generated(self, counter: Iterator[int]) -> Iterator[Case]:
+        draw, in_vain = PlainDraw(self.seed), 0
+        while in_vain < _IN_VAIN:
+            draw.begin()
+            drawn = self._arguments.draw(draw)
+            taken = list(self._tried([(drawn.args, drawn.kwargs)], counter, traits=drawn.traits))
+            draw.end(accepted=bool(taken))
+            in_vain = 0 if taken else in_vain + 1
+            yield from taken
+
+    def _tried(
+        self,
+        calls: Iterable[Call],
+        counter: Iterator[int],
+        *,
+        sample: bool = False,
+        traits: frozenset[str] = frozenset(),
+    ) -> Iterator[Case]:
+        """The cases that the target takes."""
+        for args, kwargs in calls:
+            case = make_case(self.target, args, kwargs, seed=next(counter), traits=traits)
+            error = attempt(case)
+            if error is None:
+                yield case
+            else:
+                self.refused.append(Refusal(case.label, error, sample, is_deliberate(case, error)))
+
+
+def cases(target: Target, *, seed: int = 0, count: int = 20) -> list[Case]:
+    """The first cases of `Inputs`."""
+    return list(itertools.islice(Inputs(target, seed=seed), count))
+
+
+def make_case(
+    target: Target, args: Sequence[Any], kwargs: Mapping[str, Any], *, seed: int, traits: frozenset[str] = frozenset()
+) -> Case:
+    """A case; a module gets its parameters too."""
+    first = (dict(target.origin.named_parameters()),) if target.kind == "module" else ()
+    return Case(target, (*first, *args), kwargs, seed=seed, traits=traits)
+
+
+def attempt(case: Case) -> Exception | None:
+    """Call the target; what it raises, if it does."""
+    try:
+        with torch.no_grad():
+            case.call()
+    except Exception as error:  # whatever it is, the target does not take these arguments
+        return error
+    return None
+
+
+def is_deliberate(case: Case, error: Exception) -> bool:
+    """Whether an error says that the arguments are wrong: by a code in C, in any words where tensors are empty."""
+    op = case.target.operator
+    native = op is not None and op._record.kernels[None].trusted
+    empty = any(isinstance(leaf, Tensor) and leaf.numel() == 0 for leaf in case.leaves)
+    return (
+        isinstance(error, _REFUSING)
+        or (isinstance(error, KernelError) and native)
+        or (not isinstance(error, TorchgraftError) and empty)
+    )
+
+
+# -- samples --------------------------------------------------------------------------------------------------------
+
+
+def _samples(target: Target, seed: int) -> Iterator[Call]:
+    """What the functions of `Op.samples` yield, as positional and keyword arguments."""
+    for function in target.operator._record.samples if target.operator is not None else ():
+        generator = torch.Generator().manual_seed(seed)
+        made = function(*((generator,) if inspect.signature(function).parameters else ()))
+        for call in made if isinstance(made, Iterable) and not isinstance(made, Tensor) else [made]:
+            yield _as_call(target.name, call)
+
+
+def _as_call(name: str, call: Any) -> Call:
+    match call:
+        case Tensor():
+            return (call,), {}
+        case tuple():
+            return call, {}
+        case dict():
+            return (), call
+    raise DeclarationError(
+        "a function of samples yields something else than calls", operator=f"{name}.samples",
+        expected="a tuple of arguments, a dictionary of arguments by name, or a tensor", got=type(call).__name__,
+        hint="yield x, weight",
+    )  # fmt: skip

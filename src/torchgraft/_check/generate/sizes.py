@@ -1,0 +1,219 @@
+"""Sizes of axes: different names get different sizes where they can, and computed sizes come out as annotated."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..._spec.axes import Axes, Axis
+from ..._spec.domain import Domain, Range
+from ..._spec.numbers import evaluate
+from ..._spec.signature import Parameter, Signature
+from .draw import Draw
+
+Shape = tuple[int, ...]
+
+POOL = (2, 3, 5, 4, 7, 1, 0)
+"""Sizes from plain to odd; that those in use differ shows swapped axes."""
+
+_LONG = (19, 67)
+"""Past the tail of a tile or a vector; 67 leaves a rest after 64."""
+
+
+@dataclass
+class Sizes:
+    """The sizes in one call.
+
+    Attributes:
+        names: of named axes, and values of the int arguments that shapes read.
+        runs: of ``*batch``, by name.
+        dots: of ``...``.
+        lead: leading axes of a ``batch="loop"`` operator.
+        bare: of tensors without annotated axes.
+    """
+
+    names: dict[str, Any] = field(default_factory=dict)
+    runs: dict[str, Shape] = field(default_factory=dict)
+    dots: Shape = ()
+    lead: Shape = ()
+    bare: Shape = ()
+
+    @property
+    def used(self) -> set[int]:
+        """Sizes that some axis has."""
+        found = {size for size in self.names.values() if type(size) is int}
+        return found.union(*self.runs.values(), self.dots, self.lead)
+
+
+class SizePlan:
+    """What there is to choose about the shapes of a signature's tensors.
+
+    Args:
+        signature: of the operator.
+        domains: of its axes and arguments.
+    """
+
+    def __init__(self, signature: Signature, domains: Mapping[str, Domain]) -> None:
+        self._signature = signature
+        self._domains = domains
+        given = [p.tensor.axes for _, p in signature.tensors if p.tensor.axes is not None]
+        made = [output.type.axes for output in signature.outputs if output.type.axes is not None]
+        tokens = [axis for axes in (*given, *made) for axis in axes.tokens]
+        self._computed = [a.expression for a in tokens if a.expression is not None and _read(a.expression)]
+        self._names = self._order(given, {name for axis in tokens for name in axis.reads[1]})
+        self._runs = {a.name for axes in given for a in axes.tokens if a.variadic and a.name is not None}
+        self._dotted = [axes for axes in given if any(a.variadic and a.name is None for a in axes.tokens)]
+
+    def _order(self, given: Sequence[Axes], arguments: set[str]) -> list[str]:
+        """Axes, and int arguments that sizes or bounds read, in the order of choice.
+
+        What is subtracted from others comes first, and so is smaller; what is bounded by others comes last.
+        """
+        bounded = {name: domain.reads for name, domain in self._domains.items()}
+        arguments = (arguments | set().union(*bounded.values())) & self._signature.names.keys()
+        tokens = [axis for axes in given for axis in axes.tokens if not axis.variadic]
+        axes = dict.fromkeys(axis.name for axis in tokens if axis.name is not None)
+        names = [*(name for name in self._signature.names if name in arguments), *axes]
+        smaller = {name for node in self._computed for name in _subtracted(node)}
+        return sorted(names, key=lambda name: (bool(bounded.get(name)), name not in smaller))
+
+    # -- choosing -----------------------------------------------------------------------------------------------
+
+    def draw(self, draw: Draw) -> Sizes:
+        """Sizes for one call."""
+        sizes = Sizes()
+        for name in self._names:
+            sizes.names[name] = draw.choose(f"size {name}", self._options(name, sizes))
+        self._lengthen(draw, sizes)
+        self._enlarge(sizes, draw.choose("computed sizes", (2, 1, 0)))
+        for name in sorted(self._runs):
+            sizes.runs[name] = _run(draw, f"*{name}", sizes.used, scalar_first=True)
+        if self._dotted:
+            elementwise = all(axes.rank is None and len(axes.tokens) == 1 for axes in self._dotted)
+            sizes.dots = _run(draw, "...", sizes.used, scalar_first=not elementwise)
+        if self._signature.loop:
+            sizes.lead = _run(draw, "leading axes", sizes.used, scalar_first=True)
+        sizes.bare = _run(draw, "shape", set(), scalar_first=False)
+        return sizes
+
+    def _options(self, name: str, sizes: Sizes) -> Sequence[int]:
+        parameter = self._signature.names.get(name)
+        default = parameter.default if parameter is not None and not parameter.required else None
+        used = sizes.used
+        options = sorted(POOL, key=lambda size: size in used)
+        if parameter is not None:  # a number that is no size may still refuse 0
+            options = [size for size in options if size > 0]
+        if name in self._domains:
+            options = integers(self._domains[name].at(sizes.names), options)
+        return options if default is None else [default, *options]
+
+    def _lengthen(self, draw: Draw, sizes: Sizes) -> None:
+        """Now and then one axis is long."""
+        axes = [n for n in self._names if n not in self._signature.names and n not in self._domains]
+        length = draw.choose("a long axis", (None, *_LONG)) if axes else None
+        if length is not None:
+            sizes.names[draw.choose("which axis is long", axes)] = length
+
+    def _enlarge(self, sizes: Sizes, least: int) -> None:
+        """Let axes grow until each computed size is at least `least`; what cannot be reached stays as it is."""
+        for _ in range(2):  # the second time for those that another's growth has made smaller
+            for node in self._computed:
+                if _value(node, sizes.names) < least:
+                    self._grow(node, sizes, least)
+
+    def _grow(self, node: ast.expr, sizes: Sizes, least: int) -> None:
+        free = [name for name in _read(node) if name in self._names and name not in self._domains]
+        free.sort(key=lambda name: name in self._signature.names)  # axes rather than arguments
+        for more in range(1, 2 + least + 2 * max([0, *sizes.names.values()])):
+            for name in free:
+                grown = {**sizes.names, name: sizes.names[name] + more}
+                if _value(node, grown) >= least:
+                    sizes.names = grown
+                    return
+
+    # -- shapes -------------------------------------------------------------------------------------------------
+
+    def shape(self, parameter: Parameter, sizes: Sizes, draw: Draw) -> Shape:
+        """The shape of one tensor."""
+        axes = parameter.tensor.axes
+        if axes is None:
+            return sizes.bare
+        shape: list[int] = []
+        for axis in axes.tokens:
+            shape.extend(self._axis(parameter.name, axis, sizes, draw))
+        return (*self._lead(parameter.name, sizes, draw), *shape)
+
+    def _lead(self, name: str, sizes: Sizes, draw: Draw) -> Shape:
+        return _broadcasting(draw, f"leading axes of {name}", sizes.lead) if sizes.lead else ()
+
+    def _axis(self, name: str, axis: Axis, sizes: Sizes, draw: Draw) -> Iterable[int]:
+        if axis.variadic:
+            run = sizes.dots if axis.name is None else sizes.runs[axis.name]
+            alone = axis.name is None and len(self._dotted) == 1
+            return _broadcasting(draw, f"{axis.text} of {name}", run) if axis.broadcast and not alone else run
+        if axis.name is not None:
+            size = sizes.names[axis.name]
+            return [draw.choose(f"{axis.text} of {name}", (size, 1)) if axis.broadcast else size]
+        if axis.expression is not None:
+            return [max(0, _value(axis.expression, sizes.names))]
+        used = sizes.used
+        return [draw.choose(f"{axis.text} of {name}", sorted(POOL, key=lambda size: size in used))]
+
+
+def _value(node: ast.expr, names: Mapping[str, Any]) -> int:
+    try:
+        return int(evaluate(node, names))
+    except ZeroDivisionError:  # the operator will say so
+        return 0
+
+
+def integers(allowed: Range, options: Sequence[int]) -> list[int]:
+    """Whole numbers that are allowed, in the order of `options`, with the ends of the range."""
+    if allowed.members:
+        return list(allowed.members)
+    low = None if allowed.low == -math.inf else math.ceil(allowed.low) + (not allowed.has(math.ceil(allowed.low)))
+    high = None if allowed.high == math.inf else math.floor(allowed.high) - (not allowed.has(math.floor(allowed.high)))
+    ends = [end for end in (low, high, None if low is None else low + 1) if end is not None]
+    found = [value for value in dict.fromkeys([*options, *ends]) if allowed.has(value)]
+    return found or ends[:1] or [0]
+
+
+def _run(draw: Draw, what: str, used: set[int], *, scalar_first: bool) -> Shape:
+    """Some axes: their sizes differ from those in use."""
+    first, second, third = ([size for size in POOL if size > 1 and size not in used] + [2, 3, 4])[:3]
+    shapes: list[Shape] = [(first,), (first, second)]
+    shapes.insert(0 if scalar_first else 2, ())
+    return draw.choose(what, (*shapes, (1,), (0,), (first, second, third), (second, 1)))
+
+
+def _broadcasting(draw: Draw, what: str, full: Shape) -> Shape:
+    """A shape that broadcasts to `full`."""
+    places = {i for i, size in enumerate(full) if size != 1}
+    options: list[Shape] = [full]
+    options += [(*full[:i], 1, *full[i + 1 :]) for i in sorted(places)]
+    options += [full[i:] for i in range(1, len(full) + 1)]
+    return draw.choose(what, options)
+
+
+def _read(node: ast.expr) -> list[str]:
+    """The names in an expression, in their order."""
+    return list(dict.fromkeys(n.id for n in ast.walk(node) if isinstance(n, ast.Name)))
+
+
+def _subtracted(node: ast.expr, negative: bool = False) -> Iterator[str]:
+    """The names that make an expression smaller."""
+    match node:
+        case ast.Name(id=name) | ast.Set(elts=[ast.Name(id=name)]):
+            if negative:
+                yield name
+        case ast.BinOp(left=left, op=op, right=right):
+            yield from _subtracted(left, negative)
+            yield from _subtracted(right, negative != isinstance(op, (ast.Sub, ast.FloorDiv)))
+        case ast.UnaryOp(operand=operand):
+            yield from _subtracted(operand, not negative)
+        case ast.Call(args=args):
+            for arg in args:
+                yield from _subtracted(arg, negative)

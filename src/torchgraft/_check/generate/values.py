@@ -1,0 +1,166 @@
+"""Values of tensors: plain ones, and those at which derivatives go wrong."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from ..._spec.domain import Points, Range
+from ..._spec.dtypes import HALVES
+
+Profile = Callable[[Range, int, torch.Generator], Tensor]
+
+_FAR = 2.0  # how far plain values are from the end of an open domain
+_SPECIAL = (0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 3.0, 10.0, math.pi / 2, math.pi)
+_CLOSEST = 12  # to an end, as a power of 1/2: within half of single precision's digits
+
+
+def plain(allowed: Range, count: int, generator: torch.Generator) -> Tensor:
+    """Different numbers with few digits, none of them an integer, a half or a quarter, where functions have kinks."""
+    low, high = _window(allowed)
+    if low == high:
+        return torch.full((count,), float(low), dtype=torch.float64)
+    step = 2.0 ** math.floor(math.log2(min(0.125, (high - low) / (4 * count + 4))))
+    first, last = math.floor(low / (2 * step)) + 1, math.floor(high / (2 * step)) - 1
+    places = torch.randperm(last - first + 1, generator=generator)[:count]
+    return (2 * (first + places.double()) + 1) * step
+
+
+def normal(allowed: Range, count: int, generator: torch.Generator) -> Tensor:
+    """Normally distributed numbers, mapped into the domain."""
+    values = torch.randn(count, generator=generator, dtype=torch.float64)
+    low, high = allowed.low, allowed.high
+    if math.isfinite(low) and math.isfinite(high):
+        return low + (high - low) * torch.sigmoid(1.5 * values)
+    if math.isfinite(low):
+        return low + values.exp()
+    return high - values.exp() if math.isfinite(high) else values
+
+
+def positive(allowed: Range, count: int, generator: torch.Generator) -> Tensor:
+    """Positive numbers."""
+    return normal(allowed, count, generator).abs()
+
+
+def negative(allowed: Range, count: int, generator: torch.Generator) -> Tensor:
+    """Negative numbers."""
+    return -normal(allowed, count, generator).abs()
+
+
+def ties(allowed: Range, count: int, generator: torch.Generator) -> Tensor:
+    """Two numbers, again and again."""
+    return plain(allowed, 2, generator)[torch.randint(2, (count,), generator=generator)]
+
+
+def small(allowed: Range, count: int, generator: torch.Generator) -> Tensor:
+    """Numbers between 1e-6 and 1e-2 in magnitude."""
+    return _magnitudes(allowed, count, generator, -6, -2)
+
+
+def large(allowed: Range, count: int, generator: torch.Generator) -> Tensor:
+    """Numbers between 4 and 40 in magnitude: more, and exponentials are infinite in single precision."""
+    return _magnitudes(allowed, count, generator, math.log10(4), math.log10(40))
+
+
+def special(allowed: Range, count: int, generator: torch.Generator) -> Tensor:
+    """0, 1, -1, 2 and the like, every second number another one."""
+    named = torch.tensor(_SPECIAL, dtype=torch.float64)
+    named = named if allowed.everything else named[allowed.admits(named)]
+    return _every_second(named, normal(allowed, count, generator), generator)
+
+
+def edges(allowed: Range, count: int, generator: torch.Generator) -> Tensor:
+    """The ends that belong to the domain, numbers close to any end and to points that are left out."""
+    distances = 2.0 ** -torch.arange(3, _CLOSEST + 1, dtype=torch.float64)
+    near: list[Tensor] = []
+    for end, closed, inward in ((allowed.low, allowed.closed[0], 1), (allowed.high, allowed.closed[1], -1)):
+        if math.isfinite(end):
+            near += [end + inward * distances, torch.tensor([end] * (4 if closed else 0), dtype=torch.float64)]
+    for pole in allowed.poles:
+        places = pole.nearest(torch.arange(-3, 4, dtype=torch.float64) * (pole.step or 1)).unique()
+        near += [(places[:, None] + sign * distances).reshape(-1) for sign in (1, -1)]
+    found = torch.cat(near) if near else torch.empty(0, dtype=torch.float64)
+    return _every_second(found[allowed.admits(found)], normal(allowed, count, generator), generator)
+
+
+def profiles(allowed: Range, dtype: torch.dtype) -> dict[str, Profile]:
+    """The profiles that a domain and a dtype have, plain ones first."""
+    found: dict[str, Profile] = {"plain": plain, "normal": normal}
+    if not allowed.members:
+        if allowed.low < 0 < allowed.high:
+            found |= {"positive": positive, "negative": negative}
+        found["ties"] = ties
+        if dtype not in HALVES:
+            finite = math.isfinite(allowed.low), math.isfinite(allowed.high)
+            if allowed.low <= 0 <= allowed.high:
+                found["small"] = small
+            if not all(finite):
+                found["large"] = large
+            found["special"] = special
+            if allowed.poles or any(finite):
+                found["edges"] = edges
+    return found
+
+
+def make(
+    profile: Profile, allowed: Range, shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator
+) -> Tensor:
+    """A floating or complex tensor whose values lie in the domain, also after rounding to its dtype."""
+    count = math.prod(shape)
+    real = dtype.to_real()
+    values = _inside(profile, allowed, count, real, generator)
+    if dtype.is_complex:
+        values = torch.complex(values, _inside(profile, Range(), count, real, generator))
+    return values.reshape(shape)
+
+
+def _inside(profile: Profile, allowed: Range, count: int, dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    if allowed.members:
+        named = torch.tensor(allowed.members, dtype=dtype)
+        return named[torch.randint(len(named), (count,), generator=generator)]
+    values = _away(profile(allowed, count, generator), allowed.poles, profile is edges).to(dtype)
+    if allowed.everything:
+        return values
+    inside = allowed.admits(values)
+    if bool(inside.all()):
+        return values
+    return torch.where(inside, values, plain(allowed, max(1, count), generator)[:count].to(dtype))
+
+
+def _away(values: Tensor, poles: tuple[Points, ...], close: bool) -> Tensor:
+    """The values, at some distance from the points that are left out: an eighth of the way to the next, or 1/8."""
+    for pole in poles if not close else ():
+        nearest = pole.nearest(values)
+        distance, least = values - nearest, 0.125 * min(1.0, pole.step or 1.0)
+        pushed = nearest + torch.where(distance < 0, -least, least)
+        values = torch.where(distance.abs() < least, pushed, values)
+    return values
+
+
+def _window(allowed: Range) -> tuple[float, float]:
+    """Where plain values lie: the domain, or two units of it."""
+    low, high = allowed.low, allowed.high
+    if not math.isfinite(low) and not math.isfinite(high):
+        return -_FAR, _FAR
+    if not math.isfinite(low):
+        return high - 2 * _FAR, high
+    return (low, high) if math.isfinite(high) else (low, low + 2 * _FAR)
+
+
+def _magnitudes(allowed: Range, count: int, generator: torch.Generator, low: float, high: float) -> Tensor:
+    powers = low + (high - low) * torch.rand(count, generator=generator, dtype=torch.float64)
+    signs = 2.0 * torch.randint(2, (count,), generator=generator) - 1
+    values = signs * 10**powers
+    if allowed.everything:
+        return values
+    return torch.where(allowed.admits(values), values, values.abs() if allowed.high > 0 else -values.abs())
+
+
+def _every_second(named: Tensor, others: Tensor, generator: torch.Generator) -> Tensor:
+    if len(named) == 0:
+        return others
+    chosen = named[torch.randint(len(named), others.shape, generator=generator)]
+    return torch.where(torch.rand(others.shape, generator=generator) < 0.5, chosen, others)
