@@ -307,10 +307,10 @@ class Op:
     def reference(self, function: F) -> F:
         """Declare a slow, right implementation, with which checks compare the operator's values.
 
-        It has the operator's parameters and returns what its callers see. It gets tensors; where its parameters are
-        annotated ``np.ndarray``, arrays; where they are annotated as numbers (``float``, ``complex``, ``mpmath.mpf``),
-        one element at a time of an elementwise operator, mpmath's with 50 digits. Under ``batch="loop"`` it sees one
-        sample. A second one replaces the first.
+        It has the operator's parameters and returns what its callers see. It gets tensors in double precision; where
+        its parameters are annotated ``np.ndarray``, arrays; where they are annotated as numbers (``float``,
+        ``complex``, ``mpmath.mpf``), one element at a time of an elementwise operator, mpmath's with 50 digits. Under
+        ``batch="loop"`` it sees one sample. A second one replaces the first.
 
         Raises:
             DeclarationError: its parameters are others, or it takes numbers and the operator is not elementwise.
