@@ -1,0 +1,246 @@
+"""A case in the plainest of calls, and how far another right way to compute the same may be from it."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .case import Case, Linearization
+from .finding import Finding, Inconclusive, Skip, Verdict
+
+Value = Tensor | None
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What a case gives when it is called alone, with contiguous tensors, all of them wanted.
+
+    Attributes:
+        case: the case.
+        outputs: its differentiable outputs.
+        cotangents: one for each output, none of whose entries is near 0; None where the output does not require grad.
+        gradients: one for each primal; None where none flows.
+        output_slack: for each output, how far apart two right evaluations may be.
+        gradient_slack: the same for each gradient.
+        random: whether the target draws from torch's global generator.
+    """
+
+    case: Case
+    outputs: list[Tensor]
+    cotangents: list[Value]
+    gradients: list[Value]
+    output_slack: list[float]
+    gradient_slack: list[float]
+    random: bool
+
+    def output_name(self, index: int) -> str:
+        """As reports call an output."""
+        return "the output" if len(self.outputs) == 1 else f"output {index}"
+
+    def gradient_name(self, index: int) -> str:
+        """As reports call a gradient."""
+        return f"the gradient of {self.case.names[index]}"
+
+    def differing_outputs(self, found: Sequence[Value], expected: Sequence[Value] | None = None) -> list[Difference]:
+        """Where outputs differ from the expected ones, these by default, by more than rounding can; the worst first."""
+        return _differing(found, self.outputs if expected is None else expected, self.output_slack, self.output_name)
+
+    def differing_gradients(
+        self,
+        found: Sequence[Value],
+        expected: Sequence[Value] | None = None,
+        *,
+        wanted: Sequence[bool] | None = None,
+        times: float = 1.0,
+    ) -> list[Difference]:
+        """The same for gradients of the primals that were wanted; `times` the slack where several are added."""
+        expected, slack = self.gradients if expected is None else expected, [times * s for s in self.gradient_slack]
+        differences = _differing(found, expected, slack, self.gradient_name)
+        return [d for d in differences if wanted is None or wanted[d.index]]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One result that is not what the plain call gave.
+
+    Attributes:
+        index: of the output or primal.
+        name: as reports call it.
+        found: what the other call gave.
+        expected: what the plain call gave.
+        error: the largest deviation of an entry; infinite where shapes differ.
+        slack: the deviation that rounding explains.
+    """
+
+    index: int
+    name: str
+    found: Value
+    expected: Value
+    error: float
+    slack: float
+
+    def finding(self, code: str, title: str, where: str, **rest: Any) -> Finding:
+        """The finding that this is."""
+        return Finding(
+            code,
+            Verdict.FAIL,
+            title,
+            f"{self.name}; {where}",
+            self.found,
+            self.expected,
+            self.error,
+            self.slack,
+            **rest,
+        )
+
+
+def _differing(
+    found: Sequence[Value], expected: Sequence[Value], slack: Sequence[float], name: Callable[[int], str]
+) -> list[Difference]:
+    if len(found) != len(expected):
+        return [Difference(0, f"{len(found)} results instead of {len(expected)}", None, None, float("inf"), 0.0)]
+    rows = enumerate(zip(found, expected, slack, strict=True))
+    measured = [Difference(i, name(i), a, b, distance(a, b), s) for i, (a, b, s) in rows]
+    wrong = [difference for difference in measured if not difference.error <= difference.slack]
+    return sorted(wrong, key=lambda d: d.slack - d.error)
+
+
+def distance(found: Value, expected: Value) -> float:
+    """The largest deviation of an entry; equal infinities and NaNs do not deviate, and None stands for zeros."""
+    if found is None and expected is None:
+        return 0.0
+    if found is None or expected is None:
+        given = found if expected is None else expected
+        assert given is not None
+        found, expected = (torch.zeros_like(given) if t is None else t for t in (found, expected))
+    found, expected = found.detach(), expected.detach()
+    if found.shape != expected.shape:
+        return float("inf")
+    wide = torch.complex128 if found.is_complex() or expected.is_complex() else torch.float64
+    a, b = found.to(wide), expected.to(wide)
+    same = (a == b) | (a.isnan() & b.isnan())
+    gap = (a - b).abs().masked_fill(same, 0.0)
+    return float(gap.nan_to_num(nan=float("inf")).max()) if gap.numel() else 0.0
+
+
+def generator(case: Case, *salt: int) -> torch.Generator:
+    """Random numbers of a case's own; the salt tells one use from another."""
+    seed = case.seed
+    for number in salt:
+        seed = (seed * 1_000_003 + number + 1) % 2**63
+    return torch.Generator().manual_seed(seed)
+
+
+def signed(like: Tensor, source: torch.Generator) -> Tensor:
+    """Random numbers of a tensor's shape and dtype with absolute values (of both parts) between 1/2 and 3/2."""
+    real = like.real if like.is_complex() else like
+
+    def draw() -> Tensor:
+        size = torch.rand(like.shape, generator=source, dtype=torch.float64) + 0.5
+        sign = torch.randint(0, 2, like.shape, generator=source) * 2 - 1
+        return (size * sign).to(device=like.device, dtype=real.dtype)
+
+    return torch.complex(draw(), draw()) if like.is_complex() else draw()
+
+
+def cotangents_for(case: Case, outputs: Sequence[Tensor], salt: int = 0) -> list[Value]:
+    """A random cotangent for each output that requires grad."""
+    source = generator(case, 17, salt)
+    return [signed(output.detach(), source) if output.requires_grad else None for output in outputs]
+
+
+_KEPT: weakref.WeakKeyDictionary[Case, Baseline | Exception] = weakref.WeakKeyDictionary()
+
+
+def baseline(case: Case) -> Baseline:
+    """The baseline of a case; computed once.
+
+    Raises:
+        Inconclusive: no output requires grad, or the target raises for this case.
+        Skip: no argument can have a derivative.
+    """
+    if case not in _KEPT:
+        try:
+            _KEPT[case] = _measure(case)
+        except (Skip, Inconclusive) as why:
+            _KEPT[case] = why
+        except Exception as error:
+            _KEPT[case] = Inconclusive(f"the target raises: {short(error)}")
+    kept = _KEPT[case]
+    if isinstance(kept, Exception):
+        raise kept.with_traceback(None)
+    return kept
+
+
+def _measure(case: Case) -> Baseline:
+    if not case.primals:
+        raise Skip("no argument can have a derivative")
+    recorded = case.linearize()
+    if not any(output.requires_grad for output in recorded.outputs):
+        raise Inconclusive("no output requires grad")
+    cotangents = cotangents_for(case, recorded.outputs)
+    outputs = [output.detach().clone() for output in recorded.outputs]
+    gradients = [_copy(g) for g in recorded.pull(_copies(cotangents))]
+    moved = [_moved(case, cotangents, sample) for sample in range(2)]
+    output_slack = [_slack(value, [outs[i] for outs, _ in moved]) for i, value in enumerate(outputs)]
+    gradient_slack = [_slack(value, [grads[i] for _, grads in moved]) for i, value in enumerate(gradients)]
+    return Baseline(case, outputs, cotangents, gradients, output_slack, gradient_slack, draws(case))
+
+
+def draws(case: Case) -> bool:
+    """Whether a call draws from torch's global generator."""
+    args, kwargs = case.arguments([primal.clone() for primal in case.primals])
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        before = torch.get_rng_state()
+        case.target.function(*args, **kwargs)
+        return not torch.equal(before, torch.get_rng_state())
+
+
+def _moved(case: Case, cotangents: Sequence[Value], sample: int) -> tuple[list[Tensor], list[Value]]:
+    """Outputs and gradients with every number moved by up to two units in the last place."""
+    source = generator(case, 29, sample)
+    recorded = case.linearize([_nudged(primal, source) for primal in case.primals])
+    return recorded.outputs, recorded.pull([None if c is None else _nudged(c, source) for c in cotangents])
+
+
+def _nudged(tensor: Tensor, source: torch.Generator) -> Tensor:
+    steps = torch.randint(-2, 3, tensor.shape, generator=source).to(tensor.device, torch.float64)
+    return (tensor * (1 + steps * torch.finfo(tensor.dtype).eps)).to(tensor.dtype)
+
+
+def _slack(value: Value, moved: Sequence[Value]) -> float:
+    """What rounding can do to a result.
+
+    A backward stable algorithm's error is that of inputs rounded otherwise, and 16 times what two such samples show
+    covers its constants; 64 units of the result's largest entry cover what is rounded on the way.
+    """
+    if value is None or not value.numel():
+        return 0.0
+    finite = value.abs()[value.isfinite()]
+    largest = float(finite.max()) if finite.numel() else 0.0
+    observed = [d for d in (distance(other, value) for other in moved) if d != float("inf")]
+    return 16 * max(observed, default=0.0) + 64 * torch.finfo(value.dtype).eps * largest
+
+
+def _copy(tensor: Value) -> Value:
+    return None if tensor is None else tensor.detach().clone()
+
+
+def _copies(tensors: Sequence[Value]) -> list[Value]:
+    return [_copy(tensor) for tensor in tensors]
+
+
+def pulled(recorded: Linearization, base: Baseline) -> list[Value]:
+    """The gradients of a recorded call for copies of the baseline's cotangents."""
+    return recorded.pull(_copies(base.cotangents))
+
+
+def short(error: BaseException) -> str:
+    """An exception in one line."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text if len(text) <= 160 else text[:157] + '...'}"

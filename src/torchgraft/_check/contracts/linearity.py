@@ -1,0 +1,68 @@
+"""A backward is a linear map of the upstream gradient: no clamp, no constant, no threshold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from ..baseline import Baseline, Difference, Value, baseline, cotangents_for
+from ..case import Case, Linearization
+from ..contract import contract
+from ..finding import Finding
+
+HINT = "multiply the upstream gradient by the derivative, and do nothing else to it: clip gradients outside"
+
+
+@contract("linearity", "The backward is linear in the upstream gradient.")
+def linearity(case: Case) -> Iterator[Finding]:
+    """Scale the upstream gradient by powers of two, which round nothing, and add two of them."""
+    base = baseline(case)
+    recorded = case.linearize()
+    plain = recorded.pull(_scaled(base.cotangents, 1.0))
+    for factor in _factors(base):
+        found = recorded.pull(_scaled(base.cotangents, factor))
+        for worst in base.differing_gradients(_scaled(found, 1 / factor), plain)[:1]:
+            yield worst.finding(
+                "nonlinear-backward", "The backward is not linear in the upstream gradient",
+                f"upstream gradient times {factor:g}; {case.label}", cause=_cause(factor, worst), hint=HINT,
+            )  # fmt: skip
+            return
+    yield from _additive(base, recorded, plain)
+
+
+def _additive(base: Baseline, recorded: Linearization, plain: Sequence[Value]) -> Iterator[Finding]:
+    other = cotangents_for(base.case, recorded.outputs, salt=1)
+    both = recorded.pull(_sum(base.cotangents, other))
+    apart = _sum(plain, recorded.pull(other))
+    for worst in base.differing_gradients(both, apart, times=4.0)[:1]:
+        yield worst.finding(
+            "nonlinear-backward", "The backward of a sum is not the sum of the backwards",
+            f"two upstream gradients added; {base.case.label}", hint=HINT,
+        )  # fmt: skip
+
+
+def _factors(base: Baseline) -> tuple[float, ...]:
+    """Powers of two within the range of the narrowest dtype."""
+    narrowest = min(
+        (torch.finfo(c.dtype) for c in base.cotangents if c is not None), key=lambda info: math.log2(info.max)
+    )
+    reach = max(3, int(math.log2(narrowest.max)) // 50)
+    return (-1.0, 2.0**reach, 2.0**-reach)
+
+
+def _cause(factor: float, worst: Difference) -> str:
+    if factor < 0:
+        return "the sign of the upstream gradient is lost, or something is added to it"
+    if factor > 1:
+        return "large upstream gradients are clipped, or it is used to another power than 1"
+    return "something is added to the upstream gradient, or small ones are set to 0"
+
+
+def _scaled(values: Sequence[Value], factor: float) -> list[Value]:
+    return [None if value is None else value.detach() * factor for value in values]
+
+
+def _sum(left: Sequence[Value], right: Sequence[Value]) -> list[Value]:
+    return [b if a is None else a if b is None else a + b for a, b in zip(left, right, strict=True)]
