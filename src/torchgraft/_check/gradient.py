@@ -1,0 +1,149 @@
+"""The backward pass against differences of the forward pass.
+
+Along a random direction u one ladder of differences gives the derivative of every output. A random weight v for each
+element of the outputs makes one number of it, <v, J u>, which must be <v J, u>, the number that the backward pass
+gives. That takes some 30 forward calls whatever the size, and one wrong entry among a million changes the number by
+as much as it is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from .backward import Backward, BackwardRaises
+from .case import Case
+from .contract import contract
+from .finding import Finding, Inconclusive, Skip
+from .grid import GRIDS, signed
+from .ladder import Ladder
+from .locate import deviation, moving_output, nonlinear, raised
+from .pairing import Pairing, covector, pair, second_look
+from .probe import Probe
+
+
+@contract("gradient", "The backward pass gives the derivative of the forward pass.")
+def gradient(case: Case) -> Iterator[Finding]:
+    """Compare both sides along several directions, each with two weights; stop at the first that differs.
+
+    It serves every case, also one whose function is itself a backward pass.
+    """
+    probe = Probe(case)
+    if not probe.inputs.size:
+        raise Skip("the arguments have no elements")
+    try:
+        yield from _Comparison(probe, Backward(probe)).findings()
+    except BackwardRaises as error:
+        yield raised(case, error.__cause__)
+
+
+class _Comparison:
+    """Both sides at one point."""
+
+    def __init__(self, probe: Probe, backward: Backward) -> None:
+        self.probe = probe
+        self.backward = backward
+        self.generator = torch.Generator().manual_seed(probe.case.seed)
+        self.known = torch.zeros(probe.outputs.size, dtype=torch.bool)
+        self.ladder: Ladder | None = None
+        self._repeatable()
+
+    def _repeatable(self) -> None:
+        """The same arguments and the same seed must give the same values, or there is nothing to compare."""
+        values = self.probe.values
+        finite = values.isfinite()
+        apart = (self.backward.values - values)[finite].abs()
+        if not (apart <= self.probe.grid.epsilon**0.5 * values[finite].abs().sum()).all():
+            raise Inconclusive("the values differ from call to call, though the random numbers are the same")
+
+    def findings(self) -> Iterator[Finding]:
+        """What is wrong; where nothing is, and too little could be compared, it raises Inconclusive."""
+        for direction in self._directions():
+            found = self._along(direction)
+            if found is not None:
+                yield found
+                return
+        ties = self._ties()
+        found = None if ties is None else self._along(ties)
+        if found is not None:
+            yield found.but(code="wrong-at-ties", title="The gradient is wrong where elements are equal")
+            return
+        self._conclude()
+
+    # -- directions -------------------------------------------------------------------------------------------------
+
+    def _directions(self) -> Iterator[Tensor]:
+        """Changes as large as each tensor's elements are, then as large as each element is.
+
+        With few digits a large input would drown a small one; there each has a direction of its own.
+        """
+        inputs = range(len(self.probe.inputs.slices))
+        if len(inputs) > 1 and self.probe.grid != GRIDS[torch.float64]:
+            yield from (self.probe.direction(self.generator, primals=[i]) for i in inputs)
+        else:
+            yield self.probe.direction(self.generator)
+        yield self.probe.direction(self.generator, relative=True)
+
+    def _ties(self) -> Tensor | None:
+        """A direction that keeps equal elements equal, where there are any and something could not be compared.
+
+        The largest of some equal elements has no derivative, but along such a direction it has.
+        """
+        if self.known.all():
+            return None
+        pieces, tied = list[Tensor](), False
+        for place in self.probe.inputs.slices:
+            point = self.probe.point[place]
+            values, which = point.unique(return_inverse=True)
+            tied = tied or len(values) < len(point)
+            drawn = signed(len(values), self.generator, self.probe.grid.bits)
+            pieces.append(drawn[which] * self.probe.grid.unit(point))
+        return torch.cat(pieces) if tied else None
+
+    # -- one direction ----------------------------------------------------------------------------------------------
+
+    def _along(self, direction: Tensor) -> Finding | None:
+        ladder = self.probe.climb(direction)
+        moving = moving_output(self.probe, self.backward, ladder)
+        if moving is not None:
+            return moving
+        for balanced in (False, True):
+            pairing = self._paired(ladder, direction, balanced)
+            if not pairing.gradient.isfinite().all() and not (ladder.known | ~self.backward.wanted).all():
+                # 0 times infinity, where an output has no derivative: of no use here, and no error
+                direction = torch.where(pairing.gradient.isfinite(), direction, 0)
+                ladder = self.probe.climb(direction)
+                pairing = self._paired(ladder, direction, balanced)
+            if not pairing.linear:
+                return nonlinear(self.probe.case, pairing)
+            if not pairing.agrees:
+                pairing = second_look(self.probe, self.backward, ladder, pairing)
+                if not pairing.agrees:
+                    return deviation(self.probe, self.backward, pairing)
+        self.ladder = ladder
+        self.known |= ladder.known if direction.any() else False
+        return None
+
+    def _paired(self, ladder: Ladder, direction: Tensor, balanced: bool) -> Pairing:
+        weight = covector(ladder, self.backward.wanted, self.generator, self.probe.grid, balanced=balanced)
+        return pair(self.probe, self.backward, ladder, direction, weight)
+
+    def _conclude(self) -> None:
+        """Enough was compared, or it is said why not."""
+        wanted = self.backward.wanted
+        total, known = int(wanted.sum()), int((self.known & wanted).sum())
+        if 2 * known >= total:
+            return
+        finite = self.probe.values.isfinite()
+        if not finite[wanted].any():
+            raise Inconclusive("no element of the outputs is finite")
+        reasons = {"not finite": wanted & ~finite}
+        if self.ladder is not None:
+            left = wanted & finite & ~self.known
+            reasons["at kinks"] = left & self.ladder.kinked
+            reasons["on stairs"] = left & ~self.ladder.kinked & self.ladder.jagged
+            reasons["at jumps or too rough"] = left & ~self.ladder.kinked & ~self.ladder.jagged
+        counted = ", ".join(f"{int(mask.sum())} {reason}" for reason, mask in reasons.items() if mask.any())
+        raise Inconclusive(f"{total - known} of {total} elements of the outputs could not be compared: {counted}")

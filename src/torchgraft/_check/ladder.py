@@ -1,0 +1,234 @@
+"""The derivative of a function along a line, with an error estimate for each element of its result.
+
+Central differences at steps h, h/2, h/4, ... are extrapolated to h = 0 by Neville's scheme [1]. Each entry of the
+scheme has an error estimate: what it differs from its neighbours, which shows the truncation error, and a bound on
+what the noise of the function's values does to it. Each element of the result takes the entry whose estimate is least,
+so one ladder serves outputs of very different scales.
+
+The even part of the function, (f(h) + f(-h) - 2 f(0)) / 2h, is half the difference of the slopes on both sides.
+Extrapolated in the same way it must vanish: where it does not, there is a kink at h = 0, and where it does not even
+settle, a jump. A kink elsewhere on the line spoils the steps that reach beyond it, and no others.
+
+[1] Ridders, "Accurate computation of F'(x) and F'(x) F''(x)", Adv. Eng. Software 4 (1982), 75-76.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from .grid import Grid
+
+RUNGS, LAST = (4, 6, 8), 15
+"""How many steps a ladder takes: the fewest that tell enough, and `LAST` where less than half is known otherwise."""
+
+_ENOUGH = 0.98
+"""The share of elements that must be known well for a ladder to be long enough."""
+
+
+class Rough(Exception):
+    """The function gives nothing to compare near the point: it raises there, or is not finite."""
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """What differences along a line found: `m` elements, `n` steps.
+
+    Attributes:
+        derivative: along the line, ``(m,)``.
+        error: its estimated error, infinite where nothing can be estimated.
+        kinked: where the slopes on both sides differ, or the function jumps.
+        unresolved: where the error is so large that the derivative tells nothing.
+        jagged: where the function does not follow its derivative for the smallest step, as stairs do not.
+        scale: the size of the derivative and of what it is the derivative of.
+        steps: from large to small.
+        table: the best estimate of the derivative by each step together with the larger ones, ``(n, m)``.
+        bars: the estimated errors of `table`.
+    """
+
+    derivative: Tensor
+    error: Tensor
+    kinked: Tensor
+    unresolved: Tensor
+    jagged: Tensor
+    scale: Tensor
+    steps: tuple[float, ...]
+    table: Tensor
+    bars: Tensor
+
+    @property
+    def known(self) -> Tensor:
+        """Where there is a derivative, and it is known."""
+        return ~(self.kinked | self.unresolved | self.jagged)
+
+    def project(self, covector: Tensor) -> tuple[list[float], list[float], int]:
+        """The ladder of the one number <covector, derivative>: estimate and error at each step, and the best step."""
+        weight = torch.where(self.known, covector, 0)
+        values = self.table.nan_to_num() @ weight
+        bars = self.bars.nan_to_num(nan=torch.inf) * weight.abs()
+        bars = torch.where(weight == 0, 0, bars).sum(1)
+        return values.tolist(), bars.tolist(), int(bars.argmin())
+
+    def blurred(self, floor: Tensor, epsilon: float) -> Ladder:
+        """The same with larger errors: for a function that has fewer digits, of which this is the reference.
+
+        Args:
+            floor: what its derivatives may be off, ``(m,)``.
+            epsilon: of its dtype.
+        """
+        error = self.error + floor
+        return replace(
+            self,
+            error=error,
+            unresolved=self.unresolved | ~(error <= epsilon**0.25 * self.scale),
+            bars=self.bars + floor,
+        )
+
+    def scaled(self, factor: float) -> Ladder:
+        """The same for a direction that is longer by a factor."""
+        return replace(
+            self, derivative=self.derivative * factor, error=self.error * factor, scale=self.scale * factor,
+            table=self.table * factor, bars=self.bars * factor,
+        )  # fmt: skip
+
+    def doubting(self, other: Ladder) -> Ladder:
+        """The same with an error that another ladder of the same derivative explains too."""
+        apart = (self.derivative - other.derivative).abs()
+        return replace(
+            self, error=torch.maximum(self.error, other.error) + apart, kinked=self.kinked | other.kinked,
+            unresolved=self.unresolved | other.unresolved, jagged=self.jagged | other.jagged,
+        )  # fmt: skip
+
+
+def climb(function: Callable[[float], Tensor], center: Tensor, noise: Tensor, grid: Grid) -> Ladder:
+    """The derivative at 0 of a function of one number.
+
+    Args:
+        function: gives the ``(m,)`` values, or raises.
+        center: its values at 0.
+        noise: the size of the errors of its values, ``(m,)``.
+        grid: the steps, and the digits that its values have.
+
+    Raises:
+        Rough: there is nothing to compare.
+
+    Example:
+        >>> at = torch.tensor([1.0, 2.0], dtype=torch.float64)
+        >>> climb(lambda h: (at + h).sin(), at.sin(), 1e-16 * at, grid_of([at])).derivative
+        tensor([ 0.5403, -0.4161], dtype=torch.float64)
+    """
+    rungs = _Rungs(function, center, grid)
+    for number in (*RUNGS, LAST):
+        rungs.extend(number)
+        table, bars = neville(rungs.samples, rungs.steps, noise)
+        (derivative, kink), (error, kink_error) = _best(table, bars)
+        scale = torch.maximum(derivative.abs(), center.abs())
+        finest = grid.epsilon**0.6 * scale
+        good = (error <= torch.maximum(finest, 4 * noise / rungs.steps[0])) | ~center.isfinite()
+        share = float(good.double().mean()) if len(good) else 1.0
+        if share >= _ENOUGH or len(rungs.steps) < number or (number == RUNGS[-1] and share > 0.5):
+            break
+    scale = torch.maximum(scale, derivative.abs().nan_to_num(posinf=0).mean())
+    coarsest = grid.epsilon**0.25 * scale
+    bend = torch.where(kink.abs() > 4 * (kink_error + error), kink.abs(), 0)
+    kinked = bend > grid.epsilon**0.5 * scale
+    unresolved = ~(torch.maximum(error, kink_error) <= coarsest)
+    # Smaller steps may only be worse by the noise; where they are by more, the large steps overlooked something.
+    jagged = bars[0, -1] > 16 * (error + 4 * noise / rungs.steps[-1])
+    jagged |= rungs.jagged(derivative, error, noise)
+    error = error + bend  # of a kink too slight to give the element up
+    return Ladder(derivative, error, kinked, unresolved, jagged, scale, tuple(rungs.steps), table[0], bars[0])
+
+
+@dataclass
+class _Rungs:
+    """The function's values at each step."""
+
+    function: Callable[[float], Tensor]
+    center: Tensor
+    grid: Grid
+    steps: list[float] = field(default_factory=list)
+    odd: list[Tensor] = field(default_factory=list)
+    even: list[Tensor] = field(default_factory=list)
+
+    @property
+    def samples(self) -> Tensor:
+        """Odd and even part, ``(2, n, m)``."""
+        return torch.stack([torch.stack(self.odd), torch.stack(self.even)])
+
+    def extend(self, number: int) -> None:
+        """Take smaller steps until there are `number`; begin nearer where the function is not defined so far out."""
+        step = self.steps[-1] / 2 if self.steps else 2.0**-self.grid.first
+        while len(self.steps) < number and step >= self.grid.smallest:
+            plus, minus = self._value(step), self._value(-step)
+            if plus is None or minus is None or (not self.steps and self._outside(plus + minus)):
+                self.steps, self.odd, self.even = [], [], []
+                step /= 4
+                continue
+            self.steps.append(step)
+            self.odd.append((plus - minus) / (2 * step))
+            self.even.append((plus + minus - 2 * self.center) / (2 * step))
+            step /= 2
+        if not self.steps:
+            raise Rough
+
+    def _value(self, step: float) -> Tensor | None:
+        try:
+            value = self.function(step)
+        except Exception:  # whatever it raises beyond its domain
+            return None
+        return value if value.shape == self.center.shape else None
+
+    def _outside(self, values: Tensor) -> bool:
+        """Whether less than half of the finite elements are finite there too."""
+        finite = self.center.isfinite()
+        return 2 * int(values[finite].isfinite().sum()) < int(finite.sum())
+
+    def jagged(self, derivative: Tensor, error: Tensor, noise: Tensor) -> Tensor:
+        """Where the function does not follow its derivative for the smallest step."""
+        step = self.grid.smallest
+        value = self._value(step)
+        if value is None:
+            raise Rough
+        bend = 2 * self.even[-1].abs() / self.steps[-1] * step**2
+        return ~((value - self.center - step * derivative).abs() <= 4 * (2 * noise + step * error + bend))
+
+
+def neville(samples: Tensor, steps: list[float], noise: Tensor) -> tuple[Tensor, Tensor]:
+    """The best extrapolation to h = 0 that ends at each step, and its estimated error.
+
+    Args:
+        samples: ``(2, n, m)``: an odd part over h, whose error is a series in h^2, h^4, ..., and an even part over h,
+            whose error is one in h, h^3, ...
+        steps: ``n`` of them, each half of the one before.
+        noise: of the values that the samples were made of, ``(m,)``.
+    """
+    powers = torch.tensor([2, 1]).view(2, 1, 1)
+    amplified = torch.tensor([1.0, 2.0], dtype=torch.float64).view(2, 1, 1) / torch.tensor(steps).view(-1, 1)
+    column, table = samples, samples.clone()
+    bars = torch.full_like(samples, torch.inf)
+    for order in range(len(steps)):
+        if order:
+            finer, coarser, factor = column[:, 1:], column[:, :-1], 2**powers - 1
+            column = finer + (finer - coarser) / factor
+            amplified = amplified[:, 1:] + (amplified[:, 1:] + amplified[:, :-1]) / factor
+            change = torch.maximum((column - finer).abs(), (column - coarser).abs())
+            powers = powers + 2
+        else:
+            change = torch.zeros_like(column)
+            change[:, 0] = torch.inf  # the largest step alone tells nothing of its error
+        change[:, 1:] = torch.maximum(change[:, 1:], (column[:, 1:] - column[:, :-1]).abs())
+        found = (change + amplified * noise).nan_to_num(nan=torch.inf)
+        better = found < bars[:, order:]
+        table[:, order:] = torch.where(better, column, table[:, order:])
+        bars[:, order:] = torch.where(better, found, bars[:, order:])
+    return table, bars
+
+
+def _best(table: Tensor, bars: Tensor) -> tuple[Tensor, Tensor]:
+    """Of each element the entry with the least error, and that error."""
+    error, place = bars.min(1, keepdim=True)
+    return table.gather(1, place).squeeze(1), error.squeeze(1)

@@ -1,0 +1,92 @@
+"""Which output and which input a deviation comes from, and how it is reported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from .backward import Backward
+from .case import Case
+from .finding import Finding, Inconclusive, Verdict
+from .ladder import Ladder
+from .pairing import Pairing, pair
+from .probe import Probe
+
+_MANY = 16
+"""Of more inputs than these, which one has a wrong gradient is left to whoever explains the finding."""
+
+
+def deviation(probe: Probe, backward: Backward, pairing: Pairing) -> Finding:
+    """The finding of a pairing whose sides differ, or of its part that does for a single output and input."""
+    outputs, inputs = output_names(probe), [f"`{name}`" for name in probe.case.names]
+    where = " and ".join(outputs) if len(outputs) <= 3 else f"{len(outputs)} outputs"
+    what = " and ".join(inputs) if len(inputs) <= 3 else f"{len(inputs)} inputs"
+    for i, o, part in _parts(probe, backward, pairing):
+        if not part.agrees:
+            where, what, pairing = outputs[o], inputs[i], part
+            break
+    code, severity, said = "loses-digits", Verdict.LOSES_DIGITS, "has fewer digits than its dtype"
+    if pairing.wrong:
+        code, severity, said = "wrong-gradient", Verdict.FAIL, "is wrong"
+    return Finding(
+        code, severity, f"The gradient of {what} {said}", f"{where} by {what}; {probe.case.label}",
+        analytic=pairing.analytic, numeric=pairing.numeric, error=pairing.error, estimate=pairing.tolerance,
+    )  # fmt: skip
+
+
+def _parts(probe: Probe, backward: Backward, pairing: Pairing) -> Iterator[tuple[int, int, Pairing]]:
+    """The same pairing for each input and output alone."""
+    inputs, outputs = probe.inputs.slices, probe.outputs.slices
+    moved = [i for i, place in enumerate(inputs) if pairing.direction[place].any()]
+    if len(moved) * len(outputs) == 1 or len(moved) > _MANY:
+        return
+    for i in moved:
+        direction = torch.zeros_like(pairing.direction)
+        direction[inputs[i]] = pairing.direction[inputs[i]]
+        try:
+            ladder = probe.climb(direction)
+        except Inconclusive:
+            continue
+        for o, place in enumerate(outputs):
+            cotangent = torch.zeros_like(pairing.cotangent)
+            cotangent[place] = torch.where(ladder.known, pairing.cotangent, 0)[place]
+            yield i, o, pair(probe, backward, ladder, direction, cotangent)
+
+
+def moving_output(probe: Probe, backward: Backward, ladder: Ladder) -> Finding | None:
+    """An output that does not require grad must not change: its derivative would silently be taken for zero."""
+    least = 16 * ladder.error + probe.grid.epsilon**0.5 * ladder.scale
+    moving = ladder.known & ~backward.wanted & (ladder.derivative.abs() > least)
+    for name, place in zip(output_names(probe), probe.outputs.slices, strict=True):
+        if moving[place].any():
+            largest = float(torch.where(moving, ladder.derivative, 0)[place].abs().max())
+            return Finding(
+                "nondifferentiable-output-moves", Verdict.FAIL,
+                f"{name} does not require grad, but changes with the arguments", f"{name}; {probe.case.label}",
+                analytic=0.0, numeric=largest, error=largest,
+                cause="it is marked as non-differentiable, detached, or computed without grad mode",
+                hint="give its derivative too, or do not return it",
+            )  # fmt: skip
+    return None
+
+
+def output_names(probe: Probe) -> list[str]:
+    """The outputs as reports call them."""
+    outputs = range(len(probe.outputs.slices))
+    return ["the output"] if len(outputs) == 1 else [f"output {i}" for i in outputs]
+
+
+def raised(case: Case, error: BaseException | None) -> Finding:
+    """A backward pass that raises."""
+    return Finding(
+        "backward-raises", Verdict.FAIL, f"The backward pass raises {type(error).__name__}: {error}", case.label
+    )
+
+
+def nonlinear(case: Case, pairing: Pairing) -> Finding:
+    """A backward pass that does something else to the upstream gradient than multiplying it."""
+    return Finding(
+        "nonlinear-backward", Verdict.FAIL, "The backward pass is not linear in the upstream gradient",
+        f"upstream gradient times 3; {case.label}", error=pairing.nonlinearity, estimate=pairing.tolerance,
+    )  # fmt: skip

@@ -1,0 +1,128 @@
+"""Both sides of one number: <v, J u> by differences, and <v J, u> by the backward pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from .backward import Backward
+from .grid import Grid, signed
+from .ladder import Ladder
+from .noise import SAMPLES, ecnoise
+from .probe import Probe
+
+_ROUNDINGS, _HALF_ROUNDINGS = 64, 8
+"""How many roundings in a row a derivative may suffer; fewer for dtypes in which nobody does arithmetic."""
+
+_WRONG = 3 / 8
+"""The power of epsilon beyond which a relative error is no loss of digits: 1e-6 in float64, 3e-3 in float32."""
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """A number in two ways, and by how much they may differ.
+
+    Attributes:
+        analytic: by the backward pass.
+        numeric: by differences.
+        size: of the terms of both sums, their 2-norm: their signs are random.
+        tolerance: by how much the two may differ.
+        nonlinearity: by how much the backward pass of 3 v differs from three times that of v.
+        epsilon: of the dtype.
+        direction: u.
+        cotangent: v.
+        gradient: v J by the backward pass.
+    """
+
+    analytic: float
+    numeric: float
+    size: float
+    tolerance: float
+    nonlinearity: float
+    epsilon: float
+    direction: Tensor
+    cotangent: Tensor
+    gradient: Tensor
+
+    @property
+    def error(self) -> float:
+        """The deviation."""
+        return abs(self.analytic - self.numeric)
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the two are the same number, as far as can be told; never where the gradient is not finite."""
+        return self.error <= self.tolerance
+
+    @property
+    def linear(self) -> bool:
+        """Whether the backward pass is linear but for its rounding."""
+        return not self.nonlinearity > self.epsilon**_WRONG * self.size
+
+    @property
+    def wrong(self) -> bool:
+        """Whether the deviation is more than some lost digits."""
+        return not self.error <= self.epsilon**_WRONG * self.size
+
+
+def pair(probe: Probe, backward: Backward, ladder: Ladder, direction: Tensor, cotangent: Tensor) -> Pairing:
+    """Compare both sides.
+
+    The tolerance is the sum of: four times the estimated error of the differences, as if those of the elements were
+    independent, and once more for the largest; the roundings of both sums; and eight times the rounding noise of the
+    backward pass, of which v and 3 v give a sample.
+    """
+    gradient = backward.pull(cotangent)
+    moved = direction != 0
+    noise = torch.where(moved, (gradient - backward.pull(3 * cotangent) / 3) * direction, 0)
+    weighted = cotangent != 0
+    terms = torch.where(weighted, cotangent * ladder.derivative, 0)
+    errors = torch.where(weighted, cotangent * ladder.error, 0)
+    products = torch.where(moved, gradient * direction, 0)
+    size = max(float(terms.norm()), float(products.norm()))
+    nonlinearity = float(noise.norm() + noise.sum().abs())
+    roundings = _ROUNDINGS if probe.grid.digits >= 24 else _HALF_ROUNDINGS
+    tolerance = 4 * float(errors.norm() + errors.norm(torch.inf)) + roundings * probe.grid.epsilon * size
+    return Pairing(
+        float(products.sum()), float(terms.sum()), size, tolerance + 8 * nonlinearity, nonlinearity,
+        probe.grid.epsilon, direction, cotangent, gradient,
+    )  # fmt: skip
+
+
+def covector(ladder: Ladder, wanted: Tensor, generator: torch.Generator, grid: Grid, *, balanced: bool) -> Tensor:
+    """A random weight for each wanted element of the outputs whose derivative is known, 0 for the others.
+
+    Args:
+        balanced: weights are as 1 to the derivative, so that small elements count as much as large ones.
+    """
+    known = ladder.known & wanted
+    weight = torch.where(known, signed(len(known), generator, min(24, grid.digits - 4)), 0)  # 3 times it is exact
+    size = torch.where(known, ladder.derivative.abs(), 0)
+    if not balanced or not size.any():
+        return weight
+    root = grid.epsilon**0.5
+    size = torch.maximum(size, torch.where(known, ladder.error, 0) / root).clamp(min=float(root * size.max()))
+    exponent = torch.frexp(size).exponent
+    return weight * torch.exp2((exponent.min() - exponent).double())
+
+
+def second_look(probe: Probe, backward: Backward, ladder: Ladder, pairing: Pairing) -> Pairing:
+    """The same with a tolerance for what more points show, where the first ones disagree.
+
+    These are differences at other steps, and the noise of the backward pass, measured at neighbouring points as that
+    of the values is.
+    """
+    other = probe.climb(0.75 * pairing.direction).scaled(4 / 3)
+    cotangent = torch.where(other.known, pairing.cotangent, 0)
+    again = pair(probe, backward, ladder.doubting(other), pairing.direction, cotangent)
+    return replace(again, tolerance=again.tolerance + 8 * _backward_noise(probe, again))
+
+
+def _backward_noise(probe: Probe, pairing: Pairing) -> float:
+    """Of the terms of <v J, u>, and of their sum."""
+    points = [probe.point + i * probe.grid.smallest * pairing.direction for i in range(1, SAMPLES)]
+    gradients = [pairing.gradient, *(Backward(probe, point).pull(pairing.cotangent) for point in points)]
+    products = torch.stack(gradients) * pairing.direction
+    return max(float(ecnoise(products).norm()), float(ecnoise(products.sum(1, keepdim=True)).norm()))

@@ -1,0 +1,146 @@
+"""A case as a function of one real vector, at a point from which every step is exact."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from .case import Case, Linearization, differentiable
+from .finding import Inconclusive
+from .flat import Layout, flatten
+from .grid import GRIDS, grid_of
+from .ladder import Ladder, Rough, climb
+from .noise import SAMPLES, ecnoise
+
+
+class Probe:
+    """A case near its primals, which are first snapped to a grid.
+
+    Where the case has fewer digits than float64, and runs in float64 too, that is what its differences are taken of:
+    the *reference*. What the case's own values are then off, and their noise, is what its derivatives may be off.
+
+    Args:
+        case: what is called.
+        point: the primals as one vector, where they are on a grid already.
+
+    Attributes:
+        grid: of steps and directions, for the dtype with the fewest digits among primals and outputs.
+        point: the snapped primals as one vector.
+        values: of the outputs at the point, as one vector.
+        inputs: how the primals lie in `point`.
+        outputs: how the outputs lie in `values`.
+
+    Raises:
+        Inconclusive: there is nothing to differentiate, or by which.
+    """
+
+    def __init__(self, case: Case, point: Tensor | None = None) -> None:
+        self.case = case
+        primals = case.primals
+        if not primals:
+            raise Inconclusive("no argument is a floating-point or complex tensor")
+        self.inputs = Layout(primals)
+        outputs = case.values()
+        if not outputs:
+            raise Inconclusive("no output is a floating-point or complex tensor")
+        self.outputs = Layout(outputs)
+        self.grid = grid_of([*primals, *outputs])
+        given = flatten(primals)
+        self.point = self._snapped(given) if point is None else point
+        self.values = flatten(outputs) if torch.equal(self.point, given) else self.at(self.point)
+
+    def _snapped(self, given: Tensor) -> Tensor:
+        """The nearest point on the grid, unless the case refuses it."""
+        point = torch.cat([self.grid.snap(given[place]) for place in self.inputs.slices])
+        try:
+            moved = self.at(point)
+        except Exception:  # such as a matrix that must be orthogonal to the last digit
+            return given
+        return point if moved.shape == (self.outputs.size,) else given
+
+    @functools.cached_property
+    def reference(self) -> Probe | None:
+        """The same in float64, from which differences are taken; None where the case is, or cannot be."""
+        if self.grid == GRIDS[torch.float64]:
+            return None
+        doubled = [_double(leaf) for leaf in self.case.replaced(self.inputs.unflatten(self.point)).leaves]
+        try:
+            probe = Probe(self.case.with_leaves(doubled), self.point)
+        except Exception:
+            return None
+        if probe.grid != GRIDS[torch.float64] or probe.values.shape != self.values.shape:
+            return None
+        near = (probe.values - self.values).abs() <= self.grid.epsilon**0.25 * self.values.abs().max()
+        return probe if 2 * int(near.sum()) >= len(near) else None  # else it is another function
+
+    def at(self, point: Tensor) -> Tensor:
+        """The values of the outputs, as one vector."""
+        return flatten(self.case.values(self.inputs.unflatten(point)))
+
+    def linearize(self, point: Tensor | None = None) -> Linearization:
+        """A recorded forward pass at the point, or at another one."""
+        return self.case.linearize(self.inputs.unflatten(self.point if point is None else point))
+
+    def direction(
+        self, generator: torch.Generator, *, relative: bool = False, primals: Sequence[int] | None = None
+    ) -> Tensor:
+        """A random direction.
+
+        Args:
+            relative: changes are in proportion to each element rather than to each tensor.
+            primals: the only ones that change; all by default.
+        """
+        pieces = [self.grid.direction(self.point[s], generator, relative=relative) for s in self.inputs.slices]
+        kept = range(len(pieces)) if primals is None else primals
+        return torch.cat([piece if i in kept else torch.zeros_like(piece) for i, piece in enumerate(pieces)])
+
+    @functools.cached_property
+    def noise(self) -> Tensor:
+        """The size of the errors of the values; at least what rounding the result does to them.
+
+        Points to one side only: noise must not be mistaken for a kink at the point, nor a kink for noise.
+        """
+        direction = self.direction(torch.Generator().manual_seed(self.case.seed))
+        try:
+            samples = [self.at(self.point + i * self.grid.smallest * direction) for i in range(1, SAMPLES)]
+            measured = ecnoise(torch.stack([self.values, *samples]))
+        except Exception:
+            raise Inconclusive("the target fails at points next to the arguments") from None
+        return torch.maximum(measured.nan_to_num(), self.grid.epsilon / 2 * self.values.abs())
+
+    def climb(self, direction: Tensor) -> Ladder:
+        """The derivative along a direction.
+
+        Raises:
+            Inconclusive: there is nothing to compare near the point.
+        """
+        if self.reference is not None:
+            own = torch.maximum(self.noise, (self.values - self.reference.values).abs())
+            return self.reference.climb(direction).blurred(own * 2**self.grid.first, self.grid.epsilon)
+        try:
+            return climb(lambda h: self.at(self.point + h * direction), self.values, self.noise, self.grid)
+        except Rough:
+            raise Inconclusive("the target fails, or gives no finite values, next to the arguments") from None
+
+
+def directional(case: Case, direction: Sequence[Tensor]) -> Ladder:
+    """The derivative of a case's outputs along a direction, by differences.
+
+    Args:
+        direction: a tensor for each primal. Steps are exact only for directions of the case's `Grid`; others, such as
+            unit vectors, are exact where they have few digits.
+
+    Returns:
+        The ladder, whose elements are those of all outputs, in order, each part of a complex element on its own.
+    """
+    return Probe(case).climb(flatten(list(direction)))
+
+
+def _double(leaf: object) -> object:
+    """A tensor in double precision; all else as it is."""
+    if not isinstance(leaf, Tensor) or not differentiable(leaf):
+        return leaf
+    return leaf.to(torch.complex128 if leaf.is_complex() else torch.float64)
