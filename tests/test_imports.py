@@ -71,6 +71,7 @@ LAYERS = (
     ("_op",),
     ("_locate",),
     ("_function", "_nn"),
+    ("_check",),
     ("__init__",),
     ("build",),
     ("_examples",),

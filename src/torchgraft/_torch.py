@@ -20,6 +20,7 @@ from torch.autograd import forward_ad as forward_ad
 from torch.autograd import profiler as profiler
 from torch.autograd.function import _SingleLevelFunction
 from torch.library import fallthrough_kernel as fallthrough_kernel
+from torch.utils import _pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -33,6 +34,9 @@ class _NodeFunction(_SingleLevelFunction):
 SingleLevelFunction: type[Any] = _NodeFunction
 """`autograd.Function` without its Python `apply`, which costs 1 us and refuses the ctx style under transforms."""
 
+
+pytree = _pytree
+"""Nested arguments as a flat list; the public functions do not tell the paths."""
 
 PLAIN_TYPES = frozenset({Tensor, torch.nn.Parameter})
 
@@ -610,3 +614,31 @@ def register_fake(library: torch.library.Library, qualname: str, function: Calla
         library._registration_handles.append(holder.register(function, source, lib=library, allow_override=True))
     except (AttributeError, TypeError):
         torch.library.register_fake(qualname, function, lib=library)
+
+
+# -- what is looked at when derivatives are checked -------------------------------------------------------------------
+
+
+def nodes_in_graph(outputs: Iterable[Tensor]) -> list[Any]:
+    """The autograd nodes that outputs depend on."""
+    found: dict[Any, None] = {}
+    waiting = [output.grad_fn for output in outputs]
+    while waiting:
+        node = waiting.pop()
+        if node is not None and node not in found:
+            found[node] = None
+            waiting += [next_node for next_node, _ in node.next_functions]
+    return list(found)
+
+
+def functions_in_graph(outputs: Iterable[Tensor]) -> list[Any]:
+    """The classes of `autograd.Function` that took part in a forward pass."""
+    classes = (getattr(type(node), "_forward_cls", None) for node in nodes_in_graph(outputs))
+    return list(dict.fromkeys(cls for cls in classes if cls is not None))
+
+
+def input_metadata(node: Any) -> list[tuple[tuple[int, ...], torch.dtype] | None]:
+    """Shape and dtype of each tensor that a node of the graph took; None where it does not require grad."""
+    edges = [(next_node, index) for next_node, index in node.next_functions]
+    found = [None if next_node is None else next_node._input_metadata[index] for next_node, index in edges]
+    return [None if data is None else (tuple(data.shape), data.dtype) for data in found]

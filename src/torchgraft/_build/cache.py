@@ -10,6 +10,8 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+import platformdirs
+
 from .._errors import TorchgraftWarning
 
 
@@ -24,14 +26,8 @@ def key_of(*parts: str) -> str:
 
 def folder() -> Path:
     """The cache: ``$TORCHGRAFT_CACHE``, else the platform's; where that cannot be used, a folder of this process."""
-    wanted = Path(os.environ.get("TORCHGRAFT_CACHE") or _default())
+    wanted = Path(os.environ.get("TORCHGRAFT_CACHE") or platformdirs.user_cache_dir("torchgraft"))
     return _instead.get(wanted) or _usable(wanted)
-
-
-def _default() -> str:
-    import platformdirs  # not needed where the folder is named
-
-    return platformdirs.user_cache_dir("torchgraft")
 
 
 _instead: dict[Path, Path] = {}  # folders of this process for those that cannot be used

@@ -14,6 +14,10 @@ from .._errors import DeclarationError
 Language = Literal["c", "c++"]
 _SUFFIXES = {"c": (".c",), "c++": (".cpp", ".cc", ".cxx", ".C")}
 
+_HEAD = re.compile(r"^[^\S\n]*([\w \t*]*\b(\w+)\s*\([^)]*\))", re.M)
+_INT = re.compile(r"\bint\s+(\w+)\s*\(")
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
+
 
 @dataclass(frozen=True)
 class Source:
@@ -50,8 +54,8 @@ class Source:
 
     def definition(self, symbol: str) -> str | None:
         """The function's head as it is written, for messages; None where there is none."""
-        found = re.search(rf"^[^\S\n]*([\w \t*]*\b{symbol}\s*\([^)]*\))", self._bare(), re.M)
-        return None if found is None else " ".join(found[1].split())
+        heads = (" ".join(head.split()) for head, name in _HEAD.findall(self._bare()) if name == symbol)
+        return next(heads, None)
 
     def parameters(self, symbol: str) -> list[str]:
         """The names of the function's parameters, as far as they can be read."""
@@ -61,11 +65,11 @@ class Source:
 
     def fails(self, symbol: str) -> bool:
         """Whether the function returns an `int`: an error code."""
-        return bool(re.search(rf"\bint\s+{symbol}\s*\(", self._bare()))
+        return symbol in _INT.findall(self._bare())
 
     def _bare(self) -> str:
         """The text without comments."""
-        return re.sub(r"//[^\n]*|/\*.*?\*/", " ", self.text(), flags=re.S)
+        return _COMMENT.sub(" ", self.text())
 
 
 def c(

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
+
+from .. import _torch
 
 if TYPE_CHECKING:
     from .target import Target
@@ -82,7 +83,7 @@ class Case:
         self.target = target
         self.seed = seed
         self.traits = traits
-        flat, self._tree = pytree.tree_flatten_with_path((tuple(args), dict(kwargs or {})))
+        flat, self._tree = _torch.pytree.tree_flatten_with_path((tuple(args), dict(kwargs or {})))
         names = [target.name_of(path) for path, _ in flat]
         values = [value for _, value in flat]
         candidates = [i for i, v in enumerate(values) if differentiable(v) and names[i] not in target.constants]
@@ -124,7 +125,7 @@ class Case:
         marked = list(leaves)
         for i in self._positions:
             marked[i] = marked[i].detach().requires_grad_()
-        args, kwargs = pytree.tree_unflatten(marked, self._tree)
+        args, kwargs = _torch.pytree.tree_unflatten(marked, self._tree)
         return Case(self.target, args, kwargs, seed=self.seed, traits=self.traits)
 
     def arguments(self, primals: Sequence[Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -133,7 +134,7 @@ class Case:
         flat = [v.clone() if isinstance(v, Tensor) and i not in chosen else v for i, v in enumerate(self._flat)]
         for i, primal in zip(self._positions, primals, strict=True):
             flat[i] = _packed(self._flat[i], primal)
-        args, kwargs = pytree.tree_unflatten(flat, self._tree)
+        args, kwargs = _torch.pytree.tree_unflatten(flat, self._tree)
         return args, kwargs
 
     def call(self, primals: Sequence[Tensor] | None = None) -> Any:
@@ -144,7 +145,7 @@ class Case:
 
     def outputs(self, primals: Sequence[Tensor] | None = None) -> list[Tensor]:
         """The differentiable outputs, dense, in the order in which they are returned."""
-        made = [leaf for leaf in pytree.tree_leaves(self.call(primals)) if differentiable(leaf)]
+        made = [leaf for leaf in _torch.pytree.tree_leaves(self.call(primals)) if differentiable(leaf)]
         return [leaf if leaf.layout == torch.strided else leaf.to_dense() for leaf in made]
 
     def values(self, primals: Sequence[Tensor] | None = None) -> list[Tensor]:

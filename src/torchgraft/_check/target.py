@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 import torch
 from torch import nn
-from torch.utils import _pytree as pytree
 
 from .. import _torch
 from .._errors import ArgumentError
@@ -54,7 +53,7 @@ class Target:
             name = self.parameters[index] if index < len(self.parameters) else f"input {index}"
         if self.kind == "module" and which.idx == 0 and index == 0:
             return str(rest[0].key)
-        return name + pytree.keystr(tuple(rest))
+        return name + _torch.pytree.keystr(tuple(rest))
 
 
 def make_target(origin: Any, *, name: str | None = None) -> Target:

@@ -11,7 +11,6 @@ from torch import Tensor
 from .. import _torch
 from .._build import debug
 from .._build.native_function import NativeFunction
-from .._errors import TorchgraftError
 from .._spec.axes import broadcast
 from .._spec.plan import Plan, leaves_of
 from .operator_rule import OperatorRule
@@ -103,12 +102,7 @@ class NativePull:
         if len(self._entries) >= _MEMO_SIZE:
             self._entries.clear()
         self._entries[id(plan)] = function, _torch.plain_tensors(*seen), plan
-        try:
-            return function(*values)
-        except TorchgraftError:
-            raise
-        except RuntimeError as error:
-            raise self.native.explained(error) from None
+        return self.native.call(function, *values)
 
     def _function(
         self, plan: Plan, values: Sequence[Any], results: Sequence[tuple[Any, torch.dtype]]
