@@ -90,6 +90,7 @@ class Case:
         self._positions = [i for i in candidates if values[i].requires_grad] or candidates
         self._flat = [value.detach() if isinstance(value, Tensor) else value for value in values]
         self._names = names
+        self._in_place = False
         self.names = [names[i] for i in self._positions]
 
     @property
@@ -159,20 +160,21 @@ class Case:
         Args:
             wanted: which primals require grad; all by default.
         """
-        fresh = _copies(self.primals if primals is None else primals)
-        for primal, want in zip(fresh, wanted or [True] * len(fresh), strict=True):
-            primal.requires_grad_(want)
-        return self.record(fresh)
+        wanted = wanted or [True] * len(self._positions)
+        given = self.primals if primals is None else primals
+        try:
+            return self.record(_leaves(given, wanted))
+        except RuntimeError as error:
+            if "leaf Variable that requires grad" not in str(error):
+                raise
+        self._in_place = True
+        return self.record(_leaves(given, wanted))
 
     def record(self, primals: Sequence[Tensor]) -> Linearization:
-        """A recorded forward pass on these very tensors; on copies of them where it changes them in place."""
+        """A recorded forward pass on these very tensors; on copies, if `linearize` found that it writes into them."""
         with torch.enable_grad():
-            try:
-                return Linearization(list(primals), self.outputs(primals))
-            except RuntimeError as error:
-                if "leaf Variable that requires grad" not in str(error):
-                    raise
-                return Linearization(list(primals), self.outputs([primal.clone() for primal in primals]))
+            given = [primal.clone() for primal in primals] if self._in_place else primals
+            return Linearization(list(primals), self.outputs(given))
 
 
 def describe(value: Any) -> str:
@@ -186,6 +188,10 @@ def describe(value: Any) -> str:
 
 def _copies(tensors: Sequence[Tensor]) -> list[Tensor]:
     return [tensor.detach().clone() for tensor in tensors]
+
+
+def _leaves(tensors: Sequence[Tensor], wanted: Sequence[bool]) -> list[Tensor]:
+    return [copy.requires_grad_(want) for copy, want in zip(_copies(tensors), wanted, strict=True)]
 
 
 def _values(value: Tensor) -> Tensor:
