@@ -87,11 +87,13 @@ def signed(size: int, generator: torch.Generator, bits: int = 24) -> Tensor:
 
     Not +-1, with which two equal errors cancel every second time: here they do once in 2**bits.
     """
-    drawn = torch.randint(-(2**bits), 2**bits, (size,), generator=generator).double() / 2**bits
+    scale = int(2**bits)
+    drawn = torch.randint(-scale, scale, (size,), generator=generator).double() / scale
     return drawn + torch.copysign(torch.tensor(0.5, dtype=torch.float64), drawn)
 
 
 def _binade(x: Tensor) -> Tensor:
     """For each element the least power of two above its magnitude, 0 for 0."""
     mantissa: Tensor = torch.frexp(x).mantissa
-    return torch.where(mantissa == 0, mantissa, x / mantissa)  # exact, as exp2 of the exponent need not be
+    binade: Tensor = torch.where(mantissa == 0, mantissa, x / mantissa)  # exact, as exp2 of the exponent need not be
+    return binade

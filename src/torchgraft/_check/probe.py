@@ -117,13 +117,26 @@ class Probe:
         Raises:
             Inconclusive: there is nothing to compare near the point.
         """
+        return self.climb_all(direction[None])
+
+    def climb_all(self, directions: Tensor) -> Ladder:
+        """The derivatives along several directions, the rows, one after another in one ladder.
+
+        Raises:
+            Inconclusive: there is nothing to compare near the point.
+        """
         if self.reference is not None:
             own = torch.maximum(self.noise, (self.values - self.reference.values).abs())
-            return self.reference.climb(direction).blurred(own * 2**self.grid.first, self.grid.epsilon)
+            floor = (own * 2**self.grid.first).repeat(len(directions))
+            return self.reference.climb_all(directions).blurred(floor, self.grid.epsilon)
+        values, noise = self.values.repeat(len(directions)), self.noise.repeat(len(directions))
         try:
-            return climb(lambda h: self.at(self.point + h * direction), self.values, self.noise, self.grid)
+            return climb(lambda h: self._along(h * directions), values, noise, self.grid)
         except Rough:
             raise Inconclusive("the target fails, or gives no finite values, next to the arguments") from None
+
+    def _along(self, steps: Tensor) -> Tensor:
+        return torch.cat([self.at(self.point + step) for step in steps])
 
 
 def directional(case: Case, direction: Sequence[Tensor]) -> Ladder:
