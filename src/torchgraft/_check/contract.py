@@ -10,7 +10,7 @@ from .case import Case
 from .finding import Finding
 
 Look = Callable[[Case], Iterator[Finding]]
-Cost = Literal["cheap", "once", "inductor"]
+Cost = Literal["every", "cheap", "once", "inductor"]
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Contract:
         name: stable, for options and reports, such as ``"layouts"``.
         title: what holds when it passes, one sentence.
         look: yields what is wrong; raises `Skip` or `Inconclusive` with the reason.
-        cost: ``cheap`` runs on every case, ``once`` on one case of a target, ``inductor`` only when asked for.
+        cost: ``every`` runs on all cases, ``cheap`` on a few, ``once`` on one, ``inductor`` on one when asked for.
     """
 
     name: str

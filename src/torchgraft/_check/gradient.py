@@ -24,7 +24,7 @@ from .pairing import Pairing, covector, pair, second_look
 from .probe import Probe
 
 
-@contract("gradient", "The backward pass gives the derivative of the forward pass.")
+@contract("gradient", "The backward pass gives the derivative of the forward pass.", cost="every")
 def gradient(case: Case) -> Iterator[Finding]:
     """Compare both sides along several directions, each with two weights; stop at the first that differs.
 
