@@ -5,7 +5,24 @@ from importlib import import_module
 
 from .specimen import Specimen
 
-FAMILIES = ["formulas", "axes", "broadcast", "corners", "precision", "complexes", "sparse", "several", "second_order"]
+FAMILIES = [
+    "formulas",
+    "axes",
+    "broadcast",
+    "corners",
+    "precision",
+    "complexes",
+    "sparse",
+    "several",
+    "second_order",
+    "modules",
+    "modes",
+    "library",
+    "memory",
+    "state",
+    "layouts",
+    "autocast",
+]
 ZOO: list[Specimen] = [
     replace(specimen, family=family)
     for family in FAMILIES

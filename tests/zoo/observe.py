@@ -201,13 +201,18 @@ def mapped(in_dims: Any, out_dims: int = 0) -> Observation:
 
 @attempted
 def fake(target: Any, inputs: tuple[Any, ...]) -> Any:
-    """Shapes, strides and dtypes of the outputs for fake tensors, at two sizes."""
+    """Shapes, strides and dtypes of the outputs for fake tensors and for real ones, at two sizes."""
+
+    def metadata(out: Any) -> Any:
+        return [(tuple(x.shape), x.stride(), str(x.dtype)) for x in pytree.tree_leaves(out)]
+
     found = []
-    with torch._subclasses.FakeTensorMode() as mode:
-        for change in (lambda x: x, lambda x: torch.cat([x, x]) if x.dim() else x):
-            fakes = [mode.from_tensor(change(x)) if isinstance(x, Tensor) else x for x in inputs]
-            made = pytree.tree_leaves(target(*fakes))
-            found.append([(tuple(x.shape), x.stride(), str(x.dtype)) for x in made])
+    with torch.no_grad():
+        for change in (lambda x: x, lambda x: torch.cat([x, x])):
+            real = pytree.tree_map_only(Tensor, change, inputs)
+            found.append(metadata(target(*real)))
+            with torch._subclasses.FakeTensorMode() as mode:
+                found.append(metadata(target(*pytree.tree_map_only(Tensor, mode.from_tensor, real))))
     return found
 
 
@@ -223,16 +228,6 @@ def in_place(target: Any, inputs: tuple[Any, ...]) -> Any:
     after = [x.detach().clone() for x in before]
     made = pulled(outputs, leaves, cotangents)
     return after, [x.detach().clone() for x in before], cotangents, shared, made
-
-
-@attempted
-def alongside(target: Any, inputs: tuple[Any, ...]) -> Any:
-    """The gradient of the output plus the inputs that it was made of, which others use as well."""
-    call = Call(target, inputs)
-    leaves = call.leaves()
-    middle = [3 * x for x in leaves]
-    (output,) = call.outputs(*middle)
-    return pulled([output, *middle], leaves, drawn([output, *middle]))
 
 
 @attempted
@@ -307,8 +302,15 @@ def laid_out(target: Any, inputs: tuple[Any, ...]) -> Any:
     def expanded(x: Tensor) -> Tensor:
         return torch.ones((), dtype=x.dtype).expand(x.shape)
 
+    def expanded_once(x: Tensor) -> Tensor:
+        return x[:1].expand(x.shape)
+
+    def kept(x: Tensor) -> Tensor:
+        return x
+
     found = []
-    for of_inputs, of_cotangents in ((transposed, transposed), (within, within), (last, last), (lambda x: x, expanded)):
+    pairs = [(transposed, kept), (kept, transposed), (within, within), (last, last), (kept, expanded)]
+    for of_inputs, of_cotangents in [*pairs, (kept, expanded_once)]:
         call = Call(target, inputs)
         leaves = call.leaves()
         outputs = call.outputs(*(of_inputs(x) for x in leaves))
@@ -338,13 +340,17 @@ def in_threads(target: Any, inputs: tuple[Any, ...]) -> Any:
 
 @attempted
 def in_autocast(target: Any, inputs: tuple[Any, ...]) -> Any:
-    """The gradients' dtypes, and gradients, of a call within autocast."""
-    call = Call(target, inputs)
-    leaves = call.leaves()
+    """Within autocast: dtypes, and whether values and gradients are within a few per cent of those without."""
+    call, cast = Call(target, inputs), Call(target, inputs)
+    leaves, wide = call.leaves(), cast.leaves()
     with torch.autocast("cpu", torch.bfloat16):
         outputs = call.outputs(*leaves)
     made = pulled(outputs, leaves, drawn(outputs))
-    return [str(o.dtype) for o in outputs], [g.bfloat16() for g in made]
+    precise = cast.outputs(*wide)
+    expected = pulled(precise, wide, [c.to(wide[0].dtype) for c in drawn(outputs)])
+    pairs = zip([*outputs, *made], [*precise, *expected], strict=True)
+    close = [bool((g - e).norm() < 0.05 * e.norm()) for g, e in pairs]
+    return [str(o.dtype) for o in outputs], [str(g.dtype) for g in made], close
 
 
 @attempted

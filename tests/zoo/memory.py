@@ -1,0 +1,255 @@
+"""Memory that is not one's own: overwritten inputs and gradients, outputs that share memory, memory never freed."""
+
+import torch
+from torch.autograd import Function
+
+from .observe import backward_twice, freed, in_place, interleaved
+from .specimen import Specimen, function, normal
+
+
+class Relu(Function):
+    """In place, and says so."""
+
+    @staticmethod
+    def forward(ctx, x):
+        x.clamp_(min=0)
+        ctx.mark_dirty(x)
+        ctx.save_for_backward(x)
+        return x
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return grad * (x > 0)
+
+
+class ReluUnmarked(Function):
+    """In place, and does not say so."""
+
+    @staticmethod
+    def forward(ctx, x):
+        x.clamp_(min=0)
+        ctx.save_for_backward(x)
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return grad * (x > 0)
+
+
+def with_its_input(relu, x):
+    middle = 3 * x
+    return relu.apply(middle) + middle
+
+
+class ExpOnCtx(Function):
+    """Keeps its output, and so itself."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.out = x.exp()
+        return ctx.out
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ctx.out
+
+
+class ExpSaved(Function):
+    @staticmethod
+    def forward(ctx, x):
+        out = x.exp()
+        ctx.save_for_backward(out)
+        return out
+
+    @staticmethod
+    def backward(ctx, grad):
+        (out,) = ctx.saved_tensors
+        return grad * out
+
+
+class SigmoidInPlace(Function):
+    """Its backward uses up what was saved, so that there is a first time only."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.gate = x.detach().sigmoid()
+        return ctx.gate.clone()
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad):
+        return ctx.gate.mul_(1 - ctx.gate).mul_(grad)
+
+
+HISTORY = []
+
+
+class Remembers(Function):
+    """Appends to a list, for debugging."""
+
+    @staticmethod
+    def forward(ctx, x):
+        HISTORY.append(x)
+        ctx.save_for_backward(x)
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return grad * x.cos()
+
+
+BUFFERS = {}
+
+
+def buffer(like, name):
+    """The same memory for every tensor of a shape."""
+    key = (name, tuple(like.shape), like.dtype)
+    if key not in BUFFERS:
+        BUFFERS[key] = torch.empty_like(like, memory_format=torch.contiguous_format)
+    return BUFFERS[key]
+
+
+def shifted(x):
+    """Through NumPy's views, of which torch knows nothing."""
+    return torch.from_numpy(x.detach().numpy().reshape(x.shape))
+
+
+def scaled_by_data(grad, x):
+    x.data.mul_(2)
+    return grad * x
+
+
+def overwritten(grad, x):
+    return grad.mul_(x.cos())
+
+
+def doubled_by_data(x):
+    x.data.mul_(2)
+    return x.clone()
+
+
+SINE = {
+    "right": function("Sin", lambda x: x.sin(), lambda grad, x: grad * x.cos()),
+    "truth": torch.sin,
+    "inputs": normal((3, 4)),
+}
+
+SPECIMENS = [
+    Specimen(
+        name="mark_dirty_missing",
+        wrong=ReluUnmarked.apply,
+        right=function("Relu", lambda x: x.clamp(min=0), lambda grad, x: grad * (x > 0)),
+        truth=torch.relu,
+        inputs=normal((3, 4)),
+        shown_by=in_place,
+        expects={"mutat", "in place", "dirty", "overwrit", "input"},
+        cause=("mark_dirty", "in place", "in-place", "overwrit", "chang", "mutat"),
+        source="pytorch#133491, #184113",
+    ),
+    Specimen(
+        name="mark_dirty_missing_on_the_way",
+        wrong=lambda x: with_its_input(ReluUnmarked, x),
+        right=lambda x: with_its_input(Relu, x),
+        truth=lambda x: 2 * (3 * x).relu(),
+        inputs=normal((3, 4)),
+        expects={"gradient", "mutat", "in place", "dirty", "overwrit", "input"},
+        cause=("mark_dirty", "in place", "in-place", "< 0", "negative", "mutat"),
+        source="an activation in place, whose input has another reader",
+    ),
+    Specimen(
+        name="input_written_by_data",
+        wrong=function("Double", doubled_by_data, lambda grad, x: 2 * grad),
+        right=function("Double", lambda x: 2 * x, lambda grad, x: 2 * grad),
+        truth=lambda x: 2 * x,
+        inputs=normal((3, 4)),
+        shown_by=in_place,
+        expects={"mutat", "in place", "dirty", "overwrit", "input"},
+        cause=("in place", "in-place", "overwrit", "chang", "mutat", "mark_dirty"),
+        source="axolotl#3892, pytorch#24413: raw pointers, which no version counter sees",
+    ),
+    Specimen(
+        name="upstream_overwritten",
+        wrong=function("Sin", lambda x: x.sin(), overwritten),
+        **SINE,
+        shown_by=in_place,
+        expects={"mutat", "in place", "overwrit", "grad", "upstream"},
+        cause=("upstream", "in place", "in-place", "overwrit", "chang", "mutat"),
+        source="apex#1430, Liger-Kernel#254 and #272: memory saved in backward",
+    ),
+    Specimen(
+        name="saved_overwritten",
+        wrong=function("Square", lambda x: x * x, scaled_by_data),
+        right=function("Square", lambda x: x * x, lambda grad, x: 2 * grad * x),
+        truth=torch.square,
+        inputs=normal((3, 4)),
+        shown_by=in_place,
+        expects={"mutat", "in place", "overwrit", "saved", "input"},
+        cause=("saved", "in place", "in-place", "overwrit", "chang", "mutat"),
+        source="pytorch#81417: saved tensors as scratch space",
+    ),
+    Specimen(
+        name="output_on_ctx",
+        wrong=ExpOnCtx.apply,
+        right=ExpSaved.apply,
+        truth=torch.exp,
+        inputs=normal((3, 4)),
+        shown_by=freed,
+        expects={"leak", "memory", "freed"},
+        cause=("ctx", "cycle", "output", "leak"),
+        source="pytorch#25340, #94990, and the forward-mode tutorial's ctx.result",
+    ),
+    Specimen(
+        name="never_freed",
+        wrong=Remembers.apply,
+        **SINE,
+        shown_by=freed,
+        expects={"leak", "memory", "freed"},
+        cause=("leak", "kept", "held", "alive", "freed", "memory"),
+        source="debugging lists, caches by id",
+    ),
+    Specimen(
+        name="shares_the_inputs_memory",
+        wrong=function("Shift", shifted, lambda grad, x: grad.clone()),
+        right=function("Shift", lambda x: x.clone(), lambda grad, x: grad.clone()),
+        truth=torch.clone,
+        inputs=normal((3, 4)),
+        shown_by=in_place,
+        expects={"alias", "share", "memory"},
+        cause=("alias", "share", "same memory", "view"),
+        source="pytorch#5871: np.ravel, np.real, np.reshape and np.asarray return views",
+    ),
+    Specimen(
+        name="output_in_a_buffer",
+        wrong=function("Sin", lambda x: torch.sin(x, out=buffer(x, "out")), lambda grad, x: grad * x.cos()),
+        **SINE,
+        shown_by=interleaved,
+        expects={"state", "alias", "memory", "buffer", "share", "call", "interleav", "overwrit"},
+        cause=("buffer", "memory", "alias", "share", "state", "overwrit"),
+        source="preallocated workspaces returned to the caller",
+    ),
+    Specimen(
+        name="gradient_in_a_buffer",
+        wrong=function("Sin", lambda x: x.sin(), lambda g, x: torch.mul(g, x.cos(), out=buffer(x, "grad")), once=True),
+        right=function("Sin", lambda x: x.sin(), lambda grad, x: grad * x.cos(), once=True),
+        truth=torch.sin,
+        inputs=normal((3, 4)),
+        shown_by=backward_twice,
+        expects={"state", "alias", "memory", "buffer", "share", "call", "interleav", "overwrit", "linear", "determin"},
+        cause=("buffer", "memory", "alias", "share", "state", "overwrit"),
+        source="gradients in preallocated memory",
+    ),
+    Specimen(
+        name="used_up_in_backward",
+        wrong=SigmoidInPlace.apply,
+        right=function("Sigmoid", lambda x: x.sigmoid(), lambda g, x: g * x.sigmoid() * (1 - x.sigmoid()), once=True),
+        truth=torch.sigmoid,
+        inputs=normal((3, 4)),
+        shown_by=backward_twice,
+        expects={"state", "retain", "twice", "saved", "determin", "linear", "overwrit", "repeat", "call", "in place"},
+        cause=("in place", "in-place", "saved", "overwrit", "second", "state", "ctx", "chang"),
+        source="retain_graph=True and a backward in place on ctx",
+    ),
+]

@@ -1,0 +1,164 @@
+"""Modules: parameters are inputs too, and checking `input` alone leaves their gradients unseen."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from .observe import interleaved
+from .specimen import Specimen, function, normal
+
+GRADIENT = {"gradient"}
+
+
+class Layer(nn.Module):
+    """A module that calls a function of its input and its parameters."""
+
+    def __init__(self, call, **shapes):
+        super().__init__()
+        self.call = call
+        for seed, (name, shape) in enumerate(shapes.items()):
+            self.register_parameter(name, nn.Parameter(normal(shape, seed=10 + seed)()[0]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.call(x, *self.parameters())
+
+
+def conv_gradient(flip):
+    def backward(grad, x, weight):
+        of_weight = torch.nn.grad.conv2d_weight(x, weight.shape, grad)
+        return functional.conv_transpose2d(grad, weight), of_weight.flip(-2, -1) if flip else of_weight
+
+    return function("Conv", functional_conv, backward, once=True)
+
+
+def functional_conv(x, weight):
+    return functional.conv2d(x, weight)
+
+
+def affine(x, weight, bias):
+    return x @ weight.mT + bias
+
+
+def affine_gradient(reduce):
+    return function("Affine", affine, lambda grad, x, weight, bias: (grad @ weight, grad.mT @ x, reduce(grad)))
+
+
+def prelu(x, slope):
+    return torch.where(x > 0, x, slope * x)
+
+
+def prelu_gradient(mask):
+    def backward(grad, x, slope):
+        of_slope = grad * x * (x <= 0) if mask else grad * x
+        return torch.where(x > 0, grad, slope * grad), of_slope.sum_to_size(slope.shape)
+
+    return function("PReLU", prelu, backward)
+
+
+def normalized(x, gain, *, constant=False):
+    mean = x.mean(-1, keepdim=True)
+    scale = ((x - mean).square().mean(-1, keepdim=True) + 1e-5).rsqrt()
+    return gain * (x - mean) * (scale.detach() if constant else scale)
+
+
+class WeightByData(Layer):
+    """Passes the parameter's data."""
+
+    def forward(self, x):
+        return self.call(x, self.weight.data, self.bias)
+
+
+class Captured(Layer):
+    """Its Function reads the weight from the module, and knows of no such input."""
+
+    def forward(self, x):
+        return function("Gain", lambda x: x * self.weight, lambda grad, x: grad * self.weight)(x)
+
+
+class CountsCalls(Layer):
+    """The gain depends on how often it was called."""
+
+    calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        return x * self.weight / self.calls
+
+
+def gain(x, weight):
+    return x * weight
+
+
+SPECIMENS = [
+    Specimen(
+        name="filter_gradient",
+        wrong=Layer(conv_gradient(flip=True), weight=(2, 1, 2, 3)),
+        right=Layer(conv_gradient(flip=False), weight=(2, 1, 2, 3)),
+        truth=Layer(functional_conv, weight=(2, 1, 2, 3)),
+        inputs=normal((2, 1, 4, 5)),
+        expects=GRADIENT,
+        cause=("flip", "revers", "permut", "weight"),
+        source="convolution for correlation, hidden by gradcheck(module, input)",
+    ),
+    Specimen(
+        name="bias_gradient",
+        wrong=Layer(affine_gradient(lambda grad: grad.mean(0)), weight=(2, 3), bias=(2,)),
+        right=Layer(affine_gradient(lambda grad: grad.sum(0)), weight=(2, 3), bias=(2,)),
+        truth=Layer(functional.linear, weight=(2, 3), bias=(2,)),
+        inputs=normal((4, 3)),
+        expects=GRADIENT,
+        cause=("1/4", "mean", "1/N", "0.25"),
+        source="the mean over the batch taken twice",
+    ),
+    Specimen(
+        name="slope_gradient",
+        wrong=Layer(prelu_gradient(mask=False), weight=(1,)),
+        right=Layer(prelu_gradient(mask=True), weight=(1,)),
+        truth=Layer(functional.prelu, weight=(1,)),
+        inputs=normal((3, 4)),
+        expects=GRADIENT,
+        cause=("weight", "mask", "term", "sum", "entries", "element", "row"),
+        source="the mask of one branch left out in the sum of the other",
+    ),
+    Specimen(
+        name="parameter_by_data",
+        wrong=WeightByData(affine, weight=(2, 3), bias=(2,)),
+        right=Layer(affine, weight=(2, 3), bias=(2,)),
+        truth=Layer(functional.linear, weight=(2, 3), bias=(2,)),
+        inputs=normal((4, 3)),
+        expects=GRADIENT,
+        cause=("zero", "None", "missing", "detach", "no gradient"),
+        source="weight.data to silence an error",
+    ),
+    Specimen(
+        name="statistics_held_constant",
+        wrong=Layer(lambda x, gain: normalized(x, gain, constant=True), weight=(5,)),
+        right=Layer(normalized, weight=(5,)),
+        truth=Layer(lambda x, gain: functional.layer_norm(x, (5,), gain), weight=(5,)),
+        inputs=normal((3, 5)),
+        expects=GRADIENT,
+        cause=("constant", "detach", "row", "entries", "sum", "term", "mean"),
+        source="statistics under no_grad, or detached",
+    ),
+    Specimen(
+        name="captured_parameter",
+        wrong=Captured(gain, weight=(4,)),
+        right=Layer(function("Gain", gain, lambda g, x, w: (g * w, (g * x).sum_to_size(w.shape))), weight=(4,)),
+        truth=Layer(gain, weight=(4,)),
+        inputs=normal((3, 4)),
+        expects=GRADIENT | {"captur", "argument"},
+        cause=("captur", "argument", "None", "missing", "zero", "no gradient"),
+        source="a Function written inside of a module's forward",
+    ),
+    Specimen(
+        name="counts_calls",
+        wrong=CountsCalls(gain, weight=(4,)),
+        right=Layer(gain, weight=(4,)),
+        truth=Layer(torch.mul, weight=(4,)),
+        inputs=normal((3, 4)),
+        shown_by=interleaved,
+        expects={"state", "determin", "call", "repeat", "random", "gradient", "inconclusive"},
+        cause=("state", "call", "differ", "determin"),
+        source="warm-up schedules within forward",
+    ),
+]

@@ -1,0 +1,224 @@
+"""State: results that depend on earlier calls, on other threads, on chance, or on tensors that nobody passed."""
+
+import time
+
+import numpy as np
+import torch
+from torch.autograd import Function
+
+from .observe import backward_twice, in_threads, interleaved, repeated, values
+from .specimen import Specimen, function, normal
+
+STATE = {"state", "call", "interleav"}
+CHANCE = {"determin", "random", "repeat", "reentran", "inconclusive"}
+SCRATCH = {}
+
+
+class ReluOfLastMask(Function):
+    """Its mask is the last call's."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ReluOfLastMask.mask = x > 0
+        return x.clamp(min=0)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ReluOfLastMask.mask
+
+
+class SumsUp(Function):
+    """Adds to what it returned the last time."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        ctx.total = torch.zeros_like(x)
+        return x.sin()
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        ctx.total = ctx.total + grad * x.cos()
+        return ctx.total
+
+
+class DrawsAgain(Function):
+    """Draws one mask in forward and another in backward."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * (torch.rand_like(x) < 0.5)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * (torch.rand_like(grad) < 0.5)
+
+
+class KeepsItsDraw(Function):
+    @staticmethod
+    def forward(ctx, x):
+        mask = torch.rand_like(x) < 0.5
+        ctx.save_for_backward(mask)
+        return x * mask
+
+    @staticmethod
+    def backward(ctx, grad):
+        (mask,) = ctx.saved_tensors
+        return grad * mask
+
+
+def noisy(x):
+    return x.sin() + 1e-9 * torch.from_numpy(np.random.default_rng().standard_normal(x.shape))
+
+
+def in_any_order(terms):
+    """A sum as atomics take it."""
+    order = torch.from_numpy(np.random.default_rng().permutation(terms.numel()))
+    return terms.reshape(-1)[order].cumsum(0)[-1]
+
+
+def scaled(reduce):
+    return function("Scale", lambda x, s: x * s, lambda grad, x, s: (grad * s, reduce(grad * x)), once=True)
+
+
+def scratch(x):
+    """exp(x) + x in two steps, the first into memory that all threads share."""
+    memory = SCRATCH.setdefault((tuple(x.shape), x.dtype), torch.empty_like(x))
+    memory.copy_(x.exp())
+    time.sleep(1e-3)  # as a kernel does that gives other threads their turn
+    return memory + x
+
+
+def quick_without_grad(x):
+    return torch.sin(x) if torch.is_grad_enabled() else x - x**3 / 6
+
+
+def slope_of_the_first(grad, x):
+    return grad * SCRATCH.setdefault(("slope", tuple(x.shape)), x.detach().cos())
+
+
+def masks_agree(target, inputs):
+    """Whether forward and backward have the same zeros."""
+    (x,) = inputs
+    x = x.clone().requires_grad_()
+    out = target(x)
+    (slope,) = torch.autograd.grad(out.sum(), x)
+    return torch.equal(out == 0, slope == 0)
+
+
+WEIGHT = normal((4,), seed=5)()[0].requires_grad_()
+SINE = {
+    "right": function("Sin", lambda x: x.sin(), lambda grad, x: grad * x.cos()),
+    "truth": torch.sin,
+    "inputs": normal((5,)),
+}
+
+
+GAIN_OF_ONE = function("Gain", lambda x: x * WEIGHT, lambda grad, x: grad * WEIGHT)
+GAIN_OF_BOTH = function("Gain", lambda x, weight: x * weight, lambda grad, x, weight: (grad * weight, grad * x))
+
+
+def gradient_of_the_weight(target, inputs):
+    out = target(*inputs)
+    return torch.autograd.grad(out.sum(), WEIGHT, allow_unused=True)[0] if out.requires_grad else None
+
+
+SPECIMENS = [
+    Specimen(
+        name="last_calls_mask",
+        wrong=ReluOfLastMask.apply,
+        right=function("Relu", lambda x: x.clamp(min=0), lambda grad, x: grad * (x > 0)),
+        truth=torch.relu,
+        inputs=normal((5,)),
+        shown_by=interleaved,
+        expects=STATE | {"gradient"},
+        cause=("state", "call", "earlier", "last", "other"),
+        source="attributes of the class, or of the module, in the place of ctx",
+    ),
+    Specimen(
+        name="sums_up",
+        wrong=SumsUp.apply,
+        **(SINE | {"right": function("Sin", lambda x: x.sin(), lambda grad, x: grad * x.cos(), once=True)}),
+        shown_by=backward_twice,
+        expects=STATE | {"linear", "twice", "retain", "determin", "repeat", "gradient"},
+        cause=("state", "call", "second", "accumul", "linear", "differ"),
+        source="+= on ctx",
+    ),
+    Specimen(
+        name="draws_again",
+        wrong=DrawsAgain.apply,
+        right=KeepsItsDraw.apply,
+        truth=torch.nn.functional.dropout,
+        inputs=normal((40,)),
+        shown_by=masks_agree,
+        expects=CHANCE | {"gradient", "linear"},
+        cause=("random", "mask", "determin", "draw", "differ", "noise"),
+        source="dropout without its mask",
+        smooth=False,
+    ),
+    Specimen(
+        name="noise_in_forward",
+        wrong=function("Sin", noisy, lambda grad, x: grad * x.cos()),
+        **SINE,
+        shown_by=repeated,
+        expects=CHANCE,
+        cause=("random", "determin", "noise", "differ"),
+        source="generators that nobody seeds",
+    ),
+    Specimen(
+        name="sums_in_any_order",
+        wrong=scaled(in_any_order),
+        right=scaled(torch.sum),
+        truth=torch.mul,
+        inputs=normal((300,), ()),
+        shown_by=repeated,
+        expects=CHANCE | {"digits", "gradient"},
+        cause=("random", "determin", "noise", "differ", "order", "digits"),
+        source="atomic additions",
+    ),
+    Specimen(
+        name="captured_tensor",
+        wrong=GAIN_OF_ONE,
+        right=lambda x: GAIN_OF_BOTH(x, WEIGHT),
+        truth=lambda x: x * WEIGHT,
+        inputs=normal((4,)),
+        shown_by=gradient_of_the_weight,
+        expects={"captur", "argument", "undeclared", "closure", "global"},
+        cause=("captur", "argument", "closure", "global"),
+        source="the note on torch.func: tensors from outside of a Function get no gradient",
+    ),
+    Specimen(
+        name="shared_scratch",
+        wrong=function("Sum", scratch, lambda grad, x: grad * (x.exp() + 1)),
+        right=function("Sum", lambda x: x.exp() + x, lambda grad, x: grad * (x.exp() + 1)),
+        truth=lambda x: x.exp() + x,
+        inputs=normal((5,)),
+        shown_by=in_threads,
+        expects={"thread", "race", "reentran", "state"},
+        cause=("thread", "race", "share"),
+        source="global workspaces; DataParallel and backward's own threads",
+    ),
+    Specimen(
+        name="quick_without_grad",
+        wrong=quick_without_grad,
+        right=torch.sin,
+        truth=torch.sin,
+        inputs=normal((5,)),
+        shown_by=values,
+        expects={"grad mode", "no_grad", "gradient", "value", "state", "mode", "reference"},
+        cause=("no_grad", "grad mode", "mode"),
+        source="approximations for inference",
+    ),
+    Specimen(
+        name="slope_of_the_first",
+        wrong=function("Sin", lambda x: x.sin(), slope_of_the_first, once=True),
+        **(SINE | {"right": function("Sin", lambda x: x.sin(), lambda grad, x: grad * x.cos(), once=True)}),
+        shown_by=interleaved,
+        expects=STATE | {"gradient"},
+        cause=("state", "call", "cache", "element"),
+        source="caches by shape",
+    ),
+]
