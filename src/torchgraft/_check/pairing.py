@@ -70,9 +70,9 @@ class Pairing:
 def pair(probe: Probe, backward: Backward, ladder: Ladder, direction: Tensor, cotangent: Tensor) -> Pairing:
     """Compare both sides.
 
-    The tolerance is the sum of: four times the estimated error of the differences, as if those of the elements were
-    independent, and once more for the largest; the roundings of both sums; and eight times the rounding noise of the
-    backward pass, of which v and 3 v give a sample.
+    The tolerance is the sum of eight times the estimated error of the differences, as if those of the elements were
+    independent; the roundings of both sums; and eight times the rounding noise of the backward pass, of which v and
+    3 v give a sample.
     """
     gradient = backward.pull(cotangent)
     moved = direction != 0
@@ -81,12 +81,12 @@ def pair(probe: Probe, backward: Backward, ladder: Ladder, direction: Tensor, co
     terms = torch.where(weighted, cotangent * ladder.derivative, 0)
     errors = torch.where(weighted, cotangent * ladder.error, 0)
     products = torch.where(moved, gradient * direction, 0)
-    size = max(float(terms.norm()), float(products.norm()))
-    nonlinearity = float(noise.norm() + noise.sum().abs())
+    size = max(_norm(terms), _norm(products))
+    nonlinearity = _norm(noise) + abs(float(noise.sum()))
     roundings = _ROUNDINGS if probe.grid.digits >= 24 else _HALF_ROUNDINGS
-    tolerance = 4 * float(errors.norm() + errors.norm(torch.inf)) + roundings * probe.grid.epsilon * size
+    tolerance = 8 * _norm(errors) + roundings * probe.grid.epsilon * size + 8 * nonlinearity
     return Pairing(
-        float(products.sum()), float(terms.sum()), size, tolerance + 8 * nonlinearity, nonlinearity,
+        float(products.sum()), float(terms.sum()), size, tolerance, nonlinearity,
         probe.grid.epsilon, direction, cotangent, gradient,
     )  # fmt: skip
 
@@ -125,4 +125,8 @@ def _backward_noise(probe: Probe, pairing: Pairing) -> float:
     points = [probe.point + i * probe.grid.smallest * pairing.direction for i in range(1, SAMPLES)]
     gradients = [pairing.gradient, *(Backward(probe, point).pull(pairing.cotangent) for point in points)]
     products = torch.stack(gradients) * pairing.direction
-    return max(float(ecnoise(products).norm()), float(ecnoise(products.sum(1, keepdim=True)).norm()))
+    return max(_norm(ecnoise(products)), _norm(ecnoise(products.sum(1, keepdim=True))))
+
+
+def _norm(vector: Tensor) -> float:
+    return float(torch.linalg.vector_norm(vector))

@@ -1,0 +1,244 @@
+"""How well the checker tells right derivatives from wrong ones, beside `torch.autograd.gradcheck`.
+
+The operators and their arguments are those of PyTorch's own tests; each wrong backward is a right one with a mutation.
+Everything runs on one thread, the three checkers in turn on the same sample. Run it as
+
+    python benchmarks/check.py                      # prints the table
+    python benchmarks/check.py --write              # and puts it into the READMEs
+    python benchmarks/check.py mutants --part 1/20  # every twentieth sample of one benchmark, and what was missed
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import itertools
+import statistics
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from _opinfo import MUTATIONS, Sample, mutants, samples
+from _timing import Row, machine, write
+from torch import Tensor
+from torch.autograd import gradcheck
+
+from torchgraft._check.case import Case
+from torchgraft._check.finding import Inconclusive, Skip
+from torchgraft._check.gradient import gradient
+from torchgraft._check.target import make_target
+
+# -- three checkers ---------------------------------------------------------------------------------------------
+
+
+def core(sample: Sample) -> str:
+    """What the gradient check says."""
+    try:
+        found = list(gradient(Case(make_target(sample.function), sample.tensors)))
+    except (Inconclusive, Skip) as why:
+        return f"inconclusive: {why}"
+    return f"found: {found[0].code}, {found[0].error} > {found[0].estimate}" if found else "pass"
+
+
+def torch_gradcheck(sample: Sample, *, fast: bool) -> str:
+    """What gradcheck says with its default tolerances, and the same random numbers in each call."""
+
+    def seeded(*tensors: Tensor) -> Any:
+        torch.manual_seed(0)
+        return sample.function(*tensors)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that float32 is not precise enough
+        try:
+            return "pass" if gradcheck(seeded, sample.tensors, fast_mode=fast, raise_exception=False) else "found"
+        except Exception as error:
+            return f"found: {type(error).__name__}"
+
+
+CHECKERS: dict[str, Callable[[Sample], str]] = {
+    "core": core,
+    "slow": functools.partial(torch_gradcheck, fast=False),
+    "fast": functools.partial(torch_gradcheck, fast=True),
+}
+
+
+@dataclass
+class Score:
+    """What a checker said of many samples, and how long it took."""
+
+    said: dict[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def count(self, verdict: str) -> int:
+        return sum(said.startswith(verdict) for said in self.said.values())
+
+    def share(self, verdict: str) -> str:
+        return f"{100 * self.count(verdict) / max(1, len(self.said)):.1f} %"
+
+
+def judge(found: Iterable[Sample]) -> dict[str, Score]:
+    """What each checker says of each sample."""
+    scores = {name: Score() for name in CHECKERS}
+    for sample in found:
+        for name, checker in CHECKERS.items():
+            start = time.perf_counter()
+            scores[name].said[sample.name] = checker(sample)
+            scores[name].seconds += time.perf_counter() - start
+    return scores
+
+
+# -- benchmarks -------------------------------------------------------------------------------------------------
+
+
+def mutated(part: Part) -> list[Row]:
+    kinds: dict[str, str] = {}
+    operators = set()
+
+    def every() -> Iterator[Sample]:
+        for sample in part.of(samples(torch.float64, each=1)):
+            operators.add(sample.name.partition("#")[0])
+            for kind, mutant in mutants(sample):
+                kinds[mutant.name] = kind
+                yield mutant
+
+    scores = judge(every())
+    ours, slow, fast = scores["core"], scores["slow"], scores["fast"]
+    part.show("missed", {name: said for name, said in ours.said.items() if not said.startswith("found")})
+    for kind in MUTATIONS:
+        of_kind = [name for name in kinds if kinds[name] == kind]
+        counts = Counter({n: sum(s.said[m].startswith("found") for m in of_kind) for n, s in scores.items()})
+        part.note(f"{kind}: {len(of_kind)} mutants, " + ", ".join(f"{n} {counts[n]}" for n in scores))
+    return [
+        Row(f"{len(kinds)} mutants of {len(operators)} backwards, float64, found",
+            ours.share("found"), f"slow {slow.share('found')}, fast {fast.share('found')}", ours.share("found"), "99 %"),
+        Row("time for those", f"{ours.seconds:.1f} s", f"slow {slow.seconds:.1f} s, fast {fast.seconds:.1f} s",
+            f"{ours.seconds / slow.seconds:.2f} x slow", "0.33 x"),
+    ]  # fmt: skip
+
+
+def false_alarms(part: Part, dtype: torch.dtype, bar: str, *, alone: bool = False) -> list[Row]:
+    scores = judge(map(_alone, part.of(samples(dtype, each=2))) if alone else part.of(samples(dtype, each=2)))
+    ours, slow, fast = scores["core"], scores["slow"], scores["fast"]
+    rivals = {name: f"slow {slow.said[name]}, fast {fast.said[name]}" for name in slow.said}
+    for verdict in ("found", "inconclusive"):
+        said = {name: f"{said} ({rivals[name]})" for name, said in ours.said.items() if said.startswith(verdict)}
+        part.show(verdict, said)
+    title = f"alarms on {len(ours.said)} samples, {str(dtype).removeprefix('torch.')}"
+    title += ", of operators that take nothing else" if alone else ""
+    return [
+        Row(title, ours.share("found"), f"slow {slow.share('found')}, fast {fast.share('found')}", ours.share("found"), bar),
+        Row("inconclusive", ours.share("inconclusive"), "", ours.share("inconclusive"), "2 %"),
+        Row("time for those", f"{ours.seconds:.1f} s", f"slow {slow.seconds:.1f} s, fast {fast.seconds:.1f} s",
+            f"{ours.seconds / slow.seconds:.2f} x slow", ""),
+    ]  # fmt: skip
+
+
+def _alone(sample: Sample) -> Sample:
+    """The same as if its kernel took no float64."""
+
+    def function(*tensors: Tensor) -> Any:
+        if any(t.dtype in (torch.float64, torch.complex128) for t in tensors):
+            raise TypeError("float32 only")
+        return sample.function(*tensors)
+
+    return Sample(sample.name, function, sample.tensors)
+
+
+LARGE: dict[str, tuple[Callable[..., Tensor], tuple[tuple[int, ...], ...]]] = {
+    "conv2d, 492 inputs": (torch.nn.functional.conv2d, ((2, 3, 8, 8), (4, 3, 3, 3))),
+    "softmax, 32 x 32": (lambda x: x.softmax(-1), ((32, 32),)),
+    "mse_loss, 2000 inputs": (torch.nn.functional.mse_loss, ((1000,), (1000,))),
+}
+
+
+def large(part: Part) -> list[Row]:
+    return [row for name, (function, shapes) in part.of(LARGE.items()) for row in _large(name, function, shapes)]
+
+
+def _large(name: str, function: Callable[..., Tensor], shapes: tuple[tuple[int, ...], ...]) -> list[Row]:
+    generator = torch.Generator().manual_seed(0)
+    tensors = tuple(torch.randn(s, generator=generator, dtype=torch.float64).requires_grad_() for s in shapes)
+    calls = itertools.count()
+
+    def counted(*given: Tensor) -> Tensor:
+        next(calls)
+        return function(*given)
+
+    sample = Sample(name, counted, tensors)
+    times: dict[str, list[float]] = {"core": [], "slow": []}
+    forwards = {}
+    for _ in range(3):
+        for checker, taken in times.items():
+            before, start = next(calls), time.perf_counter()
+            if (said := CHECKERS[checker](sample)) != "pass":
+                raise AssertionError(f"{checker} on {name}: {said}")
+            taken.append(time.perf_counter() - start)
+            forwards[checker] = next(calls) - before - 1
+    ours, slow = (statistics.median(taken) for taken in times.values())
+    return [
+        Row(f"{name}: forward calls", str(forwards["core"]), f"slow {forwards['slow']}",
+            f"{forwards['slow'] / forwards['core']:.0f} x fewer", "20 x"),
+        Row("time", f"{ours * 1e3:.1f} ms", f"slow {slow * 1e3:.0f} ms", f"{slow / ours:.0f} x faster", "15 x"),
+    ]  # fmt: skip
+
+
+BENCHMARKS: dict[str, Callable[[Part], list[Row]]] = {
+    "mutants": mutated,
+    "float64": functools.partial(false_alarms, dtype=torch.float64, bar="0.2 %"),
+    "float32": functools.partial(false_alarms, dtype=torch.float32, bar="0.5 %"),
+    "float32-alone": functools.partial(false_alarms, dtype=torch.float32, bar="", alone=True),
+    "large": large,
+}
+
+
+# -- the command line -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of all samples, and whether single ones are to be told of."""
+
+    number: int
+    parts: int
+
+    def of(self, found: Iterable[Any]) -> Iterator[Any]:
+        return itertools.islice(found, self.number - 1, None, self.parts) if self.parts > 1 else iter(found)
+
+    def show(self, what: str, said: dict[str, str]) -> None:
+        for name, words in said.items():
+            self.note(f"{what}: {name}: {words}")
+
+    def note(self, text: str) -> None:
+        print(text, flush=True)
+
+    @staticmethod
+    def parse(text: str) -> Part:
+        number, _, parts = text.partition("/")
+        return Part(int(number), int(parts))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help=f"of {', '.join(BENCHMARKS)}; all by default")
+    parser.add_argument(
+        "--part", type=Part.parse, default=Part(1, 1), metavar="I/N", help="every N-th sample from the I-th"
+    )
+    parser.add_argument("--write", action="store_true", help="put the table into the READMEs")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    rows = [row for name in options.names or BENCHMARKS for row in BENCHMARKS[name](options.part)]
+    lines = ["| | torchgraft | `gradcheck` | result | bar |", "|---|---|---|---|---|"]
+    lines += [f"| {row.what} | {row.ours} | {row.rival} | **{row.result}** | {row.bar} |" for row in rows]
+    text = "\n".join([*lines, "", f"PyTorch's OpInfo samples; {machine()}."])
+    print(text)
+    if options.write:
+        write("check", text)
+
+
+if __name__ == "__main__":
+    main()
