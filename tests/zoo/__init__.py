@@ -22,6 +22,7 @@ FAMILIES = [
     "state",
     "layouts",
     "autocast",
+    "operators",
 ]
 ZOO: list[Specimen] = [
     replace(specimen, family=family)

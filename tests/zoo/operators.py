@@ -1,0 +1,435 @@
+"""Operators of this package with wrong rules and kernels: claims that only a check can hold against them."""
+
+import mpmath
+import numpy as np
+import scipy.fft
+import scipy.special
+import torch
+from jaxtyping import Complex128, Float
+from torch import Tensor
+
+import torchgraft as tg
+
+from .observe import mapped, repeated, tangents, values
+from .specimen import Specimen, normal
+
+GRADIENT = {"gradient"}
+
+
+def cube(rule):
+    @tg.op
+    def cube(x: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+        return x**3
+
+    cube.partial("x")(rule)
+    return cube
+
+
+def root(rule):
+    @tg.op
+    @tg.domain(x="positive")
+    def root(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        return x.sqrt()
+
+    root.partial("x")(rule)
+    return root
+
+
+def power(rule):
+    @tg.op
+    @tg.domain(exponent={2, 3, 4})
+    def power(x: Float[Tensor, "..."], exponent: int = 3) -> Float[Tensor, "..."]:
+        return x**exponent
+
+    power.partial("x")(rule)
+    return power
+
+
+def elu(rule):
+    @tg.op
+    def elu(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        return torch.where(x > 0, x, x.clamp(max=0).expm1())
+
+    elu.partial("x")(rule)
+    return elu
+
+
+def linear(rule):
+    @tg.op
+    def linear(x: Float[Tensor, "*batch n"], weight: Float[Tensor, "m n"]) -> Float[Tensor, "*batch m"]:
+        return x @ weight.mT
+
+    @linear.vjp("x")
+    def _(grad, weight):
+        return grad @ weight
+
+    linear.vjp("weight")(rule)
+    return linear
+
+
+def dct(rule):
+    @tg.op
+    def dct(x: Float[np.ndarray, "*batch n"]) -> Float[np.ndarray, "*batch n"]:
+        return scipy.fft.dct(x)
+
+    dct.adjoint("x")(rule)
+    return dct
+
+
+def dct_inverse(grad: np.ndarray):
+    return scipy.fft.idct(grad)
+
+
+def dct_adjoint(grad: np.ndarray):
+    """Of y_k = 2 sum of x_i cos(pi k (2i + 1) / 2n): DCT-III counts the first term once, the others twice."""
+    doubled = grad.copy()
+    doubled[..., :1] *= 2
+    return scipy.fft.dct(doubled, type=3)
+
+
+def dct_matrix(x):
+    n = x.shape[-1]
+    k, i = torch.arange(n, dtype=x.dtype)[:, None], torch.arange(n, dtype=x.dtype)
+    return x @ (2 * torch.cos(torch.pi * k * (2 * i + 1) / (2 * n))).mT
+
+
+def turned(rule):
+    @tg.op
+    def turned(z: Complex128[Tensor, "..."]) -> Complex128[Tensor, "..."]:
+        return z * (1 + 2j)
+
+    turned.adjoint("z")(rule)
+    return turned
+
+
+def shifted(kind, rule):
+    @tg.op
+    def shifted(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+        return x + 1
+
+    getattr(shifted, kind)("x")(rule)
+    return shifted
+
+
+def sine(rule):
+    @tg.op
+    def sine(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+        return x.sin()
+
+    @sine.vjp("x")
+    def _(grad, x):
+        return grad * x.cos()
+
+    sine.jvp("x")(rule)
+    return sine
+
+
+def centered(kernel):
+    @tg.op
+    def centered(x: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch n"]:
+        return kernel(x)
+
+    @centered.vjp("x")
+    def _(grad):
+        return kernel(grad)
+
+    return centered
+
+
+def correlate(rule):
+    @tg.op(batch="loop")
+    def correlate(x: Float[np.ndarray, "n"], kernel: Float[np.ndarray, "k"]) -> Float[np.ndarray, "n-k+1"]:
+        return np.correlate(x, kernel, "valid")
+
+    @correlate.vjp("x")
+    def _(grad: np.ndarray, kernel: np.ndarray):
+        return np.convolve(grad, kernel, "full")
+
+    correlate.vjp("kernel")(rule)
+    return correlate
+
+
+def taps(grad: np.ndarray, x: np.ndarray):
+    return np.correlate(x, grad, "valid")
+
+
+def taps_flipped(grad: np.ndarray, x: np.ndarray):
+    return np.convolve(x, grad, "valid")
+
+
+def correlated(x, kernel):
+    return x.unfold(0, kernel.shape[0], 1) @ kernel
+
+
+def erf(kernel):
+    @tg.op
+    def erf(x: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+        return kernel(x)
+
+    @erf.partial("x")
+    def _(x):
+        return 2 / torch.pi**0.5 * (-x * x).exp()
+
+    @erf.reference
+    def _(x: mpmath.mpf):
+        return mpmath.erf(x)
+
+    return erf
+
+
+def erf_of_handbook(x):
+    """Abramowitz and Stegun 7.1.26: |error| < 1.5e-7."""
+    t = 1 / (1 + 0.3275911 * np.abs(x))
+    tail = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))))
+    return (np.sign(x) * (1 - tail * np.exp(-x * x))).astype(x.dtype)
+
+
+def noisy(x):
+    return scipy.special.erf(x) + (1e-9 * np.random.default_rng().standard_normal(x.shape)).astype(x.dtype)
+
+
+def swish(slope):
+    source = tg.c(f"""
+    #include <math.h>
+    T swish(T x) {{ return x / (1 + exp(-x)); }}
+    T swish_partial_x(T x) {{ T gate = 1 / (1 + exp(-x)); return {slope}; }}
+    """)
+
+    @tg.op(kernel=source)
+    def swish(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]: ...
+
+    @swish.partial("x", kernel=source)
+    def _(x): ...
+
+    return swish
+
+
+def norm(stop):
+    source = tg.c(f"""
+    #include <stdint.h>
+    void squares(int64_t n, const T *x, T *out) {{
+        *out = 0;
+        for (int64_t i = 0; i < n; i++) *out += x[i] * x[i];
+    }}
+    void squares_vjp_x(int64_t n, const T *grad, const T *x, T *grad_x) {{
+        for (int64_t i = 0; i < n; i++) grad_x[i] = 0;
+        for (int64_t i = 0; i < {stop}; i++) grad_x[i] = 2 * *grad * x[i];
+    }}
+    """)
+
+    @tg.op(kernel=source)
+    def squares(x: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch"]: ...
+
+    @squares.vjp("x", kernel=source)
+    def _(grad, x): ...
+
+    return squares
+
+
+def difference(kernel):
+    @tg.op
+    def difference(x: Float[np.ndarray, "*batch n"]) -> Float[np.ndarray, "*batch n"]:
+        return kernel(x)
+
+    @difference.adjoint("x")
+    def _(grad):
+        return grad - torch.nn.functional.pad(grad, (0, 1))[..., 1:]
+
+    return difference
+
+
+def backwards(x):
+    return np.diff(x, prepend=np.zeros((), x.dtype))
+
+
+def cyclic(x):
+    return x - np.roll(x, 1, axis=-1)
+
+
+def by_rows(grad, x):
+    return grad.reshape(-1, grad.shape[-1]).mT @ x.reshape(-1, x.shape[-1])
+
+
+SPECIMENS = [
+    Specimen(
+        name="partial_without_its_square",
+        wrong=cube(lambda x: 3 * x),
+        right=cube(lambda x: 3 * x * x),
+        truth=lambda x: x**3,
+        inputs=None,
+        probe=normal((4,)),
+        expects=GRADIENT,
+        cause=("factor", "1/x", "~ x", "chain"),
+        source="an exponent typed wrong",
+    ),
+    Specimen(
+        name="partial_within_a_domain",
+        wrong=root(lambda out: 1 / out),
+        right=root(lambda out: 0.5 / out),
+        truth=torch.sqrt,
+        inputs=None,
+        probe=lambda: (normal((4,))()[0].abs() + 0.5,),
+        expects=GRADIENT,
+        cause=("factor 2", "factor of 2", "twice", "2 times", "double"),
+        source="1 / sqrt(x) for 1 / (2 sqrt(x))",
+    ),
+    Specimen(
+        name="partial_of_an_option",
+        wrong=power(lambda x, exponent: 3 * x ** (exponent - 1)),
+        right=power(lambda x, exponent: exponent * x ** (exponent - 1)),
+        truth=lambda x, exponent: x**exponent,
+        inputs=None,
+        probe=lambda: (*normal((4,))(), 2),
+        expects=GRADIENT,
+        cause=("factor", "3/2", "1.5", "exponent", "option"),
+        source="the default value of an argument, written into the rule",
+    ),
+    Specimen(
+        name="partial_of_negatives",
+        wrong=elu(lambda x: torch.where(x > 0, torch.ones_like(x), -x.exp())),
+        right=elu(lambda x: torch.where(x > 0, torch.ones_like(x), x.exp())),
+        truth=torch.nn.functional.elu,
+        inputs=None,
+        probe=normal((6,)),
+        expects=GRADIENT,
+        cause=("< 0", "negative", "sign"),
+        source="one branch of two",
+    ),
+    Specimen(
+        name="vjp_twice",
+        wrong=linear(lambda grad, x: 2 * by_rows(grad, x)),
+        right=linear(by_rows),
+        truth=torch.nn.functional.linear,
+        inputs=None,
+        probe=normal((2, 3), (4, 3)),
+        expects=GRADIENT,
+        cause=("factor 2", "factor of 2", "twice", "2 times", "double"),
+        source="a factor moved from one rule to another",
+    ),
+    Specimen(
+        name="adjoint_is_the_inverse",
+        wrong=dct(dct_inverse),
+        right=dct(dct_adjoint),
+        truth=dct_matrix,
+        inputs=None,
+        probe=normal((5,)),
+        expects=GRADIENT | {"adjoint"},
+        cause=("factor", "1/", "row", "column", "entries"),
+        source="the inverse is the transpose of orthonormal transforms alone",
+    ),
+    Specimen(
+        name="adjoint_unconjugated",
+        wrong=turned(lambda grad: grad * (1 + 2j)),
+        right=turned(lambda grad: grad * (1 - 2j)),
+        truth=lambda z: z * (1 + 2j),
+        inputs=None,
+        probe=normal((4,), dtype=torch.complex128),
+        expects=GRADIENT | {"adjoint"},
+        cause=("conj",),
+        source="transpose for conjugate transpose",
+    ),
+    Specimen(
+        name="adjoint_of_an_affine_map",
+        wrong=shifted("adjoint", lambda grad: grad),
+        right=shifted("vjp", lambda grad: grad),
+        truth=lambda x: x + 1,
+        inputs=None,
+        probe=normal((4,)),
+        shown_by=tangents,
+        expects={"jvp", "forward", "tangent", "adjoint", "linear", "claim"},
+        cause=("linear", "adjoint", "constant", "f(0)", "zero"),
+        source="linear, but for an offset: forward mode then runs the operator on the tangent",
+    ),
+    Specimen(
+        name="jvp_by_hand",
+        wrong=sine(lambda x, x_tangent: x_tangent * x.sin()),
+        right=sine(lambda x, x_tangent: x_tangent * x.cos()),
+        truth=torch.sin,
+        inputs=None,
+        probe=normal((4,)),
+        shown_by=tangents,
+        expects={"jvp", "forward", "tangent"},
+        cause=("factor", "sin", "tan", "element", "entries", "jvp"),
+        source="a second rule beside a right one",
+    ),
+    Specimen(
+        name="samples_mixed",
+        wrong=centered(lambda x: x - (x.mean() if x.numel() else 0)),
+        right=centered(lambda x: x - x.mean(-1, keepdim=True)),
+        truth=lambda x: x - x.mean(-1, keepdim=True),
+        inputs=None,
+        probe=normal((4,)),
+        shown_by=mapped(0),
+        expects={"vmap", "batch", "claim"},
+        cause=("mix", "batch", "sample", "vmap", "axis"),
+        source="*batch in the annotation of a kernel that knows no batch",
+    ),
+    Specimen(
+        name="numpy_rule_flipped",
+        wrong=correlate(taps_flipped),
+        right=correlate(taps),
+        truth=correlated,
+        inputs=None,
+        probe=normal((6,), (3,)),
+        expects=GRADIENT,
+        cause=("flip", "revers", "permut"),
+        source="np.convolve for np.correlate",
+    ),
+    Specimen(
+        name="kernel_of_seven_digits",
+        wrong=erf(erf_of_handbook),
+        right=erf(scipy.special.erf),
+        truth=torch.erf,
+        inputs=None,
+        probe=normal((4,)),
+        shown_by=values,
+        expects=GRADIENT | {"value", "reference", "digits"},
+        cause=("value", "reference", "digits", "precision", "kernel", "factor"),
+        source="approximations for single precision",
+    ),
+    Specimen(
+        name="kernel_with_noise",
+        wrong=erf(noisy),
+        right=erf(scipy.special.erf),
+        truth=torch.erf,
+        inputs=None,
+        probe=normal((4,)),
+        shown_by=repeated,
+        expects={"determin", "random", "repeat", "reference", "inconclusive"},
+        cause=("random", "determin", "noise", "differ"),
+        source="Monte Carlo kernels without a seed among their arguments",
+    ),
+    Specimen(
+        name="partial_in_c",
+        wrong=swish("gate"),
+        right=swish("gate * (1 + x * (1 - gate))"),
+        truth=torch.nn.functional.silu,
+        inputs=None,
+        probe=normal((4,)),
+        expects=GRADIENT,
+        cause=("term", "product", "element", "output"),
+        source="the product rule, one half of it, in C",
+    ),
+    Specimen(
+        name="tail_in_c",
+        wrong=norm("n / 4 * 4"),
+        right=norm("n"),
+        truth=lambda x: x.square().sum(-1),
+        inputs=None,
+        probe=normal((6,)),
+        expects=GRADIENT,
+        cause=("last", "tail", "zero", "element", "index"),
+        source="a loop unrolled by four without its remainder",
+    ),
+    Specimen(
+        name="kernel_is_another_map",
+        wrong=difference(cyclic),
+        right=difference(backwards),
+        truth=lambda x: torch.diff(x, prepend=x.new_zeros(1)),
+        inputs=None,
+        probe=normal((5,)),
+        expects=GRADIENT | {"adjoint"},
+        cause=("last", "first", "element", "entries", "missing", "zero"),
+        source="boundary conditions of kernel and adjoint that differ",
+    ),
+]
