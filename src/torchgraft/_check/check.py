@@ -76,15 +76,17 @@ def check(
     watched = clock.watch(made)
     report = Report(made.name, made.kind, seed=seed)
     if inputs or kwargs:
-        given = make_case(watched, inputs, kwargs or {}, seed=seed)
-        error = attempt(given)
-        cases = [given] if error is None else []
-        preliminary = [] if error is None else [_raised(given, error)]
+        cases, results = _given(make_case(watched, inputs, kwargs or {}, seed=seed))
     else:
-        cases, preliminary = _generated(watched, seed)
-    results = list(run(wanted, cases, clock, progress)) if cases else []
-    report.results = [*preliminary, *results]
+        cases, results = _generated(watched, seed)
+    report.results = [*results, *(run(wanted, cases, clock, progress) if cases else ())]
     return report
+
+
+def _given(case: Case) -> tuple[list[Case], list[Result]]:
+    """The case that the caller gave, if the target takes it."""
+    refused = attempt(case)
+    return ([case], []) if refused is None else ([], [_refused(case.label, refused)])
 
 
 def _generated(target: Target, seed: int) -> tuple[list[Case], list[Result]]:
@@ -102,10 +104,6 @@ def _generated(target: Target, seed: int) -> tuple[list[Case], list[Result]]:
 
 
 _SAMPLES = "The target takes the arguments that its annotations and domain admit."
-
-
-def _raised(case: Case, error: Exception) -> Result:
-    return _refused(case.label, error)
 
 
 def _refused(label: str, error: Exception) -> Result:

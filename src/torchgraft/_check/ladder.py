@@ -230,5 +230,5 @@ def neville(samples: Tensor, steps: list[float], noise: Tensor) -> tuple[Tensor,
 
 def _best(table: Tensor, bars: Tensor) -> tuple[Tensor, Tensor]:
     """Of each element the entry with the least error, and that error."""
-    error, place = bars.min(1, keepdim=True)
-    return table.gather(1, place).squeeze(1), error.squeeze(1)
+    place = torch.from_numpy(bars.numpy().argmin(1, keepdims=True))  # torch's waits for its threads
+    return table.gather(1, place).squeeze(1), bars.gather(1, place).squeeze(1)
