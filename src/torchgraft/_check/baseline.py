@@ -192,6 +192,15 @@ def _measure(case: Case) -> Baseline:
     return Baseline(case, outputs, cotangents, gradients, output_slack, gradient_slack, draws(case))
 
 
+def nearby(case: Case) -> list[Tensor]:
+    """Other primals, so near that the target takes them as well: each number is up to a thousandth larger or smaller."""
+    source = generator(case, 41)
+    return [
+        (primal * (1 + signed(primal.real if primal.is_complex() else primal, source) / 1024)).to(primal.dtype)
+        for primal in case.primals
+    ]
+
+
 def draws(case: Case) -> bool:
     """Whether a call draws from torch's global generator."""
     args, kwargs = case.arguments([primal.clone() for primal in case.primals])
@@ -204,11 +213,11 @@ def draws(case: Case) -> bool:
 def _moved(case: Case, cotangents: Sequence[Value], sample: int) -> tuple[list[Tensor], list[Value]]:
     """Outputs and gradients with every number moved by up to two units in the last place."""
     source = generator(case, 29, sample)
-    recorded = case.linearize([_nudged(primal, source) for primal in case.primals])
-    return recorded.outputs, recorded.pull([None if c is None else _nudged(c, source) for c in cotangents])
+    recorded = case.linearize([nudged(primal, source) for primal in case.primals])
+    return recorded.outputs, recorded.pull([None if c is None else nudged(c, source) for c in cotangents])
 
 
-def _nudged(tensor: Tensor, source: torch.Generator) -> Tensor:
+def nudged(tensor: Tensor, source: torch.Generator) -> Tensor:
     steps = torch.randint(-2, 3, tensor.shape, generator=source).to(tensor.device, torch.float64)
     return (tensor * (1 + steps * torch.finfo(tensor.dtype).eps)).to(tensor.dtype)
 

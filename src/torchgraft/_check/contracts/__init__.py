@@ -1,8 +1,17 @@
-"""The contract battery; importing it adds its checks, in the order in which they run."""
+"""The contract battery: importing it adds its checks."""
 
+from . import aliasing as aliasing
+from . import captures as captures
 from . import determinism as determinism
 from . import layouts as layouts
+from . import leaks as leaks
 from . import linearity as linearity
+from . import modes as modes
 from . import mutation as mutation
 from . import outputs as outputs
+from . import randomness as randomness
+from . import reference as reference
+from . import returned as returned
+from . import state as state
 from . import subsets as subsets
+from . import threads as threads

@@ -1,0 +1,137 @@
+"""Results lie in memory of their own, and what is changed in place later is noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from ... import _torch
+from ..baseline import Baseline, Value, baseline, distance, nearby, pulled
+from ..case import Case, Linearization
+from ..contract import contract
+from ..finding import Finding, Verdict
+
+SAVE = "keep tensors with ctx.save_for_backward, which notices that they were changed"
+
+
+@contract(
+    "aliasing", "Results lie in memory of their own, and what is overwritten later does not become a wrong gradient."
+)
+def aliasing(case: Case) -> Iterator[Finding]:
+    """Look at memory, call again, and write into outputs and inputs."""
+    base = baseline(case)
+    yield from _kept_results(base)
+    yield from _shared_gradients(base)
+    yield from _undeclared_alias(base)
+    yield from _written_outputs(base)
+    yield from _written_inputs(base)
+
+
+def _kept_results(base: Baseline) -> Iterator[Finding]:
+    """What one call returned must survive the next."""
+    first = base.case.linearize()
+    gradients = pulled(first, base)
+    results = {base.output_name(i): output.detach() for i, output in enumerate(first.outputs)}
+    results |= {base.gradient_name(i): g for i, g in enumerate(gradients) if g is not None}
+    before = {name: value.clone() for name, value in results.items()}
+    pulled(base.case.linearize(nearby(base.case)), base)
+    for name, value in results.items():
+        if distance(value, before[name]):
+            yield Finding(
+                "result-overwritten", Verdict.FAIL, f"The next call overwrites {name} of the one before",
+                f"{name}; {base.case.label}", value, before[name], distance(value, before[name]), 0.0,
+                cause="all calls write into one buffer", hint="return memory of its own in each call",
+            )  # fmt: skip
+
+
+def _shared_gradients(base: Baseline) -> Iterator[Finding]:
+    """A leaf keeps the gradient that it is given as its `.grad`, and optimisers write into that."""
+    recorded = base.case.linearize()
+    for i, gradient in enumerate(pulled(recorded, base)):
+        for name, owner in _owners(base, recorded):
+            if gradient is not None and _shares(gradient, owner):
+                yield Finding(
+                    "gradient-aliases", Verdict.FAIL, f"{base.gradient_name(i).capitalize()} is memory of {name}",
+                    f"{base.gradient_name(i)}; {base.case.label}",
+                    cause="the backward returns a saved tensor, or a view of one", hint="return a copy",
+                )  # fmt: skip
+                break
+
+
+def _owners(base: Baseline, recorded: Linearization) -> Iterator[tuple[str, Tensor]]:
+    yield from zip(base.case.names, recorded.primals, strict=True)
+    for i, output in enumerate(recorded.outputs):
+        yield base.output_name(i), output
+
+
+def _undeclared_alias(base: Baseline) -> Iterator[Finding]:
+    """An operator of torch.library says in its schema which outputs are views; compilers rely on it."""
+    if base.case.target.kind != "library":
+        return
+    overload = _torch.overload_of(base.case.target.origin)
+    if any(result.alias_info is not None for result in overload._schema.returns):
+        return
+    primals = [primal.clone() for primal in base.case.primals]
+    for i, output in enumerate(base.case.outputs(primals)):
+        for name, primal in zip(base.case.names, primals, strict=True):
+            if _shares(output, primal):
+                yield Finding(
+                    "undeclared-alias", Verdict.FAIL, f"{base.output_name(i).capitalize()} is memory of {name}",
+                    f"{base.output_name(i)}; {base.case.label}",
+                    cause="the schema says that it is not a view", hint="return a copy: x.clone()",
+                )  # fmt: skip
+
+
+def _written_outputs(base: Baseline) -> Iterator[Finding]:
+    """Twice the output has twice the gradient; to refuse is right as well."""
+    for i, cotangent in enumerate(base.cotangents):
+        if cotangent is None or not cotangent.numel():
+            continue
+        alone: list[Value] = [None] * len(base.cotangents)
+        alone[i] = cotangent / 2
+        expected = base.case.linearize().pull([None if c is None else 2 * c for c in alone])
+        recorded = base.case.linearize()
+        try:
+            recorded.outputs[i].mul_(2)
+            found = recorded.pull(alone)
+        except RuntimeError:  # its own version counter, or a view that may not be written to
+            continue
+        for difference in base.differing_gradients(found, expected):
+            yield difference.finding(
+                "output-overwritten", "The gradient is wrong after the output was changed in place",
+                f"{base.output_name(i)}.mul_(2); {base.case.label}",
+                cause="an output was kept outside of save_for_backward", hint=SAVE,
+            )  # fmt: skip
+
+
+def _written_inputs(base: Baseline) -> Iterator[Finding]:
+    """A gradient belongs to the values that the input had in the call; to refuse is right as well."""
+    if any(isinstance(leaf, Tensor) and leaf.layout != torch.strided for leaf in base.case.leaves):
+        return  # the version counters of sparse tensors do not see what is written into their values
+    for i, name in enumerate(base.case.names):
+        leaves = [primal.detach().clone().requires_grad_() for primal in base.case.primals]
+        given = [leaf.clone() for leaf in leaves]
+        recorded = base.case.record(given)
+        if given[i]._version or any(_shares(output, given[i]) for output in recorded.outputs):
+            continue  # it is changed on purpose, or the output is a view of it and changes as well
+        try:
+            given[i].mul_(2)
+            found = Linearization(leaves, recorded.outputs).pull(base.cotangents)
+        except RuntimeError:
+            continue
+        for difference in base.differing_gradients(found):
+            yield difference.finding(
+                "input-overwritten", "The gradient is wrong after an input was changed in place",
+                f"{name}.mul_(2) between forward and backward; {base.case.label}",
+                cause="an input was kept outside of save_for_backward", hint=SAVE,
+            )  # fmt: skip
+
+
+def _shares(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors lie in the same memory."""
+    try:
+        return bool(one.numel() and one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr())
+    except (RuntimeError, NotImplementedError):  # without memory of the usual kind
+        return False
