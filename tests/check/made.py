@@ -8,7 +8,7 @@ import torch
 from torchgraft._check.finding import Evidence, Finding, Verdict
 from torchgraft._check.report import Report, Result
 
-STEPS = tuple(2.0**-k for k in range(2, 12))
+STEPS = tuple(2.0**-k for k in range(2, 17))
 FLOAT64 = torch.finfo(torch.float64).eps
 
 

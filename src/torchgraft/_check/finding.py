@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 class Verdict(enum.StrEnum):
@@ -91,6 +94,16 @@ class Finding:
     def but(self, **changes: Any) -> Finding:
         """The same with other fields."""
         return replace(self, **changes)
+
+    def plot(self) -> Figure | None:
+        """Draw the evidence with matplotlib: the Jacobian by both sides, their ratio, and the ladder of steps.
+
+        Returns:
+            A `matplotlib.figure.Figure`, which notebooks show; None where the finding has no numbers to draw.
+        """
+        from .plot import draw
+
+        return draw(self)
 
 
 class Skip(Exception):

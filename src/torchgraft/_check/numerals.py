@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor
 
 FEW = 8  # so many numbers are shown one by one
+SUPERSCRIPTS = str.maketrans("-0123456789", "\N{SUPERSCRIPT MINUS}⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def brief(value: float | complex) -> str:
@@ -50,6 +52,26 @@ def apart(first: Any, second: Any) -> tuple[str, str]:
             enough = min(digits + 1, 17)
             return shown(first, enough), shown(second, enough)
     return shown(first), shown(second)
+
+
+def worst_entry(first: Any, second: Any) -> tuple[int, ...] | None:
+    """Where two large tensors of one shape differ most; None for anything else."""
+    if not (isinstance(first, Tensor) and isinstance(second, Tensor)):
+        return None
+    if first.shape != second.shape or first.numel() <= FEW or first.layout != second.layout != torch.strided:
+        return None
+    deviation = (first.detach() - second.detach()).abs().nan_to_num(nan=torch.inf)
+    return tuple(int(place) for place in torch.unravel_index(deviation.argmax(), deviation.shape))
+
+
+def power(base: int, exponent: int) -> str:
+    """A power as it is printed: ``2⁻⁷``."""
+    return f"{base}{str(exponent).translate(SUPERSCRIPTS)}"
+
+
+def typeset(text: str) -> str:
+    """Prose with true minus signs before numbers and in their exponents, where no line breaks."""
+    return re.sub(r"(?<![\w\])])-(?=[\d.]|inf)|(?<=\de)-(?=\d)|^-$", "\N{MINUS SIGN}", text)
 
 
 def printable(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .finding import Finding
-from .numerals import apart, brief, shown
+from .numerals import apart, brief, shown, worst_entry
 
 
 def facts(finding: Finding) -> Iterator[tuple[str, str]]:
@@ -22,8 +22,10 @@ def facts(finding: Finding) -> Iterator[tuple[str, str]]:
 def numbers(finding: Finding) -> Iterator[tuple[str, str]]:
     """What both sides gave, and how far they are apart."""
     if finding.analytic is not None and finding.numeric is not None:
-        analytic, numeric = apart(finding.analytic, finding.numeric)
-        yield "analytic", analytic
+        place = worst_entry(finding.analytic, finding.numeric)
+        sides = (finding.analytic, finding.numeric)
+        analytic, numeric = apart(*(side if place is None else side[place] for side in sides))
+        yield "analytic", analytic + (f" at {list(place)}, where both are apart most" if place else "")
         yield "numeric", numeric
     elif finding.analytic is not None:
         yield "analytic", shown(finding.analytic)
