@@ -21,6 +21,7 @@ ORDER = [
     "reference/operators.md",
     "reference/rules.md",
     "reference/native.md",
+    "reference/check.md",
     "reference/functions.md",
     "reference/modules.md",
     "reference/errors.md",

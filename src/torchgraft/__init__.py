@@ -2,6 +2,9 @@
 
 from ._build.debug import debug
 from ._build.source import c, cpp
+from ._check.check import check
+from ._check.finding import Finding, Verdict
+from ._check.report import Report
 from ._errors import (
     ArgumentError,
     BuildError,
@@ -35,17 +38,21 @@ __all__ = [
     "DerivativeError",
     "DeviceError",
     "DtypeError",
+    "Finding",
     "Function",
     "KernelError",
     "Op",
+    "Report",
     "RuleError",
     "Saved",
     "ShapeError",
     "TorchgraftError",
     "TorchgraftWarning",
     "UnsupportedError",
+    "Verdict",
     "adopt",
     "c",
+    "check",
     "cpp",
     "debug",
     "domain",
