@@ -631,6 +631,14 @@ def nodes_in_graph(outputs: Iterable[Tensor]) -> list[Any]:
     return list(found)
 
 
+def refuses_backward(outputs: Iterable[Tensor]) -> bool:
+    """Whether something that is marked with ``once_differentiable`` stands in the graph.
+
+    Its node raises, and yet ``autograd.grad(..., allow_unused=True)`` goes around it and returns None.
+    """
+    return any(node.name().endswith(("::Error", "::DelayedError")) for node in nodes_in_graph(outputs))
+
+
 def functions_in_graph(outputs: Iterable[Tensor]) -> list[Any]:
     """The classes of `autograd.Function` that took part in a forward pass."""
     classes = (getattr(type(node), "_forward_cls", None) for node in nodes_in_graph(outputs))

@@ -15,3 +15,5 @@ from . import returned as returned
 from . import state as state
 from . import subsets as subsets
 from . import threads as threads
+from . import second_order as second_order
+from . import tangents as tangents
