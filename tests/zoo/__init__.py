@@ -23,6 +23,7 @@ FAMILIES = [
     "layouts",
     "autocast",
     "operators",
+    "tutorials",
 ]
 ZOO: list[Specimen] = [
     replace(specimen, family=family)
