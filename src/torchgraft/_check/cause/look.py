@@ -1,0 +1,226 @@
+"""What a recogniser sees: two Jacobians, in blocks of one output by one input, and the values around them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+SLACK = 4.0
+"""An error estimate is trusted up to this factor, as in the comparison that found the error."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """An input or an output.
+
+    Attributes:
+        name: as reports call it.
+        value: real or complex.
+        start: its first column, or row.
+        pairs: its entries count twice, real and imaginary part next to each other.
+    """
+
+    name: str
+    value: Array
+    start: int = 0
+    pairs: bool = False
+
+    @property
+    def place(self) -> slice:
+        """Its columns, or rows."""
+        return slice(self.start, self.start + self.value.size * (2 if self.pairs else 1))
+
+
+@dataclass(frozen=True)
+class Look:
+    """One set of arguments, and both Jacobians there, real, ``(rows of all outputs, columns of all inputs)``.
+
+    Attributes:
+        analytic: by the derivative under test.
+        numeric: by differences.
+        estimate: error of each entry of `numeric`; not finite where there is none to compare with.
+        outputs: what the rows are.
+        inputs: what the columns are.
+        numbers: arguments that are no tensors, and other numbers with a name.
+        eps: of the dtype in which the derivative was computed.
+        scaled: ``scaled(s)`` is `analytic` from cotangents times ``s``, divided by ``s``; None where unknown.
+        scale: of the cotangents that gave `analytic`; 1 but where only another one shows that it is wrong.
+        elsewhere: numeric Jacobians at other points, each with words for it, as ``"at -x"``; made when asked for.
+        absent: pairs of output and input for which no gradient at all came.
+    """
+
+    analytic: Array
+    numeric: Array
+    estimate: Array
+    outputs: tuple[Side, ...]
+    inputs: tuple[Side, ...]
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    eps: float = float(np.finfo(float).eps)
+    scaled: Callable[[float], Array] | None = None
+    scale: float = 1.0
+    elsewhere: Callable[[], Mapping[str, Array]] | None = None
+    absent: frozenset[tuple[int, int]] = frozenset()
+
+    def blocks(self) -> Iterator[Block]:
+        """All pairs of an output and an input."""
+        for i in range(len(self.outputs)):
+            for j in range(len(self.inputs)):
+                yield Block(self, i, j)
+
+    @property
+    def wrong(self) -> bool:
+        """Whether any entry is."""
+        return any(block.wrong.any() for block in self.blocks())
+
+    def at_scale(self, scale: float) -> Look:
+        """The same with other cotangents."""
+        assert self.scaled is not None
+        return replace(self, analytic=self.scaled(scale), scale=scale)
+
+    @cached_property
+    def others(self) -> Mapping[str, Array]:
+        """Numeric Jacobians at other points."""
+        return {} if self.elsewhere is None else self.elsewhere()
+
+
+@dataclass(frozen=True)
+class Block:
+    """The part of a look that belongs to one output and one input.
+
+    Complex entries are complex numbers where both Jacobians are complex-linear there, and pairs of real ones, a last
+    axis of size 2, where one of them is not. A complex entry is what multiplies the input's tangent; the gradient that
+    a backward returns has its conjugate.
+    """
+
+    look: Look
+    row: int
+    column: int
+
+    @property
+    def output(self) -> Side:
+        """What the rows are."""
+        return self.look.outputs[self.row]
+
+    @property
+    def input(self) -> Side:
+        """What the columns are."""
+        return self.look.inputs[self.column]
+
+    @cached_property
+    def folded(self) -> bool:
+        """Whether complex entries are single numbers."""
+        a, j = self._part(self.look.analytic), self._part(self.look.numeric)
+        return (self.output.pairs or self.input.pairs) and _linear(self, a) and _linear(self, j)
+
+    @cached_property
+    def analytic(self) -> Array:
+        """By the derivative under test, ``(rows, columns)``; what is not finite is infinite."""
+        taken = self.take(self.look.analytic)
+        return np.where(np.isfinite(taken), taken, np.inf)
+
+    @cached_property
+    def numeric(self) -> Array:
+        """By differences."""
+        return self.take(self.look.numeric)
+
+    @cached_property
+    def estimate(self) -> Array:
+        """Error of each entry of `numeric`; infinite where there is nothing to compare with."""
+        part = self._part(self.look.estimate)
+        part = np.where(np.isfinite(part) & np.isfinite(self._part(self.look.numeric)), part, np.inf)
+        if not self.folded:
+            return part
+        rows, columns = 1 + self.output.pairs, 1 + self.input.pairs
+        folded: Array = part.reshape(len(part) // rows, rows, part.shape[1] // columns, columns).max((1, 3))
+        return folded
+
+    @cached_property
+    def floor(self) -> Array:
+        """What rounding of the derivative under test may have changed in each entry."""
+        size = np.where(np.isfinite(self.numeric), np.abs(self.numeric), 0)
+        whole = np.sqrt(size.max(0, keepdims=True, initial=0) * size.max(1, keepdims=True, initial=0))
+        floor: Array = self.look.eps * (16 * size + 4 * whole)
+        return floor
+
+    @cached_property
+    def judged(self) -> Array:
+        """Entries of which the right value is known."""
+        judged: Array = np.isfinite(self.estimate)
+        return judged
+
+    @cached_property
+    def wrong(self) -> Array:
+        """Entries in which the two differ by more than numerics explain."""
+        return self.judged & ~self.agree(self.numeric, self.estimate)
+
+    def agree(self, predicted: Array, spread: Array) -> Array:
+        """Entries that the derivative under test has as `predicted`; infinite where it is not finite."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            gap = np.abs(self.analytic - predicted)
+            close = gap <= SLACK * spread + self.floor + 16 * self.look.eps * np.abs(predicted)
+        agree: Array = close & np.isfinite(self.analytic) | np.isinf(self.analytic) & np.isinf(predicted)
+        return agree
+
+    @property
+    def output_shape(self) -> tuple[int, ...]:
+        """The shape behind the rows."""
+        return tuple(self.output.value.shape) + ((2,) if self.output.pairs and not self.folded else ())
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """The shape behind the columns."""
+        return tuple(self.input.value.shape) + ((2,) if self.input.pairs and not self.folded else ())
+
+    def take(self, matrix: Array) -> Array:
+        """This block of a matrix like the look's; complex if the block is."""
+        part = self._part(matrix)
+        return _fold(self, part) if self.folded else part
+
+    def _part(self, matrix: Array) -> Array:
+        return matrix[self.output.place, self.input.place]
+
+    def fits(self, predicted: Array, spread: Array, mask: Array) -> bool:
+        """Whether the derivative under test is `predicted` within `mask`, and right outside.
+
+        Args:
+            spread: the error of `predicted` that numerics explain; entries where it is not finite are not compared.
+        """
+        if (self.wrong & ~mask).any():
+            return False
+        compared = mask & self.judged & np.isfinite(spread) & ~np.isnan(predicted)
+        wrong = self.wrong & mask
+        enough = 2 * (wrong & compared).sum() > wrong.sum() or not wrong.any()  # a formula may have a pole or two
+        return bool(enough and self.agree(predicted, spread)[compared].all())
+
+
+def _parts(block: Block, part: Array) -> Array:
+    rows, columns = 1 + block.output.pairs, 1 + block.input.pairs
+    return part.reshape(part.shape[0] // rows, rows, part.shape[1] // columns, columns)
+
+
+def _linear(block: Block, part: Array) -> bool:
+    """Whether a Jacobian in real pairs is multiplication by complex numbers."""
+    if not (block.output.pairs and block.input.pairs):
+        return True
+    p = _parts(block, part)
+    e = _parts(block, block._part(block.look.estimate))
+    slack = SLACK * e.max((1, 3), initial=0) + 64 * block.look.eps * np.abs(p).max((1, 3), initial=0)
+    with np.errstate(invalid="ignore"):
+        first = np.abs(p[:, 0, :, 0] - p[:, 1, :, 1]) <= slack
+        second = np.abs(p[:, 0, :, 1] + p[:, 1, :, 0]) <= slack
+    return bool((first & second).all())
+
+
+def _fold(block: Block, part: Array) -> Array:
+    p = _parts(block, part)
+    if block.output.pairs:  # the derivative of the output's parts by a real step
+        folded: Array = p[:, 0, :, 0] + 1j * p[:, 1, :, 0]
+    else:  # of a real output: what a real and what an imaginary step do
+        folded = p[:, 0, :, 0] - 1j * p[:, 0, :, 1]
+    return folded

@@ -1,0 +1,176 @@
+"""The two Jacobians of a case."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..backward import Backward
+from ..case import Case, differentiable
+from ..finding import Inconclusive
+from ..probe import Probe
+from .look import Array, Look, Side
+
+MOST = 1 << 20
+"""Jacobians with more entries are not made."""
+_AT_ONCE = 32
+MOST_ELSEWHERE = 40
+"""With more columns than these, none is made at other points."""
+
+
+def look_at(case: Case) -> Look:
+    """Both Jacobians at a case's primals, snapped to the grid of the differences.
+
+    Raises:
+        Inconclusive: there is nothing to differentiate, or too much.
+    """
+    probe = Probe(case)
+    if probe.inputs.size * probe.outputs.size > MOST:
+        raise Inconclusive("the Jacobian has too many entries")
+    backward = Backward(probe)
+    numeric, estimate = _numeric(probe)
+
+    @functools.cache
+    def scaled(scale: float) -> Array:
+        rows = torch.eye(probe.outputs.size, dtype=torch.float64)
+        pulled = [backward.pull(row * scale) / scale for row in rows]
+        return _array(torch.stack(pulled)) if pulled else np.zeros((0, probe.inputs.size))
+
+    primals, outputs = probe.inputs.unflatten(probe.point), probe.outputs.unflatten(probe.values)
+    names = ["output"] if len(outputs) == 1 else [f"output {i}" for i in range(len(outputs))]
+    return Look(
+        scaled(1.0), numeric, estimate, _sides(names, outputs), _sides(case.names, primals), numbers=_numbers(case),
+        eps=probe.grid.epsilon, scaled=scaled, elsewhere=lambda: _elsewhere(case, primals, outputs),
+        absent=_absent(case),
+    )  # fmt: skip
+
+
+def _numeric(probe: Probe) -> tuple[Array, Array]:
+    """The Jacobian by differences, column by column, and the error of each entry; infinite where there is none."""
+    units = torch.cat([probe.grid.unit(probe.point[place]) for place in probe.inputs.slices])
+    columns = [column for some in torch.arange(len(units)).split(_AT_ONCE) for column in _columns(probe, some, units)]
+    if not columns:
+        return np.zeros((probe.outputs.size, 0)), np.zeros((probe.outputs.size, 0))
+    numeric, estimate = (_array(torch.stack(parts, 1)) for parts in zip(*columns, strict=True))
+    return numeric, estimate
+
+
+def _columns(probe: Probe, some: Tensor, units: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """Some columns in one ladder, and one by one if that leaves something open."""
+    directions = torch.zeros(len(some), len(units), dtype=torch.float64)
+    directions[torch.arange(len(some)), some] = units[some]
+    try:
+        ladder = probe.climb_all(directions)
+        if bool(ladder.known.all()):
+            shape = len(some), -1
+            return list(zip(ladder.derivative.view(shape) / units[some, None],
+                            ladder.error.view(shape) / units[some, None], strict=True))  # fmt: skip
+    except Inconclusive:
+        pass
+    return [_column(probe, int(i), float(units[i])) for i in some]
+
+
+def _column(probe: Probe, i: int, unit: float) -> tuple[Tensor, Tensor]:
+    """One column, by steps of the tensor's size, and where these are too wide by steps of the element's."""
+    value = abs(float(probe.point[i]))
+    small = 2.0 ** (math.frexp(value)[1] - 1) if value else unit
+    derivative, error = torch.zeros(probe.outputs.size, dtype=torch.float64), torch.full((probe.outputs.size,), np.inf)
+    error = error.double()
+    for step in (unit, small) if small < unit else (unit,):
+        direction = torch.zeros_like(probe.point)
+        direction[i] = step
+        try:
+            ladder = probe.climb(direction)
+        except Inconclusive:
+            continue
+        known = torch.where(ladder.kinked | ladder.jagged, torch.inf, ladder.error.nan_to_num(nan=torch.inf)) / step
+        better = known < error
+        derivative, error = torch.where(better, ladder.derivative / step, derivative), torch.minimum(known, error)
+        if bool(ladder.known.all()):
+            break
+    return derivative, error
+
+
+def _array(tensor: Tensor) -> Array:
+    array: Array = tensor.numpy()
+    return array
+
+
+def _sides(names: list[str], tensors: list[Tensor]) -> tuple[Side, ...]:
+    sides, start = list[Side](), 0
+    for name, tensor in zip(names, tensors, strict=True):
+        wide = tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
+        sides.append(Side(name, _array(wide.contiguous()), start, tensor.is_complex()))
+        start = sides[-1].place.stop
+    return tuple(sides)
+
+
+def _numbers(case: Case) -> Mapping[str, float]:
+    """Arguments that are numbers, and tensors with one element that are no primals."""
+    found = dict[str, float]()
+    for name, leaf in zip(case.leaf_names, case.leaves, strict=True):
+        if isinstance(leaf, int | float) and not isinstance(leaf, bool) and leaf not in (0, 1):
+            found[name] = float(leaf)
+    return {name: value for name, value in found.items() if math.isfinite(value)}
+
+
+def _absent(case: Case) -> frozenset[tuple[int, int]]:
+    """Pairs of output and input for which the backward gives None."""
+    recorded = case.linearize()
+    absent = set[tuple[int, int]]()
+    for i, output in enumerate(recorded.outputs):
+        cotangents = [torch.ones_like(o) if o is output else None for o in recorded.outputs]
+        try:
+            pulled = recorded.pull(cotangents)
+        except Exception:
+            recorded = case.linearize()
+            continue
+        absent |= {(i, j) for j, gradient in enumerate(pulled) if gradient is None}
+    return frozenset(absent)
+
+
+def _elsewhere(case: Case, primals: list[Tensor], outputs: list[Tensor]) -> Mapping[str, Array]:
+    """Numeric Jacobians where a mistake may have moved the point."""
+    if sum(p.numel() for p in primals) > MOST_ELSEWHERE:
+        return {}
+    found = dict[str, Array]()
+    for words, moved in _points(case.names, primals, outputs):
+        try:
+            numeric, estimate = _numeric(Probe(case.replaced(moved)))
+        except Exception:
+            continue
+        found[words] = np.where(np.isfinite(estimate), numeric, np.nan)
+    return found
+
+
+def _points(names: list[str], primals: list[Tensor], outputs: list[Tensor]) -> list[tuple[str, list[Tensor]]]:
+    points = list[tuple[str, list[Tensor]]]()
+
+    def at(i: int, value: Tensor) -> list[Tensor]:
+        return [value.to(p.dtype) if j == i else p for j, p in enumerate(primals)]
+
+    for i, (name, x) in enumerate(zip(names, primals, strict=True)):
+        if not differentiable(x):
+            continue
+        for k, y in enumerate(outputs):
+            if y.shape == x.shape and y.is_complex() == x.is_complex():
+                label = "the output" if len(outputs) == 1 else f"output {k}"
+                points.append(
+                    (f"at {label} instead of at {name} (the input was overwritten, or the output saved)", at(i, y))
+                )
+        points.append((f"at -{name} instead of at {name}", at(i, -x)))
+        points.append((f"at |{name}| instead of at {name}", at(i, x.abs())))
+        points.append((f"at 0 instead of at {name}", at(i, torch.zeros_like(x))))
+        points.append((f"at 1 instead of at {name}", at(i, torch.ones_like(x))))
+        if x.dtype == torch.float64:
+            points.append((f"at {name} rounded to float32", at(i, x.float())))
+        for j in range(i + 1, len(primals)):
+            if primals[j].shape == x.shape and primals[j].dtype == x.dtype:
+                exchanged = [primals[j] if m == i else x if m == j else p for m, p in enumerate(primals)]
+                points.append((f"with {name} and {names[j]} exchanged", exchanged))
+    return points

@@ -1,0 +1,90 @@
+"""A term that is missing or extra: a constant, a function, everything off the diagonal, what a sum contributes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from .constants import digits
+from .curves import COSTS, sources
+from .look import SLACK, Array, Block
+from .proposal import Proposal, mechanism
+
+
+def _own(block: Block) -> Array | None:
+    """The entries between an element and itself, if output and input have one shape."""
+    if block.output_shape != block.input_shape:
+        return None
+    return np.eye(len(block.numeric), dtype=bool)
+
+
+@mechanism("elementwise")
+def elementwise(block: Block, mask: Array) -> Iterator[Proposal]:
+    """Only what an element does to itself, though elements depend on each other."""
+    own = _own(block)
+    if own is None or len(own) < 2:
+        return
+    words = "is taken element by element: what an element does to the others is missing"
+    hint = "the Jacobian is not diagonal: add the terms between different elements (a sum over the axis)"
+    yield Proposal("elementwise", words, block.numeric * own, block.estimate * own, 1.1, hint)
+
+
+@mechanism("offset")
+def offset(block: Block, mask: Array) -> Iterator[Proposal]:
+    """A constant is added, to every entry or to what an element does to itself."""
+    own = _own(block)
+    everywhere = np.ones_like(block.numeric, dtype=bool)
+    for support in (everywhere, own) if own is not None and len(own) > 1 else (everywhere,):
+        used = support & mask & block.judged
+        gaps = (block.analytic - block.numeric)[used]
+        if len(gaps) < 2 or not block.wrong[used].all():
+            continue
+        c = complex(gaps.mean()) if np.iscomplexobj(gaps) else float(gaps.mean())
+        if isinstance(c, complex):
+            if abs(c.imag) > 1e-6 * abs(c):
+                continue
+            c = c.real
+        c = round(c, 9) if abs(c - round(c, 9)) < 1e-6 * abs(c) else c
+        words = f"is too {'large' if c > 0 else 'small'} by a constant, {digits(abs(c))}"
+        hint = "look for a term that is missing or added"
+        if support is own and abs(abs(c) - 1) < 1e-9:
+            words += f" times the upstream gradient of {block.output.name}"
+            hint = "the upstream gradient itself is a term of the gradient" if c < 0 else hint
+        yield Proposal("offset", words, block.numeric + c * support, block.estimate, 3, hint)
+
+
+@mechanism("term")
+def term(block: Block, mask: Array) -> Iterator[Proposal]:
+    """A function of an input or an output is missing from, or added to, what an element does to itself."""
+    own = _own(block)
+    if own is None or int((block.wrong & mask & own).sum()) < 3 or (block.wrong & ~own).any():
+        return
+    used = (mask & block.judged).diagonal()
+    gaps = (block.analytic - block.numeric).diagonal()[used]
+    for source in sources(block):
+        curves = source.curves()
+        with np.errstate(all="ignore"):
+            c = (curves[:, used].conj() @ gaps).real / (np.abs(curves[:, used]) ** 2).sum(1)
+        for value in (1.0, -1.0, 2.0, -2.0, 0.5, -0.5):
+            for curve in np.flatnonzero(np.abs(c - value) < 1e-4):
+                name = ("" if abs(value) == 1 else f"{digits(abs(value))} ") + source.label(int(curve))
+                how = f"lacks the term {name}" if value < 0 else f"has the extra term {name}"
+                cost = 3.5 + source.cost + COSTS[curve]
+                yield Proposal("term", how, block.numeric + value * np.diag(curves[curve]), block.estimate, cost)
+
+
+@mechanism("sum-term")
+def sum_term(block: Block, mask: Array) -> Iterator[Proposal]:
+    """What is missing has one row and one column: the share of a sum, a mean or a norm."""
+    gap = np.where(block.judged & mask, block.analytic - block.numeric, 0)
+    if min(gap.shape) < 3 or int((block.wrong & mask).sum()) < 6:
+        return
+    u, s, v = np.linalg.svd(gap, full_matrices=False)
+    size = SLACK * np.linalg.norm(np.where(block.judged, block.estimate, 0)) + np.linalg.norm(block.floor)
+    if s[1] > size or s[0] < 16 * size:
+        return
+    predicted = block.numeric + s[0] * np.outer(u[:, 0], v[0])
+    words = "lacks a term (or has an extra one) that all elements share, as a sum, a mean or a norm contributes"
+    hint = "differentiate through the sum, mean or norm inside as well"
+    yield Proposal("sum-term", words, predicted, block.estimate, 4.5, hint)
