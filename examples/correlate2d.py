@@ -9,6 +9,7 @@ import torchgraft as tg
 
 
 @tg.op(batch="loop")
+@tg.domain(kh="[1, h]", kw="[1, w]")
 def correlate2d(x: Float[np.ndarray, "h w"], kernel: Float[np.ndarray, "kh kw"]) -> Float[np.ndarray, "h-kh+1 w-kw+1"]:
     """Cross-correlation of an image with a kernel, where they overlap in full."""
     return scipy.signal.correlate2d(x, kernel, mode="valid")

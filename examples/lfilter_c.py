@@ -9,6 +9,7 @@ import torchgraft as tg
 
 
 @tg.op(kernel=tg.c("lfilter.c"))
+@tg.domain(p="positive", q="positive", a="[1, 2]")  # so that feedback does not run away
 def lfilter(x: Float[Tensor, "*batch n"], b: Float[Tensor, "p"], a: Float[Tensor, "q"]) -> Float[Tensor, "*batch n"]:
     """The filter with numerator b and denominator a along the last axis, at rest before it (scipy.signal.lfilter)."""
 

@@ -9,6 +9,7 @@ import torchgraft as tg
 
 
 @tg.op(batch="loop")
+@tg.domain(kh="[1, h]", kw="[1, w]")
 def filter2d(
     x: Float[np.ndarray, "h w"],
     kernel: Float[np.ndarray, "filters kh kw"],
