@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.testing._internal.common_methods_invocations import op_db
+from torch.testing._internal.opinfo.core import DecorateInfo
 from torch.utils import _pytree as pytree
 
 LARGEST = 128
@@ -38,7 +39,7 @@ class Sample:
 def samples(dtype: torch.dtype, each: int, tried: int = 8) -> Iterator[Sample]:
     """Up to `each` samples of each operator that has a gradient, the largest that are not too large."""
     for op in op_db:
-        if not op.supports_autograd or dtype not in op.supported_backward_dtypes("cpu"):
+        if not op.supports_autograd or dtype not in op.supported_backward_dtypes("cpu") or _skipped(op):
             continue
         found: list[Sample] = []
         with warnings.catch_warnings():
@@ -48,6 +49,17 @@ def samples(dtype: torch.dtype, each: int, tried: int = 8) -> Iterator[Sample]:
                 if 0 < sample.size <= LARGEST and any(t.requires_grad for t in sample.tensors) and _runs(sample):
                     found.append(sample)
         yield from sorted(found, key=lambda s: -s.size)[:each]
+
+
+def _skipped(op: Any) -> bool:
+    """Whether PyTorch's own tests of the gradient leave an operator out, or expect them to fail."""
+    return any(
+        isinstance(info, DecorateInfo)
+        and info.cls_name == "TestBwdGradients"
+        and info.test_name in (None, "test_fn_grad")
+        and info.is_active("TestBwdGradients", "test_fn_grad", "cpu", torch.float64, {})
+        for info in op.decorators
+    )
 
 
 def _sample(name: str, op: Any, given: Any) -> Sample:

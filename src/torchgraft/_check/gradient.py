@@ -47,7 +47,8 @@ class _Comparison:
         self.backward = backward
         self.generator = torch.Generator().manual_seed(probe.case.seed)
         self.known = torch.zeros(probe.outputs.size, dtype=torch.bool)
-        self.ladder: Ladder | None = None
+        self.ladder: Ladder
+        self.moving = False
         self._repeatable()
 
     def _repeatable(self) -> None:
@@ -62,6 +63,7 @@ class _Comparison:
         """What is wrong; where nothing is, and too little could be compared, it raises Inconclusive."""
         for direction in self._directions():
             found = self._along(direction)
+            yield from self._moving()
             if found is not None:
                 yield found
                 return
@@ -105,16 +107,13 @@ class _Comparison:
     # -- one direction ----------------------------------------------------------------------------------------------
 
     def _along(self, direction: Tensor) -> Finding | None:
-        ladder = self.probe.climb(direction)
-        moving = moving_output(self.probe, self.backward, ladder)
-        if moving is not None:
-            return moving
+        ladder = self.ladder = self.probe.climb(direction)
         for balanced in (False, True):
             pairing = self._paired(ladder, direction, balanced)
             if not pairing.gradient.isfinite().all() and not (ladder.known | ~self.backward.wanted).all():
                 # 0 times infinity, where an output has no derivative: of no use here, and no error
                 direction = torch.where(pairing.gradient.isfinite(), direction, 0)
-                ladder = self.probe.climb(direction)
+                ladder = self.ladder = self.probe.climb(direction)
                 pairing = self._paired(ladder, direction, balanced)
             if not pairing.linear:
                 return nonlinear(self.probe.case, pairing)
@@ -122,9 +121,15 @@ class _Comparison:
                 pairing = second_look(self.probe, self.backward, ladder, pairing)
                 if not pairing.agrees:
                     return deviation(self.probe, self.backward, pairing)
-        self.ladder = ladder
         self.known |= ladder.known if direction.any() else False
         return None
+
+    def _moving(self) -> Iterator[Finding]:
+        """What an output that does not require grad does, said once."""
+        found = None if self.moving else moving_output(self.probe, self.backward, self.ladder)
+        if found is not None:
+            self.moving = True
+            yield found
 
     def _paired(self, ladder: Ladder, direction: Tensor, balanced: bool) -> Pairing:
         weight = covector(ladder, self.backward.wanted, self.generator, self.probe.grid, balanced=balanced)
@@ -139,11 +144,12 @@ class _Comparison:
         finite = self.probe.values.isfinite()
         if not finite[wanted].any():
             raise Inconclusive("no element of the outputs is finite")
-        reasons = {"not finite": wanted & ~finite}
-        if self.ladder is not None:
-            left = wanted & finite & ~self.known
-            reasons["at kinks"] = left & self.ladder.kinked
-            reasons["on stairs"] = left & ~self.ladder.kinked & self.ladder.jagged
-            reasons["at jumps or too rough"] = left & ~self.ladder.kinked & ~self.ladder.jagged
+        left, kinked, jagged = wanted & finite & ~self.known, self.ladder.kinked, self.ladder.jagged
+        reasons = {
+            "not finite": wanted & ~finite,
+            "at kinks": left & kinked,
+            "on stairs": left & ~kinked & jagged,
+            "at jumps or too rough": left & ~kinked & ~jagged,
+        }
         counted = ", ".join(f"{int(mask.sum())} {reason}" for reason, mask in reasons.items() if mask.any())
         raise Inconclusive(f"{total - known} of {total} elements of the outputs could not be compared: {counted}")

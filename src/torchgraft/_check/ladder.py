@@ -28,6 +28,9 @@ RUNGS, LAST = (4, 6, 8), 15
 _ENOUGH = 0.98
 """The share of elements that must be known well for a ladder to be long enough."""
 
+_DIGITS = 0.7
+"""The share of the dtype's digits in which a derivative is known well."""
+
 
 class Rough(Exception):
     """The function gives nothing to compare near the point: it raises there, or is not finite."""
@@ -126,8 +129,10 @@ def climb(function: Callable[[float], Tensor], center: Tensor, noise: Tensor, gr
         table, bars = neville(rungs.samples, rungs.steps, noise)
         (derivative, kink), (error, kink_error) = _best(table, bars)
         scale = torch.maximum(derivative.abs(), center.abs())
-        finest = grid.epsilon**0.6 * scale
-        good = (error <= torch.maximum(finest, 4 * noise / rungs.steps[0])) | ~center.isfinite()
+        finest = torch.maximum(grid.epsilon**_DIGITS * scale, 4 * noise / rungs.steps[0])
+        # Smaller steps may only be worse by the noise; where they are by more, the large ones overlooked something.
+        jagged = bars[0, -1] > 16 * (error + 4 * noise / rungs.steps[-1])
+        good = ((error <= finest) & ~jagged) | ~center.isfinite()
         share = float(good.double().mean()) if len(good) else 1.0
         if share >= _ENOUGH or len(rungs.steps) < number or (number == RUNGS[-1] and share > 0.5):
             break
@@ -136,8 +141,6 @@ def climb(function: Callable[[float], Tensor], center: Tensor, noise: Tensor, gr
     bend = torch.where(kink.abs() > 4 * (kink_error + error), kink.abs(), 0)
     kinked = bend > grid.epsilon**0.5 * scale
     unresolved = ~(torch.maximum(error, kink_error) <= coarsest)
-    # Smaller steps may only be worse by the noise; where they are by more, the large steps overlooked something.
-    jagged = bars[0, -1] > 16 * (error + 4 * noise / rungs.steps[-1])
     jagged |= rungs.jagged(derivative, error, noise)
     error = error + bend  # of a kink too slight to give the element up
     return Ladder(derivative, error, kinked, unresolved, jagged, scale, tuple(rungs.steps), table[0], bars[0])
@@ -229,6 +232,14 @@ def neville(samples: Tensor, steps: list[float], noise: Tensor) -> tuple[Tensor,
 
 
 def _best(table: Tensor, bars: Tensor) -> tuple[Tensor, Tensor]:
-    """Of each element the entry with the least error, and that error."""
-    place = torch.from_numpy(bars.numpy().argmin(1, keepdims=True))  # torch's waits for its threads
-    return table.gather(1, place).squeeze(1), bars.gather(1, place).squeeze(1)
+    """Of each element the entry with the least error, and that error.
+
+    From the smallest step to the largest: no entry is taken that smaller steps speak against, such as one of steps
+    that all reach beyond the same kink.
+    """
+    value, error = table[:, -1], bars[:, -1]
+    for row in range(table.shape[1] - 2, -1, -1):
+        other, bar = table[:, row], bars[:, row]
+        better = (bar < error) & ((other - value).abs() <= 4 * error)
+        value, error = torch.where(better, other, value), torch.where(better, bar, error)
+    return value, error

@@ -62,7 +62,7 @@ def moving_output(probe: Probe, backward: Backward, ladder: Ladder) -> Finding |
         if moving[place].any():
             largest = float(torch.where(moving, ladder.derivative, 0)[place].abs().max())
             return Finding(
-                "nondifferentiable-output-moves", Verdict.FAIL,
+                "nondifferentiable-output-moves", Verdict.INCONCLUSIVE,
                 f"{name} does not require grad, but changes with the arguments", f"{name}; {probe.case.label}",
                 analytic=0.0, numeric=largest, error=largest,
                 cause="it is marked as non-differentiable, detached, or computed without grad mode",

@@ -30,6 +30,7 @@ class Pairing:
         size: of the terms of both sums, their 2-norm: their signs are random.
         tolerance: by how much the two may differ.
         nonlinearity: by how much the backward pass of 3 v differs from three times that of v.
+        floor: the part of the tolerance that the differences are the reason of.
         epsilon: of the dtype.
         direction: u.
         cotangent: v.
@@ -41,6 +42,7 @@ class Pairing:
     size: float
     tolerance: float
     nonlinearity: float
+    floor: float
     epsilon: float
     direction: Tensor
     cotangent: Tensor
@@ -59,7 +61,7 @@ class Pairing:
     @property
     def linear(self) -> bool:
         """Whether the backward pass is linear but for its rounding."""
-        return not self.nonlinearity > self.epsilon**_WRONG * self.size
+        return not self.nonlinearity > self.epsilon**_WRONG * self.size + self.floor
 
     @property
     def wrong(self) -> bool:
@@ -84,9 +86,10 @@ def pair(probe: Probe, backward: Backward, ladder: Ladder, direction: Tensor, co
     size = max(_norm(terms), _norm(products))
     nonlinearity = _norm(noise) + abs(float(noise.sum()))
     roundings = _ROUNDINGS if probe.grid.digits >= 24 else _HALF_ROUNDINGS
-    tolerance = 8 * _norm(errors) + roundings * probe.grid.epsilon * size + 8 * nonlinearity
+    floor = 8 * _norm(errors)
+    tolerance = floor + roundings * probe.grid.epsilon * size + 8 * nonlinearity
     return Pairing(
-        float(products.sum()), float(terms.sum()), size, tolerance, nonlinearity,
+        float(products.sum()), float(terms.sum()), size, tolerance, nonlinearity, floor,
         probe.grid.epsilon, direction, cotangent, gradient,
     )  # fmt: skip
 
