@@ -17,3 +17,5 @@ from . import subsets as subsets
 from . import threads as threads
 from . import second_order as second_order
 from . import tangents as tangents
+from . import mapped as mapped
+from . import sizes as sizes

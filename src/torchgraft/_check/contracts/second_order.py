@@ -44,7 +44,9 @@ def second_order(case: Case) -> Iterator[Finding]:
     elif _moves(base):
         title = "The gradient is detached: differentiating it again gives None, not an error"
         cause = "the backward leaves torch, or runs without grad mode"
-        yield Finding("lost-second-derivative", Verdict.FAIL, title, f"the gradient; {case.label}", cause=cause, hint=HINT)
+        yield Finding(
+            "lost-second-derivative", Verdict.FAIL, title, f"the gradient; {case.label}", cause=cause, hint=HINT
+        )
 
 
 def _probed(derived: Case) -> Linearization:

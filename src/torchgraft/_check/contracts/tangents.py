@@ -75,7 +75,9 @@ def _compare(base: Baseline, direction: Sequence[Value], found: Sequence[Value])
 
 def _lost(base: Baseline, index: int, where: str) -> Finding:
     name = base.output_name(index)
-    if any("GeneratedBackwardFor" in type(node).__name__ for node in _torch.nodes_in_graph(base.case.linearize().outputs)):
+    if any(
+        "GeneratedBackwardFor" in type(node).__name__ for node in _torch.nodes_in_graph(base.case.linearize().outputs)
+    ):
         return Finding(
             "no-tangent", Verdict.PASS, f"Forward mode gives {name} no tangent, and says nothing", f"{name}; {where}",
             cause="operators with torch.library.register_autograd have no forward mode: PyTorch takes it for zero",
@@ -140,7 +142,9 @@ def _slack(
     total = 0.0
     for slack, gradient, u in zip(base.gradient_slack, gradients, direction, strict=True):
         if gradient is not None and u is not None:
-            total += slack * float(u.abs().sum()) + 64 * torch.finfo(u.dtype).eps * float((gradient.abs() * u.abs()).sum())
+            total += slack * float(u.abs().sum()) + 64 * torch.finfo(u.dtype).eps * float(
+                (gradient.abs() * u.abs()).sum()
+            )
     if tangent is not None:
         total += 64 * torch.finfo(cotangent.dtype).eps * float((tangent.detach().abs() * cotangent.abs()).sum())
     return 4 * total

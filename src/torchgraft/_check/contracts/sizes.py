@@ -1,0 +1,103 @@
+"""The gradient at other sizes: none, one, two, beyond the tiles of a kernel, and different from each other.
+
+A gradient that is right for a batch of four may divide by n - 1, and one that is right for squares may swap the axes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from ..baseline import baseline, cotangents_for, nearby, short
+from ..case import Case
+from ..cause.explain import explain
+from ..contract import contract
+from ..finding import Finding, Inconclusive, Skip, Verdict
+from ..gradient import gradient
+from ..resize import resized, resized_axis, sizes
+
+SIZES = (0, 1, 2, 7, 67)
+"""Odd ones, and more than 64: kernels treat what is left over from a tile in a way of its own."""
+
+MANY, FEW = 20_000, 32
+"""Elements of the largest cases that are tried, and of those whose Jacobian is looked at for a cause."""
+
+
+@contract("sizes", "The gradient is right at other sizes too.", cost="once")
+def other_sizes(case: Case) -> Iterator[Finding]:
+    """Resize all axes of one size together, then single axes of those that are equal, wherever the target takes it."""
+    baseline(case)
+    taken, wrong = 0, set[str]()
+    for what, larger in _variants(case):
+        variant = _varied(larger)
+        if variant is None:
+            continue
+        taken += 1
+        for finding in _look(variant):
+            if finding.code not in wrong:
+                wrong.add(finding.code)
+                yield finding.but(where=f"{finding.where.partition(';')[0]}; {what}; {variant.label}")
+    if not taken:
+        raise Skip("it takes no other sizes")
+
+
+def _variants(case: Case) -> Iterator[tuple[str, Case]]:
+    """Cases of other sizes, and what is another about them.
+
+    A module's parameters keep theirs: kernels that trust their module crash where one does not fit the others.
+    """
+    leaves, fixed = case.leaves, set[int]()
+    if case.target.kind == "module":
+        own = {name for name, _ in case.target.origin.named_parameters()}
+        fixed = {i for i, name in enumerate(case.leaf_names) if name in own}
+    axes = [(i, a, leaf.shape[a]) for i, leaf in enumerate(leaves) if _dense(leaf) for a in range(leaf.dim())]
+    for old in sizes(case):
+        for new in SIZES if any(size == old and i not in fixed for i, _, size in axes) else ():
+            changed = resized(case, old, new).leaves
+            yield (
+                f"size {new} instead of {old}",
+                case.with_leaves([leaves[i] if i in fixed else leaf for i, leaf in enumerate(changed)]),
+            )
+    for i, axis, size in axes:
+        if sum(size == other for *_, other in axes) > 1 < size and i not in fixed:
+            yield f"axis {axis} of {case.leaf_names[i]} longer by one", resized_axis(case, i, axis, size + 1)
+
+
+def _dense(leaf: object) -> bool:
+    return isinstance(leaf, Tensor) and leaf.layout == torch.strided
+
+
+def _varied(case: Case) -> Case | None:
+    """With other values where some were repeated, so that no two are equal; None where the target does not take it."""
+    if sum(primal.numel() for primal in case.primals) > MANY:
+        return None
+    for spread in (2.0**-3, 2.0**-10):
+        varied = case.replaced(nearby(case, spread=spread))
+        try:
+            if all(bool(value.isfinite().all()) for value in varied.values()):
+                return varied
+        except Exception:
+            continue
+    return None
+
+
+def _look(case: Case) -> Iterator[Finding]:
+    try:
+        recorded = case.linearize()
+        recorded.pull(cotangents_for(case, recorded.outputs))
+    except Exception as error:
+        yield Finding(
+            "backward-raises", Verdict.FAIL, "The backward raises at a size that the forward takes", "the backward",
+            cause=short(error), hint="treat empty tensors and single elements as the forward does",
+        )  # fmt: skip
+        return
+    elements = sum(tensor.numel() for tensor in [*case.primals, *recorded.outputs])
+    if not any(primal.numel() for primal in case.primals):
+        return
+    with contextlib.suppress(Skip, Inconclusive):
+        for finding in gradient(case):
+            few = finding.code == "wrong-gradient" and elements <= FEW
+            yield explain(case, finding) if few else finding
