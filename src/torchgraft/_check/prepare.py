@@ -1,0 +1,93 @@
+"""What a check begins with: the cases, and what is to be said about how they were made."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .case import Case
+from .clock import Clock, OutOfTime
+from .finding import Finding, Verdict
+from .generate.inputs import Inputs, attempt, make_case
+from .report import Result
+from .target import Target
+
+CASES = 24
+"""Generated cases of one target."""
+
+
+@dataclass
+class Prepared:
+    """A target that is ready to be checked.
+
+    Attributes:
+        target: what was given.
+        clock: which its cases keep to.
+        cases: plain ones first; none where it took no arguments.
+        results: what the reader should know of them.
+    """
+
+    target: Target
+    clock: Clock
+    cases: list[Case] = field(default_factory=list)
+    results: list[Result] = field(default_factory=list)
+
+
+def prepare(
+    target: Target, inputs: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, *, seed: int, clock: Clock
+) -> Prepared:
+    """The case that the caller gave, or generated ones.
+
+    Raises:
+        ArgumentError: there are no inputs, and annotations do not say what the target takes.
+    """
+    made = Prepared(target, clock)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what a target warns of under odd inputs is not what is looked for
+        try:
+            if inputs or kwargs:
+                _give(made, make_case(clock.watch(target), inputs, kwargs or {}, seed=seed))
+            else:
+                _generate(made, Inputs(clock.watch(target), seed=seed))
+        except OutOfTime:
+            note = f"no more than {len(made.cases)} cases were made: the {clock.budget:g} s were over"
+            made.results.append(Result("samples", SAMPLES, Verdict.SKIPPED, note=note))
+    return made
+
+
+def _give(made: Prepared, case: Case) -> None:
+    """The caller's case, if the target takes it."""
+    refused = attempt(case)
+    if refused is None:
+        made.cases.append(case)
+    else:
+        made.results.append(_refused(case.label, refused))
+
+
+def _generate(made: Prepared, inputs: Inputs) -> None:
+    """Cases from annotations, as many as there is time for."""
+    try:
+        for case in itertools.islice(inputs, CASES):
+            made.cases.append(case)
+    finally:
+        broken = [refusal for refusal in inputs.refused if not refusal.deliberate]
+        made.results += [_refused(refusal.label, refusal.error) for refusal in broken[:1]]
+    if not made.cases:
+        note = f"the target took none of {len(inputs.refused)} generated calls; declare its domain, or samples"
+        made.results.append(Result("samples", SAMPLES, Verdict.INCONCLUSIVE, note=note))
+    elif inputs.note:
+        made.results.append(Result("samples", SAMPLES, Verdict.SKIPPED, note=inputs.note))
+
+
+SAMPLES = "The target takes the arguments that its annotations and domain admit."
+
+
+def _refused(label: str, error: Exception) -> Result:
+    finding = Finding(
+        "raises", Verdict.FAIL, f"The target raises {type(error).__name__}", where=label,
+        cause=str(error).partition("\n")[0], hint="pass arguments that it takes, or declare its domain: @tg.domain",
+    )  # fmt: skip
+    return Result("samples", SAMPLES, Verdict.FAIL, label, findings=(finding,))
