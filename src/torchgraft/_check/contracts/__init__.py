@@ -19,3 +19,7 @@ from . import second_order as second_order
 from . import tangents as tangents
 from . import mapped as mapped
 from . import sizes as sizes
+from . import autocast as autocast
+from . import compiled as compiled
+from . import exported as exported
+from . import opcheck as opcheck
