@@ -12,7 +12,7 @@ from docs._sphinx.offline import Page
 from torchgraft._check.colors import contrast
 from torchgraft._check.finding import Verdict
 from torchgraft._check.html import html_page
-from torchgraft._check.html.markup import Markup, markup, tag
+from torchgraft._check.html.markup import Markup, markup, prose, tag
 from torchgraft._check.report import Report, Result
 
 from . import made
@@ -175,6 +175,11 @@ def test_what_is_wrong_is_framed():
     assert [len(of_class(tree, "wrong")) for tree in maps] == [0, 0, 4]
 
 
+def test_frames_of_many_small_cells_are_thin():
+    assert len(of_class(heat_maps(made.transposed(25))[2], "thin")) == 25 * 24
+    assert len(of_class(heat_maps(made.one_entry())[2], "thin")) == 0
+
+
 def test_large_maps_have_no_numbers():
     maps = heat_maps(made.one_entry())
     assert [texts(tree) for tree in maps] == [[], [], []]
@@ -242,6 +247,11 @@ def test_cells_have_colours_in_both_themes():
 
 
 # -- markup -----------------------------------------------------------------------------------------------------
+
+
+def test_names_between_backticks_are_code():
+    assert prose("of `x<y` and `") == "of <code>x&lt;y</code> and `"
+    assert prose("``") == "``"
 
 
 def test_markup_is_escaped_once():

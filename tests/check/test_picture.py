@@ -77,6 +77,19 @@ def test_right_entries_do_not_stretch_the_scale_of_ratios():
     assert found.maps[2].ends == ("1 - 0.0001", "1 + 0.0001")
 
 
+def test_entries_without_a_numeric_derivative_are_unknown():
+    found = maps(Evidence(matrix([5.0, 2.0]), matrix([1.0, 1.0]), matrix([inf, 0.0])))
+    assert found.wrong == {(0, 1)}
+    assert [one.marks for one in found.maps] == [{}, {(0, 0): "?"}, {(0, 0): "?"}]
+    assert found.maps[0].limit == 5.0
+    assert found.caption.endswith("1 without a derivative that differences can tell (?).")
+
+
+def test_a_ratio_at_the_end_of_the_scale_is_not_beyond_it():
+    ratio = maps(Evidence(matrix([-1.0 - 2**-52]), matrix([1.0]))).maps[2]
+    assert ratio.ends == ("-1", "3")
+
+
 def test_far_ratios_are_cut_off():
     ratio = maps(Evidence(matrix([64.0, 1.0]), matrix([1.0, 1.0]))).maps[2]
     assert ratio.ends == ("-1 or less", "3 or more")

@@ -84,20 +84,26 @@ def maps(evidence: Evidence) -> Maps | None:
     if not numeric.numel():
         return None
     noise = _noise(evidence, numeric)
-    wrong = ~((analytic - numeric).abs() <= noise) if evidence.estimate is not None else torch.zeros_like(noise).bool()
-    rows, columns = _window(_deviation(analytic, numeric))
+    unknown = noise.isinf()
+    numeric = torch.where(unknown, torch.nan, numeric)
+    wrong = ~((analytic - numeric).abs() <= noise) & ~unknown & (evidence.estimate is not None)
+    rows, columns = _window(torch.where(unknown, 0, _deviation(analytic, numeric)))
     caption = _extent(numeric.shape, rows, columns)
     if evidence.estimate is not None:
-        caption = f"{_share(int(wrong.sum()), wrong.numel())} {caption}".rstrip()
+        told = _share(int(wrong.sum()), wrong.numel()), _untold(int(unknown.sum()))
+        caption = " ".join(filter(None, [*told, caption]))
     names = subscripts(evidence.outputs, len(numeric)), subscripts(evidence.inputs, numeric.shape[1])
-    analytic, numeric, noise, wrong = (part[rows, columns] for part in (analytic, numeric, noise, wrong))
+    analytic, numeric, noise, wrong, unknown = (
+        part[rows, columns] for part in (analytic, numeric, noise, wrong, unknown)
+    )
+    untold = dict.fromkeys(_cells(unknown), "?")
     limit = max((abs(entry) for entry in _known(analytic, numeric)), default=0.0) or 1.0
     ends = f"-{brief(limit)}", brief(limit)
     return Maps(
         (
             Map("analytic", analytic.tolist(), 0.0, limit, ends, _unknown(analytic)),
-            Map("numeric", numeric.tolist(), 0.0, limit, ends, _unknown(numeric)),
-            _ratio(analytic, numeric, noise, wrong),
+            Map("numeric", numeric.tolist(), 0.0, limit, ends, _unknown(numeric) | untold),
+            _ratio(analytic, numeric, noise, wrong, untold),
         ),
         frozenset(_cells(wrong)),
         names[0][rows], names[1][columns], caption,
@@ -149,6 +155,10 @@ def _share(wrong: int, total: int) -> str:
     )
 
 
+def _untold(count: int) -> str:
+    return f"{count} without a derivative that differences can tell (?)." if count else ""
+
+
 def _extent(shape: Sequence[int], rows: slice, columns: slice) -> str:
     if max(shape) <= MOST:
         return ""
@@ -172,7 +182,7 @@ def _unknown(values: Tensor) -> dict[Cell, str]:
     return {cell: str(values[cell].item()) for cell in _cells(~values.isfinite())}
 
 
-def _ratio(analytic: Tensor, numeric: Tensor, noise: Tensor, wrong: Tensor) -> Map:
+def _ratio(analytic: Tensor, numeric: Tensor, noise: Tensor, wrong: Tensor, untold: dict[Cell, str]) -> Map:
     """The map of analytic / numeric, around 1; where the numeric entry is zero there is no number, but a mark."""
     zero = numeric.abs() <= noise
     nothing = zero & (analytic.abs() <= noise)
@@ -181,14 +191,16 @@ def _ratio(analytic: Tensor, numeric: Tensor, noise: Tensor, wrong: Tensor) -> M
     telling = known & wrong if (known & wrong).any() else known
     far = (ratio[telling] - 1).abs().max().item() if telling.any() else 1.0
     limit = min(far, FARTHEST) or 1.0
-    marks = _unknown(ratio) | dict.fromkeys(_cells(nothing), "0/0") | dict.fromkeys(_cells(zero & ~nothing), "x/0")
+    marks = (
+        _unknown(ratio) | untold | dict.fromkeys(_cells(nothing), "0/0") | dict.fromkeys(_cells(zero & ~nothing), "x/0")
+    )
     ratio = torch.where(nothing, 1.0, ratio)
     ratio = torch.where(zero & ~nothing & analytic.isfinite(), 1 + limit * analytic.sign(), ratio)
     return Map("ratio", ratio.tolist(), 1.0, limit, _ends(limit, far), marks)
 
 
 def _ends(limit: float, far: float) -> tuple[str, str]:
-    if far > limit:
+    if far > limit * (1 + 1e-9):
         return f"{shown(1 - limit)} or less", f"{shown(1 + limit)} or more"
     if limit < NEAR:
         return f"1 - {brief(limit)}", f"1 + {brief(limit)}"

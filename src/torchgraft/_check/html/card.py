@@ -10,7 +10,7 @@ from ..picture import maps, trace
 from ..words import numbers
 from .heat import heat_maps
 from .ladder import ladder
-from .markup import Markup, markup, tag
+from .markup import Markup, markup, prose, tag
 
 GLYPHS = {
     Verdict.FAIL: "\N{MULTIPLICATION X}",
@@ -39,8 +39,8 @@ def card(finding: Finding, number: int) -> Markup:
     return tag(
         "article",
         tag("header", tag("p", badge(severity, label), tag("code", finding.code), class_="kind"),
-            tag("h3", f"{number}. {finding.title}")),
-        tag("p", finding.cause, class_="cause") if finding.cause else None,
+            tag("h3", f"{number}. ", prose(finding.title))),
+        tag("p", prose(finding.cause), class_="cause") if finding.cause else None,
         _facts(finding), _pictures(finding), _further(finding), class_=f"finding {kind(severity)}",
     )  # fmt: skip
 
@@ -56,7 +56,7 @@ def _facts(finding: Finding) -> Markup | None:
 def _value(name: str, value: str) -> Markup:
     if name in ("analytic", "numeric"):  # as Python writes them, to be copied
         return tag("dd", value, class_="number")
-    return tag("dd", typeset(value) if name == "error" else value)
+    return tag("dd", typeset(value) if name == "error" else prose(value))
 
 
 def _pictures(finding: Finding) -> Markup | None:
@@ -70,4 +70,4 @@ def _further(finding: Finding) -> Iterator[Markup]:
     for title, text, code in (("next step", finding.hint, False), ("see it again", finding.repro, True)):
         if text:
             yield tag("h4", title)
-            yield tag("pre", text) if code or "\n" in text else tag("p", text)
+            yield tag("pre", text) if code or "\n" in text else tag("p", prose(text))

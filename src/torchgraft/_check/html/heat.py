@@ -15,7 +15,8 @@ TALLEST = 300  # the cells together
 WIDEST = 56  # a cell
 LETTER = 6.1  # the width of a character of the labels
 TIPS = 256  # so many cells have a tip each
-SMALL = 14  # a cell whose frame is drawn around it, not in it
+SMALL = 14  # a cell whose frame is drawn around it, not in it,
+FEW = 6  # as long as there are few
 LONGEST = 12  # characters of a label
 
 
@@ -95,7 +96,9 @@ def _outlines(map: Map, maps: Maps, grid: _Grid) -> Iterator[Markup]:
         return
     for row, column in sorted(maps.wrong):
         x, y = grid.place(row, column)
-        if grid.width < SMALL:
+        if grid.width < SMALL and len(maps.wrong) > FEW:
+            yield _frame(x, y, grid.width, grid.height, "wrong thin")
+        elif grid.width < SMALL:
             yield _frame(x - 2, y - 2, grid.width + 4, grid.height + 4, "wrong")
         else:
             yield _frame(x + 1.5, y + 1.5, grid.width - 4, grid.height - 4, "halo")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterable
 
 from ..numerals import printable
@@ -40,6 +41,12 @@ def tag(name: str, /, *children: Content, **attributes: str | float | None) -> M
 def markup(*children: Content) -> Markup:
     """Several pieces as one."""
     return Markup("".join(_pieces(children)))
+
+
+def prose(text: str) -> Markup:
+    """Text in which names between backticks are code."""
+    parts = re.split(r"`([^`\n]+)`", text)
+    return markup(tag("code", part) if place % 2 else part for place, part in enumerate(parts))
 
 
 def _pieces(children: Iterable[Content]) -> Iterable[str]:

@@ -10,9 +10,9 @@ import torch
 
 from ..colors import DARK, LIGHT, Theme, ink, scale
 from ..finding import Verdict
-from ..summary import KINDS, Check, checks, counts, effort, remark, tally, worst
+from ..summary import KINDS, WORDS, Check, checks, counts, effort, remark, tally, worst
 from .card import badge, card, kind
-from .markup import Markup, markup, tag
+from .markup import Markup, markup, prose, tag
 
 if TYPE_CHECKING:
     from ..report import Report
@@ -112,21 +112,23 @@ def _cards(report: Report) -> Iterator[Markup]:
 
 
 def _checks(report: Report, single: bool) -> Iterator[Markup]:
-    """What did not pass, as a table; what did, folded away."""
+    """What did not pass, as a table; what did, or was skipped, folded away where it is not all."""
     every = checks(report)
-    passed = [check for check in every if check.verdict is Verdict.PASS]
-    other = [check for check in every if check.verdict is not Verdict.PASS]
+    folded = [check for check in every if check.verdict in (Verdict.PASS, Verdict.SKIPPED)]
+    other = [check for check in every if check not in folded]
     if other:
         yield _table(other)
-    if passed:
-        title = f"{len(passed)} {'check' if len(passed) == 1 else 'checks'} passed"
-        yield tag("details", tag("summary", title), _table(passed), open="" if single and not other else None)
+    for verdict in (Verdict.PASS, Verdict.SKIPPED):
+        rows = [check for check in folded if check.verdict is verdict]
+        if rows:
+            title = f"{len(rows)} {'check' if len(rows) == 1 else 'checks'} {WORDS[verdict]}"
+            yield tag("details", tag("summary", title), _table(rows), open="" if single and not other else None)
 
 
 def _table(rows: Sequence[Check]) -> Markup:
     """A table of checks."""
     lines = (
-        tag("tr", tag("td", badge(row.verdict)), tag("th", row.name, scope="row"), tag("td", row.said),
+        tag("tr", tag("td", badge(row.verdict)), tag("th", row.name, scope="row"), tag("td", prose(row.said)),
             tag("td", f"{row.share} cases" if row.share else "", class_="share"))
         for row in rows
     )  # fmt: skip
