@@ -606,6 +606,11 @@ def overload_of(function: Any) -> Any:
     return function if isinstance(function, torch._ops.OpOverload) else None
 
 
+def module_of(function: Any) -> str | None:
+    """The module in which `torch.library.custom_op` was used; None where that is not known."""
+    return getattr(getattr(function, "_init_fn", None), "__module__", None)
+
+
 def register_fake(library: torch.library.Library, qualname: str, function: Callable[..., Any]) -> None:
     """`torch.library.register_fake`, without its search through all modules for the caller: 4 ms an operator."""
     try:
@@ -650,3 +655,12 @@ def input_metadata(node: Any) -> list[tuple[tuple[int, ...], torch.dtype] | None
     edges = [(next_node, index) for next_node, index in node.next_functions]
     found = [None if next_node is None else next_node._input_metadata[index] for next_node, index in edges]
     return [None if data is None else (tuple(data.shape), data.dtype) for data in found]
+
+
+def fake_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What `function` returns for fake tensors in the place of its tensors."""
+    from torch._subclasses.fake_tensor import FakeTensorMode  # costs an import
+
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode, torch.no_grad():
+        args, kwargs = pytree.tree_map_only(Tensor, mode.from_tensor, (args, kwargs))
+        return function(*args, **kwargs)

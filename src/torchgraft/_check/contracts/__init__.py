@@ -23,3 +23,4 @@ from . import autocast as autocast
 from . import compiled as compiled
 from . import exported as exported
 from . import opcheck as opcheck
+from . import fake as fake

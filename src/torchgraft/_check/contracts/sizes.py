@@ -31,7 +31,7 @@ def other_sizes(case: Case) -> Iterator[Finding]:
     """Resize all axes of one size together, then single axes of those that are equal, wherever the target takes it."""
     baseline(case)
     taken, wrong = 0, set[str]()
-    for what, larger in _variants(case):
+    for what, larger in variants(case):
         variant = _varied(larger)
         if variant is None:
             continue
@@ -44,7 +44,7 @@ def other_sizes(case: Case) -> Iterator[Finding]:
         raise Skip("it takes no other sizes")
 
 
-def _variants(case: Case) -> Iterator[tuple[str, Case]]:
+def variants(case: Case) -> Iterator[tuple[str, Case]]:
     """Cases of other sizes, and what is another about them.
 
     A module's parameters keep theirs: kernels that trust their module crash where one does not fit the others.
