@@ -109,8 +109,9 @@ class Record:
 
     def declare_domains(self, domains: Mapping[str, Domain]) -> None:
         """Add domains, or replace those of the same names; calls do not change by it."""
-        check_domains(self.signature, domains)
-        self.domains.update(domains)
+        merged = {**self.domains, **domains}
+        check_domains(self.signature, merged)
+        self.domains = merged
 
     def _conflict(self, kind: Kind, name: str) -> str | None:
         if name in self.nondifferentiable:

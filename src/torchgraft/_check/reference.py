@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -66,7 +67,8 @@ def _caller(record: Record, reference: Reference) -> Callable[[list[Any]], list[
 
     def plain(values: list[Any]) -> list[Tensor]:
         if reference.sees == "arrays":
-            values = record.replace(values, [leaf.numpy() for leaf in record.leaves(values)])
+            arrays: list[Any] = [leaf.numpy() for leaf in record.leaves(values)]
+            values = record.replace(values, arrays)
         made = function(*values)
         return [torch.as_tensor(output) for output in (made if several else [made])]
 
@@ -103,9 +105,7 @@ def _tensor(items: Sequence[Any]) -> Tensor:
 def _mpmath(reference: Reference) -> Any:
     if getattr(reference.number, "__module__", "").partition(".")[0] != "mpmath":
         return None
-    import mpmath
-
-    return mpmath
+    return importlib.import_module("mpmath")
 
 
 def _precision(reference: Reference) -> contextlib.AbstractContextManager[Any]:

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from graphlib import CycleError, TopologicalSorter
 from numbers import Integral, Real
 from typing import Any, TypeVar
 
@@ -57,7 +58,13 @@ class Points:
         if self.step == 0:
             return torch.full_like(values, self.start)
         first, last = self._index(self.low, math.ceil), self._index(self.high, math.floor)
-        return self.start + self.step * ((values - self.start) / self.step).round().clamp(first, last)
+        places = ((values - self.start) / self.step).round().clamp(first, last)
+        return places * self.step + self.start
+
+    def around_zero(self) -> Tensor:
+        """The points next to zero, five of them; where there are fewer, some again."""
+        near = self.nearest(torch.zeros(5, dtype=torch.float64)) + self.step * torch.arange(-2, 3)
+        return self.nearest(near)
 
     def _index(self, bound: float, rounded: Callable[[float], int]) -> float:
         return rounded((bound - self.start) / self.step) if math.isfinite(bound) else bound
@@ -298,12 +305,13 @@ def check_domains(signature: Signature, domains: Mapping[str, Domain]) -> None:
         if parameter.tensor.axes is not None:
             axes |= parameter.tensor.axes.binds
     numbers = {p.name for p in signature.parameters if not p.is_tensor and p.scalar.type is int and not p.scalar.many}
+    _refuse_circles(signature, domains)
     for name, declared in domains.items():
         parameter_ = signature.names.get(name)
         problem = None
         if parameter_ is None and name not in axes:
             problem = f"there is no argument and no axis '{name}'"
-        elif unknown := sorted(declared.reads - axes - numbers - {name}):
+        elif unknown := sorted(declared.reads - axes - numbers):
             problem = f"its bounds read '{unknown[0]}', which is no axis and no int argument"
         elif parameter_ is not None:
             problem = _unfit(parameter_, declared)
@@ -312,6 +320,17 @@ def check_domains(signature: Signature, domains: Mapping[str, Domain]) -> None:
                 problem, operator=signature.name, argument=name, got=declared.text,
                 expected=", ".join([*signature.names, *sorted(axes)]) if parameter_ is None else str(parameter_.type),
             )  # fmt: skip
+
+
+def _refuse_circles(signature: Signature, domains: Mapping[str, Domain]) -> None:
+    try:
+        TopologicalSorter({name: declared.reads for name, declared in domains.items()}).prepare()
+    except CycleError as error:
+        circle = error.args[1]
+        raise DeclarationError(
+            "bounds read each other", operator=signature.name, argument=circle[0], expected="an order",
+            got=", ".join(f"{name}: {domains[name]}" for name in sorted(set(circle))),
+        ) from None  # fmt: skip
 
 
 def _unfit(parameter: Parameter, declared: Domain) -> str | None:

@@ -31,7 +31,8 @@ def signature_of(target: Target) -> tuple[Signature, Mapping[str, Domain]] | Non
         check_domains(signature, domains)
     except DeclarationError:
         return None
-    return signature, domains
+    shaped = all(parameter.tensor.axes is not None for _, parameter in signature.tensors)
+    return (signature, domains) if shaped else None
 
 
 def needed(target: Target) -> tuple[Signature, Mapping[str, Domain]]:

@@ -75,6 +75,10 @@ class Arguments:
         kinds = [p.tensor.dtypes for _, p in self._signature.tensors] + [o.type.dtypes for o in self._signature.outputs]
         if precision in HALVES and any(kind.kind == "Complex" for kind in kinds):
             return False  # there are no complex halves
+        for _, parameter in self._signature.tensors:
+            domain = self._domains.get(parameter.name)
+            if domain is not None and not domain.reads and not values.fits(domain.at({}), precision):
+                return False
         numeric = (p.tensor.dtypes for _, p in self._signature.tensors if p.tensor.dtypes.numeric)
         return all(kind.admits(precision) or kind.admits(complex_twin(precision)) for kind in numeric)
 
@@ -83,10 +87,10 @@ class Arguments:
         sizes = self._sizes.draw(draw)
         precision = draw.choose("dtype", self._precisions)
         call = _Call(self._signature, self._domains, self._sizes, sizes, precision, draw)
-        made = {p.name: call.argument(p) for p in self._signature.parameters}
-        keywords = {p.name for p in self._signature.parameters if p.keyword_only}
-        args = tuple(value for name, value in made.items() if name not in keywords)
-        return Drawn(args, {name: made[name] for name in keywords}, frozenset(call.traits))
+        made = [(p, call.argument(p)) for p in self._signature.parameters]
+        args = tuple(value for parameter, value in made if not parameter.keyword_only)
+        kwargs = {parameter.name: value for parameter, value in made if parameter.keyword_only}
+        return Drawn(args, kwargs, frozenset(call.traits))
 
 
 class _Call:
@@ -113,10 +117,9 @@ class _Call:
 
     def argument(self, parameter: Parameter) -> Any:
         """The value of one parameter."""
-        if parameter.name in self._sizes.names:
-            return self._sizes.names[parameter.name]
         if not parameter.is_tensor:
-            return self._scalar(parameter)
+            chosen = self._sizes.names.get(parameter.name)
+            return self._scalar(parameter) if chosen is None else chosen
         if parameter.optional and not self._draw.choose(f"{parameter.name} is there", (True, False)):
             self._odd(f"without {parameter.name}")
             return None
@@ -202,9 +205,9 @@ class _Call:
     def _integral(self, name: str, shape: Shape, dtype: torch.dtype) -> Tensor:
         """Integers; where no domain says more, they may be indices into any named axis."""
         if name in self._domains:
-            options = integers(self._range(name), range(-2 if dtype.is_signed else 0, 5))
+            options = integers(self._range(name), tuple(range(-2 if dtype.is_signed else 0, 5)))
         else:
             axes = [size for axis, size in self._sizes.names.items() if axis not in self._signature.names and size]
-            options = list(range(min(axes, default=3)))
+            options = tuple(range(min(axes, default=3)))
         picked = torch.randint(len(options), (math.prod(shape),), generator=self._generator)
         return torch.tensor(options, dtype=dtype)[picked].reshape(shape)

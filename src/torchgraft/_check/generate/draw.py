@@ -83,6 +83,9 @@ class PlainDraw:
 class HypothesisDraw:
     """Choices by hypothesis, which can search among them.
 
+    They are made of booleans: before it draws integers, hypothesis reads the sources of all modules for interesting
+    ones, and writes them into a folder. What takes fewer draws counts as simpler; the front of a choice takes one.
+
     Args:
         draw: of a composite strategy.
     """
@@ -90,15 +93,16 @@ class HypothesisDraw:
     def __init__(self, draw: Callable[[Any], Any]) -> None:
         from hypothesis import strategies
 
-        self._strategies = strategies
+        self._booleans = strategies.booleans()
         self._draw = draw
 
     def choose(self, what: str, options: Sequence[T]) -> T:
-        if len(options) == 1:
-            return options[0]
-        place: int = self._draw(self._strategies.integers(0, len(options) - 1))
-        return options[place]
+        odd = self._draw(self._booleans)  # also where there is one option, which is not simpler than others
+        others = len(options) - 1
+        return options[1 + self._number((others - 1).bit_length()) % others] if odd and others else options[0]
 
     def seed(self) -> int:
-        made: int = self._draw(self._strategies.integers(0, 255))
-        return made
+        return self._number(8)
+
+    def _number(self, bits: int) -> int:
+        return sum(2**place for place in reversed(range(bits)) if self._draw(self._booleans))

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from ..._errors import (
     ArgumentError,
@@ -22,7 +23,7 @@ from ..._errors import (
     TorchgraftError,
     UnsupportedError,
 )
-from ..case import Case
+from ..case import Case, differentiable
 from ..target import Target
 from .annotations import needed
 from .arguments import PRECISIONS, Arguments
@@ -36,7 +37,8 @@ _IN_VAIN = 60
 """Refusals, one after the other, after which no more arguments are tried."""
 
 _REFUSING = (
-    ArgumentError, ShapeError, DtypeError, DeviceError, UnsupportedError, ValueError, NotImplementedError,
+    ArgumentError, ShapeError, DtypeError, DeviceError, UnsupportedError, ValueError, ArithmeticError,
+    NotImplementedError, torch.linalg.LinAlgError,  # type: ignore[attr-defined]  # documented, not re-exported
 )  # fmt: skip
 
 
@@ -85,7 +87,7 @@ class Inputs:
         self.seed = seed
         self.refused: list[Refusal] = []
         self.note = "" if importlib.util.find_spec("hypothesis") else WITHOUT_HYPOTHESIS
-        self._arguments = Arguments(*needed(target), precisions)
+        self._arguments = make_arguments(target, precisions)
 
     def __iter__(self) -> Iterator[Case]:
         counter = itertools.count(self.seed)
@@ -128,12 +130,27 @@ def cases(target: Target, *, seed: int = 0, count: int = 20) -> list[Case]:
     return list(itertools.islice(Inputs(target, seed=seed), count))
 
 
+def make_arguments(target: Target, precisions: Sequence[torch.dtype] = PRECISIONS) -> Arguments:
+    """What makes a target's arguments; those of a module have the precision of its parameters.
+
+    Raises:
+        ArgumentError: annotations do not say what the target takes.
+    """
+    own = (
+        [p.dtype.to_real() for p in target.origin.parameters() if differentiable(p)] if target.kind == "module" else []
+    )
+    return Arguments(*needed(target), own[:1] or precisions)
+
+
 def make_case(
     target: Target, args: Sequence[Any], kwargs: Mapping[str, Any], *, seed: int, traits: frozenset[str] = frozenset()
 ) -> Case:
-    """A case; a module gets its parameters too."""
-    first = (dict(target.origin.named_parameters()),) if target.kind == "module" else ()
-    return Case(target, (*first, *args), kwargs, seed=seed, traits=traits)
+    """A case; a module gets its parameters too, and is differentiated by both."""
+    if target.kind != "module":
+        return Case(target, args, kwargs, seed=seed, traits=traits)
+    args, kwargs = pytree.tree_map_only(differentiable, torch.Tensor.requires_grad_, (tuple(args), dict(kwargs)))
+    parameters = dict(target.origin.named_parameters())
+    return Case(target, (parameters, *args), kwargs, seed=seed, traits=traits)
 
 
 def attempt(case: Case) -> Exception | None:
@@ -147,15 +164,15 @@ def attempt(case: Case) -> Exception | None:
 
 
 def is_deliberate(case: Case, error: Exception) -> bool:
-    """Whether an error says that the arguments are wrong: by a code in C, in any words where tensors are empty."""
-    op = case.target.operator
-    native = op is not None and op._record.kernels[None].trusted
+    """Whether an error says that the arguments are wrong, rather than that the target is.
+
+    C functions say so by a code, torch of dtypes that it has no code for, and of empty tensors in any words.
+    """
+    if isinstance(error, TorchgraftError) and not isinstance(error, _REFUSING):
+        op = case.target.operator
+        return isinstance(error, KernelError) and op is not None and op._record.kernels[None].trusted
     empty = any(isinstance(leaf, Tensor) and leaf.numel() == 0 for leaf in case.leaves)
-    return (
-        isinstance(error, _REFUSING)
-        or (isinstance(error, KernelError) and native)
-        or (not isinstance(error, TorchgraftError) and empty)
-    )
+    return isinstance(error, _REFUSING) or "not implemented for" in str(error) or empty
 
 
 # -- samples --------------------------------------------------------------------------------------------------------

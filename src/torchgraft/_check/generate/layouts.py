@@ -50,14 +50,14 @@ def conjugated(values: Tensor) -> Tensor:
 def layouts(values: Tensor) -> dict[str, Layout]:
     """The layouts that a tensor can have, contiguous first."""
     found: dict[str, Layout] = {"contiguous": contiguous}
-    if values.dim() >= 2:
-        found["transposed"] = transposed
     if values.dim() >= 1:
         found |= {"strided": strided, "offset": offset}
-    if values.dim() >= 3:
-        found["channels last"] = channels_last
     if any(size > 1 for size in values.shape):
         found["expanded"] = expanded
+    if values.dim() >= 2:
+        found["transposed"] = transposed
+    if values.dim() >= 3:
+        found["channels last"] = channels_last
     if values.is_complex():
         found["conjugated"] = conjugated
     return found

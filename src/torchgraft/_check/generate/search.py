@@ -11,10 +11,9 @@ import torch
 
 from ..case import Case
 from ..target import Target
-from .annotations import needed
-from .arguments import PRECISIONS, Arguments
+from .arguments import PRECISIONS
 from .draw import HypothesisDraw
-from .inputs import Call, attempt, cases, make_case
+from .inputs import Call, attempt, cases, make_arguments, make_case
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -36,7 +35,7 @@ def strategy(target: Target, precisions: Sequence[torch.dtype] = PRECISIONS) -> 
     """
     from hypothesis import strategies
 
-    arguments = Arguments(*needed(target), precisions)
+    arguments = make_arguments(target, precisions)
 
     @strategies.composite
     def calls(draw: Callable[[Any], Any]) -> Call:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,9 @@ Shape = tuple[int, ...]
 
 POOL = (2, 3, 5, 4, 7, 1, 0)
 """Sizes from plain to odd; that those in use differ shows swapped axes."""
+
+ROOMY = (5, 4, 7, 3, 2, 1, 0)
+"""Of axes that are bounds for others."""
 
 _LONG = (19, 67)
 """Past the tail of a tile or a vector; 67 leaves a rest after 64."""
@@ -66,19 +70,26 @@ class SizePlan:
         self._names = self._order(given, {name for axis in tokens for name in axis.reads[1]})
         self._runs = {a.name for axes in given for a in axes.tokens if a.variadic and a.name is not None}
         self._dotted = [axes for axes in given if any(a.variadic and a.name is None for a in axes.tokens)]
+        self._bounding = {name for domain in domains.values() for name in domain.reads}
+        self._bare = len(given) < len(signature.tensors)
 
     def _order(self, given: Sequence[Axes], arguments: set[str]) -> list[str]:
         """Axes, and int arguments that sizes or bounds read, in the order of choice.
 
-        What is subtracted from others comes first, and so is smaller; what is bounded by others comes last.
+        What is subtracted from others comes early, and so is smaller; what is bounded by others comes after them.
         """
-        bounded = {name: domain.reads for name, domain in self._domains.items()}
-        arguments = (arguments | set().union(*bounded.values())) & self._signature.names.keys()
+        bounds = {name: domain.reads for name, domain in self._domains.items()}
+        arguments = (arguments | set().union(*bounds.values())) & self._signature.names.keys()
         tokens = [axis for axes in given for axis in axes.tokens if not axis.variadic]
-        axes = dict.fromkeys(axis.name for axis in tokens if axis.name is not None)
-        names = [*(name for name in self._signature.names if name in arguments), *axes]
+        axes = [axis.name for axis in tokens if axis.name is not None]
         smaller = {name for node in self._computed for name in _subtracted(node)}
-        return sorted(names, key=lambda name: (bool(bounded.get(name)), name not in smaller))
+        rest = list(dict.fromkeys([*(name for name in self._signature.names if name in arguments), *axes]))
+        rest.sort(key=lambda name: name not in smaller)
+        ordered: list[str] = []
+        while rest:
+            ordered.append(next(name for name in rest if not bounds.get(name, set()) & set(rest)))
+            rest.remove(ordered[-1])
+        return ordered
 
     # -- choosing -----------------------------------------------------------------------------------------------
 
@@ -88,7 +99,8 @@ class SizePlan:
         for name in self._names:
             sizes.names[name] = draw.choose(f"size {name}", self._options(name, sizes))
         self._lengthen(draw, sizes)
-        self._enlarge(sizes, draw.choose("computed sizes", (2, 1, 0)))
+        if self._computed:
+            self._enlarge(sizes, draw.choose("computed sizes", (2, 1, 0)))
         for name in sorted(self._runs):
             sizes.runs[name] = _run(draw, f"*{name}", sizes.used, scalar_first=True)
         if self._dotted:
@@ -96,19 +108,21 @@ class SizePlan:
             sizes.dots = _run(draw, "...", sizes.used, scalar_first=not elementwise)
         if self._signature.loop:
             sizes.lead = _run(draw, "leading axes", sizes.used, scalar_first=True)
-        sizes.bare = _run(draw, "shape", set(), scalar_first=False)
+        if self._bare:
+            sizes.bare = _run(draw, "shape", set(), scalar_first=False)
         return sizes
 
     def _options(self, name: str, sizes: Sizes) -> Sequence[int]:
         parameter = self._signature.names.get(name)
         default = parameter.default if parameter is not None and not parameter.required else None
         used = sizes.used
-        options = sorted(POOL, key=lambda size: size in used)
+        pool = ROOMY if name in self._bounding else POOL
+        options = tuple(sorted(pool, key=lambda size: size in used))
         if parameter is not None:  # a number that is no size may still refuse 0
-            options = [size for size in options if size > 0]
+            options = tuple(size for size in options if size > 0)
         if name in self._domains:
             options = integers(self._domains[name].at(sizes.names), options)
-        return options if default is None else [default, *options]
+        return options if default is None else list(dict.fromkeys([default, *options]))
 
     def _lengthen(self, draw: Draw, sizes: Sizes) -> None:
         """Now and then one axis is long."""
@@ -170,15 +184,16 @@ def _value(node: ast.expr, names: Mapping[str, Any]) -> int:
         return 0
 
 
-def integers(allowed: Range, options: Sequence[int]) -> list[int]:
+@functools.lru_cache(256)
+def integers(allowed: Range, options: tuple[int, ...]) -> tuple[int, ...]:
     """Whole numbers that are allowed, in the order of `options`, with the ends of the range."""
     if allowed.members:
-        return list(allowed.members)
+        return allowed.members
     low = None if allowed.low == -math.inf else math.ceil(allowed.low) + (not allowed.has(math.ceil(allowed.low)))
     high = None if allowed.high == math.inf else math.floor(allowed.high) - (not allowed.has(math.floor(allowed.high)))
     ends = [end for end in (low, high, None if low is None else low + 1) if end is not None]
-    found = [value for value in dict.fromkeys([*options, *ends]) if allowed.has(value)]
-    return found or ends[:1] or [0]
+    found = tuple(value for value in dict.fromkeys([*options, *ends]) if allowed.has(value))
+    return found or (*ends[:1], 0)[:1]
 
 
 def _run(draw: Draw, what: str, used: set[int], *, scalar_first: bool) -> Shape:

@@ -21,7 +21,7 @@ _CLOSEST = 12  # to an end, as a power of 1/2: within half of single precision's
 def plain(allowed: Range, count: int, generator: torch.Generator) -> Tensor:
     """Different numbers with few digits, none of them an integer, a half or a quarter, where functions have kinks."""
     low, high = _window(allowed)
-    if low == high:
+    if low >= high:  # one value, or none, which only the call has shown
         return torch.full((count,), float(low), dtype=torch.float64)
     step = 2.0 ** math.floor(math.log2(min(0.125, (high - low) / (4 * count + 4))))
     first, last = math.floor(low / (2 * step)) + 1, math.floor(high / (2 * step)) - 1
@@ -74,14 +74,14 @@ def special(allowed: Range, count: int, generator: torch.Generator) -> Tensor:
 
 def edges(allowed: Range, count: int, generator: torch.Generator) -> Tensor:
     """The ends that belong to the domain, numbers close to any end and to points that are left out."""
-    distances = 2.0 ** -torch.arange(3, _CLOSEST + 1, dtype=torch.float64)
+    width = min(1.0, allowed.high - allowed.low)
+    distances = width * 2.0 ** -torch.arange(3, _CLOSEST + 1, dtype=torch.float64)
     near: list[Tensor] = []
     for end, closed, inward in ((allowed.low, allowed.closed[0], 1), (allowed.high, allowed.closed[1], -1)):
         if math.isfinite(end):
             near += [end + inward * distances, torch.tensor([end] * (4 if closed else 0), dtype=torch.float64)]
     for pole in allowed.poles:
-        places = pole.nearest(torch.arange(-3, 4, dtype=torch.float64) * (pole.step or 1)).unique()
-        near += [(places[:, None] + sign * distances).reshape(-1) for sign in (1, -1)]
+        near += [(pole.around_zero()[:, None] + sign * distances).reshape(-1) for sign in (1, -1)]
     found = torch.cat(near) if near else torch.empty(0, dtype=torch.float64)
     return _every_second(found[allowed.admits(found)], normal(allowed, count, generator), generator)
 
@@ -103,6 +103,12 @@ def profiles(allowed: Range, dtype: torch.dtype) -> dict[str, Profile]:
             if allowed.poles or any(finite):
                 found["edges"] = edges
     return found
+
+
+def fits(allowed: Range, dtype: torch.dtype) -> bool:
+    """Whether numbers of a dtype can lie in a domain: those of float16 end at 65504."""
+    generator = torch.Generator().manual_seed(0)
+    return bool(allowed.admits(_inside(plain, allowed, 8, dtype, generator)).all())
 
 
 def make(
@@ -127,7 +133,9 @@ def _inside(profile: Profile, allowed: Range, count: int, dtype: torch.dtype, ge
     inside = allowed.admits(values)
     if bool(inside.all()):
         return values
-    return torch.where(inside, values, plain(allowed, max(1, count), generator)[:count].to(dtype))
+    others = plain(allowed, 8, generator).to(dtype)
+    others = others[allowed.admits(others)] if allowed.admits(others).any() else others
+    return torch.where(inside, values, others[torch.randint(len(others), (count,), generator=generator)])
 
 
 def _away(values: Tensor, poles: tuple[Points, ...], close: bool) -> Tensor:
