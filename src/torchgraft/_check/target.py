@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -29,6 +29,8 @@ class Target:
         origin: what was given.
         parameters: names of the positional arguments, as far as they are known.
         constants: names of arguments that were declared to have no derivative.
+        samples: functions of its author's that yield calls, as `Op.samples` takes them: of an operator those that were
+            declared, of anything else the attribute ``samples``.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Target:
     origin: Any
     parameters: tuple[str, ...] = ()
     constants: frozenset[str] = frozenset()
+    samples: tuple[Callable[..., Any], ...] = ()
 
     @property
     def operator(self) -> Op | None:
@@ -62,6 +65,10 @@ def make_target(origin: Any, *, name: str | None = None) -> Target:
     Raises:
         ArgumentError: it cannot be called.
     """
+    return replace(_made(origin, name), samples=_samples(origin))
+
+
+def _made(origin: Any, name: str | None) -> Target:
     if isinstance(origin, Op):
         record = origin._record
         names = tuple(p.name for p in record.signature.parameters)
@@ -84,6 +91,14 @@ def make_target(origin: Any, *, name: str | None = None) -> Target:
             expected="an operator, a Function's apply, a module, or a function on tensors",
         )  # fmt: skip
     return Target(name or _name(origin), "callable", origin, origin, _parameters(origin))
+
+
+def _samples(origin: Any) -> tuple[Callable[..., Any], ...]:
+    if isinstance(origin, Op):
+        return tuple(origin._record.samples)
+    owner = getattr(origin, "__self__", None)
+    found = getattr(owner if isinstance(owner, type) else origin, "samples", None)
+    return (found,) if callable(found) else ()
 
 
 def _functional(module: nn.Module) -> Callable[..., Any]:

@@ -1,0 +1,124 @@
+"""What a module declares that can be checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import FunctionType, ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+
+from .. import _torch
+from .._errors import DeclarationError
+from .._locate import attribute, expand, load, split
+from .._op import Op
+from .generate.annotations import signature_of
+from .target import Target, make_target
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A target by its place, which finds it again in any process.
+
+    Attributes:
+        place: ``"package.module:name"`` or ``"file.py:name"``.
+        kind: what it is, as in `Target`.
+        why_not: why it cannot be checked; empty if it can.
+    """
+
+    place: str
+    kind: str
+    why_not: str = ""
+
+    def target(self) -> Target:
+        """The target, whose name is its place.
+
+        Raises:
+            DeclarationError: there is none, any more.
+        """
+        where, name = split(self.place)
+        return _target(load(where), name, self.place)
+
+
+def collect(place: str) -> list[Entry]:
+    """What can be checked of a module, a file, or all of a package or folder; or the one thing that a place names.
+
+    Of a module these are its own operators, not those it imports; the subclasses of `autograd.Function` and the
+    operators of `torch.library` that it declares; and the modules and functions that have ``samples``.
+
+    Raises:
+        DeclarationError: there is no such place, or it cannot be imported; or it names what cannot be checked.
+    """
+    where, name = split(place)
+    if not name:
+        return [entry for each in expand(where) for entry in _declared(each)]
+    target = _target(load(where), name, place)
+    entry = _entry(place, target)
+    if entry.why_not:
+        raise DeclarationError("cannot be checked from here", argument=place, got=entry.why_not, hint=_HINT)
+    return [entry]
+
+
+def _target(module: ModuleType, name: str, place: str) -> Target:
+    found = attribute(module, name)
+    if found is None:
+        known = [name for name, _ in _checkable(module)]
+        raise DeclarationError(
+            "does not exist", argument=place, expected=", ".join(known) or "something that can be checked",
+            got=f"no '{name}' in {module.__name__}",
+        )  # fmt: skip
+    if isinstance(found, type) and issubclass(found, nn.Module):
+        found = found()
+    return make_target(found, name=place)
+
+
+def _declared(where: str) -> Iterator[Entry]:
+    module = load(where)
+    for name, _ in _checkable(module):
+        place = f"{where}:{name}"
+        try:
+            yield _entry(place, _target(module, name, place))
+        except Exception as error:  # a module's constructor may raise anything
+            yield Entry(place, "module", f"it cannot be made: {type(error).__name__}: {error}".partition("\n")[0])
+
+
+def _checkable(module: ModuleType) -> Iterator[tuple[str, Any]]:
+    """Names and values, each value once, in the order of the file."""
+    seen = set[int]()
+    for name, value in vars(module).items():
+        if id(value) not in seen and _is_declared(value, module.__name__):
+            seen.add(id(value))
+            yield name, value
+
+
+def _is_declared(value: Any, module: str) -> bool:
+    """Whether a module declares this target, rather than importing it."""
+    if isinstance(value, Op):
+        return type(value).__module__ == module
+    if isinstance(value, type) and issubclass(value, torch.autograd.Function):
+        return value.__module__ == module
+    if _torch.overload_of(value) is not None:
+        return _torch.module_of(value) == module or _has_samples(value)
+    if isinstance(value, type):
+        return issubclass(value, nn.Module) and value.__module__ == module and _has_samples(value)
+    if isinstance(value, nn.Module):
+        return _has_samples(value)
+    return isinstance(value, FunctionType) and value.__module__ == module and _has_samples(value)
+
+
+def _has_samples(value: Any) -> bool:
+    return callable(getattr(value, "samples", None))
+
+
+def _entry(place: str, target: Target) -> Entry:
+    known = target.samples or signature_of(target) is not None
+    return Entry(place, target.kind, "" if known else NOTHING_SAYS)
+
+
+NOTHING_SAYS = "nothing says what it takes"
+_HINT = """annotate it with jaxtyping, or give it samples:
+    def samples(generator):
+        yield torch.randn(3, 4, dtype=torch.float64, generator=generator), 2.0
+    NAME.samples = samples   # in a class: a static method"""
