@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import get_args
 
 from . import contracts as contracts  # which adds them
 from . import gradient as gradient  # as does this
 from .case import Case
 from .clock import Clock, OutOfTime
 from .conclude import concluded
-from .contract import CONTRACTS, Contract
+from .contract import CONTRACTS, Contract, Cost
 from .finding import Finding, Inconclusive, Skip, Verdict
 from .report import Result
 
@@ -31,7 +32,8 @@ def chosen(only: Iterable[str] = (), skip: Iterable[str] = (), *, inductor: bool
     for name in (only | skip) - set(CONTRACTS):
         raise KeyError(name)
     found = [c for c in CONTRACTS.values() if (not only or c.name in only) and c.name not in skip]
-    return [c for c in found if c.cost != "inductor" or inductor or c.name in only]
+    found = [c for c in found if c.cost != "inductor" or inductor or c.name in only]
+    return sorted(found, key=lambda c: get_args(Cost).index(c.cost))
 
 
 def run(wanted: Sequence[Contract], cases: Sequence[Case], clock: Clock, progress: Progress) -> Iterator[Result]:
@@ -40,15 +42,16 @@ def run(wanted: Sequence[Contract], cases: Sequence[Case], clock: Clock, progres
     Args:
         wanted: what is looked at.
         cases: plain ones first.
-        clock: what is not begun when its time is over is listed as skipped.
+        clock: what is not begun when its time is over is listed as not tried.
         progress: is told the name of each contract before it begins.
     """
+    told: set[str] = set()
     for contract in wanted:
         progress(contract.name)
         if clock.over:
             yield _untried(contract, clock)
             continue
-        yield from _settled(list(_looked(contract, _share(contract, cases), clock)))
+        yield from _settled(list(_looked(contract, _share(contract, cases), clock, told)))
 
 
 def _share(contract: Contract, cases: Sequence[Case]) -> Sequence[Case]:
@@ -62,11 +65,11 @@ def _share(contract: Contract, cases: Sequence[Case]) -> Sequence[Case]:
             return cases[: min(FEW, len(cases))][-1:]
 
 
-def _looked(contract: Contract, cases: Sequence[Case], clock: Clock) -> Iterator[tuple[Case, Result]]:
+def _looked(contract: Contract, cases: Sequence[Case], clock: Clock, told: set[str]) -> Iterator[tuple[Case, Result]]:
     """Case by case, until one shows that the contract is broken."""
     for case in cases:
         try:
-            result = look(contract, case)
+            result = look(contract, case, told)
         except OutOfTime:
             yield case, _untried(contract, clock)
             return
@@ -75,8 +78,13 @@ def _looked(contract: Contract, cases: Sequence[Case], clock: Clock) -> Iterator
             return
 
 
-def look(contract: Contract, case: Case) -> Result:
-    """One contract on one case."""
+def look(contract: Contract, case: Case, told: set[str] | None = None) -> Result:
+    """One contract on one case.
+
+    Args:
+        told: what was found already, by whichever contract: it is not explained again. New findings are added.
+    """
+    told = set() if told is None else told
     start, note, found = time.perf_counter(), "", list[Finding]()
     verdict = Verdict.PASS
     with warnings.catch_warnings():
@@ -84,7 +92,8 @@ def look(contract: Contract, case: Case) -> Result:
         try:
             found = list(contract.look(case))
             verdict = max((f.severity for f in found), key=list(Verdict).index, default=Verdict.PASS)
-            found = [concluded(contract, case, finding) for finding in found]
+            found = [finding if finding.key in told else concluded(contract, case, finding) for finding in found]
+            told.update(finding.key for finding in found)
         except Skip as why:
             verdict, note = Verdict.SKIPPED, str(why)
         except Inconclusive as why:
@@ -107,5 +116,6 @@ def _settled(looked: Sequence[tuple[Case, Result]]) -> Iterator[Result]:
 
 
 def _untried(contract: Contract, clock: Clock) -> Result:
+    """Nothing is proved by what was not tried."""
     note = f"not tried: the {clock.budget:g} s were over"
-    return Result(contract.name, contract.title, Verdict.SKIPPED, note=note)
+    return Result(contract.name, contract.title, Verdict.INCONCLUSIVE, note=note)

@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from .case import Case
 from .cause.explain import explain
+from .clock import Clock
 from .contract import Contract
 from .finding import Finding
+from .repro import repro
+from .shrink import shrink
+
+PATIENCE = 2.0
+"""Seconds that the search for a smaller case may take."""
 
 _EXPLAINED = ("wrong-gradient", "loses-digits", "wrong-at-ties")
 
 
 def concluded(contract: Contract, case: Case, finding: Finding) -> Finding:
-    """The finding with its cause, as far as it can be told."""
-    if finding.code not in _EXPLAINED:
-        return finding
-    try:
-        return explain(case, finding)
-    except Exception:  # odd numbers can break an explanation; what is wrong is wrong without one
-        return finding
+    """The finding as the smallest case shows it, with its cause, as far as it can be told."""
+    clock = Clock(PATIENCE)
+
+    def again(smaller: Case) -> Finding | None:
+        return next((f for f in contract.look(smaller) if f.code == finding.code), None)
+
+    def fails(smaller: Case) -> bool:
+        return not clock.over and again(smaller) is not None
+
+    # Odd targets can break each of these; what is wrong is wrong without them.
+    with contextlib.suppress(Exception):
+        case = shrink(case, fails)
+        finding = again(case) or finding
+    if finding.code in _EXPLAINED:
+        with contextlib.suppress(Exception):
+            finding = explain(case, finding)
+    with contextlib.suppress(Exception):
+        finding = finding.but(repro=finding.repro or repro(case))
+    return finding

@@ -91,6 +91,11 @@ class Finding:
     repro: str | None = None
     evidence: Evidence | None = field(default=None, repr=False)
 
+    @property
+    def key(self) -> str:
+        """The same for findings of the same thing, whatever the arguments that show it."""
+        return f"{self.code}: {self.where.partition(';')[0]}"
+
     def but(self, **changes: Any) -> Finding:
         """The same with other fields."""
         return replace(self, **changes)

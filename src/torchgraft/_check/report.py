@@ -82,10 +82,10 @@ class Report:
     @property
     def findings(self) -> list[Finding]:
         """All findings, the same thing once, the worst first."""
-        found: dict[tuple[str, str], Finding] = {}
+        found: dict[str, Finding] = {}
         order = list(Verdict)
         for finding in sorted(self._every(), key=lambda f: -order.index(f.severity)):
-            found.setdefault((finding.code, finding.where.partition(";")[0]), finding)
+            found.setdefault(finding.key, finding)
         return list(found.values())
 
     def _every(self) -> list[Finding]:
