@@ -206,11 +206,13 @@ def _packed(template: Tensor, values: Tensor) -> Tensor:
         return values
     if template.layout == torch.sparse_coo:
         indices = template.coalesce().indices()
-        return torch.sparse_coo_tensor(indices, values, template.shape, is_coalesced=True)
+        return torch.sparse_coo_tensor(indices, values, template.shape, is_coalesced=True, check_invariants=False)
     columns = template.layout in (torch.sparse_csc, torch.sparse_bsc)
     outer = template.ccol_indices() if columns else template.crow_indices()
     inner = template.row_indices() if columns else template.col_indices()
-    return torch.sparse_compressed_tensor(outer, inner, values, template.shape, layout=template.layout)
+    return torch.sparse_compressed_tensor(
+        outer, inner, values, template.shape, layout=template.layout, check_invariants=False
+    )
 
 
 @contextlib.contextmanager
