@@ -55,5 +55,5 @@ class Layout:
 
 def _shaped(piece: Tensor, like: Tensor) -> Tensor:
     """A new tensor."""
-    shaped = torch.view_as_complex(piece.view(*like.shape, 2)) if like.is_complex() else piece.view(like.shape)
+    shaped = torch.view_as_complex(piece.clone().view(*like.shape, 2)) if like.is_complex() else piece.view(like.shape)
     return torch.empty_like(like).copy_(shaped)

@@ -49,6 +49,7 @@ class _Comparison:
         self.known = torch.zeros(probe.outputs.size, dtype=torch.bool)
         self.ladder: Ladder
         self.moving = False
+        self.drowned: list[str] = []
         self._repeatable()
 
     def _repeatable(self) -> None:
@@ -61,8 +62,8 @@ class _Comparison:
 
     def findings(self) -> Iterator[Finding]:
         """What is wrong; where nothing is, and too little could be compared, it raises Inconclusive."""
-        for direction in self._directions():
-            found = self._along(direction)
+        for direction, alone in self._directions():
+            found = self._along(direction, alone)
             yield from self._moving()
             if found is not None:
                 yield found
@@ -76,17 +77,17 @@ class _Comparison:
 
     # -- directions -------------------------------------------------------------------------------------------------
 
-    def _directions(self) -> Iterator[Tensor]:
+    def _directions(self) -> Iterator[tuple[Tensor, str | None]]:
         """Changes as large as each tensor's elements are, then as large as each element is.
 
-        With few digits a large input would drown a small one; there each has a direction of its own.
+        With few digits a large input would drown a small one; there each has a direction of its own, and its name.
         """
-        inputs = range(len(self.probe.inputs.slices))
-        if len(inputs) > 1 and self.probe.grid != GRIDS[torch.float64]:
-            yield from (self.probe.direction(self.generator, primals=[i]) for i in inputs)
+        names = self.probe.case.names
+        if len(names) > 1 and self.probe.grid != GRIDS[torch.float64]:
+            yield from ((self.probe.direction(self.generator, primals=[i]), name) for i, name in enumerate(names))
         else:
-            yield self.probe.direction(self.generator)
-        yield self.probe.direction(self.generator, relative=True)
+            yield self.probe.direction(self.generator), None
+        yield self.probe.direction(self.generator, relative=True), None
 
     def _ties(self) -> Tensor | None:
         """A direction that keeps equal elements equal, where there are any and something could not be compared.
@@ -106,7 +107,8 @@ class _Comparison:
 
     # -- one direction ----------------------------------------------------------------------------------------------
 
-    def _along(self, direction: Tensor) -> Finding | None:
+    def _along(self, direction: Tensor, alone: str | None = None) -> Finding | None:
+        telling = False
         ladder = self.ladder = self.probe.climb(direction)
         for balanced in (False, True):
             pairing = self._paired(ladder, direction, balanced)
@@ -121,7 +123,11 @@ class _Comparison:
                 pairing = second_look(self.probe, self.backward, ladder, pairing)
                 if not pairing.agrees:
                     return deviation(self.probe, self.backward, pairing)
-        self.known |= ladder.known if direction.any() else False
+            telling = telling or pairing.telling
+        if direction.any():
+            self.known |= ladder.known
+        if alone is not None and not telling:
+            self.drowned.append(alone)
         return None
 
     def _moving(self) -> Iterator[Finding]:
@@ -138,6 +144,9 @@ class _Comparison:
     def _conclude(self) -> None:
         """Enough was compared, or it is said why not."""
         wanted = self.backward.wanted
+        if self.drowned:
+            drowned = " and ".join(f"`{name}`" for name in self.drowned)
+            raise Inconclusive(f"the values have too few digits to show how they change with {drowned}")
         total, known = int(wanted.sum()), int((self.known & wanted).sum())
         if 2 * known >= total:
             return

@@ -22,8 +22,11 @@ from torch import Tensor
 
 from .grid import Grid
 
-RUNGS, LAST = (4, 6, 8), 15
-"""How many steps a ladder takes: the fewest that tell enough, and `LAST` where less than half is known otherwise."""
+RUNGS = (4, 6, 8, 11, 15)
+"""How many steps a ladder takes: the fewest that tell enough."""
+
+_USUAL = 8
+"""A ladder with more steps goes on only where most is unknown, or the last steps told more."""
 
 _ENOUGH = 0.98
 """The share of elements that must be known well for a ladder to be long enough."""
@@ -47,6 +50,7 @@ class Ladder:
         unresolved: where the error is so large that the derivative tells nothing.
         jagged: where the function does not follow its derivative for the smallest step, as stairs do not.
         scale: the size of the derivative and of what it is the derivative of.
+        center: the values at the point.
         steps: from large to small.
         table: the best estimate of the derivative by each step together with the larger ones, ``(n, m)``.
         bars: the estimated errors of `table`.
@@ -58,6 +62,7 @@ class Ladder:
     unresolved: Tensor
     jagged: Tensor
     scale: Tensor
+    center: Tensor
     steps: tuple[float, ...]
     table: Tensor
     bars: Tensor
@@ -75,18 +80,22 @@ class Ladder:
         bars = torch.where(weight == 0, 0, bars).sum(1)
         return values.tolist(), bars.tolist(), int(bars.argmin())
 
-    def blurred(self, floor: Tensor, epsilon: float) -> Ladder:
+    def blurred(self, noise: Tensor, grid: Grid) -> Ladder:
         """The same with larger errors: for a function that has fewer digits, of which this is the reference.
 
+        A derivative has the relative error of the value, or what differences of the values would have.
+
         Args:
-            floor: what its derivatives may be off, ``(m,)``.
-            epsilon: of its dtype.
+            noise: the size of the errors of its values, ``(m,)``.
+            grid: of its dtype.
         """
+        relative = 4 * self.derivative.abs() / self.center.abs()
+        floor = noise * relative.nan_to_num(nan=0).clamp(max=2**grid.first)
         error = self.error + floor
         return replace(
             self,
             error=error,
-            unresolved=self.unresolved | ~(error <= epsilon**0.25 * self.scale),
+            unresolved=self.unresolved | ~(error <= grid.epsilon**0.25 * self.scale),
             bars=self.bars + floor,
         )
 
@@ -124,18 +133,20 @@ def climb(function: Callable[[float], Tensor], center: Tensor, noise: Tensor, gr
         tensor([ 0.5403, -0.4161], dtype=torch.float64)
     """
     rungs = _Rungs(function, center, grid)
-    for number in (*RUNGS, LAST):
+    before = 0.0
+    for number in RUNGS:
         rungs.extend(number)
         table, bars = neville(rungs.samples, rungs.steps, noise)
-        (derivative, kink), (error, kink_error) = _best(table, bars)
+        (derivative, kink), (error, kink_error) = _best(table, bars, rungs.steps)
         scale = torch.maximum(derivative.abs(), center.abs())
         finest = torch.maximum(grid.epsilon**_DIGITS * scale, 4 * noise / rungs.steps[0])
         # Smaller steps may only be worse by the noise; where they are by more, the large ones overlooked something.
-        jagged = bars[0, -1] > 16 * (error + 4 * noise / rungs.steps[-1])
+        jagged = bars[0, -1] > 16 * (error + 4 * noise / rungs.steps[-1]) + finest
         good = ((error <= finest) & ~jagged) | ~center.isfinite()
         share = float(good.double().mean()) if len(good) else 1.0
-        if share >= _ENOUGH or len(rungs.steps) < number or (number == RUNGS[-1] and share > 0.5):
+        if share >= _ENOUGH or len(rungs.steps) < number or (number > _USUAL and 0.5 < share <= before):
             break
+        before = share
     scale = torch.maximum(scale, derivative.abs().nan_to_num(posinf=0).mean())
     coarsest = grid.epsilon**0.25 * scale
     bend = torch.where(kink.abs() > 4 * (kink_error + error), kink.abs(), 0)
@@ -143,7 +154,7 @@ def climb(function: Callable[[float], Tensor], center: Tensor, noise: Tensor, gr
     unresolved = ~(torch.maximum(error, kink_error) <= coarsest)
     jagged |= rungs.jagged(derivative, error, noise)
     error = error + bend  # of a kink too slight to give the element up
-    return Ladder(derivative, error, kinked, unresolved, jagged, scale, tuple(rungs.steps), table[0], bars[0])
+    return Ladder(derivative, error, kinked, unresolved, jagged, scale, center, tuple(rungs.steps), table[0], bars[0])
 
 
 @dataclass
@@ -196,8 +207,9 @@ class _Rungs:
         value = self._value(step)
         if value is None:
             raise Rough
-        bend = 2 * self.even[-1].abs() / self.steps[-1] * step**2
-        return ~((value - self.center - step * derivative).abs() <= 4 * (2 * noise + step * error + bend))
+        ratio = step / self.steps[-1]
+        bend = self.even[-1].abs() * ratio + (self.odd[-1] - derivative).abs() * ratio**2
+        return ~((value - self.center - step * derivative).abs() <= 4 * (2 * noise + step * (error + bend)))
 
 
 def neville(samples: Tensor, steps: list[float], noise: Tensor) -> tuple[Tensor, Tensor]:
@@ -231,15 +243,17 @@ def neville(samples: Tensor, steps: list[float], noise: Tensor) -> tuple[Tensor,
     return table, bars
 
 
-def _best(table: Tensor, bars: Tensor) -> tuple[Tensor, Tensor]:
+def _best(table: Tensor, bars: Tensor, steps: list[float]) -> tuple[Tensor, Tensor]:
     """Of each element the entry with the least error, and that error.
 
     From the smallest step to the largest: no entry is taken that smaller steps speak against, such as one of steps
-    that all reach beyond the same kink.
+    that all reach beyond the same kink. What the smallest step is off by is noise, if more of it than was measured;
+    of larger steps it makes an error that is smaller in proportion.
     """
-    value, error = table[:, -1], bars[:, -1]
-    for row in range(table.shape[1] - 2, -1, -1):
+    value, error, step = table[:, -1], bars[:, -1], torch.full_like(table[:, -1], steps[-1])
+    for row in range(len(steps) - 2, -1, -1):
         other, bar = table[:, row], bars[:, row]
         better = (bar < error) & ((other - value).abs() <= 4 * error)
         value, error = torch.where(better, other, value), torch.where(better, bar, error)
-    return value, error
+        step = torch.where(better, steps[row], step)
+    return value, torch.maximum(error, ((table[:, -1] - value).abs() * steps[-1] / step).nan_to_num(nan=torch.inf))

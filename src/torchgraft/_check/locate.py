@@ -21,7 +21,8 @@ def deviation(probe: Probe, backward: Backward, pairing: Pairing) -> Finding:
     """The finding of a pairing whose sides differ, or of its part that does for a single output and input."""
     outputs, inputs = output_names(probe), [f"`{name}`" for name in probe.case.names]
     where = " and ".join(outputs) if len(outputs) <= 3 else f"{len(outputs)} outputs"
-    what = " and ".join(inputs) if len(inputs) <= 3 else f"{len(inputs)} inputs"
+    moved = [name for name, place in zip(inputs, probe.inputs.slices, strict=True) if pairing.direction[place].any()]
+    what = " and ".join(moved) if len(moved) <= 3 else f"{len(moved)} inputs"
     for i, o, part in _parts(probe, backward, pairing):
         if not part.agrees:
             where, what, pairing = outputs[o], inputs[i], part

@@ -59,6 +59,11 @@ class Pairing:
         return self.error <= self.tolerance
 
     @property
+    def telling(self) -> bool:
+        """Whether a wrong sign would be seen."""
+        return self.tolerance <= self.size or not (self.gradient * self.direction).any()
+
+    @property
     def linear(self) -> bool:
         """Whether the backward pass is linear but for its rounding."""
         return not self.nonlinearity > self.epsilon**_WRONG * self.size + self.floor

@@ -73,8 +73,9 @@ class Probe:
             return None
         if probe.grid != GRIDS[torch.float64] or probe.values.shape != self.values.shape:
             return None
-        near = (probe.values - self.values).abs() <= self.grid.epsilon**0.25 * self.values.abs().max()
-        return probe if 2 * int(near.sum()) >= len(near) else None  # else it is another function
+        near = (probe.values - self.values).abs() <= self.grid.epsilon**0.25 * self.values.abs().sum()
+        unlike = ~near & self.values.isfinite()
+        return probe if 2 * int(unlike.sum()) <= len(near) else None  # else it is another function
 
     def at(self, point: Tensor) -> Tensor:
         """The values of the outputs, as one vector."""
@@ -127,8 +128,8 @@ class Probe:
         """
         if self.reference is not None:
             own = torch.maximum(self.noise, (self.values - self.reference.values).abs())
-            floor = (own * 2**self.grid.first).repeat(len(directions))
-            return self.reference.climb_all(directions).blurred(floor, self.grid.epsilon)
+            ladder = self.reference.climb_all(directions)
+            return ladder.blurred(own.repeat(len(directions)), self.grid)
         values, noise = self.values.repeat(len(directions)), self.noise.repeat(len(directions))
         try:
             return climb(lambda h: self._along(h * directions), values, noise, self.grid)
@@ -147,7 +148,8 @@ def directional(case: Case, direction: Sequence[Tensor]) -> Ladder:
             unit vectors, are exact where they have few digits.
 
     Returns:
-        The ladder, whose elements are those of all outputs, in order, each part of a complex element on its own.
+        The ladder, at the point that the primals are snapped to. Its elements are those of all outputs, in order,
+        each part of a complex element on its own.
     """
     return Probe(case).climb(flatten(list(direction)))
 
