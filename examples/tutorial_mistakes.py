@@ -126,12 +126,12 @@ def _(grad, weight):
 
 @linear.vjp("weight")
 def _(grad, input):
-    return grad.reshape(-1, grad.shape[-1]).mT @ input.reshape(-1, input.shape[-1])
+    return torch.einsum("...m,...n->mn", grad, input)
 
 
 @linear.vjp("bias")
 def _(grad):
-    return grad.reshape(-1, grad.shape[-1]).sum(0)
+    return grad.sum_to_size(grad.shape[-1:])
 
 
 # Fusing convolution and batch norm: once_differentiable stands on two of the three Functions, and is missing on the
@@ -315,12 +315,12 @@ def normal(*shapes):
 
 
 MISTAKES = {
-    "numpy_extensions_tutorial, old editions": (ScipyFilter.apply, scipy_filter, normal((6, 5), (3, 3))),
-    "numpy_extensions_tutorial": (ScipyFilterOfToday.apply, scipy_filter, normal((6, 5), (3, 3))),
-    "numpy_extensions_tutorial, FFT": (FftMagnitude.apply, fft_magnitude, normal((4, 6))),
-    "notes/extending, old editions": (Linear.apply, linear, normal((5, 4), (1, 4), (1,))),
-    "custom_function_conv_bn_tutorial": (FusedConvBN.apply, conv_bn, normal((2, 2, 4, 3), (3, 2, 2, 2))),
-    "cpp_extension": (LLTM.apply, lltm, normal((2, 3), (6, 3), (6,), (2, 2))),
+    "numpy_extensions_tutorial, old editions": (ScipyFilter.apply, scipy_filter, normal((4, 5), (2, 2))),
+    "numpy_extensions_tutorial": (ScipyFilterOfToday.apply, scipy_filter, normal((4, 5), (2, 2))),
+    "numpy_extensions_tutorial, FFT": (FftMagnitude.apply, fft_magnitude, normal((2, 4))),
+    "notes/extending, old editions": (Linear.apply, linear, normal((3, 2), (1, 2), (1,))),
+    "custom_function_conv_bn_tutorial": (FusedConvBN.apply, conv_bn, normal((2, 1, 3, 3), (2, 1, 2, 2))),
+    "cpp_extension": (LLTM.apply, lltm, normal((2, 2), (3, 2), (3,), (2, 1))),
     "notes/extending.func": (
         lambda x, index: Take.apply(x, index, -1), take, (*normal((3,)), torch.tensor([2, 0, 1])),
     ),

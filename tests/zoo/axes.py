@@ -176,7 +176,7 @@ SPECIMENS = [
         truth=lambda x: x * ramp(len(x)),
         inputs=given([0.5, -1.0, 2.0, 0.25, 1.5]),
         expects=GRADIENT,
-        cause=("swap", "permut", "entries", "element"),
+        cause=("indices 2, 3", "swap", "permut", "entries", "element"),
         source="tables of coefficients typed twice",
     ),
 ]

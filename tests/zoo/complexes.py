@@ -78,7 +78,7 @@ SPECIMENS = [
         truth=torch.fft.fft,
         inputs=normal((5,), dtype=COMPLEX),
         expects=GRADIENT,
-        cause=("1/5", "1/N", "0.2"),
+        cause=("number of elements", "1/5", "1/N", "0.2"),
         source="the inverse of a transform taken for its adjoint",
     ),
 ]

@@ -104,7 +104,7 @@ SPECIMENS = [
         truth=lambda x: x.square().sin(),
         inputs=normal((5,)),
         expects=GRADIENT,
-        cause=("factor x", "chain", "1/x", "~ x", "divided by x"),
+        cause=("factor input", "factor x", "chain", "1/x", "~ x", "divided by x"),
         source="the chain rule, half applied",
     ),
     Specimen(
@@ -124,7 +124,7 @@ SPECIMENS = [
         truth=torch.log,
         inputs=given([0.3, 0.8, 1.7, 2.5, 4.0]),
         expects=GRADIENT,
-        cause=("1/x", "factor x", "chain", "~ x"),
+        cause=("factor input", "1/x", "factor x", "chain", "~ x"),
         source="the same of a logarithm",
     ),
     Specimen(
@@ -216,7 +216,7 @@ SPECIMENS = [
         truth=softmax,
         inputs=normal((3, 4)),
         expects=GRADIENT,
-        cause=("diagonal", "sum", "off-diagonal", "between", "entries", "elementwise"),
+        cause=("element by element", "diagonal", "sum", "off-diagonal", "between", "entries", "elementwise"),
         source="the sigmoid's y(1 - y) for the softmax, in many a network from scratch",
     ),
     Specimen(
@@ -226,7 +226,7 @@ SPECIMENS = [
         truth=normalized,
         inputs=normal((3, 4)),
         expects=GRADIENT,
-        cause=("norm", "sum", "constant", "term", "entries", "projection", "diagonal"),
+        cause=("others is missing", "norm", "sum", "constant", "term", "entries", "projection", "diagonal"),
         source="normalisations whose statistics are taken for constants",
     ),
 ]

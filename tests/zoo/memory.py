@@ -249,7 +249,7 @@ SPECIMENS = [
         inputs=normal((3, 4)),
         shown_by=backward_twice,
         expects={"state", "retain", "twice", "saved", "determin", "linear", "overwrit", "repeat", "call", "in place"},
-        cause=("in place", "in-place", "saved", "overwrit", "second", "state", "ctx", "chang"),
+        cause=("no argument", "in place", "in-place", "saved", "overwrit", "second", "state", "ctx", "chang"),
         source="retain_graph=True and a backward in place on ctx",
     ),
 ]

@@ -158,7 +158,7 @@ SPECIMENS = [
         inputs=normal((3, 4)),
         shown_by=interleaved,
         expects={"state", "determin", "call", "repeat", "random", "gradient", "inconclusive"},
-        cause=("state", "call", "differ", "determin"),
+        cause=("no argument", "state", "call", "differ", "determin"),
         source="warm-up schedules within forward",
     ),
 ]

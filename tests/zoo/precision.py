@@ -84,7 +84,7 @@ SPECIMENS = [
         **SINE,
         inputs=normal((3, 4)),
         expects=GRADIENT,
-        cause=("factor", "1.0005"),
+        cause=("too large", "factor", "1.0005"),
         source="below gradcheck's rtol of 1e-3",
     ),
     Specimen(
@@ -123,7 +123,7 @@ SPECIMENS = [
         inputs=normal((3, 4)),
         shown_by=raw,
         expects=GRADIENT | {"dtype"},
-        cause=("float32", "dtype"),
+        cause=("digits", "float32", "dtype"),
         source="the engine casts it to the input's dtype without a word",
     ),
     Specimen(
@@ -144,7 +144,7 @@ SPECIMENS = [
         inputs=normal((5,)),
         shown_by=repeated,
         expects={"determin", "repeat", "random", "reentran", "gradient"},
-        cause=("random", "determin", "differ", "noise"),
+        cause=("no argument", "random", "determin", "differ", "noise"),
         source="atomics and unseeded noise: 'backward is not reentrant' in gradcheck",
     ),
     Specimen(
@@ -154,7 +154,7 @@ SPECIMENS = [
         truth=lambda x: x**3,
         inputs=normal((3, 4), dtype=torch.float32),
         expects=GRADIENT,
-        cause=("factor", "1.01"),
+        cause=("too large", "factor", "1.01"),
         source="1 % off in a dtype for which people set rtol to 5e-2",
         smooth=False,
     ),

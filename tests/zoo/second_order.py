@@ -141,7 +141,7 @@ SPECIMENS = [
         inputs=given([1.0, -2.0, 0.5]),
         shown_by=second,
         expects=SECOND,
-        cause=("constant", "item", "number", "detach", "once_differentiable", "second", "graph"),
+        cause=("term", "constant", "item", "number", "detach", "once_differentiable", "second", "graph"),
         source=".item() and float() make constants",
     ),
     Specimen(

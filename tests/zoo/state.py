@@ -144,7 +144,7 @@ SPECIMENS = [
         **(SINE | {"right": function("Sin", lambda x: x.sin(), lambda grad, x: grad * x.cos(), once=True)}),
         shown_by=backward_twice,
         expects=STATE | {"linear", "twice", "retain", "determin", "repeat", "gradient"},
-        cause=("state", "call", "second", "accumul", "linear", "differ"),
+        cause=("no argument", "state", "call", "second", "accumul", "linear", "differ"),
         source="+= on ctx",
     ),
     Specimen(
@@ -165,7 +165,7 @@ SPECIMENS = [
         **SINE,
         shown_by=repeated,
         expects=CHANCE,
-        cause=("random", "determin", "noise", "differ"),
+        cause=("no argument", "random", "determin", "noise", "differ"),
         source="generators that nobody seeds",
     ),
     Specimen(
@@ -198,7 +198,7 @@ SPECIMENS = [
         inputs=normal((5,)),
         shown_by=in_threads,
         expects={"thread", "race", "reentran", "state"},
-        cause=("thread", "race", "share"),
+        cause=("global", "thread", "race", "share"),
         source="global workspaces; DataParallel and backward's own threads",
     ),
     Specimen(
@@ -209,7 +209,7 @@ SPECIMENS = [
         inputs=normal((5,)),
         shown_by=values,
         expects={"grad mode", "no_grad", "gradient", "value", "state", "mode", "reference"},
-        cause=("no_grad", "grad mode", "mode"),
+        cause=("gradient is wanted", "no_grad", "grad mode", "mode"),
         source="approximations for inference",
     ),
     Specimen(
