@@ -189,6 +189,32 @@ def test_backward_that_is_not_linear():
     assert found.code == "nonlinear-backward"
 
 
+def test_backward_in_fewer_digits_than_its_dtype():
+    found = only(look(altered(torch.sin, lambda g: g.float().mul(1 / 3).mul(3).double()), normal(9)))
+    assert (found.code, found.severity) == ("loses-digits", Verdict.LOSES_DIGITS)
+
+    class Rounded(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x.sin()
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * ctx.saved_tensors[0].float().cos()
+
+    found = only(look(Rounded.apply, normal(9)))
+    assert (found.code, found.severity) == ("loses-digits", Verdict.LOSES_DIGITS)
+
+
+def test_a_gradient_that_is_not_a_number_at_a_kink():
+    x = torch.tensor([[1.0, -2.0], [0.0, 0.0], [0.5, 1.0]], dtype=torch.float64)
+    found = only(look(lambda x: x.square().sum(1).sqrt(), x))
+    assert found.code == "nan-gradient"
+    assert found.where.startswith("2 of 6 elements of `x`;")
+    assert not look(lambda x: torch.linalg.vector_norm(x, dim=1), x)
+
+
 def test_backward_that_raises():
     def refuse(g):
         raise ValueError("no such thing")

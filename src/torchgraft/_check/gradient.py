@@ -19,7 +19,7 @@ from .contract import contract
 from .finding import Finding, Inconclusive, Skip
 from .grid import GRIDS, signed
 from .ladder import Ladder
-from .locate import deviation, moving_output, nonlinear, raised
+from .locate import deviation, imprecise, moving_output, nonlinear, not_a_number, raised
 from .pairing import Pairing, covector, pair, second_look
 from .probe import Probe
 
@@ -113,16 +113,23 @@ class _Comparison:
         for balanced in (False, True):
             pairing = self._paired(ladder, direction, balanced)
             if not pairing.gradient.isfinite().all() and not (ladder.known | ~self.backward.wanted).all():
-                # 0 times infinity, where an output has no derivative: of no use here, and no error
+                found = not_a_number(self.probe, self.backward)
+                if found is not None:
+                    return found
+                # 0 times the infinite slope of an output that has weight 0: of no use here, and no error
                 direction = torch.where(pairing.gradient.isfinite(), direction, 0)
                 ladder = self.ladder = self.probe.climb(direction)
                 pairing = self._paired(ladder, direction, balanced)
             if not pairing.linear:
                 return nonlinear(self.probe.case, pairing)
+            if not pairing.precise:
+                return imprecise(self.probe.case, pairing)
             if not pairing.agrees:
                 pairing = second_look(self.probe, self.backward, ladder, pairing)
                 if not pairing.agrees:
                     return deviation(self.probe, self.backward, pairing)
+                if not pairing.precise:
+                    return imprecise(self.probe.case, pairing)
             telling = telling or pairing.telling
         if direction.any():
             self.known |= ladder.known

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import torch
@@ -9,6 +10,7 @@ import torch
 from .backward import Backward
 from .case import Case
 from .finding import Finding, Inconclusive, Verdict
+from .grid import signed
 from .ladder import Ladder
 from .pairing import Pairing, pair
 from .probe import Probe
@@ -83,6 +85,32 @@ def raised(case: Case, error: BaseException | None) -> Finding:
     return Finding(
         "backward-raises", Verdict.FAIL, f"The backward pass raises {type(error).__name__}: {error}", case.label
     )
+
+
+def imprecise(case: Case, pairing: Pairing) -> Finding:
+    """A backward pass whose rounding is larger than that of its dtype."""
+    return Finding(
+        "loses-digits", Verdict.LOSES_DIGITS, "The backward pass rounds to fewer digits than its dtype has",
+        case.label, error=pairing.noise, estimate=pairing.floor,
+    )  # fmt: skip
+
+
+def not_a_number(probe: Probe, backward: Backward) -> Finding | None:
+    """A gradient that is NaN, though the values are finite: not at a slope that is infinite, whose gradient is too."""
+    if not probe.values[backward.wanted].isfinite().all():
+        return None
+    generator = torch.Generator().manual_seed(probe.case.seed)
+    weight = signed(len(probe.values), generator, min(24, probe.grid.digits - 4))
+    missing = backward.pull(torch.where(backward.wanted, weight, 0)).isnan()
+    for name, place in zip(probe.case.names, probe.inputs.slices, strict=True):
+        if missing[place].any():
+            return Finding(
+                "nan-gradient", Verdict.FAIL, f"The gradient of `{name}` is not a number, though the values are finite",
+                f"{int(missing[place].sum())} of {len(missing[place])} elements of `{name}`; {probe.case.label}",
+                analytic=math.nan, error=math.inf, cause="0 / 0 or 0 times infinity, where there is a kink",
+                hint="choose the derivative of one side there, or 0: torch.where on the divisor, before dividing",
+            )  # fmt: skip
+    return None
 
 
 def nonlinear(case: Case, pairing: Pairing) -> Finding:

@@ -19,6 +19,9 @@ _ROUNDINGS, _HALF_ROUNDINGS = 64, 8
 _WRONG = 3 / 8
 """The power of epsilon beyond which a relative error is no loss of digits: 1e-6 in float64, 3e-3 in float32."""
 
+_PRECISE = 5 / 8
+"""The power of epsilon beyond which the noise of a backward is not its dtype's: 2e-10 in float64, 5e-5 in float32."""
+
 
 @dataclass(frozen=True)
 class Pairing:
@@ -30,6 +33,7 @@ class Pairing:
         size: of the terms of both sums, their 2-norm: their signs are random.
         tolerance: by how much the two may differ.
         nonlinearity: by how much the backward pass of 3 v differs from three times that of v.
+        noise: of the backward pass; the same, if nothing else was measured.
         floor: the part of the tolerance that the differences are the reason of.
         epsilon: of the dtype.
         direction: u.
@@ -42,6 +46,7 @@ class Pairing:
     size: float
     tolerance: float
     nonlinearity: float
+    noise: float
     floor: float
     epsilon: float
     direction: Tensor
@@ -69,6 +74,11 @@ class Pairing:
         return not self.nonlinearity > self.epsilon**_WRONG * self.size + self.floor
 
     @property
+    def precise(self) -> bool:
+        """Whether its noise is the dtype's, not that of one with fewer digits."""
+        return not self.noise > self.epsilon**_PRECISE * self.size + self.floor
+
+    @property
     def wrong(self) -> bool:
         """Whether the deviation is more than some lost digits."""
         return not self.error <= self.epsilon**_WRONG * self.size
@@ -94,7 +104,7 @@ def pair(probe: Probe, backward: Backward, ladder: Ladder, direction: Tensor, co
     floor = 8 * _norm(errors)
     tolerance = floor + roundings * probe.grid.epsilon * size + 8 * nonlinearity
     return Pairing(
-        float(products.sum()), float(terms.sum()), size, tolerance, nonlinearity, floor,
+        float(products.sum()), float(terms.sum()), size, tolerance, nonlinearity, nonlinearity, floor,
         probe.grid.epsilon, direction, cotangent, gradient,
     )  # fmt: skip
 
@@ -125,7 +135,8 @@ def second_look(probe: Probe, backward: Backward, ladder: Ladder, pairing: Pairi
     other = probe.climb(0.75 * pairing.direction).scaled(4 / 3)
     cotangent = torch.where(other.known, pairing.cotangent, 0)
     again = pair(probe, backward, ladder.doubting(other), pairing.direction, cotangent)
-    return replace(again, tolerance=again.tolerance + 8 * _backward_noise(probe, again))
+    noise = _backward_noise(probe, again)
+    return replace(again, tolerance=again.tolerance + 8 * noise, noise=max(again.noise, noise))
 
 
 def _backward_noise(probe: Probe, pairing: Pairing) -> float:
