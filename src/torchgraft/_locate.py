@@ -69,7 +69,7 @@ def load(name: str) -> ModuleType:
         return _load_file(Path(name).resolve()) if _is_path(name) else _load_module(name)
     except (Exception, SystemExit) as error:  # it is the user's code that ran
         lines = f"{type(error).__name__}: {error}".splitlines()
-        line = _own_line(error)
+        line = own_line(error)
         raise DeclarationError(
             "cannot be imported", argument=name, expected="a Python file, or a module",
             got="\n            ".join(lines), hint=None if line is None else f"look at {line}",
@@ -123,7 +123,7 @@ def _module_name(path: Path) -> tuple[str, Path]:
     return ".".join(parts), folder
 
 
-def _own_line(error: BaseException) -> str | None:
+def own_line(error: BaseException) -> str | None:
     """The last line of the user's own that ran, with its text; None if there is none."""
     if isinstance(error, SyntaxError) and error.filename is not None:
         return _shown(error.filename, error.lineno or 0)
@@ -135,11 +135,8 @@ def foreign(file: str) -> bool:
     """Whether a file belongs to Python, to an installed package, or to torchgraft: not to who runs a command."""
     if file.startswith("<"):
         return True
-    roots = (
-        *(sysconfig.get_path(key) for key in ("stdlib", "platstdlib", "purelib", "platlib")),
-        Path(__file__).parent,
-    )
-    return any(Path(file).is_relative_to(root) for root in roots)
+    installed = (sysconfig.get_path(key) for key in ("stdlib", "platstdlib", "purelib", "platlib"))
+    return any(Path(file).is_relative_to(folder) for folder in [*installed, str(Path(__file__).parent)])
 
 
 def _shown(file: str, line: int) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 from . import __version__
 from ._errors import TorchgraftError
@@ -25,39 +26,96 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"torchgraft {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    demo = commands.add_parser(
-        "demo",
-        help="train a small network of torchgraft operators on handwritten digits",
-        description="Train a small network whose layers are torchgraft operators (torch, SciPy and NumPy kernels) on "
-        "handwritten digits, compare it with its compiled self, and draw what it learned.",
-        allow_abbrev=False,
-    )
+    for add in (_add_check, _add_demo, _add_prototype, _add_cache):
+        add(commands)
+    return parser
+
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+def _add(commands: Commands, run: Callable[[argparse.Namespace], int], help: str, more: str) -> argparse.ArgumentParser:
+    """The parser of a command, which is called as its function is, and described by its help and more sentences."""
+    name = run.__name__.removeprefix("run_")
+    description = f"{help[0].upper()}{help[1:]}. {more}"
+    parser = commands.add_parser(name, help=help, description=description, allow_abbrev=False)
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _add_check(commands: Commands) -> None:
+    check = _add(
+        commands, run_check, "prove the derivatives of operators",
+        "Of a module, a file, a package or a folder all that it declares is checked: operators, autograd.Functions, "
+        "torch.library operators. Files are imported. Exit status: 0 if all passed, 1 if something was found or could "
+        "not be told, 2 if the command cannot run.",
+    )  # fmt: skip
+    option = check.add_argument
+    option("targets", nargs="*", metavar="TARGET", help="package.module, file.py, folder/, or a name: file.py:linear")
+    option("-k", metavar="EXPRESSION", help="only targets whose names match, as in pytest: 'linear and not bias'")
+    option("--only", action="append", default=[], metavar="CHECK", help="only this check; may be given several times")
+    option("--skip", action="append", default=[], metavar="CHECK", help="leave out this check")
+    option("--list", action="store_true", help="list the targets, or without any the checks, and check nothing")
+    option("--seed", type=int, default=0, metavar="N", help="of all random numbers (default: %(default)s)")
+    option("--device", default="cpu", metavar="NAME", help="where the tensors are (default: %(default)s)")
+    option(
+        "--budget", type=_seconds, metavar="SECONDS",
+        help="of all targets together; what was not tried then is listed. A call that has begun is not interrupted",
+    )  # fmt: skip
+    option("--inductor", action="store_true", help="compile with Inductor too, which takes seconds for each target")
+    option(
+        "--isolate", action="store_true",
+        help="a process for each target: one that crashes is reported, one that hangs beyond the budget is killed",
+    )  # fmt: skip
+    option("--html", type=Path, metavar="FILE", help="write a page with pictures")
+    option("--json", type=Path, metavar="FILE", help="write all results; - prints them, and the report to stderr")
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not seconds > 0:
+        raise ValueError(text)
+    return seconds
+
+
+_seconds.__name__ = "number of seconds"  # argparse calls it so
+
+
+def _add_demo(commands: Commands) -> None:
+    demo = _add(
+        commands, run_demo, "train a small network of torchgraft operators on handwritten digits",
+        "The kernels of its layers are torch, SciPy and NumPy. It is compared with its compiled self, and what it "
+        "learned is drawn.",
+    )  # fmt: skip
     demo.add_argument(
         "--out", type=Path, default=Path("demo"), metavar="DIR", help="folder for the pictures (default: %(default)s)"
     )
     demo.add_argument("--native", action="store_true", help="filter the images in C, and compare with SciPy")
     demo.add_argument("--quick", action="store_true", help="a smoke test of a few seconds, which asks for no accuracy")
-    demo.set_defaults(run=run_demo)
-    prototype = commands.add_parser(
-        "prototype",
-        help="write a C file with the heads of an operator's functions",
-        description="Write a C file with the heads of the functions that are, or could be, an operator's kernel and "
-        "rules, to be filled in. The Python file is imported.",
-        allow_abbrev=False,
-    )
+
+
+def _add_prototype(commands: Commands) -> None:
+    prototype = _add(
+        commands, run_prototype, "write a C file with the heads of an operator's functions",
+        "They are, or could be, its kernel and rules, to be filled in. The Python file is imported.",
+    )  # fmt: skip
     prototype.add_argument("operator", metavar="FILE.py:NAME", help="where the operator is declared, and its name")
     prototype.add_argument("--out", type=Path, metavar="FILE", help="the file (default: NAME.c; - prints it)")
-    prototype.set_defaults(run=run_prototype)
-    cache = commands.add_parser(
-        "cache",
-        help="show or clear the cache of built kernels",
-        description="Show where built kernels are kept ($TORCHGRAFT_CACHE, else the platform's cache folder) and what "
-        "they take, or remove them.",
-        allow_abbrev=False,
-    )
+
+
+def _add_cache(commands: Commands) -> None:
+    cache = _add(
+        commands, run_cache, "show or clear the cache of built kernels",
+        "They are kept in $TORCHGRAFT_CACHE, else in the platform's cache folder.",
+    )  # fmt: skip
     cache.add_argument("--clear", action="store_true", help="remove them; they are built again when they are needed")
-    cache.set_defaults(run=run_cache)
-    return parser
+
+
+def run_check(options: argparse.Namespace) -> int:
+    """Check the targets."""
+    from ._check.command import run
+
+    return run(options)
 
 
 def run_demo(options: argparse.Namespace) -> int:

@@ -36,7 +36,9 @@ def chosen(only: Iterable[str] = (), skip: Iterable[str] = (), *, inductor: bool
     return sorted(found, key=lambda c: get_args(Cost).index(c.cost))
 
 
-def run(wanted: Sequence[Contract], cases: Sequence[Case], clock: Clock, progress: Progress) -> Iterator[Result]:
+def run(
+    wanted: Sequence[Contract], cases: Sequence[Case], clock: Clock, progress: Progress = lambda name: None
+) -> Iterator[Result]:
     """How each contract ended on each of its cases.
 
     Args:
@@ -117,5 +119,5 @@ def _settled(looked: Sequence[tuple[Case, Result]]) -> Iterator[Result]:
 
 def _untried(contract: Contract, clock: Clock) -> Result:
     """Nothing is proved by what was not tried."""
-    note = f"not tried: the {clock.budget:g} s were over"
+    note = f"not tried: the {clock.budget:.3g} s were over"
     return Result(contract.name, contract.title, Verdict.INCONCLUSIVE, note=note)

@@ -26,9 +26,22 @@ class Clock:
         self._start = time.perf_counter()
 
     @property
+    def passed(self) -> float:
+        """Seconds since it was made, or started anew."""
+        return time.perf_counter() - self._start
+
+    @property
     def over(self) -> bool:
         """Whether the time is over."""
-        return self.budget is not None and time.perf_counter() - self._start > self.budget
+        return self.budget is not None and self.passed > self.budget
+
+    def forgive(self, seconds: float) -> None:
+        """As if so many had not passed."""
+        self._start += seconds
+
+    def restart(self) -> None:
+        """All of the time is there again."""
+        self._start = time.perf_counter()
 
     def watch(self, target: Target) -> Target:
         """The target, which raises `OutOfTime` once the time is over: a call that has begun is the last."""

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .summary import checks, counts
+from .summary import checks, counts, worst
 
 if TYPE_CHECKING:
     from .report import Report
@@ -23,9 +23,26 @@ FORMAT = 1  # goes up when a key changes its meaning or goes away
 
 def dumps(report: Report) -> str:
     """The whole report."""
-    content = {
-        "format": FORMAT,
-        "torch": torch.__version__,
+    return _text(_head() | _content(report))
+
+
+def dumps_all(reports: Sequence[Report], *, ok: bool) -> str:
+    """Several reports: under ``targets``, each as `dumps` gives it.
+
+    Args:
+        reports: of the targets, in their order.
+        ok: whether all together have passed.
+    """
+    verdict = worst(report.verdict for report in reports)
+    return _text(_head() | {"ok": ok, "verdict": verdict, "targets": [_content(report) for report in reports]})
+
+
+def _head() -> dict[str, Any]:
+    return {"format": FORMAT, "torch": torch.__version__}
+
+
+def _content(report: Report) -> dict[str, Any]:
+    return {
         "target": report.target,
         "kind": report.kind,
         "seed": report.seed,
@@ -34,6 +51,9 @@ def dumps(report: Report) -> str:
         "checks": counts(check.verdict for check in checks(report)),
         "results": report.results,
     }
+
+
+def _text(content: Mapping[str, Any]) -> str:
     return json.dumps(plain(content), indent=2, allow_nan=False)
 
 

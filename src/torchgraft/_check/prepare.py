@@ -5,9 +5,12 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from torch import Tensor
+
+from .. import _torch
 from .case import Case
 from .clock import Clock, OutOfTime
 from .finding import Finding, Verdict
@@ -37,9 +40,23 @@ class Prepared:
 
 
 def prepare(
-    target: Target, inputs: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, *, seed: int, clock: Clock
+    target: Target,
+    inputs: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    seed: int,
+    clock: Clock,
+    device: str = "cpu",
 ) -> Prepared:
     """The case that the caller gave, or generated ones.
+
+    Args:
+        target: what is called.
+        inputs: of the caller's.
+        kwargs: of the caller's.
+        seed: of what is generated.
+        clock: of the check.
+        device: where generated tensors are.
 
     Raises:
         ArgumentError: there are no inputs, and annotations do not say what the target takes.
@@ -51,10 +68,10 @@ def prepare(
             if inputs or kwargs:
                 _give(made, make_case(clock.watch(target), inputs, kwargs or {}, seed=seed))
             else:
-                _generate(made, Inputs(clock.watch(target), seed=seed))
+                _generate(made, seed, device)
         except OutOfTime:
-            note = f"no more than {len(made.cases)} cases were made: the {clock.budget:g} s were over"
-            made.results.append(Result("samples", SAMPLES, Verdict.SKIPPED, note=note))
+            note = f"not all was tried: the {clock.budget:.3g} s were over after {len(made.cases)} cases were made"
+            made.results.append(Result("samples", SAMPLES, Verdict.INCONCLUSIVE, note=note))
     return made
 
 
@@ -67,11 +84,13 @@ def _give(made: Prepared, case: Case) -> None:
         made.results.append(_refused(case.label, refused))
 
 
-def _generate(made: Prepared, inputs: Inputs) -> None:
+def _generate(made: Prepared, seed: int, device: str) -> None:
     """Cases from annotations, as many as there is time for."""
+    watched = made.clock.watch(made.target)
+    inputs = Inputs(watched if device == "cpu" else _calling_on(device, watched), seed=seed)
     try:
         for case in itertools.islice(inputs, CASES):
-            made.cases.append(case)
+            made.cases.append(case if device == "cpu" else _moved(case, watched, device))
     finally:
         broken = [refusal for refusal in inputs.refused if not refusal.deliberate]
         made.results += [_refused(refusal.label, refusal.error) for refusal in broken[:1]]
@@ -80,6 +99,23 @@ def _generate(made: Prepared, inputs: Inputs) -> None:
         made.results.append(Result("samples", SAMPLES, Verdict.INCONCLUSIVE, note=note))
     elif inputs.note:
         made.results.append(Result("samples", SAMPLES, Verdict.SKIPPED, note=inputs.note))
+
+
+def _calling_on(device: str, target: Target) -> Target:
+    """The target, which takes tensors of the CPU, where they are drawn, to a device."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        args, kwargs = _torch.pytree.tree_map_only(Tensor, lambda tensor: tensor.to(device), (args, kwargs))
+        return target.function(*args, **kwargs)
+
+    return replace(target, function=call)
+
+
+def _moved(case: Case, target: Target, device: str) -> Case:
+    """The case with its tensors on a device, for the target itself."""
+    moved = case.with_leaves([leaf.to(device) if isinstance(leaf, Tensor) else leaf for leaf in case.leaves])
+    moved.target = target
+    return moved
 
 
 SAMPLES = "The target takes the arguments that its annotations and domain admit."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from .._errors import ArgumentError
 
@@ -21,68 +21,62 @@ def selector(text: str) -> Selector:
         >>> meant("ops.py:Linear")
         True
     """
-    return _Reader(text).all()
+    reader = _Reader(text)
+    found = reader.disjunction()
+    if reader.token:
+        raise reader.wrong("the end")
+    return found
 
 
 class _Reader:
-    """Reads the grammar of pytest's own: a part binds stronger than `not`, that than `and`, that than `or`."""
+    """Reads the grammar of pytest's ``-k``: `not` binds stronger than `and`, that stronger than `or`."""
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._tokens: Iterator[re.Match[str]] = re.finditer(r"[()]|[^\s()]+", text)
+        self._tokens = re.finditer(r"[()]|[^\s()]+", text)
         self._next()
 
-    def all(self) -> Selector:
-        found = self._either()
-        if self._token:
-            raise self._wrong("the end")
-        return found
-
-    def _either(self) -> Selector:
-        found = self._both()
+    def disjunction(self) -> Selector:
+        found = self._conjunction()
         while self._took("or"):
-            found = _either(found, self._both())
+            found = _either(found, self._conjunction())
         return found
 
-    def _both(self) -> Selector:
-        found = self._one()
+    def _conjunction(self) -> Selector:
+        found = self._factor()
         while self._took("and"):
-            found = _both(found, self._one())
+            found = _both(found, self._factor())
         return found
 
-    def _one(self) -> Selector:
+    def _factor(self) -> Selector:
         if self._took("not"):
-            inverse = self._one()
+            inverse = self._factor()
             return lambda name: not inverse(name)
         if self._took("("):
-            found = self._either()
+            found = self.disjunction()
             if not self._took(")"):
-                raise self._wrong(")")
+                raise self.wrong(")")
             return found
-        part = self._token
-        if not part or part in ("and", "or", ")"):
-            raise self._wrong("a part of a name")
+        part = self.token
+        if part in ("", "and", "or", ")"):
+            raise self.wrong("a part of a name")
         self._next()
         return lambda name: part.lower() in name.lower()
 
     def _took(self, token: str) -> bool:
-        if self._token != token:
+        if self.token != token:
             return False
         self._next()
         return True
 
     def _next(self) -> None:
         match = next(self._tokens, None)
-        self._token, self._place = (match[0], match.start()) if match else ("", len(self._text))
+        self.token, self._place = (match[0], match.start()) if match else ("", len(self._text))
 
-    def _wrong(self, expected: str) -> ArgumentError:
-        got = f"'{self._token}'" if self._token else "the end"
-        return ArgumentError(
-            "cannot be read",
-            argument="-k",
-            expected=f"{expected} at column {self._place + 1} of '{self._text}'",
-            got=got,
-        )
+    def wrong(self, expected: str) -> ArgumentError:
+        got = f"'{self.token}'" if self.token else "the end"
+        expected = f"{expected} at column {self._place + 1} of '{self._text}'"
+        return ArgumentError("cannot be read", argument="-k", expected=expected, got=got)
 
 
 def _either(first: Selector, second: Selector) -> Selector:

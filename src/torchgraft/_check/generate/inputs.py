@@ -25,7 +25,7 @@ from ..._errors import (
 )
 from ..case import Case, differentiable
 from ..target import Target
-from .annotations import needed
+from .annotations import needed, signature_of
 from .arguments import PRECISIONS, Arguments
 from .draw import PlainDraw
 
@@ -66,7 +66,7 @@ class Inputs:
     gives the same cases. Each was tried: what the target refuses is left out, and counted.
 
     Args:
-        target: an operator, or a function with jaxtyping annotations.
+        target: an operator, a function with jaxtyping annotations, or anything that has samples.
         seed: of all that is drawn.
         precisions: that floating tensors may have, plain ones first.
 
@@ -75,7 +75,7 @@ class Inputs:
         note: what the user should know about how they were made; or empty.
 
     Raises:
-        ArgumentError: annotations do not say what the target takes.
+        ArgumentError: neither annotations nor samples say what the target takes.
 
     Example:
         >>> for case in itertools.islice(Inputs(make_target(linear), seed=0), 20):
@@ -87,21 +87,22 @@ class Inputs:
         self.seed = seed
         self.refused: list[Refusal] = []
         self.note = "" if importlib.util.find_spec("hypothesis") else WITHOUT_HYPOTHESIS
-        self._arguments = make_arguments(target, precisions)
+        unknown = target.samples and signature_of(target) is None
+        self._arguments = None if unknown else make_arguments(target, precisions)
 
     def __iter__(self) -> Iterator[Case]:
         counter = itertools.count(self.seed)
         own = _samples(self.target, self.seed)
-        for case in self._generated(counter):
+        for case in self._generated(self._arguments, counter) if self._arguments is not None else ():
             yield case
             yield from self._tried(itertools.islice(own, 1), counter, sample=True)
         yield from self._tried(own, counter, sample=True)
 
-    def _generated(self, counter: Iterator[int]) -> Iterator[Case]:
+    def _generated(self, arguments: Arguments, counter: Iterator[int]) -> Iterator[Case]:
         draw, in_vain = PlainDraw(self.seed), 0
         while in_vain < _IN_VAIN:
             draw.begin()
-            drawn = self._arguments.draw(draw)
+            drawn = arguments.draw(draw)
             taken = list(self._tried([(drawn.args, drawn.kwargs)], counter, traits=drawn.traits))
             draw.end(accepted=bool(taken))
             in_vain = 0 if taken else in_vain + 1
@@ -179,8 +180,8 @@ def is_deliberate(case: Case, error: Exception) -> bool:
 
 
 def _samples(target: Target, seed: int) -> Iterator[Call]:
-    """What the functions of `Op.samples` yield, as positional and keyword arguments."""
-    for function in target.operator._record.samples if target.operator is not None else ():
+    """What the functions of the target's samples yield, as positional and keyword arguments."""
+    for function in target.samples:
         generator = torch.Generator().manual_seed(seed)
         made = function(*((generator,) if inspect.signature(function).parameters else ()))
         for call in made if isinstance(made, Iterable) and not isinstance(made, Tensor) else [made]:

@@ -1,0 +1,171 @@
+"""One target of the command, in this process or in one of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from .._locate import own_line
+from .battery import run
+from .clock import Clock
+from .collect import Entry, collect
+from .finding import Finding, Verdict
+from .isolate import Crashed, Hung, isolated
+from .prepare import SAMPLES, prepare
+from .prove import wanted
+from .report import Report, Result
+
+BEGUN = ""
+"""Stands for the begin of the work."""
+
+GRACE = 2.0
+"""Seconds after the end of its time in which a process may end by itself."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How targets are checked.
+
+    Attributes:
+        seed: of all random numbers.
+        only: names of the checks that are run; all where it is empty.
+        skip: names of those that are not.
+        inductor: run those that need Inductor too.
+        device: where the tensors are.
+        isolate: in a process of its own.
+    """
+
+    seed: int = 0
+    only: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+    inductor: bool = False
+    device: str = "cpu"
+    isolate: bool = False
+
+    def checks(self) -> list[str]:
+        """The names of the checks that are run.
+
+        Raises:
+            ArgumentError: there is no check of a name.
+        """
+        return [contract.name for contract in wanted(self.only, self.skip, inductor=self.inductor)]
+
+
+def collected(place: str, settings: Settings) -> list[Entry]:
+    """What `collect` finds; where targets are isolated, user code is not imported into this process."""
+    return list(isolated(collect, place) if settings.isolate else collect(place))
+
+
+def examine(entry: Entry, settings: Settings, clock: Clock, left: int, progress: Callable[[str], None]) -> Report:
+    """Check a target.
+
+    Args:
+        entry: of the target.
+        settings: of the checks.
+        clock: of all targets; it does not count what a process needs for its imports.
+        left: targets, this one included, that share what is left of the time.
+        progress: is told the name of each check before it begins.
+    """
+    report = Report(entry.place, entry.kind, seed=settings.seed)
+    if entry.why_not:
+        results = [Result("samples", SAMPLES, Verdict.SKIPPED, note=entry.why_not)]
+    elif clock.over:
+        results = [Result("samples", SAMPLES, Verdict.INCONCLUSIVE, note="not tried: the time was over")]
+    else:
+        results = list(_watched(entry, settings, clock, left, progress))
+    report.results = [_with_repro(result, entry, settings) for result in results]
+    return report
+
+
+def _watched(
+    entry: Entry, settings: Settings, clock: Clock, left: int, progress: Callable[[str], None]
+) -> Iterator[Result]:
+    """The results, whatever becomes of the process in which they are made."""
+    budget = None if clock.budget is None else (clock.budget - clock.passed) / max(left, 1)
+    current, started = "", clock.passed
+    try:
+        for said in _said(entry, settings, budget):
+            if said == BEGUN:
+                clock.forgive(clock.passed - started)
+            elif isinstance(said, str):
+                current = said
+                progress(said)
+            else:
+                yield said
+    except (Crashed, Hung) as end:
+        yield from _ended(end, entry, settings, current)
+
+
+def _said(entry: Entry, settings: Settings, budget: float | None) -> Iterable[str | Result]:
+    if settings.isolate:
+        limit = None if budget is None else budget + GRACE
+        return isolated(steps, entry, settings, budget, limit=limit)
+    return steps(entry, settings, budget)
+
+
+def steps(entry: Entry, settings: Settings, budget: float | None) -> Iterator[str | Result]:
+    """The name of each check, before it begins, and its results; `BEGUN` first of all."""
+    yield BEGUN
+    with _silence():
+        try:
+            prepared = prepare(entry.target(), seed=settings.seed, clock=Clock(budget), device=settings.device)
+        except Exception as error:  # of the user's code: of samples, or of the constructor of a module
+            yield _raised(error)
+            return
+    yield from prepared.results
+    for contract in wanted(settings.only, settings.skip, inductor=settings.inductor) if prepared.cases else ():
+        yield contract.name
+        with _silence():
+            results = list(run([contract], prepared.cases, prepared.clock))
+        yield from results
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """What the target prints in a hundred calls is no part of the report."""
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+        yield
+
+
+def _raised(error: Exception) -> Result:
+    finding = Finding(
+        "raises", Verdict.FAIL, f"{type(error).__name__} before anything was called", where=own_line(error) or "",
+        cause=str(error), hint="look at the samples, or at how the target is made",
+    )  # fmt: skip
+    return Result("samples", SAMPLES, Verdict.FAIL, findings=(finding,))
+
+
+def _ended(end: Crashed | Hung, entry: Entry, settings: Settings, check: str) -> Iterator[Result]:
+    """What is to be said of a process that did not come to its end, and the checks that were not tried."""
+    title = "The target comes back, and leaves the interpreter alive."
+    name, checks = check or "samples", settings.checks()
+    if isinstance(end, Hung):
+        why = "the time was over"
+        yield Result(name, title, Verdict.INCONCLUSIVE, note=f"{why}, and a call did not end: the process was killed")
+    else:
+        why = "the process had ended"
+        native = "if its kernel is in C, TORCHGRAFT_DEBUG=1 looks at what it does to memory"
+        finding = Finding(
+            "crash", Verdict.FAIL, f"The process of the target ended: {end.how}", where=end.where,
+            cause="the target, or what it calls, crashed the interpreter, or left it",
+            hint=native if entry.kind == "operator" else None,
+        )  # fmt: skip
+        yield Result(name, title, Verdict.FAIL, findings=(finding,))
+    left = checks[checks.index(name) + 1 :] if name in checks else checks
+    if left:
+        note = f"not tried, as {why}: {', '.join(left)}"
+        yield Result("others", "Every check comes to its end.", Verdict.INCONCLUSIVE, note=note)
+
+
+def _with_repro(result: Result, entry: Entry, settings: Settings) -> Result:
+    """Its findings with a command that shows them again, where they have none."""
+    words = ["torchgraft", "check", entry.place]
+    words += ["--only", result.check] if result.check != "samples" else []
+    words += ["--seed", str(settings.seed)] if settings.seed else []
+    words += ["--device", settings.device] if settings.device != "cpu" else []
+    words += ["--isolate"] if settings.isolate else []
+    command = shlex.join(words)
+    return replace(result, findings=tuple(f.but(repro=f.repro or command) for f in result.findings))
