@@ -217,6 +217,9 @@ def _packed(template: Tensor, values: Tensor) -> Tensor:
 
 @contextlib.contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
+    state = torch.default_generator.get_state()
+    torch.default_generator.manual_seed(seed)
+    try:
         yield
+    finally:
+        torch.default_generator.set_state(state)
