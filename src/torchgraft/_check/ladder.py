@@ -1,15 +1,11 @@
 """The derivative of a function along a line, with an error estimate for each element of its result.
 
-Central differences at steps h, h/2, h/4, ... are extrapolated to h = 0 by Neville's scheme [1]. Each entry of the
-scheme has an error estimate: what it differs from its neighbours, which shows the truncation error, and a bound on
-what the noise of the function's values does to it. Each element of the result takes the entry whose estimate is least,
-so one ladder serves outputs of very different scales.
+Central differences at steps h, h/2, h/4, ... are extrapolated to h = 0 (see `neville`), each element of the result as
+far as its own noise and curvature allow, so that one ladder serves outputs of very different scales.
 
 The even part of the function, (f(h) + f(-h) - 2 f(0)) / 2h, is half the difference of the slopes on both sides.
 Extrapolated in the same way it must vanish: where it does not, there is a kink at h = 0, and where it does not even
 settle, a jump. A kink elsewhere on the line spoils the steps that reach beyond it, and no others.
-
-[1] Ridders, "Accurate computation of F'(x) and F'(x) F''(x)", Adv. Eng. Software 4 (1982), 75-76.
 """
 
 from __future__ import annotations
@@ -21,6 +17,7 @@ import torch
 from torch import Tensor
 
 from .grid import Grid
+from .neville import best, neville
 
 RUNGS = (4, 6, 8, 11, 15)
 """How many steps a ladder takes: the fewest that tell enough."""
@@ -76,7 +73,7 @@ class Ladder:
         """The ladder of the one number <covector, derivative>: estimate and error at each step, and the best step."""
         weight = torch.where(self.known, covector, 0)
         values = self.table.nan_to_num() @ weight
-        bars = self.bars.nan_to_num(nan=torch.inf) * weight.abs()
+        bars = self.bars.nan_to_num(nan=torch.inf, posinf=torch.inf) * weight.abs()
         bars = torch.where(weight == 0, 0, bars).sum(1)
         return values.tolist(), bars.tolist(), int(bars.argmin())
 
@@ -137,7 +134,7 @@ def climb(function: Callable[[float], Tensor], center: Tensor, noise: Tensor, gr
     for number in RUNGS:
         rungs.extend(number)
         table, bars = neville(rungs.samples, rungs.steps, noise)
-        (derivative, kink), (error, kink_error) = _best(table, bars, rungs.steps)
+        (derivative, kink), (error, kink_error) = best(table, bars, rungs.steps)
         scale = torch.maximum(derivative.abs(), center.abs())
         finest = torch.maximum(grid.epsilon**_DIGITS * scale, 4 * noise / rungs.steps[0])
         # Smaller steps may only be worse by the noise; where they are by more, the large ones overlooked something.
@@ -210,50 +207,3 @@ class _Rungs:
         ratio = step / self.steps[-1]
         bend = self.even[-1].abs() * ratio + (self.odd[-1] - derivative).abs() * ratio**2
         return ~((value - self.center - step * derivative).abs() <= 4 * (2 * noise + step * (error + bend)))
-
-
-def neville(samples: Tensor, steps: list[float], noise: Tensor) -> tuple[Tensor, Tensor]:
-    """The best extrapolation to h = 0 that ends at each step, and its estimated error.
-
-    Args:
-        samples: ``(2, n, m)``: an odd part over h, whose error is a series in h^2, h^4, ..., and an even part over h,
-            whose error is one in h, h^3, ...
-        steps: ``n`` of them, each half of the one before.
-        noise: of the values that the samples were made of, ``(m,)``.
-    """
-    powers = torch.tensor([2, 1]).view(2, 1, 1)
-    amplified = torch.tensor([1.0, 2.0], dtype=torch.float64).view(2, 1, 1) / torch.tensor(steps).view(-1, 1)
-    column, table = samples, samples.clone()
-    bars = torch.full_like(samples, torch.inf)
-    for order in range(len(steps)):
-        if order:
-            finer, coarser, factor = column[:, 1:], column[:, :-1], 2**powers - 1
-            column = finer + (finer - coarser) / factor
-            amplified = amplified[:, 1:] + (amplified[:, 1:] + amplified[:, :-1]) / factor
-            change = torch.maximum((column - finer).abs(), (column - coarser).abs())
-            powers = powers + 2
-        else:
-            change = torch.zeros_like(column)
-            change[:, 0] = torch.inf  # the largest step alone tells nothing of its error
-        change[:, 1:] = torch.maximum(change[:, 1:], (column[:, 1:] - column[:, :-1]).abs())
-        found = (change + amplified * noise).nan_to_num(nan=torch.inf)
-        better = found < bars[:, order:]
-        table[:, order:] = torch.where(better, column, table[:, order:])
-        bars[:, order:] = torch.where(better, found, bars[:, order:])
-    return table, bars
-
-
-def _best(table: Tensor, bars: Tensor, steps: list[float]) -> tuple[Tensor, Tensor]:
-    """Of each element the entry with the least error, and that error.
-
-    From the smallest step to the largest: no entry is taken that smaller steps speak against, such as one of steps
-    that all reach beyond the same kink. What the smallest step is off by is noise, if more of it than was measured;
-    of larger steps it makes an error that is smaller in proportion.
-    """
-    value, error, step = table[:, -1], bars[:, -1], torch.full_like(table[:, -1], steps[-1])
-    for row in range(len(steps) - 2, -1, -1):
-        other, bar = table[:, row], bars[:, row]
-        better = (bar < error) & ((other - value).abs() <= 4 * error)
-        value, error = torch.where(better, other, value), torch.where(better, bar, error)
-        step = torch.where(better, steps[row], step)
-    return value, torch.maximum(error, ((table[:, -1] - value).abs() * steps[-1] / step).nan_to_num(nan=torch.inf))
