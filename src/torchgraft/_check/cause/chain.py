@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -100,10 +101,10 @@ def _times(block: Block, times: Array, words: str, cost: float, hint: str) -> Pr
 
 
 @mechanism("chain-replaced")
-def replaced(block: Block, mask: Array) -> Iterator[Proposal]:
+def another(block: Block, mask: Array) -> Iterator[Proposal]:
     """One function where another belongs: of the input, of the output, or of one in the place of the other."""
     samples = _Samples(block, mask)
-    if len(np.unique(samples.ratio)) < 3:
+    if not len(samples):
         return
     own = {block.input.name, block.output.name}
     known = [(source, source.curves()) for source in sources(block) if source.name in own]
@@ -125,4 +126,5 @@ def replaced(block: Block, mask: Array) -> Iterator[Proposal]:
                     has, wants = f"{words}{first.label(i)}", second.label(j)
                     cost = 3.5 + first.cost + second.cost + COSTS[i] + COSTS[j] + (value != 1) / 2
                     what = f"has {has} where {wants} belongs"
-                    yield _times(block, value * first.spread_out(times), what, cost, f"write {wants} in place of {has}")
+                    hint = f"write {wants} in place of {has}"
+                    yield replace(_times(block, value * first.spread_out(times), what, cost, hint), free=2)

@@ -54,23 +54,47 @@ def _from(block: Block, rows: slice, columns: slice, words: str, cost: float) ->
 
 @mechanism("permuted")
 def permuted(block: Block, mask: Array) -> Iterator[Proposal]:
-    """The columns in another order: two exchanged, or a permutation that has no name."""
-    a, j = block.analytic, block.numeric
-    wrong = list(np.flatnonzero(block.wrong.any(0)))
-    if not block.judged.all() or not 2 <= len(wrong) <= 64:
+    """Elements in another order: two exchanged, or a permutation that has no name."""
+    if not block.judged.all() or not np.isfinite(block.analytic).all():
         return
+    floor = np.broadcast_to(block.floor, block.wrong.shape)
+    columns, rows = np.asarray(block.wrong.any(0)), np.asarray(block.wrong.any(1))
+    order = _order(block.analytic, block.numeric, block.estimate, floor, columns)
+    if order is not None:
+        words, cost = _moved(block.input_shape, order, "has ")
+        yield Proposal(
+            "permuted", words, block.numeric[:, order], block.estimate[:, order], cost, "look at the indices"
+        )
+    order = _order(block.analytic.T, block.numeric.T, block.estimate.T, floor.T, rows)
+    if order is not None:
+        words, cost = _moved(block.output_shape, order, f"takes the upstream gradient of {block.output.name} with ")
+        yield Proposal(
+            "permuted", words, block.numeric[order], block.estimate[order], cost + 0.3, "look at the indices"
+        )
+
+
+def _order(a: Array, j: Array, estimate: Array, floor: Array, moved: Array) -> Array | None:
+    """Which columns of `j` those of `a` are; None if some are none."""
+    wrong = list(np.flatnonzero(moved))
+    if not 2 <= len(wrong) <= 64:
+        return None
     order, free = np.arange(a.shape[1]), list(wrong)
     for column in wrong:
-        tolerance = SLACK * block.estimate[:, free] + block.floor[:, [column]]
+        tolerance = SLACK * estimate[:, free] + floor[:, [column]]
         found = np.flatnonzero((np.abs(a[:, [column]] - j[:, free]) <= tolerance).all(0))
         if not len(found):
-            return
+            return None
         order[column] = free.pop(int(found[0]))
-    words, cost = "has its elements in another order", 5.0
-    if len(wrong) == 2:
-        first, second = (element(block.input_shape, int(column)) for column in wrong)
-        words, cost = f"has elements {first} and {second} exchanged", 2.5
-    yield Proposal("permuted", words, j[:, order], block.estimate[:, order], cost, "look at the indices")
+    return order
+
+
+def _moved(shape: tuple[int, ...], order: Array, start: str) -> tuple[str, float]:
+    """Words for a permutation, and how far-fetched it is."""
+    wrong = np.flatnonzero(order != np.arange(len(order)))
+    if len(wrong) != 2:
+        return f"{start}its elements in another order", 5.0
+    first, second = (element(shape, int(place)) for place in wrong)
+    return f"{start}elements {first} and {second} exchanged", 2.5
 
 
 def element(shape: tuple[int, ...], flat: int) -> str:

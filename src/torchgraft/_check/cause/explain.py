@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import torch
 
@@ -10,74 +11,116 @@ from ..case import Case
 from ..finding import Evidence, Finding
 from .look import Block, Look
 from .observe import look_at
-from .recognise import Cause, recognise, worst
+from .recognise import LARGE, Cause, recognise, recognise_large, worst
 from .sentence import hint, sentence
-from .upstream import SCALES
-from .variants import variants
+from .tied import equal_elements
+from .upstream import NONLINEAR, SCALES
+from .variants import other_sizes, variants
+from .when import when
+
+RICH = 64
+"""A case with at most so many elements is looked at as it is, before it was shrunk."""
+AGAIN = (
+    "changes when the backward pass runs again: a saved tensor, the upstream gradient or a buffer is overwritten "
+    "in place, or it draws random numbers"
+)
 
 
-def explain(case: Case, finding: Finding) -> Finding:
+def explain(case: Case, finding: Finding, *, original: Case | None = None) -> Finding:
     """The same finding with cause, hint, numbers and evidence, as far as both Jacobians tell them.
 
     Args:
         case: one that shows it, as small as it can be: the cost grows with the number of its elements.
+        original: the case before it was shrunk, which may tell more about the cause.
 
     Example:
         >>> explain(Case(make_target(Wrong.apply), (torch.randn(3, dtype=torch.float64),)), finding).cause
         'the gradient for x has the wrong sign'
     """
-    looks = list[Look]()
-    for variant in variants(case):
-        try:
-            looks.append(look_at(variant))
-        except Exception:  # the target refuses it, or nothing can be told there
-            if variant is case:
-                return finding
-    looks = list(_scaled(looks))
-    base = looks[0]
-    found = {(b.row, b.column): _cause((b.row, b.column), looks) for b in base.blocks() if b.wrong.any()}
-    return _told(finding, base, found) if found else finding
+    tied = equal_elements(case) if finding.code == "wrong-at-ties" else None
+    if tied is not None:
+        return finding.but(cause=tied, hint="share the gradient out among equal elements, or give it to one of them")
+    base = _looked(case)
+    if base is None:
+        return finding
+    if base.size > LARGE:
+        large = {(b.row, b.column): recognise_large(b) for b in base.blocks() if b.wrong.any()}
+        return _told(finding, base, large) if large else finding
+    rich = case
+    if original is not None and sum(p.numel() for p in original.primals) <= RICH:
+        rich = original
+    more = [rich] if rich is not case else []
+    looks = [base, *_looks([*more, *variants(rich)])]
+    names = None
+    if not base.linear(SCALES):
+        names = ("upstream", "upstream-ignored", "precision")
+        looks = _scaled(looks)
+    found = dict[tuple[int, int], Cause | None]()
+    for place in ((b.row, b.column) for b in looks[0].blocks() if b.wrong.any()):
+        found[place], everywhere = _cause(place, looks, names)
+        if not everywhere and names is None:
+            looks += _looks(other_sizes(rich))
+            found[place] = _limited(found[place], place, looks)
+    return _told(finding, looks[0], found) if found else finding
 
 
-def _scaled(looks: Sequence[Look]) -> Sequence[Look]:
-    """The looks; where the first shows nothing, with cotangents of a size or sign that does."""
-    if looks[0].wrong:
-        return looks
-    for scale in SCALES:
-        scaled = looks[0].at_scale(scale)
-        if scaled.wrong:
-            return [scaled, *(look.at_scale(scale) for look in looks[1:])]
-    return looks
+def _looks(cases: Iterable[Case]) -> list[Look]:
+    return [look for case in cases if (look := _looked(case)) is not None and look.size <= LARGE]
 
 
-def _cause(place: tuple[int, int], looks: Sequence[Look]) -> Cause | None:
-    """The simplest cause that explains a block in every look."""
-    blocks = [block for look in looks if (block := _block(look, place)) is not None]
-    return recognise(blocks)[0]
+def _looked(case: Case) -> Look | None:
+    """A look at a case; None where the target refuses it, or nothing can be told there."""
+    try:
+        return look_at(case)
+    except Exception:
+        return None
 
 
-def _block(look: Look, place: tuple[int, int]) -> Block | None:
+def _scaled(looks: Sequence[Look]) -> list[Look]:
+    """The looks with cotangents of a size or sign that shows an error in the first."""
+    for scale in (1.0, *SCALES):
+        if looks[0].at_scale(scale).wrong:
+            return [look.at_scale(scale) for look in looks]
+    return list(looks)
+
+
+def _blocks(place: tuple[int, int], looks: Sequence[Look]) -> list[Block]:
     row, column = place
-    inside = row < len(look.outputs) and column < len(look.inputs)
-    return Block(look, row, column) if inside else None
+    return [Block(look, *place) for look in looks if row < len(look.outputs) and column < len(look.inputs)]
+
+
+def _cause(place: tuple[int, int], looks: Sequence[Look], names: Sequence[str] | None) -> tuple[Cause | None, bool]:
+    """The simplest cause that explains a block in every look, and whether it does, where it explains the wrong ones."""
+    cause, agree = recognise(_blocks(place, looks), names)
+    if names is not None and (cause is None or cause.code == "unknown"):
+        words = NONLINEAR if looks[0].repeats else AGAIN
+        return Cause("nonlinear", words, "", 9, "a backward is linear in the upstream gradient"), True
+    return cause, all(agree)
+
+
+def _limited(cause: Cause | None, place: tuple[int, int], looks: Sequence[Look]) -> Cause | None:
+    """The cause with the sizes for which it acts."""
+    blocks = _blocks(place, looks)
+    condition = when(blocks)
+    if cause is None and condition:  # one for each size: the first look's own
+        cause, _ = recognise(blocks[:1])
+    if cause is None or not condition:
+        return cause
+    return replace(cause, where=f"{cause.where} ({condition})" if cause.where else condition)
 
 
 def _told(finding: Finding, look: Look, found: dict[tuple[int, int], Cause | None]) -> Finding:
     block = max((Block(look, *place) for place in found), key=_excess)
     row, column = worst(block)
-    numbers = {
-        "analytic": block.analytic[row, column].item(),
-        "numeric": block.numeric[row, column].item(),
-        "error": abs(block.analytic[row, column] - block.numeric[row, column]).item(),
-        "estimate": block.estimate[row, column].item(),
-    }
     evidence = Evidence(
         torch.from_numpy(look.analytic), torch.from_numpy(look.numeric), torch.from_numpy(look.estimate),
-        outputs=tuple((s.name, s.value.shape + (2,) * s.pairs) for s in look.outputs),
-        inputs=tuple((s.name, s.value.shape + (2,) * s.pairs) for s in look.inputs),
+        outputs=tuple((side.name, tuple(side.value.shape) + (2,) * side.pairs) for side in look.outputs),
+        inputs=tuple((side.name, tuple(side.value.shape) + (2,) * side.pairs) for side in look.inputs),
     )  # fmt: skip
     return finding.but(
-        cause=sentence(look, found), hint=finding.hint or hint(found), evidence=evidence, **numbers
+        cause=finding.cause or sentence(look, found), hint=finding.hint or hint(found), evidence=evidence,
+        analytic=block.analytic[row, column].item(), numeric=block.numeric[row, column].item(), error=_excess(block),
+        estimate=block.estimate[row, column].item(),
     )  # fmt: skip
 
 

@@ -60,11 +60,11 @@ def factor(block: Block, mask: Array) -> Iterator[Proposal]:
         yield Proposal(
             "factor", f"{negative}{words}", exact * block.numeric, spread, atom.cost + 2 * (c < 0), hint
         )  # fmt: skip
-    if _told(block, mask, 2) and abs(c - 1) > doubt:
-        how = f"is {digits(c)} times what it should be"
+    if abs(c - 1) > doubt:
+        how = f"is {rounded(c)} times what it should be"
         if abs(c - 1) < 0.2:
-            how = f"is too {'large' if c > 1 else 'small'} by {_part(abs(c - 1))}"
-        yield Proposal("factor", how, c * block.numeric, spread, 6, "look for a constant factor")
+            how = f"is too {'large' if c > 1 else 'small'} by {_part(abs(c - 1))}: a factor {rounded(c)}"
+        yield Proposal("factor", how, c * block.numeric, spread, 6, "look for a constant factor", free=1)
 
 
 @mechanism("constant")
@@ -127,13 +127,15 @@ def ratio(block: Block, base: Array, mask: Array) -> tuple[float | complex | Non
     return float(c), doubt
 
 
-def _told(block: Block, mask: Array, count: int) -> bool:
-    """Whether enough entries confirm a number that was fitted to them."""
-    return int((block.wrong & mask).sum()) >= count
-
-
 def _part(gap: float) -> str:
-    return f"{digits(100 * gap)} %" if gap >= 1e-3 else f"a part in {1 / gap:.3g}"
+    return f"{100 * gap:.2g} %" if gap >= 1e-4 else f"a part in {1 / gap:.2g}"
+
+
+def rounded(c: float) -> str:
+    """A factor with as many digits as its distance from 1 has in common between cases."""
+    if not 0 < abs(c - 1) < 0.2:
+        return digits(c)
+    return f"{c:.{2 - math.floor(math.log10(abs(c - 1)))}f}".rstrip("0")
 
 
 def _phrase(name: str, direction: str, times: bool, count: bool) -> tuple[str, str]:

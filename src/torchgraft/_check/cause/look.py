@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -53,6 +53,7 @@ class Look:
         scale: of the cotangents that gave `analytic`; 1 but where only another one shows that it is wrong.
         elsewhere: numeric Jacobians at other points, each with words for it, as ``"at -x"``; made when asked for.
         absent: pairs of output and input for which no gradient at all came.
+        repeats: whether the same cotangents gave the same once more.
     """
 
     analytic: Array
@@ -66,12 +67,28 @@ class Look:
     scale: float = 1.0
     elsewhere: Callable[[], Mapping[str, Array]] | None = None
     absent: frozenset[tuple[int, int]] = frozenset()
+    repeats: bool = True
 
     def blocks(self) -> Iterator[Block]:
         """All pairs of an output and an input."""
         for i in range(len(self.outputs)):
             for j in range(len(self.inputs)):
                 yield Block(self, i, j)
+
+    @property
+    def size(self) -> int:
+        """Entries of the Jacobian."""
+        return int(self.numeric.size)
+
+    def linear(self, scales: Sequence[float]) -> bool:
+        """Whether cotangents of these sizes and signs give the same Jacobian."""
+        if self.scaled is None:
+            return True
+        known = np.where(np.isfinite(self.analytic), np.abs(self.analytic), 0)
+        slack = 1e3 * self.eps * (known + known.max(initial=0)) + 1e-9 * known.max(initial=0)
+        with np.errstate(invalid="ignore"):
+            gaps = [np.abs(self.scaled(scale) - self.analytic) for scale in scales]
+        return all(bool((~(gap > slack)).all()) for gap in gaps)
 
     @property
     def wrong(self) -> bool:

@@ -27,8 +27,8 @@ def precision(block: Block, mask: Array) -> Iterator[Proposal]:
             yield Proposal("precision", words, block.numeric, block.estimate + 4 * unit * whole, 1.3, hint)
         if dtype == "float32":  # the errors of smaller ones are large enough for a mistake to hide among them
             words = "has the precision of float32 only"
-            yield Proposal("precision", words, block.numeric, block.estimate + 4 * unit * size, 5.5, hint)
-            yield Proposal("precision", words, block.numeric, block.estimate + 8 * unit * whole, 5.7, hint)
+            yield Proposal("precision", words, block.numeric, block.estimate + unit * size, 5.5, hint)
+            yield Proposal("precision", words, block.numeric, block.estimate + unit * whole, 5.7, hint)
 
 
 def _rounded(values: Array, dtype: str) -> Array:

@@ -19,6 +19,7 @@ class Proposal:
         spread: the error of `predicted` that numerics explain.
         cost: how far-fetched it is; the cheapest that fits is named.
         hint: the next step.
+        free: numbers that were fitted; as many entries show nothing.
     """
 
     code: str
@@ -27,6 +28,7 @@ class Proposal:
     spread: Array
     cost: float
     hint: str = ""
+    free: int = 0
 
 
 Mechanism = Callable[[Block, Array], Iterator[Proposal]]

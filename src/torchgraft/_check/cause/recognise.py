@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from . import chain, conjugate, exchange, factor, order, point, precision, terms, upstream
-from .look import Array, Block
+from .cuts import Cut, cuts
+from .exchange import element
+from .look import Array, Block, Side
 from .proposal import MECHANISMS, Proposal
-from .region import Region, regions, tight
+from .region import Region, regions, telling, tight
 
-__all__ = ["Cause", "causes", "explains", "recognise", "worst"]
-
-_ = (chain, conjugate, exchange, factor, order, point, precision, terms, upstream)  # they fill the table
-
+TABLE = (chain, conjugate, exchange, factor, order, point, precision, terms, upstream)
+"""The files whose mechanisms are known."""
 UNKNOWN = 9.0
 """The cost of naming only where it is wrong."""
 COSTLY = ("point", "chain-replaced", "term", "sum-term")
 """Mechanisms that are tried only where no other explains a block."""
-PLAIN = ("zero", "nan", "sign", "factor", "constant", "upstream", "precision")
+PLAIN = ("zero", "nan", "sign", "factor", "constant", "precision")
 """Mechanisms that are tried on a large block."""
 LARGE = 20_000
+"""Entries of a large block."""
+SOME = 32
+"""So many rows and columns of a large block are looked at."""
+CANDIDATES = 80
+"""So many causes that explain one block are tried on the others."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,7 @@ class Cause:
         cost: how far-fetched it is.
         hint: the next step.
         mechanism: the one that proposed it.
+        free: numbers that were fitted to the block.
     """
 
     code: str
@@ -44,80 +50,129 @@ class Cause:
     cost: float
     hint: str = ""
     mechanism: str = ""
+    free: int = 0
 
     @property
     def words(self) -> str:
         """Both."""
-        return f"{self.what} {self.where}".strip()
+        return f"{self.what} {'only ' * (self.code == 'unknown')}{self.where}".strip()
 
 
-def recognise(blocks: Sequence[Block]) -> tuple[Cause | None, int]:
-    """The simplest cause that explains the first block, which is wrong, and how many of the others it contradicts.
+class Study:
+    """A block with its regions, and what mechanisms propose for them."""
 
-    Where it contradicts only blocks that are right, it is a cause that acts in some cases only. One that another
-    wrong block contradicts is none.
+    def __init__(self, block: Block, parted: Sequence[Cut]) -> None:
+        self.block = block
+        self.wrong = bool(block.wrong.any())
+        self.regions = regions(block, parted)
+        self._fitting = dict[tuple[str, bytes], list[Proposal]]()
+
+    def fitting(self, mechanism: str, region: Region) -> list[Proposal]:
+        """What a mechanism proposes that gives exactly this block."""
+        key = mechanism, region.mask.tobytes()
+        if key not in self._fitting:
+            proposals = MECHANISMS[mechanism](self.block, region.mask)
+            self._fitting[key] = [p for p in proposals if self.block.fits(p.predicted, p.spread, region.mask)]
+        return self._fitting[key]
+
+    def causes(self, names: Sequence[str]) -> list[Cause]:
+        """Causes by these mechanisms that give exactly this block, the simplest first."""
+        found = [
+            Cause(p.code, p.words, region.words, p.cost + region.cost, p.hint, name, p.free)
+            for region in self._possible() for name in names for p in self.fitting(name, region)
+        ]  # fmt: skip
+        return sorted(found, key=lambda cause: cause.cost)
+
+    def places(self) -> list[Cause]:
+        """The same without a mechanism: only where it is wrong."""
+        found = [
+            Cause("unknown", "is wrong", region.words, UNKNOWN + region.cost)
+            for region in self._possible() if region.words and tight(self.block, region)
+        ]  # fmt: skip
+        return sorted(found, key=lambda cause: cause.cost)
+
+    def _possible(self) -> Iterator[Region]:
+        return (region for region in self.regions.values() if not (self.block.wrong & ~region.mask).any())
+
+    def agrees(self, cause: Cause) -> bool:
+        """Whether a cause gives exactly this block, wrong or not."""
+        block, region = self.block, self.regions.get(cause.where)
+        alive: Array = block.judged & (np.abs(block.numeric) > 4 * block.estimate)
+        if region is None or not (region.mask & (alive | block.wrong)).any():
+            return not self.wrong
+        if cause.code == "unknown":
+            return self.wrong and not (block.wrong & ~region.mask).any() and tight(block, region)
+        return any(p.words == cause.what for p in self.fitting(cause.mechanism, region))
+
+    def tells(self, cause: Cause) -> bool:
+        """Whether this block shows that the cause acts nowhere else."""
+        region = self.regions.get(cause.where)
+        return region is not None and telling(self.block, region)
+
+
+def recognise(blocks: Sequence[Block], names: Sequence[str] | None = None) -> tuple[Cause | None, list[bool]]:
+    """The simplest cause that explains all blocks, and for each block whether it does.
+
+    A cause may be contradicted by blocks that are right, if no other is not: then it acts in some cases only. One that
+    a wrong block contradicts is none, and so is a place that is all there is.
+
+    Args:
+        names: the only mechanisms to think of.
     """
-    first, *others = blocks
-    best: tuple[Cause | None, int] = (None, len(blocks))
-    for names in (_names(first, costly=False), _names(first, costly=True), ()):
-        for cause in causes(first, names):
-            found = [explains(cause, block) for block in others]
-            if any(not agrees and block.wrong.any() for agrees, block in zip(found, others, strict=True)):
+    parted = cuts(blocks)
+    studies = [Study(block, parted) for block in blocks]
+    first = max(studies, key=_told)
+    best: tuple[Cause | None, list[bool]] = None, []
+    for listed in _stages(first, names):
+        for cause in listed[:CANDIDATES]:
+            agree = [study.agrees(cause) for study in studies]
+            if any(study.wrong and not agrees for study, agrees in zip(studies, agree, strict=True)):
                 continue
-            if found.count(False) < best[1]:
-                best = cause, found.count(False)
-            if best[1] == 0:
+            if cause.free and sum(_told(study) for study in studies) < cause.free + 2:
+                continue
+            if cause.where and not any(study.tells(cause) for study in studies):
+                continue
+            if best[0] is None or sum(agree) > sum(best[1]):
+                best = cause, agree
+            if all(agree):
                 return best
+        if best[0] is not None:
+            return best
     return best
 
 
-def _names(block: Block, *, costly: bool) -> tuple[str, ...]:
-    if block.wrong.size > LARGE:
-        return () if costly else PLAIN
-    return tuple(name for name in MECHANISMS if (name in COSTLY) == costly)
+def recognise_large(block: Block) -> Cause | None:
+    """The cause of a large block, from some of its wrong entries; the place is a list of elements."""
+    rows, columns = (np.flatnonzero(block.wrong.any(axis))[:SOME] for axis in (1, 0))
+    part = np.ix_(rows, columns)
+    look = replace(
+        block.look, analytic=block.analytic[part], numeric=block.numeric[part], estimate=block.estimate[part],
+        outputs=(Side(block.output.name, np.zeros(len(rows))),), scaled=None, elsewhere=None,
+        inputs=(Side(block.input.name, block.input.value.ravel()[columns]),),
+    )  # fmt: skip
+    if block.input.pairs or block.output.pairs:
+        return None
+    cause, _ = recognise([Block(look, 0, 0)], PLAIN)
+    if cause is None:
+        return None
+    count, total = int(block.wrong.any(0).sum()), block.wrong.shape[1]
+    where = f"in {count} of its {total} elements" if count < total else ""
+    if count <= 4:
+        where = f"in {'one element' if count == 1 else 'elements'} "
+        where += ", ".join(element(block.input_shape, int(column)) for column in columns)
+    return replace(cause, where=where)
 
 
-def causes(block: Block, names: Sequence[str]) -> list[Cause]:
-    """Causes by these mechanisms that give exactly this block, the simplest first; without names the places only."""
-    return sorted(_fitting(block, names), key=lambda cause: cause.cost)
+def _told(study: Study) -> int:
+    return int(study.block.wrong.sum())
 
 
-def _fitting(block: Block, names: Sequence[str]) -> Iterator[Cause]:
-    known = dict[bytes, list[tuple[str, Proposal]]]()
-    for region in regions(block):
-        if (block.wrong & ~region.mask).any():
-            continue
-        if not names:
-            if region.words and tight(block, region):
-                yield Cause("unknown", "is wrong", f"only {region.words}", UNKNOWN + region.cost)
-            continue
-        key = region.mask.tobytes()
-        if key not in known:
-            known[key] = [
-                (name, p) for name in names for p in MECHANISMS[name](block, region.mask)
-                if block.fits(p.predicted, p.spread, region.mask)
-            ]  # fmt: skip
-        for name, p in known[key]:
-            yield Cause(p.code, p.words, region.words, p.cost + region.cost, p.hint, name)
-
-
-def explains(cause: Cause, block: Block) -> bool:
-    """Whether a cause gives exactly this block, wrong or not."""
-    if not block.wrong.any() and not (block.judged & (block.numeric != 0)).any():
-        return True
-    return any(_holds(cause, block, region) for region in regions(block, cause.where.removeprefix("only ")))
-
-
-def _holds(cause: Cause, block: Block, region: Region) -> bool:
-    if cause.code == "unknown":
-        inside: Array = block.judged & region.mask & (np.abs(block.numeric) > 4 * block.estimate)
-        if not block.wrong.any():
-            return not inside.any()
-        return not (block.wrong & ~region.mask).any() and tight(block, region)
-    if not region.mask.any():
-        return not block.wrong.any()
-    proposals = (p for p in MECHANISMS[cause.mechanism](block, region.mask) if p.words == cause.what)
-    return any(block.fits(p.predicted, p.spread, region.mask) for p in proposals)
+def _stages(study: Study, names: Sequence[str] | None) -> Iterator[list[Cause]]:
+    """Causes of a block: by plain mechanisms, then by costly ones, then places."""
+    known = [name for name in MECHANISMS if names is None or name in names]
+    yield study.causes([name for name in known if name not in COSTLY])
+    yield study.causes([name for name in known if name in COSTLY])
+    yield study.places()
 
 
 def worst(block: Block) -> tuple[int, int]:

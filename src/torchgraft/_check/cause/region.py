@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from .cuts import Cut, scales
 from .exchange import element
 from .look import Array, Block, Side
-
-THRESHOLDS = (0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 3.0, -3.0, 5.0, -5.0, 6.0, 10.0, -10.0, 20.0, 0.1, 0.01, 1e-3, 1e-4,
-              1e-5, 1e-6, 1e-8)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -29,20 +27,13 @@ class Region:
     cost: float
 
 
-def regions(block: Block, words: str | None = None) -> Iterator[Region]:
-    """Parts of a block, the whole first; those that are the whole only in this look among them.
-
-    Args:
-        words: only the part that is called so.
-    """
+def regions(block: Block, cuts: Sequence[Cut]) -> dict[str, Region]:
+    """Parts of a block by their words, the whole first; those that are the whole only in this look among them."""
     shape = block.wrong.shape
-    if not words:
-        yield Region("", np.ones(shape, dtype=bool), 0)
-    if words == "":
-        return
-    for found in (*_columns(block), *_rows(block), *_both(block)):
-        if words is None or found.words == words:
-            yield Region(found.words, np.broadcast_to(found.mask, shape), found.cost)
+    found = {"": Region("", np.ones(shape, dtype=bool), 0)}
+    for region in (*_cut(block, cuts), *_columns(block), *_rows(block), *_both(block)):
+        found.setdefault(region.words, Region(region.words, np.broadcast_to(region.mask, shape), region.cost))
+    return found
 
 
 def tight(block: Block, region: Region) -> bool:
@@ -54,24 +45,34 @@ def tight(block: Block, region: Region) -> bool:
     return bool(columns.all() or rows.all())
 
 
+def telling(block: Block, region: Region) -> bool:
+    """Whether a region leaves out something that is right."""
+    outside = block.judged & ~region.mask & ~block.wrong
+    return bool((outside & (np.abs(block.numeric) > 4 * block.estimate)).any())
+
+
+def _cut(block: Block, cuts: Sequence[Cut]) -> Iterator[Region]:
+    """Where values are in an interval."""
+    known = {(scale.label, scale.rows): scale for scale in scales(block)}
+    for cut in cuts:
+        scale = known.get((cut.label, cut.rows))
+        if scale is not None:
+            mask = cut.holds(scale.values)
+            yield Region(cut.words, mask[:, None] if cut.rows else mask[None, :], cut.cost)
+
+
 def _columns(block: Block) -> Iterator[Region]:
     wrong = np.asarray(block.wrong.any(0))
     for words, mask, cost in _places(block.input_shape, wrong, block.input.pairs and not block.folded):
         yield Region(words, mask[None, :], cost)
-    for side in block.look.inputs:
-        for words, mask, cost in _values(block, side, block.input, block.input_shape):
-            yield Region(words, mask[None, :], cost + 0.4 * (side is not block.input))
+    yield from (Region(words, mask[None, :], cost) for words, mask, cost in _ranked(block.input, block.input_shape))
     yield from _compared(block)
 
 
 def _rows(block: Block) -> Iterator[Region]:
     wrong = np.asarray(block.wrong.any(1))
-    name = block.output.name
     for words, mask, cost in _places(block.output_shape, wrong, block.output.pairs and not block.folded):
-        yield Region(f"{words} of {name}", mask[:, None], cost + 0.3)
-    for side in (block.output, *block.look.inputs):
-        for words, mask, cost in _values(block, side, block.output, block.output_shape):
-            yield Region(words, mask[:, None], cost + 0.5)
+        yield Region(f"{words} of {block.output.name}", mask[:, None], cost + 0.3)
 
 
 def _both(block: Block) -> Iterator[Region]:
@@ -87,18 +88,18 @@ def _both(block: Block) -> Iterator[Region]:
 
 def _places(shape: tuple[int, ...], wrong: Array, pairs: bool) -> Iterator[tuple[str, Array, float]]:
     """Regions by index: the last, all but the first, from some on..., along one axis; one element; a triangle."""
-    if not shape or wrong.size == 1:
+    if not shape or not wrong.size:
         return
     at = np.indices(shape).reshape(len(shape), -1)
     for axis, size in enumerate(shape):
         if pairs and axis == len(shape) - 1:
             yield "in the real part", at[axis] == 0, 0.6
             yield "in the imaginary part", at[axis] == 1, 0.6
-        elif size > 1:
+        else:
             of = "" if len(shape) - pairs == 1 else f" of axis {axis}"
             for words, chosen, cost in _indices(size, np.unique(at[axis][wrong])):
                 yield words + of, chosen[at[axis]], cost
-    if wrong.sum() == 1:
+    if wrong.sum() == 1 and wrong.size > 1:
         place = int(np.flatnonzero(wrong)[0])
         if len(shape) > 1 and place in (0, wrong.size - 1):
             yield f"in the {'last' if place else 'first'} element", wrong, 1.05
@@ -127,7 +128,7 @@ def _indices(size: int, wrong: Array) -> Iterator[tuple[str, Array, float]]:
         yield "at odd indices", i % 2 == 1, 1.3
         yield "at even indices", i % 2 == 0, 1.3
     for tile in (4, 8, 16, 32, 2, 3):
-        if size > tile and size % tile:
+        if size % tile:
             yield f"in the tail, the last n % {tile} indices (n is the size)", i >= size - size % tile, 1.3
     if len(wrong):
         yield f"from index {wrong[0]} on", i >= wrong[0], 1.5
@@ -138,51 +139,15 @@ def _indices(size: int, wrong: Array) -> Iterator[tuple[str, Array, float]]:
             yield f"at indices {', '.join(map(str, wrong[:6]))}", np.isin(i, wrong), 2.5 + len(wrong) / 10
 
 
-def _values(block: Block, side: Side, where: Side, shape: tuple[int, ...]) -> Iterator[tuple[str, Array, float]]:
-    """Regions by value of a tensor that fits the shape."""
-    value, name = side.value, side.name
-    if not value.size or (side is not where and value.size == 1 and where.value.size > 1):
-        return
-    if np.iscomplexobj(value):
-        kinds: list[tuple[str, Array, bool]] = [
-            (f"|{name}|", np.abs(value), False), (f"Re {name}", value.real, True), (f"Im {name}", value.imag, True),
-        ]  # fmt: skip
-    else:
-        kinds = [(name, value, True), (f"|{name}|", np.abs(value), False)]
-    for label, numbers, signed in kinds:
-        if where.pairs and not block.folded:
-            numbers = numbers[..., None]
-        try:
-            v = np.broadcast_to(numbers, shape).ravel()
-        except ValueError:
-            continue
-        for c in THRESHOLDS:
-            far = 0.0 if c == 0 else 0.4
-            if c == 0 and not signed:
-                continue
-            if c > 0 or signed:
-                yield f"where {label} < {c:g}", v < c, 0.9 + far + (not signed) * 0.1
-                yield f"where {label} > {c:g}", v > c, 0.95 + far + (not signed) * 0.1
-        if signed:
-            yield f"where {label} is 0", v == 0, 0.8
-            yield f"where {label} is not 0", v != 0, 1.3
-            yield f"where {label} <= 0", v <= 0, 1.1
-            yield f"where {label} >= 0", v >= 0, 1.1
-            yield from _ranked(label, np.asarray(numbers), shape)
-
-
-def _ranked(label: str, numbers: Array, shape: tuple[int, ...]) -> Iterator[tuple[str, Array, float]]:
+def _ranked(side: Side, shape: tuple[int, ...]) -> Iterator[tuple[str, Array, float]]:
     """Regions by comparison of a tensor's elements with each other."""
-    if numbers.size < 2:
+    x, name = side.value, side.name
+    if x.size < 2 or np.iscomplexobj(x) or x.shape != shape:
         return
-    _, inverse, count = np.unique(numbers, return_inverse=True, return_counts=True)
-    tied = (count[inverse.ravel()] > 1).reshape(numbers.shape)
-    for words, chosen, cost in (
-        (f"where elements of {label} are equal (ties)", tied, 0.85),
-        (f"at the largest element of {label}", numbers == numbers.max(), 1.45),
-        (f"at the smallest element of {label}", numbers == numbers.min(), 1.45),
-    ):
-        yield words, np.broadcast_to(chosen, shape).ravel(), cost
+    _, inverse, count = np.unique(x, return_inverse=True, return_counts=True)
+    yield f"where elements of {name} are equal (ties)", count[inverse.ravel()] > 1, 0.85
+    yield f"at the largest element of {name}", (x == x.max()).ravel(), 1.45
+    yield f"at the smallest element of {name}", (x == x.min()).ravel(), 1.45
 
 
 def _compared(block: Block) -> Iterator[Region]:

@@ -38,7 +38,7 @@ def offset(block: Block, mask: Array) -> Iterator[Proposal]:
     for support in (everywhere, own) if own is not None and len(own) > 1 else (everywhere,):
         used = support & mask & block.judged
         gaps = (block.analytic - block.numeric)[used]
-        if len(gaps) < 2 or not block.wrong[used].all():
+        if not len(gaps) or not block.wrong[used].all():
             continue
         c = complex(gaps.mean()) if np.iscomplexobj(gaps) else float(gaps.mean())
         if isinstance(c, complex):
@@ -51,14 +51,14 @@ def offset(block: Block, mask: Array) -> Iterator[Proposal]:
         if support is own and abs(abs(c) - 1) < 1e-9:
             words += f" times the upstream gradient of {block.output.name}"
             hint = "the upstream gradient itself is a term of the gradient" if c < 0 else hint
-        yield Proposal("offset", words, block.numeric + c * support, block.estimate, 3, hint)
+        yield Proposal("offset", words, block.numeric + c * support, block.estimate, 3, hint, free=1)
 
 
 @mechanism("term")
 def term(block: Block, mask: Array) -> Iterator[Proposal]:
     """A function of an input or an output is missing from, or added to, what an element does to itself."""
     own = _own(block)
-    if own is None or int((block.wrong & mask & own).sum()) < 3 or (block.wrong & ~own).any():
+    if own is None or not (block.wrong & mask & own).any() or (block.wrong & ~own).any():
         return
     used = (mask & block.judged).diagonal()
     gaps = (block.analytic - block.numeric).diagonal()[used]
@@ -71,20 +71,23 @@ def term(block: Block, mask: Array) -> Iterator[Proposal]:
                 name = ("" if abs(value) == 1 else f"{digits(abs(value))} ") + source.label(int(curve))
                 how = f"lacks the term {name}" if value < 0 else f"has the extra term {name}"
                 cost = 3.5 + source.cost + COSTS[curve]
-                yield Proposal("term", how, block.numeric + value * np.diag(curves[curve]), block.estimate, cost)
+                yield Proposal(
+                    "term", how, block.numeric + value * np.diag(curves[curve]), block.estimate, cost, free=1
+                )  # fmt: skip
 
 
 @mechanism("sum-term")
 def sum_term(block: Block, mask: Array) -> Iterator[Proposal]:
     """What is missing has one row and one column: the share of a sum, a mean or a norm."""
     gap = np.where(block.judged & mask, block.analytic - block.numeric, 0)
-    if min(gap.shape) < 3 or int((block.wrong & mask).sum()) < 6:
+    if not np.isfinite(gap).all():
         return
     u, s, v = np.linalg.svd(gap, full_matrices=False)
     size = SLACK * np.linalg.norm(np.where(block.judged, block.estimate, 0)) + np.linalg.norm(block.floor)
-    if s[1] > size or s[0] < 16 * size:
+    if (s[1:] > size).any() or s[0] < 16 * size:
         return
     predicted = block.numeric + s[0] * np.outer(u[:, 0], v[0])
     words = "lacks a term (or has an extra one) that all elements share, as a sum, a mean or a norm contributes"
     hint = "differentiate through the sum, mean or norm inside as well"
-    yield Proposal("sum-term", words, predicted, block.estimate, 4.5, hint)
+    free = sum(gap.shape) + 4
+    yield Proposal("sum-term", words, predicted, block.estimate, 4.5, hint, free=free)

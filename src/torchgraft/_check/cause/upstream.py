@@ -10,6 +10,8 @@ from .constants import digits
 from .look import SLACK, Array, Block
 from .proposal import Proposal, mechanism
 
+NONLINEAR = "is not linear in the upstream gradient: other sizes or signs of it give more than a multiple"
+
 SCALES = (-1.0, 1.0, 8.0, 0.125, -8.0)
 
 

@@ -1,9 +1,9 @@
-"""Cases next to a case: other values, another order, other sizes. A cause must explain all that are wrong."""
+"""Cases next to a case: other values, another order, other sizes. A cause must explain all of them."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -16,21 +16,28 @@ MOST = 64
 
 
 def variants(case: Case) -> Iterator[Case]:
-    """The case, and others that are no harder to look at; some may be refused by the target."""
-    yield case
+    """Others that are no harder to look at; some may be refused by the target."""
     yield _with_values(case, _nudged)
-    yield _with_values(case, lambda x: _nudged(x.flip(tuple(range(x.ndim)))))
-    yield _with_values(case, lambda x: _nudged(-x))
-    yield from (_with_values(case, functools.partial(_spread, start=start)) for start in (0.0, 0.5))
+    yield _with_values(case, lambda x: _nudged(-x.flip(tuple(range(x.ndim)))))
+    wide = case
     for size in sizes(case):
-        if size > 1:
-            for new in (size + 1, size + 2):
-                yield from _longer(case, size, new)
+        yield from _resized(case, size, size + 1)
+        wide = next(_resized(wide, size, size + 2 if size > 1 else 4), wide)
+    yield from (_with_values(wide, partial(_spread, start=start)) for start in (0.0, 0.25, 0.6))
 
 
-def _longer(case: Case, old: int, new: int) -> Iterator[Case]:
-    for numbers in (False, True):
-        longer = resized(case, old, new, numbers=numbers)
+def other_sizes(case: Case) -> Iterator[Case]:
+    """Sizes that tell when a cause acts."""
+    for size in sizes(case):
+        for new in (1, 2, 3, 4, 5, 8, size + 2):
+            if new not in (size, size + 1):
+                yield from _resized(case, size, new)
+
+
+def _resized(case: Case, old: int, new: int) -> Iterator[Case]:
+    """The case with another size, if the target takes it."""
+    for options in ({}, {"numbers": True}, {"scale": True}):
+        longer = resized(case, old, new, **options)
         if sum(p.numel() for p in longer.primals) > MOST:
             return
         try:
@@ -46,10 +53,10 @@ def _with_values(case: Case, change: Callable[[Tensor], Tensor]) -> Case:
 
 
 def _spread(x: Tensor, start: float) -> Tensor:
-    """Values of all sizes from 0.01 to 10, with the signs that there are."""
+    """Values of all sizes from 0.01 to 10, with signs that change from one to the next."""
     i = torch.arange(x.numel(), dtype=torch.float64).reshape(x.shape)
     size = 10 ** (3 * (i * 0.6180339887498949 + start).frac() - 2)
-    sign = torch.where(x == 0, 1, x / x.abs()).nan_to_num(nan=1.0)
+    sign = 1 - 2 * ((i + (start > 0.3)) % 2)
     return (sign * size).to(x.dtype).contiguous()
 
 
