@@ -83,9 +83,13 @@ class Arguments:
         return all(kind.admits(precision) or kind.admits(complex_twin(precision)) for kind in numeric)
 
     def draw(self, draw: Draw) -> Drawn:
-        """The arguments of one call."""
-        sizes = self._sizes.draw(draw)
+        """The arguments of one call.
+
+        Raises:
+            Impossible: what was chosen admits none.
+        """
         precision = draw.choose("dtype", self._precisions)
+        sizes = self._sizes.draw(draw, long=precision not in HALVES)  # which lose all their digits on the way
         call = _Call(self._signature, self._domains, self._sizes, sizes, precision, draw)
         made = [(p, call.argument(p)) for p in self._signature.parameters]
         args = tuple(value for parameter, value in made if not parameter.keyword_only)
@@ -176,7 +180,8 @@ class _Call:
             made = self._floating(parameter.name, shape, dtype)
         else:
             made = self._integral(parameter.name, shape, dtype)
-        name = self._draw.choose(f"layout of {parameter.name}", list(found := layouts(made)))
+        found = layouts(made)
+        name = self._draw.choose(f"layout of {parameter.name} with {made.dim()} axes", list(found))
         self._odd(name)
         return found[name](made)
 
@@ -204,6 +209,8 @@ class _Call:
 
     def _integral(self, name: str, shape: Shape, dtype: torch.dtype) -> Tensor:
         """Integers; where no domain says more, they may be indices into any named axis."""
+        if 0 in shape:
+            return torch.empty(shape, dtype=dtype)
         if name in self._domains:
             options = integers(self._range(name), tuple(range(-2 if dtype.is_signed else 0, 5)))
         else:

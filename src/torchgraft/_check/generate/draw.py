@@ -14,6 +14,10 @@ _ODDER_WITH_EACH = 0.08
 _TRIES = 3  # of an option that is in refused cases only
 
 
+class Impossible(Exception):
+    """What was chosen leaves nothing to choose from: a domain of ``[1, n]`` where n is 0."""
+
+
 class Draw(Protocol):
     """Makes choices.
 

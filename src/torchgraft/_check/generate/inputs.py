@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import inspect
 import itertools
@@ -27,7 +28,7 @@ from ..case import Case, differentiable
 from ..target import Target
 from .annotations import needed, signature_of
 from .arguments import PRECISIONS, Arguments
-from .draw import PlainDraw
+from .draw import Impossible, PlainDraw
 
 WITHOUT_HYPOTHESIS = "hypothesis is not installed: a fixed set of samples, and no search for smaller ones"
 
@@ -102,8 +103,10 @@ class Inputs:
         draw, in_vain = PlainDraw(self.seed), 0
         while in_vain < _IN_VAIN:
             draw.begin()
-            drawn = arguments.draw(draw)
-            taken = list(self._tried([(drawn.args, drawn.kwargs)], counter, traits=drawn.traits))
+            taken: list[Case] = []
+            with contextlib.suppress(Impossible):
+                drawn = arguments.draw(draw)
+                taken += self._tried([(drawn.args, drawn.kwargs)], counter, traits=drawn.traits)
             draw.end(accepted=bool(taken))
             in_vain = 0 if taken else in_vain + 1
             yield from taken

@@ -12,7 +12,7 @@ import torch
 from ..case import Case
 from ..target import Target
 from .arguments import PRECISIONS
-from .draw import HypothesisDraw
+from .draw import HypothesisDraw, Impossible
 from .inputs import Call, attempt, cases, make_arguments, make_case
 
 if TYPE_CHECKING:
@@ -33,13 +33,17 @@ def strategy(target: Target, precisions: Sequence[torch.dtype] = PRECISIONS) -> 
         ... def test_that_it_is_linear(call):
         ...     args, kwargs = call
     """
+    import hypothesis
     from hypothesis import strategies
 
     arguments = make_arguments(target, precisions)
 
     @strategies.composite
     def calls(draw: Callable[[Any], Any]) -> Call:
-        drawn = arguments.draw(HypothesisDraw(draw))
+        try:
+            drawn = arguments.draw(HypothesisDraw(draw))
+        except Impossible:
+            hypothesis.reject()
         return drawn.args, drawn.kwargs
 
     made: SearchStrategy[Call] = calls()

@@ -13,7 +13,7 @@ from ..._spec.axes import Axes, Axis
 from ..._spec.domain import Domain, Range
 from ..._spec.numbers import evaluate
 from ..._spec.signature import Parameter, Signature
-from .draw import Draw
+from .draw import Draw, Impossible
 
 Shape = tuple[int, ...]
 
@@ -93,12 +93,16 @@ class SizePlan:
 
     # -- choosing -----------------------------------------------------------------------------------------------
 
-    def draw(self, draw: Draw) -> Sizes:
-        """Sizes for one call."""
+    def draw(self, draw: Draw, *, long: bool = True) -> Sizes:
+        """Sizes for one call.
+
+        Args:
+            long: whether an axis may be long.
+        """
         sizes = Sizes()
         for name in self._names:
             sizes.names[name] = draw.choose(f"size {name}", self._options(name, sizes))
-        self._lengthen(draw, sizes)
+        self._lengthen(draw, sizes, _LONG if long else ())
         if self._computed:
             self._enlarge(sizes, draw.choose("computed sizes", (2, 1, 0)))
         for name in sorted(self._runs):
@@ -109,7 +113,7 @@ class SizePlan:
         if self._signature.loop:
             sizes.lead = _run(draw, "leading axes", sizes.used, scalar_first=True)
         if self._bare:
-            sizes.bare = _run(draw, "shape", set(), scalar_first=False)
+            sizes.bare = _run(draw, "shape", set(), scalar_first=None)
         return sizes
 
     def _options(self, name: str, sizes: Sizes) -> Sequence[int]:
@@ -124,10 +128,10 @@ class SizePlan:
             options = integers(self._domains[name].at(sizes.names), options)
         return options if default is None else list(dict.fromkeys([default, *options]))
 
-    def _lengthen(self, draw: Draw, sizes: Sizes) -> None:
+    def _lengthen(self, draw: Draw, sizes: Sizes, lengths: tuple[int, ...]) -> None:
         """Now and then one axis is long."""
         axes = [n for n in self._names if n not in self._signature.names and n not in self._domains]
-        length = draw.choose("a long axis", (None, *_LONG)) if axes else None
+        length = draw.choose("a long axis", (None, *lengths)) if axes else None
         if length is not None:
             sizes.names[draw.choose("which axis is long", axes)] = length
 
@@ -186,21 +190,36 @@ def _value(node: ast.expr, names: Mapping[str, Any]) -> int:
 
 @functools.lru_cache(256)
 def integers(allowed: Range, options: tuple[int, ...]) -> tuple[int, ...]:
-    """Whole numbers that are allowed, in the order of `options`, with the ends of the range."""
+    """Whole numbers that are allowed, in the order of `options`, with the ends of the range.
+
+    Raises:
+        Impossible: there are none.
+    """
     if allowed.members:
         return allowed.members
-    low = None if allowed.low == -math.inf else math.ceil(allowed.low) + (not allowed.has(math.ceil(allowed.low)))
-    high = None if allowed.high == math.inf else math.floor(allowed.high) - (not allowed.has(math.floor(allowed.high)))
-    ends = [end for end in (low, high, None if low is None else low + 1) if end is not None]
+    ends: list[int] = []
+    if math.isfinite(allowed.low):
+        low = math.floor(allowed.low)
+        ends += [low, low + 1, low + 2]
+    if math.isfinite(allowed.high):
+        high = math.ceil(allowed.high)
+        ends += [high, high - 1]
     found = tuple(value for value in dict.fromkeys([*options, *ends]) if allowed.has(value))
-    return found or (*ends[:1], 0)[:1]
+    if not found:
+        raise Impossible
+    return found
 
 
-def _run(draw: Draw, what: str, used: set[int], *, scalar_first: bool) -> Shape:
-    """Some axes: their sizes differ from those in use."""
+def _run(draw: Draw, what: str, used: set[int], *, scalar_first: bool | None) -> Shape:
+    """Some axes: their sizes differ from those in use.
+
+    Args:
+        scalar_first: that there are none is the plainest; None where there must be one.
+    """
     first, second, third = ([size for size in POOL if size > 1 and size not in used] + [2, 3, 4])[:3]
     shapes: list[Shape] = [(first,), (first, second)]
-    shapes.insert(0 if scalar_first else 2, ())
+    if scalar_first is not None:
+        shapes.insert(0 if scalar_first else 2, ())
     return draw.choose(what, (*shapes, (1,), (0,), (first, second, third), (second, 1)))
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..._spec.domain import Points, Range
 from ..._spec.dtypes import HALVES
+from .draw import Impossible
 
 Profile = Callable[[Range, int, torch.Generator], Tensor]
 
@@ -19,9 +20,15 @@ _CLOSEST = 12  # to an end, as a power of 1/2: within half of single precision's
 
 
 def plain(allowed: Range, count: int, generator: torch.Generator) -> Tensor:
-    """Different numbers with few digits, none of them an integer, a half or a quarter, where functions have kinks."""
+    """Different numbers with few digits, none of them an integer, a half or a quarter, where functions have kinks.
+
+    Raises:
+        Impossible: the domain is empty.
+    """
     low, high = _window(allowed)
-    if low >= high:  # one value, or none, which only the call has shown
+    if low >= high:
+        if not all(allowed.closed) or low > high:
+            raise Impossible
         return torch.full((count,), float(low), dtype=torch.float64)
     step = 2.0 ** math.floor(math.log2(min(0.125, (high - low) / (4 * count + 4))))
     first, last = math.floor(low / (2 * step)) + 1, math.floor(high / (2 * step)) - 1
@@ -124,6 +131,8 @@ def make(
 
 
 def _inside(profile: Profile, allowed: Range, count: int, dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    if count == 0:
+        return torch.empty(0, dtype=dtype)
     if allowed.members:
         named = torch.tensor(allowed.members, dtype=dtype)
         return named[torch.randint(len(named), (count,), generator=generator)]
@@ -149,7 +158,7 @@ def _away(values: Tensor, poles: tuple[Points, ...], close: bool) -> Tensor:
 
 
 def _window(allowed: Range) -> tuple[float, float]:
-    """Where plain values lie: the domain, or two units of it."""
+    """Where plain values lie: in the domain, or in four units of it."""
     low, high = allowed.low, allowed.high
     if not math.isfinite(low) and not math.isfinite(high):
         return -_FAR, _FAR
