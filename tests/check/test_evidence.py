@@ -60,6 +60,11 @@ def test_near_a_boundary_the_steps_are_those_of_the_element():
     assert math.inf in found.bars
 
 
+def test_wide_steps_are_used_where_they_are_better():
+    case, given = evidence(lambda x: x * 3 + 1, vector(1.0, 2.0**-12), off=torch.diag(vector(0.0, 1.0)))
+    assert with_ladder(given, case).steps[0] == 0.125
+
+
 def test_scaled_inputs_have_scaled_steps():
     case, given = evidence(torch.square, vector(2.0**-20, 2.0**-21), off=torch.eye(2, dtype=torch.float64))
     found = with_ladder(given, case)

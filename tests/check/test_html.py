@@ -168,6 +168,7 @@ def test_the_maps_show_the_numbers():
     assert classes[0] == "c13"
     assert next(group.get("class") for group in analytic.iter("g")) == "c-13"
     assert classes[1] == "c0"
+    assert [group.get("class") for group in ratio.iter("g")][:2] == ["c-15", "c0"]
 
 
 def test_what_is_wrong_is_framed():
