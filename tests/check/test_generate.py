@@ -17,7 +17,7 @@ import torchgraft as tg
 from examples.correlate2d import correlate2d
 from examples.linear import linear
 from torchgraft._check.generate.draw import PlainDraw
-from torchgraft._check.generate.inputs import WITHOUT_HYPOTHESIS, Inputs, cases
+from torchgraft._check.generate.inputs import WITHOUT_HYPOTHESIS, Inputs, cases, make_case
 from torchgraft._check.generate.search import smallest
 from torchgraft._check.target import make_target
 
@@ -529,6 +529,13 @@ def test_annotations_of_other_targets_serve_too(origin, names):
     assert len({case.label for case in made}) > 5
     if origin == Square.apply:
         assert all(bool((case.primals[0] > 0).all()) for case in made)
+
+
+def test_inputs_of_a_module_stay_as_they_are():
+    target, x, y = make_target(nn.Bilinear(2, 3, 4)), torch.ones(5, 2), torch.ones(5, 3)
+    assert make_case(target, (x, y), {}, seed=0).names == ["weight", "bias", "input1", "input2"]
+    assert not x.requires_grad
+    assert make_case(target, (x, y.requires_grad_()), {}, seed=0).names == ["weight", "bias", "input2"]
 
 
 class Bare(torch.autograd.Function):

@@ -140,9 +140,8 @@ def make_arguments(target: Target, precisions: Sequence[torch.dtype] = PRECISION
     Raises:
         ArgumentError: annotations do not say what the target takes.
     """
-    own = (
-        [p.dtype.to_real() for p in target.origin.parameters() if differentiable(p)] if target.kind == "module" else []
-    )
+    parameters = target.origin.parameters() if target.kind == "module" else ()
+    own = [parameter.dtype.to_real() for parameter in parameters if differentiable(parameter)]
     return Arguments(*needed(target), own[:1] or precisions)
 
 
@@ -152,9 +151,11 @@ def make_case(
     """A case; a module gets its parameters too, and is differentiated by both."""
     if target.kind != "module":
         return Case(target, args, kwargs, seed=seed, traits=traits)
-    args, kwargs = pytree.tree_map_only(differentiable, torch.Tensor.requires_grad_, (tuple(args), dict(kwargs)))
-    parameters = dict(target.origin.named_parameters())
-    return Case(target, (parameters, *args), kwargs, seed=seed, traits=traits)
+    given: tuple[Any, Any] = (tuple(args), dict(kwargs))
+    if not any(isinstance(leaf, Tensor) and leaf.requires_grad for leaf in pytree.tree_leaves(given)):
+        given = pytree.tree_map_only(differentiable, lambda leaf: leaf.detach().requires_grad_(), given)
+    args, kwargs = given
+    return Case(target, (dict(target.origin.named_parameters()), *args), kwargs, seed=seed, traits=traits)
 
 
 def attempt(case: Case) -> Exception | None:
