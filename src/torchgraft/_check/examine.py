@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shlex
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from .._locate import own_line
 from .battery import run
@@ -14,7 +16,7 @@ from .clock import Clock
 from .collect import Entry, collect
 from .finding import Finding, Verdict
 from .isolate import Crashed, Hung, isolated
-from .prepare import SAMPLES, prepare
+from .prepare import SAMPLES, Prepared, prepare
 from .prove import wanted
 from .report import Report, Result
 
@@ -76,7 +78,7 @@ def examine(entry: Entry, settings: Settings, clock: Clock, left: int, progress:
         results = [Result("samples", SAMPLES, Verdict.INCONCLUSIVE, note="not tried: the time was over")]
     else:
         results = list(_watched(entry, settings, clock, left, progress))
-    report.results = [_with_repro(result, entry, settings) for result in results]
+    report.results = [with_repro(result, entry, settings) for result in results]
     return report
 
 
@@ -109,25 +111,36 @@ def _said(entry: Entry, settings: Settings, budget: float | None) -> Iterable[st
 def steps(entry: Entry, settings: Settings, budget: float | None) -> Iterator[str | Result]:
     """The name of each check, before it begins, and its results; `BEGUN` first of all."""
     yield BEGUN
-    with _silence():
-        try:
-            prepared = prepare(entry.target(), seed=settings.seed, clock=Clock(budget), device=settings.device)
-        except Exception as error:  # of the user's code: of samples, or of the constructor of a module
-            yield _raised(error)
-            return
+    with silence():
+        prepared = ready(entry, settings, Clock(budget))
     yield from prepared.results
     for contract in wanted(settings.only, settings.skip, inductor=settings.inductor) if prepared.cases else ():
         yield contract.name
-        with _silence():
+        with silence():
             results = list(run([contract], prepared.cases, prepared.clock))
         yield from results
 
 
+def ready(entry: Entry, settings: Settings, clock: Clock) -> Prepared:
+    """The cases of a target; where its author's code raises before the first call, what it raised."""
+    made: Any = None
+    try:
+        made = entry.target()
+        return prepare(made, seed=settings.seed, clock=clock, device=settings.device)
+    except Exception as error:
+        return Prepared(made, clock, results=[_raised(error)])
+
+
 @contextlib.contextmanager
-def _silence() -> Iterator[None]:
-    """What the target prints in a hundred calls is no part of the report."""
-    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
-        yield
+def silence() -> Iterator[None]:
+    """What the target prints and logs in a hundred calls is no part of the report."""
+    disabled = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+            yield
+    finally:
+        logging.disable(disabled)
 
 
 def _raised(error: Exception) -> Result:
@@ -160,7 +173,7 @@ def _ended(end: Crashed | Hung, entry: Entry, settings: Settings, check: str) ->
         yield Result("others", "Every check comes to its end.", Verdict.INCONCLUSIVE, note=note)
 
 
-def _with_repro(result: Result, entry: Entry, settings: Settings) -> Result:
+def with_repro(result: Result, entry: Entry, settings: Settings) -> Result:
     """Its findings with a command that shows them again, where they have none."""
     words = ["torchgraft", "check", entry.place]
     words += ["--only", result.check] if result.check != "samples" else []

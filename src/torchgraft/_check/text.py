@@ -38,8 +38,14 @@ LABEL = 10  # columns of the labels at a finding's facts
 def layout(report: Report, width: int = 100) -> list[Line]:
     """All lines: the verdict, a table of the checks that did not pass, the findings."""
     lines = [*_verdict(report, width), *_table(report, width)]
-    for number, finding in enumerate(report.findings, 1):
-        lines += [[], *_finding(number, finding, width)]
+    return [*lines, [], *paragraphs(report.findings, width)] if report.findings else lines
+
+
+def paragraphs(findings: Sequence[Finding], width: int = 100) -> list[Line]:
+    """The findings, with a blank line between them."""
+    lines: list[Line] = []
+    for number, finding in enumerate(findings, 1):
+        lines += [*([[]] if lines else []), *_finding(number, finding, width)]
     return lines
 
 

@@ -1,0 +1,31 @@
+"""The options of `pytest --torchgraft`. Every run of pytest imports this file, so it imports nothing before it must."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options."""
+    group = parser.getgroup("torchgraft", "proving derivatives (torchgraft)")
+    group.addoption(
+        "--torchgraft", action="append", default=[], metavar="TARGET",
+        help="check what a package.module, a file.py or a folder declares, or a name in one: file.py:linear; "
+        "may be given several times",
+    )  # fmt: skip
+    group.addoption(
+        "--torchgraft-budget", type=float, metavar="SECONDS",
+        help="of each of these tests; what was not tried then fails as inconclusive",
+    )  # fmt: skip
+    group.addoption("--torchgraft-seed", type=int, default=0, metavar="N", help="of all their random numbers")
+    group.addoption("--torchgraft-device", default="cpu", metavar="NAME", help="where their tensors are")
+    group.addoption("--torchgraft-inductor", action="store_true", help="let them compile with Inductor too")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Load torchgraft where it was asked for."""
+    config.addinivalue_line("markers", "torchgraft: checks of derivatives, which --torchgraft collects")
+    if config.getoption("torchgraft"):
+        from torchgraft._check.plugin import Checks
+
+        config.pluginmanager.register(Checks(config), "torchgraft-checks")

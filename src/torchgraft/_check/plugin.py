@@ -1,0 +1,167 @@
+"""`pytest --torchgraft TARGET`: a test for each operator and each check.
+
+Targets are found by their places, in each process anew: nothing of the user's is pickled.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .._errors import TorchgraftError
+from .._locate import split
+from .battery import run
+from .clock import Clock
+from .collect import Entry, collect
+from .contract import CONTRACTS
+from .examine import Settings, ready, silence, with_repro
+from .finding import Verdict
+from .prepare import Prepared
+from .report import Report, Result
+from .text import paragraphs, plain
+
+SAMPLES = "samples"
+"""The test of how the cases were made."""
+
+
+class Checks:
+    """What one run of pytest checks.
+
+    Args:
+        config: with the options.
+    """
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.places: list[str] = config.getoption("torchgraft")
+        self.settings = Settings(
+            seed=config.getoption("torchgraft_seed"),
+            device=config.getoption("torchgraft_device"),
+            inductor=config.getoption("torchgraft_inductor"),
+        )
+        self._budget: float | None = config.getoption("torchgraft_budget")
+        self._latest: tuple[Entry, Prepared] | None = None
+
+    def pytest_report_header(self) -> str:
+        """Say what is checked, and how to draw the same again."""
+        return f"torchgraft: {', '.join(self.places)}; seed {self.settings.seed}"
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(
+        self, collector: pytest.Collector
+    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        """Collect the checks after everything else."""
+        report = yield
+        if isinstance(collector, pytest.Session) and report.passed:
+            report.result = [*(report.result or []), Root.from_parent(collector, name="torchgraft", checks=self)]
+        return report
+
+    def prepared(self, entry: Entry) -> Prepared:
+        """The cases of a target, made once for the tests that follow each other; its clock starts anew."""
+        if self._latest is None or self._latest[0] != entry:
+            self._latest = entry, ready(entry, self.settings, Clock(self._budget))
+        made = self._latest[1]
+        made.clock.restart()
+        return made
+
+
+class Root(pytest.Collector):
+    """Stands above all checks."""
+
+    def __init__(self, checks: Checks, **node: Any) -> None:
+        super().__init__(nodeid="torchgraft", **node)
+        self.checks = checks
+        self.add_marker("torchgraft")
+
+    def collect(self) -> Iterator[Place]:
+        """One collector for each target of the command line."""
+        seen = set[str]()
+        for place in dict.fromkeys(self.checks.places):
+            yield Place.from_parent(self, name=place, checks=self.checks, seen=seen)
+
+
+class Place(pytest.Collector):
+    """A module, a file, a package, a folder, or a name in one."""
+
+    def __init__(self, checks: Checks, seen: set[str], **node: Any) -> None:
+        super().__init__(nodeid=f"torchgraft::{node['name']}", **node)
+        self._checks = checks
+        self._seen = seen
+
+    def collect(self) -> Iterator[Check]:
+        """The tests of each target, once where it is in several places."""
+        try:
+            entries = collect(self.name)
+            names = [SAMPLES, *self._checks.settings.checks()]
+        except TorchgraftError as error:
+            raise self.CollectError(str(error)) from None
+        for entry in entries:
+            if entry.place in self._seen:
+                continue
+            self._seen.add(entry.place)
+            where, name = split(entry.place)
+            for check in names if not entry.why_not else names[:1]:
+                identity = f"torchgraft::{where}::{name}::{check.replace(' ', '-')}"
+                yield Check.from_parent(
+                    self, name=f"{name}::{check}", nodeid=identity, checks=self._checks, entry=entry, check=check
+                )
+
+
+class Check(pytest.Item):
+    """One check of one target."""
+
+    def __init__(self, checks: Checks, entry: Entry, check: str, **node: Any) -> None:
+        super().__init__(**node)
+        self._checks = checks
+        self._entry = entry
+        self._check = check
+
+    def runtest(self) -> None:
+        """Run the check; what it found is the test's failure."""
+        if self._entry.why_not:
+            _skip(self._entry.why_not)
+        with silence():
+            prepared = self._checks.prepared(self._entry)
+            results = list(prepared.results)
+            if self._check != SAMPLES and prepared.cases:
+                results = list(run([CONTRACTS[self._check]], prepared.cases, prepared.clock))
+        settings = self._checks.settings
+        self._conclude([with_repro(result, self._entry, settings) for result in results])
+
+    def _conclude(self, results: list[Result]) -> None:
+        report = Report(self._entry.place, self._entry.kind, results, self._checks.settings.seed)
+        verdict = report.verdict if results else Verdict.PASS
+        notes = [result.note for result in results if result.note and result.verdict is verdict]
+        said = "\n".join(dict.fromkeys(notes))
+        found = plain(paragraphs(report.findings))
+        if verdict is Verdict.SKIPPED:
+            _skip(said)
+        elif verdict is not Verdict.PASS:
+            first = report.findings[0].title if report.findings else said
+            pytest.fail(f"{verdict}: {first}\n\n{found or said}\n", pytrace=False)
+        elif found:
+            self.add_report_section("call", "torchgraft", found)
+
+    def reportinfo(self) -> tuple[os.PathLike[str] | str, int, str]:
+        """Where the target is declared."""
+        file, line = _declared(self._entry) or (self.path, 0)
+        return file, line, f"{split(self._entry.place)[1]}: {self._check}"
+
+
+def _skip(why: str) -> None:
+    raise pytest.skip.Exception(why, _use_item_location=True)
+
+
+def _declared(entry: Entry) -> tuple[Path, int] | None:
+    """File and line of a target, where Python knows them."""
+    try:
+        origin = inspect.unwrap(entry.target().origin)
+        holder = getattr(origin, "__self__", None)
+        origin = holder if isinstance(holder, type) else origin
+        return Path(inspect.getfile(origin)), inspect.getsourcelines(origin)[1] - 1
+    except Exception:  # it is code of the user's, some of it made at run time
+        return None
