@@ -9,8 +9,8 @@ from torchgraft._check.case import Case
 from torchgraft._check.evidence import with_ladder
 from torchgraft._check.finding import Evidence
 from torchgraft._check.jacobian import numeric_jacobian
-from torchgraft._check.picture import trace
 from torchgraft._check.target import make_target
+from torchgraft._check.trace import trace
 
 
 def evidence(function, *args, off):

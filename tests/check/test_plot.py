@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from torchgraft._check.finding import Evidence, Finding, Verdict
-from torchgraft._check.picture import maps, trace
+from torchgraft._check.picture import maps
+from torchgraft._check.trace import trace
 
 from . import made
 

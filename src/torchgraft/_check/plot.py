@@ -11,7 +11,8 @@ import numpy as np
 from .colors import LIGHT, ink, level, scale
 from .finding import Finding
 from .numerals import power, printable, shown, typeset
-from .picture import Map, Maps, Trace, maps, step_name, trace
+from .picture import Map, Maps, maps
+from .trace import Trace, step_name, trace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

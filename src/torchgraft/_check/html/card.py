@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from ..finding import Finding, Verdict
 from ..numerals import typeset
-from ..picture import maps, trace
+from ..picture import maps
+from ..trace import trace
 from ..words import numbers
 from .heat import heat_maps
 from .ladder import ladder

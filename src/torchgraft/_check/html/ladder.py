@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from ..numerals import power, typeset
-from ..picture import Trace, step_name
+from ..trace import Trace, step_name
 from .markup import Markup, tag
 
 WIDTH, HEIGHT = 360, 250
