@@ -1,5 +1,6 @@
 # Derivatives that PyTorch's own tutorials and notes have published wrong, what the checker says, and right operators.
 # Names and texts are shortened, the mistakes are theirs. Some were mended years ago, and live on in what was copied.
+import textwrap
 from typing import NamedTuple
 
 import numpy as np
@@ -50,6 +51,7 @@ class ScipyFilterOfToday(Function):
 
 
 @tg.op(batch="loop")
+@tg.domain(kh="[1, inf)", kw="[1, inf)")
 def scipy_filter(
     input: Float[np.ndarray, "h w"], filter: Float[np.ndarray, "kh kw"]
 ) -> Float[np.ndarray, "h-kh+1 w-kw+1"]:
@@ -329,9 +331,10 @@ MISTAKES = {
 
 
 if __name__ == "__main__":
+    torch.set_num_threads(1)  # the tensors are tiny
     for page, (mistake, operator, arguments) in MISTAKES.items():
         report = tg.check(mistake, *arguments)
         print(page)
         for finding in report.findings[:2]:
-            print("    published:", finding.cause or finding.title)
+            print("    published:", textwrap.shorten(f"{finding.title}: {finding.cause}", 105))
         print("    operator: ", tg.check(operator, *arguments).verdict)
