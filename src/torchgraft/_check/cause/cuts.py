@@ -10,7 +10,6 @@ import numpy as np
 
 from .look import Array, Block, Side
 
-
 FEW = 5
 """Of other tensors than the input there must be so many different values on both sides."""
 

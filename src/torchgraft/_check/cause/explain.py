@@ -20,6 +20,8 @@ from .when import when
 
 RICH = 64
 """A case with at most so many elements is looked at as it is, before it was shrunk."""
+ENOUGH = 3
+"""So many other looks tell as much as the smallest case."""
 AGAIN = (
     "changes when the backward pass runs again: a saved tensor, the upstream gradient or a buffer is overwritten "
     "in place, or it draws random numbers"
@@ -91,7 +93,11 @@ def _blocks(place: tuple[int, int], looks: Sequence[Look]) -> list[Block]:
 
 def _cause(place: tuple[int, int], looks: Sequence[Look], names: Sequence[str] | None) -> tuple[Cause | None, bool]:
     """The simplest cause that explains a block in every look, and whether it does, where it explains the wrong ones."""
-    cause, agree = recognise(_blocks(place, looks), names)
+    blocks = _blocks(place, looks)
+    if sum(block.wrong.any() for block in blocks[1:]) >= ENOUGH:  # plain values and short axes hide what it is
+        cause, agree = recognise(blocks[1:], names)
+    else:
+        cause, agree = recognise(blocks, names)
     if names is not None and (cause is None or cause.code == "unknown"):
         words = NONLINEAR if looks[0].repeats else AGAIN
         return Cause("nonlinear", words, "", 9, "a backward is linear in the upstream gradient"), True

@@ -22,7 +22,7 @@ COSTLY = ("point", "chain-replaced", "term", "sum-term")
 """Mechanisms that are tried only where no other explains a block."""
 PLAIN = ("zero", "nan", "sign", "factor", "constant", "precision")
 """Mechanisms that are tried on a large block."""
-LARGE = 20_000
+LARGE = 5000
 """Entries of a large block."""
 SOME = 32
 """So many rows and columns of a large block are looked at."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import numpy as np
 
 from .constants import digits
-from .curves import COSTS, sources
+from .curves import COSTS, CURVES, sources
 from .look import SLACK, Array, Block
 from .proposal import Proposal, mechanism
 
@@ -56,24 +57,30 @@ def offset(block: Block, mask: Array) -> Iterator[Proposal]:
 
 @mechanism("term")
 def term(block: Block, mask: Array) -> Iterator[Proposal]:
-    """A function of an input or an output is missing from, or added to, what an element does to itself."""
+    """A function, or a product of two, is missing from, or added to, what an element does to itself."""
     own = _own(block)
     if own is None or not (block.wrong & mask & own).any() or (block.wrong & ~own).any():
         return
     used = (mask & block.judged).diagonal()
-    gaps = (block.analytic - block.numeric).diagonal()[used]
-    for source in sources(block):
-        curves = source.curves()
+    gaps, doubts = (block.analytic - block.numeric).diagonal()[used], SLACK * block.estimate.diagonal()[used]
+    known = [source for source in sources(block) if len(source.values) == len(own)]
+    for first, second in itertools.combinations_with_replacement(known[:4], 2):
+        left, right = first.curves(), second.curves()
         with np.errstate(all="ignore"):
-            c = (curves[:, used].conj() @ gaps).real / (np.abs(curves[:, used]) ** 2).sum(1)
+            products = left[:, None, used] * right[None, :, used]
+            c = (products.conj() * gaps).real.sum(-1) / (np.abs(products) ** 2).sum(-1)
         for value in (1.0, -1.0, 2.0, -2.0, 0.5, -0.5):
-            for curve in np.flatnonzero(np.abs(c - value) < 1e-4):
-                name = ("" if abs(value) == 1 else f"{digits(abs(value))} ") + source.label(int(curve))
+            for i, k in zip(*np.nonzero(np.abs(c - value) < 1e-3), strict=True):
+                with np.errstate(all="ignore"):
+                    if not (np.abs(value * products[i, k] - gaps) <= 2 * doubts + 1e-9 * np.abs(gaps)).all():
+                        continue
+                    predicted = block.numeric + value * np.diag(left[i] * right[k])
+                factors = [s.label(int(n)) for s, n in ((first, i), (second, k)) if n != len(CURVES) - 1]
+                name = " ".join(([] if abs(value) == 1 else [digits(abs(value))]) + (factors or ["1"]))
                 how = f"lacks the term {name}" if value < 0 else f"has the extra term {name}"
-                cost = 3.5 + source.cost + COSTS[curve]
-                yield Proposal(
-                    "term", how, block.numeric + value * np.diag(curves[curve]), block.estimate, cost, free=1
-                )  # fmt: skip
+                cost = 3.5 + first.cost + second.cost + COSTS[i] + COSTS[k] + 0.5 * (len(factors) - 1)
+                hint = f"{'add' if value < 0 else 'leave out'} {name}, times the upstream gradient"
+                yield Proposal("term", how, predicted, block.estimate, cost, hint, free=1)
 
 
 @mechanism("sum-term")

@@ -9,15 +9,12 @@ from .look import Block
 
 def when(blocks: Sequence[Block]) -> str:
     """Words such as "only where axis 0 of x has size 1"; empty where the sizes do not tell."""
-    acting = [bool(block.wrong.any()) for block in blocks]
-    for i, side in enumerate(blocks[0].look.inputs):
+    for i, side in enumerate(blocks[-1].look.inputs):
+        values = [(block.look.inputs[i].value, bool(block.wrong.any())) for block in blocks]
+        shapes = [(value.shape, acts) for value, acts in values if value.ndim == side.value.ndim]
         for axis in range(side.value.ndim):
-            shapes = [block.look.inputs[i].value.shape for block in blocks]
-            if any(len(shape) != side.value.ndim for shape in shapes):
-                continue
-            found = [shape[axis] for shape in shapes]
-            wrong = {size for size, acts in zip(found, acting, strict=True) if acts}
-            right = {size for size, acts in zip(found, acting, strict=True) if not acts}
+            wrong = {shape[axis] for shape, acts in shapes if acts}
+            right = {shape[axis] for shape, acts in shapes if not acts}
             words = _parted(wrong, right)
             if words:
                 name = f"{side.name} has" if side.value.ndim == 1 else f"axis {axis} of {side.name} has"
