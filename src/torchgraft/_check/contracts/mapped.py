@@ -31,7 +31,7 @@ def mapped(case: Case) -> Iterator[Finding]:
         raise Skip("vmap takes no sparse tensors")
     samples = [case.primals, nearby(case), nearby(case, salt=1)]
     refused: list[Refused] = []
-    ways = (_values, _pulled, _batched_gradients, _pushed)
+    ways = (_values, _pulled, batched_gradients, batched_tangents)
     for way in ways:
         try:
             found = list(way(base, samples))
@@ -137,7 +137,7 @@ def _gradient_differs(base: Baseline, index: int, found: Tensor, expected: Tenso
         )  # fmt: skip
 
 
-def _batched_gradients(base: Baseline, samples: Sequence[Batch]) -> Iterator[Finding]:
+def batched_gradients(base: Baseline, samples: Sequence[Batch]) -> Iterator[Finding]:
     """Several upstream gradients at once, by ``is_grads_batched``, as `torch.autograd.functional.jacobian` does."""
     case, recorded = base.case, base.case.linearize()
     used = [i for i, c in enumerate(base.cotangents) if c is not None]
@@ -155,7 +155,7 @@ def _batched_gradients(base: Baseline, samples: Sequence[Batch]) -> Iterator[Fin
         yield from _gradient_differs(base, i, value, torch.stack(rows), "several upstream gradients at once")  # type: ignore[arg-type]
 
 
-def _pushed(base: Baseline, samples: Sequence[Batch]) -> Iterator[Finding]:
+def batched_tangents(base: Baseline, samples: Sequence[Batch]) -> Iterator[Finding]:
     """Several tangents at once, by forward mode under vmap, as `torch.func.jacfwd` does."""
     case = base.case
     source = generator(case, 67)
