@@ -8,6 +8,7 @@ from .case import Case
 from .cause.explain import explain
 from .clock import Clock
 from .contract import Contract
+from .evidence import with_ladder
 from .finding import Finding
 from .repro import repro
 from .shrink import shrink
@@ -35,6 +36,9 @@ def concluded(contract: Contract, case: Case, finding: Finding) -> Finding:
     if finding.code in _EXPLAINED:
         with contextlib.suppress(Exception):
             finding = explain(case, finding)
+    if finding.evidence is not None:
+        with contextlib.suppress(Exception):
+            finding = finding.but(evidence=with_ladder(finding.evidence, case))
     with contextlib.suppress(Exception):
         finding = finding.but(repro=finding.repro or repro(case))
     return finding
