@@ -4,6 +4,7 @@ from ._build.debug import debug
 from ._build.source import c, cpp
 from ._check.check import check
 from ._check.finding import Finding, Verdict
+from ._check.gradcheck import gradcheck, gradgradcheck
 from ._check.report import Report
 from ._errors import (
     ArgumentError,
@@ -56,6 +57,8 @@ __all__ = [
     "cpp",
     "debug",
     "domain",
+    "gradcheck",
+    "gradgradcheck",
     "module",
     "op",
     "workspace",
