@@ -14,6 +14,8 @@ from torch import Tensor, nn
 from .case import Case
 from .target import Target
 
+_TORCH = ("torch", "torch.nn.functional", "torch.special", "torch.linalg", "torch.fft")
+"""Where functions have a name that `import torch` knows, whatever they say themselves."""
 FEW = 64
 """Arguments with at most so many elements together are written out."""
 
@@ -35,7 +37,12 @@ def repro(case: Case) -> str:
     if place is None or arguments is None:
         return command(case)
     imports, expression = place
-    lines, call = arguments
+    lines, call, keywords = arguments
+    if keywords:  # those of `check` are its own options
+        imports, expression = (
+            ["from functools import partial", *imports],
+            f"partial({', '.join([expression, *keywords])})",
+        )
     options = f", seed={case.seed}" if case.seed else ""
     check = f"print(tg.check({', '.join([expression, *call])}{options}))"
     return "\n".join(["import torch", "import torchgraft as tg", *imports, "", *lines, check])
@@ -60,15 +67,15 @@ def reference(target: Target) -> tuple[list[str], str] | None:
     if isinstance(origin, nn.Module):
         return _module(origin)
     if target.kind == "library":
-        return [], f"torch.ops.{target.function}"
+        return [], f"torch.ops.{target.origin}"
+    place = next((place for place in _TORCH if _found(place, getattr(origin, "__name__", " ")) is origin), None)
+    if place is not None:
+        return [], f"{place}.{origin.__name__}"
     holder = _holder(origin)
     module, name = _names(holder)
     if module is None or _found(module, name) is not holder:
         return None
     suffix = "" if holder is origin else ".apply"
-    if module == "torch" or module.startswith("torch."):
-        found = name if _found("torch", name) is not holder else f"torch.{name}"
-        return ([] if found.startswith("torch.") else [f"from {module} import {name}"]), found + suffix
     first = name.partition(".")[0]
     if module == "__main__":
         script = getattr(sys.modules[module], "__file__", None)
@@ -128,12 +135,12 @@ def _dtype(module: nn.Module) -> str:
 # -- arguments ------------------------------------------------------------------------------------------------------
 
 
-def _arguments(case: Case) -> tuple[list[str], list[str]] | None:
-    """Lines that make the arguments, and how they are passed; None if they are too many or cannot be written."""
+def _arguments(case: Case) -> tuple[list[str], list[str], list[str]] | None:
+    """Lines that make the arguments, and how they are passed, by place and by name; None if they cannot be written."""
     args, kwargs = case.arguments(case.primals)
     if case.target.kind == "module":
         args = args[1:]
-    lines, call = list[str](), list[str]()
+    lines, call, keywords = list[str](), list[str](), list[str]()
     names = case.target.parameters[1:] if case.target.kind == "module" else case.target.parameters
     if sum(leaf.numel() for leaf in case.leaves if isinstance(leaf, Tensor)) > FEW:
         return None
@@ -148,8 +155,8 @@ def _arguments(case: Case) -> tuple[list[str], list[str]] | None:
         text = literal(value)
         if text is None:
             return None
-        call.append(f"{name}={text}")
-    return lines, call
+        keywords.append(f"{name}={text}")
+    return lines, call, keywords
 
 
 def literal(value: Any) -> str | None:

@@ -75,8 +75,6 @@ def chain(block: Block, mask: Array) -> Iterator[Proposal]:
         for what, missing, quotients in kinds:
             constants = samples.constants(quotients)
             for curve in np.flatnonzero(np.isfinite(constants)):
-                if _even(curves[curve]):
-                    continue
                 with np.errstate(all="ignore"):
                     times = source.spread_out(1 / curves[curve] if missing else curves[curve])
                 name = source.label(int(curve))

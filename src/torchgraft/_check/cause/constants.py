@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -37,19 +38,19 @@ class Atom:
         words: without the number itself where that depends on the case.
         value: positive.
         cost: how far-fetched it is as a factor.
-        count: it counts something, so that a sum and a mean may have been exchanged.
+        kind: a count is of something that a sum and a mean differ by.
     """
 
     words: str
     value: float
     cost: float
-    count: bool = False
+    kind: Literal["number", "count", "named"] = "named"
 
 
 def atoms(block: Block) -> Iterator[Atom]:
     """All numbers above 1 or below it that a factor in this block may be; their inverses are not listed."""
-    yield from (Atom(str(k), float(k), 1 + k / 20) for k in range(2, 13))
-    yield from (Atom(words, value, 2.2) for words, value in FRACTIONS.items())
+    yield from (Atom(str(k), float(k), 1 + k / 20, "number") for k in range(2, 13))
+    yield from (Atom(words, value, 2.2, "number") for words, value in FRACTIONS.items())
     for name, value in block.look.numbers.items():
         yield Atom(name, abs(value), 1.05)
         yield Atom(f"{name}^2", value * value, 2.4)
@@ -58,7 +59,7 @@ def atoms(block: Block) -> Iterator[Atom]:
     for far, side in enumerate((block.input, block.output, *others)):
         yield from _counts(side, far)
     yield from (Atom(words, value, 2 + i / 50) for i, (words, value) in enumerate(CONSTANTS.items()))
-    yield from (Atom(f"10^{k}", 10.0**k, 2.5) for k in (2, 3, 4, 6))
+    yield from (Atom(f"10^{k}", 10.0**k, 2.5, "number") for k in (2, 3, 4, 6))
     for side in (*block.look.inputs, *block.look.outputs):
         yield from _statistics(side)
 
@@ -71,10 +72,10 @@ def _counts(side: Side, far: int) -> Iterator[Atom]:
     for words, n in named:
         if n < 2:
             continue
-        yield Atom(words, float(n), cost, count=True)
+        yield Atom(words, float(n), cost, "count")
         yield Atom(f"the square root of {words}", math.sqrt(n), cost + 1)
         if n > 2:
-            yield Atom(f"n - 1 (n is {words})", n - 1.0, cost + 1, count=True)
+            yield Atom(f"n - 1 (n is {words})", n - 1.0, cost + 1, "count")
             yield Atom(f"n/(n - 1) (n is {words})", n / (n - 1.0), cost + 1.2)
 
 

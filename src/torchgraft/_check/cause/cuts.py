@@ -125,7 +125,7 @@ def _cut(key: tuple[str, bool], wrong: Array, right: Array, cost: float) -> Cut 
         return None
     below, above = right[right < low].max(initial=-math.inf), right[right > high].min(initial=math.inf)
     if low == high and math.isfinite(below) and math.isfinite(above):
-        return Cut(*key, low, high, (True, True), cost + 0.8 + 0.7 * (low != 0))
+        return Cut(*key, low, high, (True, True), cost + 0.8 + 1.2 * (low != 0))
     start = -math.inf if below == -math.inf else simplest(float(below), low)
     end = math.inf if above == math.inf else simplest(high, float(above))
     closed = (start == low, end == high and math.isfinite(end))

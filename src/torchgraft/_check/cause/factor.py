@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from .constants import CONSTANTS, atoms, digits
+from .constants import CONSTANTS, Atom, atoms, digits
 from .look import SLACK, Array, Block
 from .proposal import Proposal, mechanism
 
@@ -50,13 +50,13 @@ def factor(block: Block, mask: Array) -> Iterator[Proposal]:
                 yield Proposal("factor", f"has an extra factor {words}", value * block.numeric, block.estimate, 1.5)
         return
     negative = "has the wrong sign and " if c < 0 else ""
-    direction, size = ("too large", abs(c)) if abs(c) > 1 else ("too small", 1 / abs(c))
+    size = max(abs(c), 1 / abs(c))
     for atom in atoms(block):
         value = atom.value if atom.value > 1 else 1 / atom.value if atom.value > 0 else 0
         if abs(size - value) > doubt * size or value - 1 < 1e-12:
             continue
         exact = math.copysign(value if abs(c) > 1 else 1 / value, c)
-        words, hint = _phrase(atom.words, direction, atom.value > 1, atom.count)
+        words, hint = _phrase(atom, abs(c))
         yield Proposal(
             "factor", f"{negative}{words}", exact * block.numeric, spread, atom.cost + 2 * (c < 0), hint
         )  # fmt: skip
@@ -138,15 +138,18 @@ def rounded(c: float) -> str:
     return f"{c:.{2 - math.floor(math.log10(abs(c - 1)))}f}".rstrip("0")
 
 
-def _phrase(name: str, direction: str, times: bool, count: bool) -> tuple[str, str]:
+def _phrase(atom: Atom, c: float) -> tuple[str, str]:
     """Words and a hint for a factor."""
-    by = f"is {direction} by a factor {name}" if times else f"is {direction} by a factor 1/{name}"
-    if name == "2":
-        by += " (twice what it should be)" if direction == "too large" else " (half of what it should be)"
-    if not count:
-        if direction == "too large":
-            return by, f"an extra factor {name}" if times else f"a missing factor {name}"
-        return by, f"a missing factor {name}" if times else f"an extra factor {name}"
-    if direction == "too large":
-        return f"{by}: a sum where a mean belongs", f"divide by {name}"
-    return f"{by}: a mean where a sum belongs", f"do not divide by {name}; sum"
+    large = c > 1
+    if atom.kind == "named":
+        missing = large != (atom.value > 1)
+        return (f"lacks the factor {atom.words}", f"multiply by {atom.words}") if missing else (
+            f"has the extra factor {atom.words}", f"leave out {atom.words}")  # fmt: skip
+    by = f"is too {'large' if large else 'small'} by a factor {atom.words}"
+    if atom.kind == "count":
+        if large:
+            return f"{by}: a sum where a mean belongs", f"divide by {atom.words}"
+        return f"{by}: a mean where a sum belongs", f"do not divide by {atom.words}; sum"
+    if atom.words == "2":
+        by += " (twice what it should be)" if large else " (half of what it should be)"
+    return by, f"look for {'an extra' if large else 'a missing'} factor {atom.words}"

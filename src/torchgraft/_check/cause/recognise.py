@@ -71,8 +71,9 @@ class Study:
         """What a mechanism proposes that gives exactly this block."""
         key = mechanism, region.mask.tobytes()
         if key not in self._fitting:
-            proposals = MECHANISMS[mechanism](self.block, region.mask)
-            self._fitting[key] = [p for p in proposals if self.block.fits(p.predicted, p.spread, region.mask)]
+            with np.errstate(all="ignore"):  # formulas have poles, and what is infinite is not compared
+                proposals = MECHANISMS[mechanism](self.block, region.mask)
+                self._fitting[key] = [p for p in proposals if self.block.fits(p.predicted, p.spread, region.mask)]
         return self._fitting[key]
 
     def causes(self, names: Sequence[str]) -> list[Cause]:

@@ -43,7 +43,7 @@ def upstream(block: Block, mask: Array) -> Iterator[Proposal]:
         if _follows(block, mask, function):
             one = float(function(np.asarray(block.look.scale))) / block.look.scale
             hint = "a backward is linear in the upstream gradient"
-            yield Proposal("upstream", words, one * block.numeric, one * block.estimate, cost, hint)
+            yield Proposal("upstream", words, one * block.numeric, abs(one) * block.estimate, cost, hint)
     yield from _clamped(block, mask)
 
 
@@ -64,7 +64,7 @@ def _clamped(block: Block, mask: Array) -> Iterator[Proposal]:
     words = f"clamps the upstream gradient of {block.output.name} to {bounds}"
     one = float(np.clip(block.look.scale, -low, high)) / block.look.scale
     hint = "clip gradients in the training loop, not in a backward"
-    yield Proposal("upstream", words, one * block.numeric, one * block.estimate, 1.0, hint)
+    yield Proposal("upstream", words, one * block.numeric, abs(one) * block.estimate, 1.0, hint)
 
 
 def _at(block: Block, scale: float) -> Array:

@@ -1,0 +1,362 @@
+"""Causes: from matrices whose mistake is known, from Functions with one, and none where nothing fits."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+from torch.autograd import Function
+
+from torchgraft._check.case import Case
+from torchgraft._check.cause.constants import atoms
+from torchgraft._check.cause.cuts import simplest
+from torchgraft._check.cause.explain import explain
+from torchgraft._check.cause.look import Block, Look, Side
+from torchgraft._check.cause.recognise import recognise
+from torchgraft._check.finding import Finding, Verdict
+from torchgraft._check.target import make_target
+
+FINDING = Finding("wrong-gradient", Verdict.FAIL, "The gradient is wrong")
+
+# -- matrices -------------------------------------------------------------------------------------------------------
+
+
+def draw(*shape, seed=0):
+    return np.random.default_rng(seed).normal(size=shape)
+
+
+def block(analytic, numeric, shape_in=None, shape_out=None, *, x=None, y=None, error=1e-11, **fields):
+    """A block of one output and one input."""
+    rows, columns = numeric.shape
+    x = draw(*(shape_in or (columns,)), seed=11) if x is None else x
+    y = draw(*(shape_out or (rows,)), seed=9) if y is None else y
+    estimate = np.full(numeric.shape, error)
+    return Block(Look(analytic, numeric, estimate, (Side("y", y),), (Side("x", x),), **fields), 0, 0)
+
+
+def cause_of(*blocks):
+    return recognise(blocks)[0]
+
+
+MATRIX = draw(6, 6)
+X = draw(6, seed=11)
+
+
+def wrong_where(mask, change):
+    return np.where(mask, change(MATRIX), MATRIX)
+
+
+@pytest.mark.parametrize(
+    ("analytic", "code", "words"),
+    [
+        (0 * MATRIX, "zero", "is zero"),
+        (-MATRIX, "sign", "has the wrong sign"),
+        (2 * MATRIX, "factor", "too large by a factor 2"),
+        (MATRIX / 2, "factor", "too small by a factor 2"),
+        (-3 * MATRIX, "factor", "has the wrong sign and is too large by a factor 3"),
+        (MATRIX / 6, "factor", "too small by a factor 6"),
+        (MATRIX * np.pi, "factor", "has the extra factor pi"),
+        (MATRIX / np.sqrt(2), "factor", "lacks the factor sqrt(2)"),
+        (MATRIX * np.log(2), "factor", "has the extra factor ln 2"),
+        (MATRIX * 1.0005, "factor", "0.05 %"),
+        (MATRIX * np.float32(1 / 6) * 6, "constant", "0.1666666716 is float32(1/6)"),
+        (MATRIX * 3.14159 / np.pi, "constant", "3.14159 in place of pi"),
+        (MATRIX.T, "adjoint", "transposed"),
+        (MATRIX[:, ::-1], "flipped", "is flipped along axis 0"),
+        (MATRIX[::-1], "flipped", "upstream gradient of y flipped"),
+        (np.roll(MATRIX, 1, 1), "shifted", "shifted by one along axis 0, wrapped around"),
+        (MATRIX[:, [0, 1, 4, 3, 2, 5]], "permuted", "elements [2] and [4] exchanged"),
+        (MATRIX[:, [3, 1, 4, 0, 2, 5]], "permuted", "in another order"),
+        (MATRIX * X, "chain", "extra factor x"),
+        (MATRIX / X, "chain", "lacks the factor x"),
+        (MATRIX / X**2, "chain", "lacks the factor x^2"),
+        (MATRIX / np.cos(X), "chain", "lacks the factor cos(x)"),
+        (MATRIX / (2 * np.exp(X)), "chain", "lacks the factor 2 exp(x)"),
+        (MATRIX * np.sin(X) / np.cos(X), "chain", "extra factor tan(x)"),
+        (MATRIX * np.sin(X) / (1 + X**2), "chain", "has sin(x) where (1 + x^2) belongs"),
+        (MATRIX / draw(6, seed=9)[:, None], "chain", "lacks the factor y"),
+        (np.broadcast_to(MATRIX.sum(0), (6, 6)), "upstream", "ignores the upstream gradient"),
+        (MATRIX + 0.25, "offset", "too large by a constant, 0.25"),
+        (MATRIX - np.eye(6), "offset", "too small by a constant, 1 times the upstream gradient"),
+        (MATRIX * np.eye(6), "elementwise", "element by element"),
+        (MATRIX + np.outer(draw(6, seed=3), draw(6, seed=4)), "sum-term", "all elements share"),
+        (MATRIX.astype(np.float32).astype(float), "precision", "float32"),
+        (np.full_like(MATRIX, np.nan), "nan", "not finite"),
+        (wrong_where(X < 0, np.negative), "sign", "wrong sign where x < 0"),
+        (wrong_where(np.arange(6) == 5, np.zeros_like), "zero", "is zero at the last index"),
+        (wrong_where(np.arange(6) == 0, np.zeros_like), "zero", "is zero at the first index"),
+        (wrong_where(np.arange(6) >= 4, np.zeros_like), "zero", "in the tail"),
+        (wrong_where(np.arange(6) == 2, lambda m: 2 * m), "factor", "index 2"),
+        (wrong_where((np.arange(6) == 5)[:, None], np.zeros_like), "zero", "at the last index of y"),
+        (wrong_where(np.tri(6, k=-1, dtype=bool).T, np.zeros_like), "zero", "earlier"),
+    ],
+)
+def test_one_mistake_is_named(analytic, code, words):
+    found = cause_of(block(np.ascontiguousarray(analytic), MATRIX))
+    assert found is not None
+    assert words in found.words, found.words
+    assert found.code == code
+
+
+def test_nothing_is_named_where_nothing_fits():
+    assert cause_of(block(draw(6, 6, seed=5), MATRIX)) is None
+
+
+def test_nothing_is_wrong_within_the_estimates():
+    assert not block(MATRIX + 3e-6, MATRIX, error=1e-6).wrong.any()
+    assert block(MATRIX + 3e-6, MATRIX, error=1e-7).wrong.all()
+
+
+def test_entries_that_cannot_be_compared_are_left_out():
+    analytic, made = -MATRIX, block(-MATRIX, MATRIX)
+    made.look.estimate[0] = np.inf
+    made.look.analytic[0] = 7
+    assert cause_of(block(analytic, MATRIX)).code == cause_of(made).code == "sign"
+
+
+def test_one_number_shows_no_factor_without_a_name():
+    assert cause_of(block(np.array([[1.2345]]), np.array([[1.0]]), x=np.array([0.3]), y=np.array([0.7]))) is None
+
+
+def test_a_cause_that_another_look_contradicts_is_none():
+    """x is 2 in the first look: a factor 2 and a factor x give the same."""
+    j, x = np.eye(3), np.full(3, 2.0)
+    first = block(np.diag(x), j, x=x)
+    twice = block(2 * j, j, x=draw(3, seed=1))
+    times = block(np.diag(draw(3, seed=1)), j, x=draw(3, seed=1))
+    assert "factor 2" in cause_of(first, twice).words
+    assert "factor x" in cause_of(first, times).words
+    assert cause_of(twice, times) is None
+
+
+def test_a_cause_may_act_in_some_looks_only():
+    cause, agree = recognise([block(-MATRIX, MATRIX), block(MATRIX[:2], MATRIX[:2])])
+    assert cause.code == "sign"
+    assert agree == [True, False]
+
+
+def test_sizes_are_named_by_their_axis():
+    j = draw(4, 12)
+    a = block(j / 4, j, (4, 3))
+    b = block(draw(5, 10) / 5, draw(5, 10), (5, 2))
+    assert "the size of axis 0 of x: a mean where a sum belongs" in cause_of(a, b).words
+
+
+def test_axes_are_named():
+    j = draw(5, 6)
+    back = np.arange(6).reshape(3, 2).T.ravel()
+    assert "transposed (axes 0 and 1 exchanged)" in cause_of(block(j[:, back], j, (3, 2))).words
+    assert "flipped along axis 1" in cause_of(block(j.reshape(5, 3, 2)[..., ::-1].reshape(5, 6), j, (3, 2))).words
+
+
+def test_an_operand_that_is_not_transposed():
+    """y = x w, and the gradient for x is v w."""
+    w = draw(3, 3)
+    right, wrong = np.kron(np.eye(2), w.T), np.kron(np.eye(2), w)
+    assert cause_of(block(wrong, right, (2, 3), (2, 3))).code == "adjoint"
+
+
+def test_numbers_among_the_arguments_are_factors():
+    found = cause_of(block(MATRIX / 0.37, MATRIX, numbers={"scale": 0.37}))
+    assert found.words == "lacks the factor scale"
+    assert {"scale"} <= {atom.words for atom in atoms(block(MATRIX, MATRIX, numbers={"scale": 0.37}))}
+
+
+def two(analytic, numeric, names=("a", "b"), column=0):
+    """The block of one of two inputs of three elements."""
+    sides = tuple(Side(name, draw(3, seed=i), 3 * i) for i, name in enumerate(names))
+    estimate = np.full(numeric.shape, 1e-11)
+    return Block(Look(analytic, numeric, estimate, (Side("y", draw(len(numeric))),), sides), 0, column)
+
+
+def test_the_gradient_of_another_input():
+    j = draw(4, 6)
+    assert cause_of(two(j[:, [3, 4, 5, 0, 1, 2]], j)).words == "is that for b"
+    values = draw(3, seed=1)
+    assert "lacks the factor b" in cause_of(two(np.hstack([j[:, :3] / values, j[:, 3:]]), j)).words
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (lambda g: np.clip(g, -1, 1), "clamps the upstream gradient of y to [-1, 1]"),
+        (np.abs, "absolute value"),
+        (np.sign, "only the sign"),
+        (np.square, "square"),
+        (lambda g: np.maximum(g, 0), "drops negative"),
+    ],
+)
+def test_functions_of_the_upstream_gradient(function, words):
+    made = block(MATRIX, MATRIX, scaled=lambda s: MATRIX * float(function(np.asarray(s))) / s)
+    assert not made.look.linear((-1.0, 8.0))
+    scaled = Block(next(made.look.at_scale(s) for s in (8.0, -1.0) if made.look.at_scale(s).wrong), 0, 0)
+    assert words in recognise([scaled], ("upstream",))[0].words
+
+
+def test_the_derivative_at_another_point():
+    elsewhere = draw(6, 6, seed=2)
+    found = cause_of(block(elsewhere, MATRIX, elsewhere=lambda: {"at -x instead of at x": elsewhere}))
+    assert found.words == "is the derivative at -x instead of at x"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "number"),
+    [
+        (-0.3, 0.2, 0.0),
+        (0.3, 1.2, 1.0),
+        (1.1, 2.7, 2.0),
+        (0.11, 0.34, 0.2),
+        (-7.0, -3.2, -5.0),
+        (0.7512, 0.7589, 0.755),
+    ],
+)
+def test_the_simplest_number_between_two(low, high, number):
+    assert simplest(low, high) == pytest.approx(number)
+
+
+def pairs(z):
+    """Multiplication by complex numbers as a real matrix."""
+    parts = np.array([[z.real, -z.imag], [z.imag, z.real]])
+    return parts.transpose(2, 0, 3, 1).reshape(2 * z.shape[0], 2 * z.shape[1])
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [(np.conj, "lacks a conjugate"), (lambda z: 1j * z, "extra factor i"), (lambda z: 2 * z, "factor 2")],
+)
+def test_complex_entries(change, words):
+    z = draw(3, 3) + 1j * draw(3, 3, seed=1)
+    value = draw(3) + 1j * draw(3, seed=1)
+    look = Look(
+        pairs(change(z)), pairs(z), np.full((6, 6), 1e-11), (Side("y", value, pairs=True),),
+        (Side("x", value, pairs=True),),
+    )  # fmt: skip
+    assert words in cause_of(Block(look, 0, 0)).words
+
+
+# -- functions ------------------------------------------------------------------------------------------------------
+
+
+def function(forward, backward):
+    """The `apply` of a Function; backward gets the upstream gradient, the inputs and the output."""
+
+    def run(ctx, *inputs):
+        ctx.inputs = inputs
+        ctx.output = forward(*inputs)
+        return ctx.output.clone()
+
+    def back(ctx, grad):
+        return backward(grad, *ctx.inputs, ctx.output)
+
+    return type("Made", (Function,), {"forward": staticmethod(run), "backward": staticmethod(back)}).apply
+
+
+def explained(forward, backward, *inputs, **options):
+    def target(x, *rest):
+        return apply(x, *rest)
+
+    apply = function(forward, backward)
+    return explain(Case(make_target(target), inputs), FINDING, **options)
+
+
+def normal(*shape, dtype=torch.float64, seed=0):
+    return torch.randn(shape, dtype=dtype, generator=torch.Generator().manual_seed(seed))
+
+
+def sigmoid_wrong(g, x, y):
+    return g * x * (1 - x)
+
+
+@pytest.mark.parametrize(
+    ("forward", "backward", "words"),
+    [
+        (torch.sin, lambda g, x, y: -g * x.cos(), "the gradient for x has the wrong sign"),
+        (lambda x: x**3, lambda g, x, y: g * x**2, "too small by a factor 3"),
+        (torch.tanh, lambda g, x, y: g * (1 - y), "lacks the factor (1 + output)"),
+        (torch.exp, lambda g, x, y: g * x.exp() * y, "has the extra factor output"),
+        (torch.sigmoid, sigmoid_wrong, "has x (1 - x) where output (1 - output) belongs"),
+        (lambda x: x * x.exp(), lambda g, x, y: g * x.exp(), "lacks the factor (1 + x)"),
+        (lambda x: x * x.sin(), lambda g, x, y: g * x.sin(), "lacks the term x cos(x)"),
+        (lambda x: x.cumsum(0), lambda g, x, y: g.cumsum(0), "transposed as a map"),
+        (lambda x: x.softmax(0), lambda g, x, y: g * y * (1 - y), "element by element"),
+        (lambda x: x.mean(), lambda g, x, y: g.expand_as(x), "a sum where a mean belongs"),
+        (torch.sin, lambda g, x, y: x.cos(), "ignores the upstream gradient"),
+        (torch.sin, lambda g, x, y: (g * x.cos()).float().double(), "float32"),
+        (torch.sin, lambda g, x, y: g.clamp(-1, 1) * x.cos(), "clamps the upstream gradient"),
+        (lambda x: x.abs() ** 1.5, lambda g, x, y: 1.5 * g * x.abs().sqrt(), "wrong sign where x < 0"),
+        (lambda x: x.clamp(max=1) * x, lambda g, x, y: 2 * g * x, "where x > 1"),
+        (torch.sin, lambda g, x, y: None, "None"),
+    ],
+)  # fmt: skip
+def test_functions(forward, backward, words):
+    found = explained(forward, backward, normal(5))
+    assert words in found.cause
+    assert found.evidence.numeric.shape == found.evidence.analytic.shape
+    assert found.error > found.estimate
+
+
+def test_the_right_one_has_no_cause():
+    assert explained(torch.sin, lambda g, x, y: g * x.cos(), normal(5)) == FINDING
+
+
+def test_a_batch_of_one():
+    found = explained(lambda x: x.mean(0), lambda g, x, y: g.expand_as(x), normal(1, 3))
+    assert found == FINDING  # the gradient is right there
+    found = explained(lambda x: 3 * x, lambda g, x, y: (1 if len(x) == 1 else 3) * g, normal(1, 3))
+    assert "too small by a factor 3" in found.cause
+    assert "only where axis 0 of x has size 1" in found.cause
+
+
+def test_several_inputs():
+    def case(backward):
+        apply = function(torch.mul, lambda g, a, b, y: backward(g, a, b))
+        return explain(Case(make_target(lambda a, b: apply(a, b)), (normal(4), normal(4, seed=1))), FINDING).cause
+
+    assert case(lambda g, a, b: (g * a, g * b)) == "the gradients for a and b are swapped"
+    assert case(lambda g, a, b: (-g * b, -g * a)) == "the gradient for a and b has the wrong sign"
+    mixed = case(lambda g, a, b: (-g * b, 2 * g * a))
+    assert "the gradient for a has the wrong sign" in mixed
+    assert "the gradient for b is too large by a factor 2" in mixed
+
+
+def test_broadcast_inputs():
+    found = explained(
+        torch.add, lambda g, x, b, y: (g, g.mean(0)), normal(4, 3), normal(3, seed=1)
+    )  # fmt: skip
+    assert "a mean where a sum belongs" in found.cause
+
+
+def test_complex_functions():
+    found = explained(torch.square, lambda g, x, y: 2 * g * x, normal(3, dtype=torch.complex128))
+    assert "lacks a conjugate" in found.cause
+
+
+def test_ties():
+    def full(g, x, y):
+        return g * (x == y)
+
+    apply = function(lambda x: x.amax(), full)
+    case = Case(make_target(lambda x: apply(x)), (torch.tensor([1.0, 3.0, 3.0], dtype=torch.float64),))
+    found = explain(case, FINDING.but(code="wrong-at-ties"))
+    assert re.search(r"equal \(ties\).* 2 times .* 1 is right: each of them gets all", found.cause)
+
+
+def test_one_of_many():
+    def zeroed(g, x, y):
+        out = 2 * g * x
+        out[123:124] = 0
+        return out
+
+    found = explained(torch.square, zeroed, normal(150))
+    assert found.cause == "the gradient for x is zero in one element [123]"
+
+
+def test_without_a_cause_the_entries_are_listed():
+    noise = normal(4, 4, seed=7)
+    found = explained(lambda x: x.sin(), lambda g, x, y: g @ noise[: len(g), : len(g)], normal(4))
+    assert "16 of 16 entries of the Jacobian of output by x are wrong; d output[" in found.cause
+
+
+def test_it_fits_on_a_screen():
+    found = explained(lambda x: x.sin(), lambda g, x, y: g @ normal(9, 9, seed=7)[: len(g), : len(g)], normal(9))
+    assert len(found.cause) < 400

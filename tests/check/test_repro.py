@@ -1,0 +1,181 @@
+"""Text that shows a finding again: it runs, and makes the same arguments."""
+
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from jaxtyping import Float
+from torch.autograd import Function
+
+import torchgraft
+import torchgraft as tg
+from torchgraft._check.case import Case
+from torchgraft._check.repro import command, literal, repro
+from torchgraft._check.target import make_target
+
+
+class Twice(Function):
+    """A Function at the top of a module: it can be imported."""
+
+    @staticmethod
+    def forward(ctx, x, factor=2):
+        ctx.factor = factor
+        return factor * x
+
+    @staticmethod
+    def backward(ctx, grad):
+        return ctx.factor * grad, None
+
+
+def normal(*shape, dtype=torch.float64, seed=0):
+    return torch.randn(shape, dtype=dtype, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.fixture
+def again(monkeypatch):
+    """Runs a program, and gives what it passes to `check`."""
+    calls = []
+
+    def run(text):
+        monkeypatch.setattr(torchgraft, "check", lambda *args, **kwargs: calls.append((args, kwargs)), raising=False)
+        exec(compile(text, "repro", "exec"), {})
+        return calls.pop()
+
+    return run
+
+
+def test_a_function(again):
+    x = normal(2, 3)
+    (target, made, factor), options = again(repro(Case(make_target(Twice.apply), (x, 3), seed=5)))
+    assert target == Twice.apply
+    assert torch.equal(made, x)
+    assert (factor, options) == (3, {"seed": 5})
+
+
+def test_it_is_short():
+    text = repro(Case(make_target(Twice.apply), (torch.tensor([1.0, -1.0], dtype=torch.float64),)))
+    assert text.splitlines() == [
+        "import torch",
+        "import torchgraft as tg",
+        "from tests.check.test_repro import Twice",
+        "",
+        "x = torch.tensor([1.0, -1.0], dtype=torch.float64)",
+        "print(tg.check(Twice.apply, x))",
+    ]
+
+
+def test_functions_of_torch_and_modules(again):
+    assert again(repro(Case(make_target(torch.nn.functional.gelu), (normal(2),))))[0][0] is torch.nn.functional.gelu
+    assert again(repro(Case(make_target(torch.sin), (normal(2),))))[0][0] is torch.sin
+    module = torch.nn.Linear(3, 1).double()
+    (made, x), _ = again(repro(Case(make_target(module), (dict(module.named_parameters()), normal(2, 3)))))
+    assert repr(made) == repr(module)
+    assert made.weight.dtype == torch.float64
+    assert torch.equal(x, normal(2, 3))
+
+
+def test_library_operators(again):
+    target = make_target(torch.ops.torchgraft_test_repro.twice)
+    (made, x), _ = again(repro(Case(target, (normal(2),))))
+    assert made is torch.ops.torchgraft_test_repro.twice.default
+    assert torch.equal(x, normal(2))
+
+
+@torch.library.custom_op("torchgraft_test_repro::twice", mutates_args=())
+def twice(x: torch.Tensor) -> torch.Tensor:
+    return 2 * x
+
+
+def test_keyword_arguments_and_lists(again):
+    (target, parts), _ = again(repro(Case(make_target(torch.cat), ([normal(1), normal(2)],), {"dim": 0})))
+    assert torch.equal(target(parts), torch.cat([normal(1), normal(2)]))
+    assert (target.func, target.keywords) == (torch.cat, {"dim": 0})
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        normal(2, 3), normal(3, dtype=torch.float32), normal(3, dtype=torch.float16), normal(2, dtype=torch.bfloat16),
+        normal(2, 2, dtype=torch.complex128), normal(2, dtype=torch.complex64), normal(), normal(0, 3),
+        torch.tensor([True, False]), torch.tensor([[1, 2]]), torch.tensor([1], dtype=torch.uint8),
+        torch.tensor([math.nan, math.inf, -math.inf, -0.0], dtype=torch.float64),
+        normal(3, 4).mT, normal(4)[::2], normal(1, 3).expand(2, 3),
+        normal(2, 3, 4, 5).to(memory_format=torch.channels_last),
+        normal(5)[2:], normal(2, dtype=torch.complex128).conj(),
+    ],
+    ids=lambda value: f"{value.dtype}{list(value.shape)}{value.stride()}",
+)  # fmt: skip
+def test_tensors_are_written_to_the_last_bit(value):
+    made = eval(literal(value), {"torch": torch})
+    assert made.dtype == value.dtype
+    assert made.shape == value.shape
+    assert made.stride() == value.stride()
+    assert made.resolve_conj().flatten().tolist().__repr__() == value.resolve_conj().flatten().tolist().__repr__()
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
+def test_sparse_tensors(layout):
+    value = torch.eye(3, dtype=torch.float64).to_sparse(layout=layout)
+    made = eval(literal(value), {"torch": torch})
+    assert made.layout == layout
+    assert torch.equal(made.to_dense(), value.to_dense())
+
+
+@pytest.mark.parametrize("value", [1, 0.1, math.inf, True, None, "same", (1, (2,)), [1.5], torch.float32, {"a": 1}, 1j])
+def test_other_arguments(value):
+    made = eval(literal(value), {"torch": torch})
+    assert made == value
+    assert type(made) is type(value)
+
+
+def test_what_has_no_text():
+    assert literal(object()) is None
+    assert literal([object()]) is None
+
+
+def test_where_it_cannot_be_imported():
+    def local(x):
+        return x
+
+    assert repro(Case(make_target(local), (normal(2),))).startswith("# local has no name that can be imported")
+    assert repro(Case(make_target(lambda x: x), (normal(2),), seed=4)).endswith("seed=4)")
+
+
+def test_many_arguments_are_generated_again():
+    text = repro(Case(make_target(Twice.apply), (normal(100),), seed=3))
+    assert text == "torchgraft check tests.check.test_repro:Twice --seed 3"
+
+
+@tg.op
+def thrice(x: Float[torch.Tensor, "..."]) -> Float[torch.Tensor, "..."]:
+    return 3 * x
+
+
+def test_operators_of_this_package(again):
+    case = Case(make_target(thrice), (normal(2),))
+    assert again(repro(case))[0][0] is thrice
+    assert command(case) == "torchgraft check tests.check.test_repro:thrice --seed 0"
+
+
+def test_scripts_are_named_by_their_file(tmp_path):
+    script = tmp_path / "layer.py"
+    script.write_text(
+        "import torch\nfrom torchgraft._check.case import Case\nfrom torchgraft._check.target import make_target\n"
+        "from torchgraft._check.repro import repro, command\n"
+        "def twice(x):\n    return 2 * x\n"
+        "if __name__ == '__main__':\n"
+        "    case = Case(make_target(twice), (torch.ones(1),), seed=2)\n"
+        "    print(repro(case))\n    print(command(case))\n"
+    )
+    environment = os.environ | {"PYTHONPATH": str(Path(torchgraft.__file__).parents[1])}
+    run = subprocess.run(
+        [sys.executable, str(script)], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+    )
+    lines = run.stdout.splitlines()
+    assert "from layer import twice" in lines
+    assert lines[-1] == "torchgraft check layer.py:twice --seed 2"
