@@ -82,9 +82,9 @@ def test_a_case_costs_a_fraction_of_a_millisecond():
     generated(linear, 200)
     seconds = []
     for _ in range(3):
-        start = time.perf_counter()
+        start = time.process_time()
         generated(linear, 200)
-        seconds.append(time.perf_counter() - start)
+        seconds.append(time.process_time() - start)
     assert min(seconds) / 200 < 2e-3  # with the call that tries it; 0.4 ms on a machine that does nothing else
 
 
@@ -118,7 +118,7 @@ def test_sizes_differ_by_preference_and_are_short_and_long():
 
 def test_strides_are_really_there():
     inputs = [case.primals[0] for case in generated(linear, 200) if case.primals[0].dim() >= 2]
-    assert any(0 in x.stride() for x in inputs)
+    assert any(0 in x.stride() for x in inputs if x.numel() > 0)
     assert any(x.storage_offset() > 0 for x in inputs)
     assert any(x.stride(-1) == 2 for x in inputs)
     assert any(x.stride(-1) > x.stride(0) > 0 for x in inputs if x.shape[0] > 1 and x.shape[-1] > 1)
@@ -133,6 +133,14 @@ def test_computed_sizes_come_out_as_annotated():
     assert outputs[0] < 15
     assert outputs[1] > 0
     assert sum(count for size, count in outputs.items() if size > 1) > 50
+
+
+def test_what_is_subtracted_is_smaller():
+    @tg.op
+    def windows(x: Float[Tensor, "h w"], y: Float[Tensor, "kh kw"]) -> Float[Tensor, "h-kh+1 w//kw"]:
+        return x.new_zeros(x.shape[0] - y.shape[0] + 1, x.shape[1] // y.shape[1])
+
+    assert shapes(generated(windows, 1)[0]) == {"x": (5, 6), "y": (2, 3)}
 
 
 def test_leading_axes_of_a_loop_broadcast():
@@ -479,6 +487,17 @@ def test_a_target_that_refuses_everything_gives_no_case():
     inputs = Inputs(make_target(never))
     assert list(inputs) == []
     assert len(inputs.refused) == 60
+
+
+def test_a_kernel_that_does_not_compile_is_tried_once():
+    @tg.op(kernel=tg.c("void broken(int64_t n, const T *x, T *out) { out[0] = nothing; }"))
+    def broken(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]: ...
+
+    inputs = Inputs(make_target(broken))
+    assert list(inputs) == []
+    (refusal,) = inputs.refused
+    assert isinstance(refusal.error, tg.BuildError)
+    assert not refusal.deliberate
 
 
 # -- other targets -----------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 
 from ..._errors import (
     ArgumentError,
+    BuildError,
     DeclarationError,
     DeviceError,
     DtypeError,
@@ -101,7 +102,7 @@ class Inputs:
 
     def _generated(self, arguments: Arguments, counter: Iterator[int]) -> Iterator[Case]:
         draw, in_vain = PlainDraw(self.seed), 0
-        while in_vain < _IN_VAIN:
+        while in_vain < _IN_VAIN and not self._cannot_run():
             draw.begin()
             taken: list[Case] = []
             with contextlib.suppress(Impossible):
@@ -110,6 +111,10 @@ class Inputs:
             draw.end(accepted=bool(taken))
             in_vain = 0 if taken else in_vain + 1
             yield from taken
+
+    def _cannot_run(self) -> bool:
+        """Whether it is not the arguments' fault: a kernel that does not compile refuses all."""
+        return bool(self.refused) and isinstance(self.refused[-1].error, (BuildError, DeclarationError))
 
     def _tried(
         self,
