@@ -338,6 +338,21 @@ def test_it_serves_a_backward_pass_too():
     assert found.where.startswith("the output by `x`")
 
 
+def test_an_input_with_jumps_does_not_hide_another():
+    def chosen(x, flag):
+        return torch.where(flag == 1, x.exp(), x.sin())
+
+    x, flag = normal(4), torch.tensor([1.0, 0, 1, 1], dtype=torch.float64)
+    with pytest.raises(Inconclusive, match="the outputs jump or have kinks where `flag` changes"):
+        look(chosen, x, flag)
+
+    def differentiable(x, flag):
+        return chosen(x, flag) + 0 * flag
+
+    found = only(look(altered(differentiable, lambda gx, gf: (-gx, gf)), x, flag))
+    assert found.where.startswith("the output by `input 0`;")
+
+
 # -- what cannot be told ------------------------------------------------------------------------------------------
 
 

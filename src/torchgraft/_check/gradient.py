@@ -8,6 +8,7 @@ as much as it is wrong.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import torch
@@ -50,6 +51,7 @@ class _Comparison:
         self.ladder: Ladder
         self.moving = False
         self.drowned: list[str] = []
+        self.rough: list[str] = []
         self._repeatable()
 
     def _repeatable(self) -> None:
@@ -62,7 +64,7 @@ class _Comparison:
 
     def findings(self) -> Iterator[Finding]:
         """What is wrong; where nothing is, and too little could be compared, it raises Inconclusive."""
-        for direction, alone in self._directions():
+        for direction, alone in itertools.chain(self._directions(), self._further()):
             found = self._along(direction, alone)
             yield from self._moving()
             if found is not None:
@@ -88,6 +90,13 @@ class _Comparison:
         else:
             yield self.probe.direction(self.generator), None
         yield self.probe.direction(self.generator, relative=True), None
+
+    def _further(self) -> Iterator[tuple[Tensor, str | None]]:
+        """Each input alone, where little could be compared: what jumps with one may be smooth in another."""
+        names = self.probe.case.names
+        if len(names) > 1 and not self._enough(self.known):
+            self.known = torch.zeros_like(self.known)
+            yield from ((self.probe.direction(self.generator, primals=[i]), name) for i, name in enumerate(names))
 
     def _ties(self) -> Tensor | None:
         """A direction that keeps equal elements equal, where there are any and something could not be compared.
@@ -133,7 +142,9 @@ class _Comparison:
             telling = telling or pairing.telling
         if direction.any():
             self.known |= ladder.known
-        if alone is not None and not telling:
+        if alone is not None and not self._enough(ladder.known):
+            self.rough.append(alone)
+        elif alone is not None and not telling:
             self.drowned.append(alone)
         return None
 
@@ -148,6 +159,10 @@ class _Comparison:
         weight = covector(ladder, self.backward.wanted, self.generator, self.probe.grid, balanced=balanced)
         return pair(self.probe, self.backward, ladder, direction, weight)
 
+    def _enough(self, known: Tensor) -> bool:
+        """Whether at least half of what can have a derivative is known."""
+        return 2 * int((known & self.backward.wanted).sum()) >= int(self.backward.wanted.sum())
+
     def _conclude(self) -> None:
         """Enough was compared, or it is said why not."""
         wanted = self.backward.wanted
@@ -155,7 +170,10 @@ class _Comparison:
             drowned = " and ".join(f"`{name}`" for name in self.drowned)
             raise Inconclusive(f"the values have too few digits to show how they change with {drowned}")
         total, known = int(wanted.sum()), int((self.known & wanted).sum())
-        if 2 * known >= total:
+        if self._enough(self.known):
+            if self.rough:
+                rough = " and ".join(f"`{name}`" for name in self.rough)
+                raise Inconclusive(f"the outputs jump or have kinks where {rough} changes")
             return
         finite = self.probe.values.isfinite()
         if not finite[wanted].any():

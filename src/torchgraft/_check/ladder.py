@@ -48,6 +48,7 @@ class Ladder:
         jagged: where the function does not follow its derivative for the smallest step, as stairs do not.
         scale: the size of the derivative and of what it is the derivative of.
         center: the values at the point.
+        grain: what the noise of the values is worth as a derivative.
         steps: from large to small.
         table: the best estimate of the derivative by each step together with the larger ones, ``(n, m)``.
         bars: the estimated errors of `table`.
@@ -60,6 +61,7 @@ class Ladder:
     jagged: Tensor
     scale: Tensor
     center: Tensor
+    grain: Tensor
     steps: tuple[float, ...]
     table: Tensor
     bars: Tensor
@@ -80,27 +82,27 @@ class Ladder:
     def blurred(self, noise: Tensor, grid: Grid) -> Ladder:
         """The same with larger errors: for a function that has fewer digits, of which this is the reference.
 
-        A derivative has the relative error of the value, or what differences of the values would have.
+        A derivative has the relative error of the value.
 
         Args:
             noise: the size of the errors of its values, ``(m,)``.
             grid: of its dtype.
         """
-        relative = 4 * self.derivative.abs() / self.center.abs()
-        floor = noise * relative.nan_to_num(nan=0).clamp(max=2**grid.first)
+        floor = (4 * noise * self.derivative.abs() / self.center.abs()).nan_to_num(nan=0, posinf=torch.inf)
         error = self.error + floor
         return replace(
             self,
             error=error,
             unresolved=self.unresolved | ~(error <= grid.epsilon**0.25 * self.scale),
             bars=self.bars + floor,
+            grain=noise * 2**grid.first,
         )
 
     def scaled(self, factor: float) -> Ladder:
         """The same for a direction that is longer by a factor."""
         return replace(
             self, derivative=self.derivative * factor, error=self.error * factor, scale=self.scale * factor,
-            table=self.table * factor, bars=self.bars * factor,
+            grain=self.grain * factor, table=self.table * factor, bars=self.bars * factor,
         )  # fmt: skip
 
     def doubting(self, other: Ladder) -> Ladder:
@@ -151,7 +153,10 @@ def climb(function: Callable[[float], Tensor], center: Tensor, noise: Tensor, gr
     unresolved = ~(torch.maximum(error, kink_error) <= coarsest)
     jagged |= rungs.jagged(derivative, error, noise)
     error = error + bend  # of a kink too slight to give the element up
-    return Ladder(derivative, error, kinked, unresolved, jagged, scale, center, tuple(rungs.steps), table[0], bars[0])
+    grain = noise / rungs.steps[0]
+    return Ladder(
+        derivative, error, kinked, unresolved, jagged, scale, center, grain, tuple(rungs.steps), table[0], bars[0]
+    )
 
 
 @dataclass

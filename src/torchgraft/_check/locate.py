@@ -91,7 +91,7 @@ def imprecise(case: Case, pairing: Pairing) -> Finding:
     """A backward pass whose rounding is larger than that of its dtype."""
     return Finding(
         "loses-digits", Verdict.LOSES_DIGITS, "The backward pass rounds to fewer digits than its dtype has",
-        case.label, error=pairing.noise, estimate=pairing.floor,
+        case.label, error=pairing.noise, estimate=pairing.grain,
     )  # fmt: skip
 
 

@@ -34,7 +34,7 @@ class Pairing:
         tolerance: by how much the two may differ.
         nonlinearity: by how much the backward pass of 3 v differs from three times that of v.
         noise: of the backward pass; the same, if nothing else was measured.
-        floor: the part of the tolerance that the differences are the reason of.
+        grain: what the noise of the values is worth in it.
         epsilon: of the dtype.
         direction: u.
         cotangent: v.
@@ -47,7 +47,7 @@ class Pairing:
     tolerance: float
     nonlinearity: float
     noise: float
-    floor: float
+    grain: float
     epsilon: float
     direction: Tensor
     cotangent: Tensor
@@ -71,12 +71,12 @@ class Pairing:
     @property
     def linear(self) -> bool:
         """Whether the backward pass is linear but for its rounding."""
-        return not self.nonlinearity > self.epsilon**_WRONG * self.size + self.floor
+        return not self.nonlinearity > self.epsilon**_WRONG * self.size + self.grain
 
     @property
     def precise(self) -> bool:
         """Whether its noise is the dtype's, not that of one with fewer digits."""
-        return not self.noise > self.epsilon**_PRECISE * self.size + self.floor
+        return not self.noise > self.epsilon**_PRECISE * self.size + self.grain
 
     @property
     def wrong(self) -> bool:
@@ -101,10 +101,10 @@ def pair(probe: Probe, backward: Backward, ladder: Ladder, direction: Tensor, co
     size = max(_norm(terms), _norm(products))
     nonlinearity = _norm(noise) + abs(float(noise.sum()))
     roundings = _ROUNDINGS if probe.grid.digits >= 24 else _HALF_ROUNDINGS
-    floor = 8 * _norm(errors)
-    tolerance = floor + roundings * probe.grid.epsilon * size + 8 * nonlinearity
+    grain = 32 * _norm(torch.where(weighted, cotangent * ladder.grain, 0))
+    tolerance = 8 * _norm(errors) + roundings * probe.grid.epsilon * size + 8 * nonlinearity
     return Pairing(
-        float(products.sum()), float(terms.sum()), size, tolerance, nonlinearity, nonlinearity, floor,
+        float(products.sum()), float(terms.sum()), size, tolerance, nonlinearity, nonlinearity, grain,
         probe.grid.epsilon, direction, cotangent, gradient,
     )  # fmt: skip
 
@@ -121,7 +121,9 @@ def covector(ladder: Ladder, wanted: Tensor, generator: torch.Generator, grid: G
     if not balanced or not size.any():
         return weight
     root = grid.epsilon**0.5
-    size = torch.maximum(size, torch.where(known, ladder.error, 0) / root).clamp(min=float(root * size.max()))
+    size = torch.maximum(size, torch.where(known, ladder.error, 0) / root)
+    largest = size.max()
+    size = torch.where(size > 0, size.clamp(min=float(root * largest)), largest)  # 0 has no size to be balanced by
     exponent = torch.frexp(size).exponent
     return weight * torch.exp2((exponent.min() - exponent).double())
 
@@ -136,7 +138,7 @@ def second_look(probe: Probe, backward: Backward, ladder: Ladder, pairing: Pairi
     cotangent = torch.where(other.known, pairing.cotangent, 0)
     again = pair(probe, backward, ladder.doubting(other), pairing.direction, cotangent)
     noise = _backward_noise(probe, again)
-    return replace(again, tolerance=again.tolerance + 8 * noise, noise=max(again.noise, noise))
+    return replace(again, tolerance=again.tolerance + 16 * noise, noise=max(again.noise, noise))
 
 
 def _backward_noise(probe: Probe, pairing: Pairing) -> float:

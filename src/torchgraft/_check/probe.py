@@ -102,12 +102,12 @@ class Probe:
     def noise(self) -> Tensor:
         """The size of the errors of the values; at least what rounding the result does to them.
 
-        Points to one side only: noise must not be mistaken for a kink at the point, nor a kink for noise.
+        All points lie on one side of the point, which is none of them: a kink or a jump at the point is no noise.
         """
         direction = self.direction(torch.Generator().manual_seed(self.case.seed))
         try:
-            samples = [self.at(self.point + i * self.grid.smallest * direction) for i in range(1, SAMPLES)]
-            measured = ecnoise(torch.stack([self.values, *samples]))
+            samples = [self.at(self.point + i * self.grid.smallest * direction) for i in range(1, 1 + SAMPLES)]
+            measured = ecnoise(torch.stack(samples))
         except Exception:
             raise Inconclusive("the target fails at points next to the arguments") from None
         return torch.maximum(measured.nan_to_num(), self.grid.epsilon / 2 * self.values.abs())
