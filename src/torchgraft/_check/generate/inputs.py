@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
+from ... import _torch
 from ..._errors import (
     ArgumentError,
     BuildError,
@@ -157,8 +157,8 @@ def make_case(
     if target.kind != "module":
         return Case(target, args, kwargs, seed=seed, traits=traits)
     given: tuple[Any, Any] = (tuple(args), dict(kwargs))
-    if not any(isinstance(leaf, Tensor) and leaf.requires_grad for leaf in pytree.tree_leaves(given)):
-        given = pytree.tree_map_only(differentiable, lambda leaf: leaf.detach().requires_grad_(), given)
+    if not any(isinstance(leaf, Tensor) and leaf.requires_grad for leaf in _torch.pytree.tree_leaves(given)):
+        given = _torch.pytree.tree_map_only(differentiable, lambda leaf: leaf.detach().requires_grad_(), given)
     args, kwargs = given
     return Case(target, (dict(target.origin.named_parameters()), *args), kwargs, seed=seed, traits=traits)
 
