@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from _defects import LOST, lost
 from _opinfo import MUTATIONS, Sample, mutants, samples
 from _timing import Row, machine, write
 from torch import Tensor
@@ -125,17 +126,23 @@ def mutated(part: Part) -> list[Row]:
 
 
 def false_alarms(part: Part, dtype: torch.dtype, bar: str, *, alone: bool = False) -> list[Row]:
-    scores = judge(map(_alone, part.of(samples(dtype, each=2))) if alone else part.of(samples(dtype, each=2)))
+    tried = list(part.of(samples(dtype, each=2)))
+    scores = judge(map(_alone, tried) if alone else tried)
     ours, slow, fast = scores["core"], scores["slow"], scores["fast"]
+    alarmed = {sample.name: sample for sample in tried if ours.said[sample.name].startswith("found")}
     rivals = {name: f"slow {slow.said[name]}, fast {fast.said[name]}" for name in slow.said}
     for verdict in ("found", "inconclusive"):
         said = {name: f"{said} ({rivals[name]})" for name, said in ours.said.items() if said.startswith(verdict)}
         part.show(verdict, said)
     title = f"alarms on {len(ours.said)} samples, {str(dtype).removeprefix('torch.')}"
     title += ", of operators that take nothing else" if alone else ""
+    real = {name: lost(sample) for name, sample in alarmed.items() if lost(sample) > LOST}
+    part.show("real: roundings of the dtype that are lost", {name: f"{size:.3g}" for name, size in real.items()})
+    false = f"{100 * (len(alarmed) - len(real)) / max(1, len(ours.said)):.2f} %"
     found, unsure = ours.share("found"), ours.share("inconclusive")
     return [
-        Row(title, found, f"slow {slow.share('found')}, fast {fast.share('found')}", found, bar),
+        Row(title, f"{found}, {len(real)} of {len(alarmed)} real losses of digits",
+            f"slow {slow.share('found')}, fast {fast.share('found')}", f"{false} false", bar),
         Row("inconclusive", unsure, "", unsure, "2 %"),
         Row("time for those", f"{ours.seconds:.1f} s", f"slow {slow.seconds:.1f} s, fast {fast.seconds:.1f} s",
             f"{ours.seconds / slow.seconds:.2f} x slow", ""),
