@@ -664,3 +664,17 @@ def fake_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[
     with FakeTensorMode(allow_non_fake_inputs=True) as mode, torch.no_grad():
         args, kwargs = pytree.tree_map_only(Tensor, mode.from_tensor, (args, kwargs))
         return function(*args, **kwargs)
+
+
+@contextlib.contextmanager
+def quiet_vmap() -> Iterator[None]:
+    """Within, `torch.vmap` does not print that it loops over an operator without a batching rule.
+
+    Whether it did before cannot be asked: afterwards it does, which is the default.
+    """
+    warn: Callable[[bool], None] = _C._functorch._set_vmap_fallback_warning_enabled  # type: ignore[attr-defined]
+    warn(False)
+    try:
+        yield
+    finally:
+        warn(True)

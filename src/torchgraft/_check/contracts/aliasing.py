@@ -25,6 +25,7 @@ def aliasing(case: Case) -> Iterator[Finding]:
     yield from _kept_results(base)
     yield from _shared_gradients(base)
     yield from _undeclared_alias(base)
+    yield from _unknown_alias(base)
     yield from _written_outputs(base)
     yield from _written_inputs(base)
 
@@ -81,6 +82,24 @@ def _undeclared_alias(base: Baseline) -> Iterator[Finding]:
                     "undeclared-alias", Verdict.FAIL, f"{base.output_name(i).capitalize()} is memory of {name}",
                     f"{base.output_name(i)}; {base.case.label}",
                     cause="the schema says that it is not a view", hint="return a copy: x.clone()",
+                )  # fmt: skip
+
+
+def _unknown_alias(base: Baseline) -> Iterator[Finding]:
+    """A view shares its version with what it is a view of: where it does not, autograd knows nothing of the memory."""
+    recorded = base.case.linearize()
+    for i, output in enumerate(recorded.outputs):
+        for name, primal in zip(base.case.names, recorded.primals, strict=True):
+            if output is primal or not _shares(output, primal):
+                continue
+            version = primal._version
+            output.detach().mul_(1)
+            if primal._version == version:
+                yield Finding(
+                    "unknown-alias", Verdict.FAIL, f"{base.output_name(i).capitalize()} shares the memory of {name}",
+                    f"{base.output_name(i)}; {base.case.label}",
+                    cause="one is overwritten with the other, and autograd does not know: a NumPy view, or .data",
+                    hint="return memory of its own: .clone(), or .copy() of an array",
                 )  # fmt: skip
 
 

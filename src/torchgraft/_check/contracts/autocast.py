@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 
 import torch
 from torch import Tensor
 
-from ..baseline import Value, baseline, distance, generator, short
+from ..baseline import Baseline, Value, baseline, distance, generator, short
 from ..case import Case
 from ..claims import claimed
 from ..contract import contract
@@ -33,32 +34,36 @@ def autocast(case: Case) -> Iterator[Finding]:
         with torch.autocast("cpu", DTYPE):
             recorded = single.linearize()
     except Exception as error:
-        yield Finding("autocast-raises", _severity(case), "It raises under autocast", where, cause=short(error), hint=HINT)
+        yield _raises(case, "It raises under autocast", where, error)
         return
     cotangents = [None if c is None else c.to(o.dtype) for c, o in zip(base.cotangents, recorded.outputs, strict=True)]
     try:
         found = recorded.pull(cotangents)
     except Exception as error:
-        title = "The backward raises after a forward under autocast"
-        yield Finding("autocast-raises", _severity(case), title, where, cause=short(error), hint=HINT)
+        yield _raises(case, "The backward raises after a forward under autocast", where, error)
         return
-    for i, (value, expected, slack) in enumerate(zip(found, base.gradients, _slacks(single), strict=True)):
-        error = distance(value, expected)
-        if not error <= slack:
-            yield Finding(
-                "autocast-gradient", Verdict.FAIL, f"Under autocast {base.gradient_name(i)} is wrong",
-                f"{base.gradient_name(i)}; {where}", value, expected, error, slack,
-                cause="forward and backward work in different dtypes", hint=HINT,
-            )  # fmt: skip
+    wide = _with_slack(base)
+    for difference in wide.differing_outputs([output.detach() for output in recorded.outputs]):
+        yield difference.finding(
+            "autocast-output", f"Under autocast {difference.name} is another", where,
+            cause="the forward asks whether autocast is on", hint="compute the same in every dtype",
+        )  # fmt: skip
+    for difference in wide.differing_gradients(found):
+        yield difference.finding(
+            "autocast-gradient", f"Under autocast {difference.name} is wrong", where,
+            cause="forward and backward work in different dtypes", hint=HINT,
+        )  # fmt: skip
 
 
 HINT = "decorate forward with torch.amp.custom_fwd(device_type=...) and backward with custom_bwd, or cast by hand"
 
 
-def _severity(case: Case) -> Verdict:
-    """Of a refusal: what is checked in single precision is meant for it; in double precision autocast plays no part."""
-    single = any(primal.dtype == torch.float32 for primal in case.primals)
-    return Verdict.FAIL if single or claimed(case, "autocast") else Verdict.PASS
+def _raises(case: Case, title: str, where: str, error: Exception) -> Finding:
+    """A refusal: what is checked in single precision is meant for autocast; in double precision it plays no part."""
+    meant = any(primal.dtype == torch.float32 for primal in case.primals) or claimed(case, "autocast")
+    severity = Verdict.FAIL if meant else Verdict.PASS
+    cause = f"forward and backward get different dtypes: {short(error)}"
+    return Finding("autocast-raises", severity, title, where, cause=cause, hint=HINT)
 
 
 def in_float32(case: Case) -> Case:
@@ -72,16 +77,17 @@ def in_float32(case: Case) -> Case:
     return case.with_leaves([single(leaf) for leaf in case.leaves])
 
 
-def _slacks(case: Case) -> list[float]:
-    """What rounding inputs, upstream gradients and what lies between them to bfloat16 can do to each gradient."""
-    base, unit = baseline(case), torch.finfo(DTYPE).eps
-    slacks = [16 * unit * _largest(g) for g in base.gradients]
+def _with_slack(base: Baseline) -> Baseline:
+    """The baseline, from which results may be as far as rounding whatever comes by to bfloat16 can take them."""
+    every = [*base.outputs, *base.gradients]
+    slacks = [16 * torch.finfo(DTYPE).eps * _largest(value) for value in every]
     for sample in range(3):
-        rounded = partial(_rounded, source=generator(case, 83, sample))
-        moved = case.linearize([rounded(primal) for primal in case.primals])
-        found = moved.pull([None if c is None else rounded(c) for c in base.cotangents])
-        slacks = [max(s, 16 * unit * _largest(g) + 8 * distance(f, g)) for s, f, g in zip(slacks, found, base.gradients, strict=True)]
-    return slacks
+        rounded = partial(_rounded, source=generator(base.case, 83, sample))
+        moved = base.case.linearize([rounded(primal) for primal in base.case.primals])
+        found = [*moved.outputs, *moved.pull([None if c is None else rounded(c) for c in base.cotangents])]
+        slacks = [s + 4 * distance(value, other) for s, value, other in zip(slacks, found, every, strict=True)]
+    count = len(base.outputs)
+    return replace(base, output_slack=slacks[:count], gradient_slack=slacks[count:])
 
 
 def _rounded(tensor: Tensor, source: torch.Generator) -> Tensor:

@@ -107,10 +107,13 @@ def _compare(base: Baseline, outputs: list[Tensor], gradients: list[Value], how:
 HINT = "compute with tensors only, and keep numbers that depend on them out of ctx"
 
 
+LOGGERS = ("torch._dynamo", "torch._inductor", "torch._functorch", "torch._subclasses", "torch.export", "torch.fx")
+
+
 @contextlib.contextmanager
 def quiet_compiler() -> Iterator[None]:
-    """Within, compilers start with no memory of what they compiled, and say nothing; afterwards they have none again."""
-    loggers = [logging.getLogger(name) for name in ("torch._dynamo", "torch._inductor", "torch._functorch", "torch.export")]
+    """Within, compilers begin without a memory of what they compiled, and say nothing; nor do they keep any."""
+    loggers = [logging.getLogger(name) for name in LOGGERS]
     before = [logger.level for logger in loggers]
     torch.compiler.reset()
     try:

@@ -44,8 +44,9 @@ class _Module(nn.Module):
         super().__init__()
         self.function = case.target.function
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self.function(*args, **kwargs)
+    def forward(self, *args: Any, **kwargs: Any) -> list[Tensor]:
+        """The outputs in one list: a named tuple would have to be registered to be saved."""
+        return [leaf for leaf in _torch.pytree.tree_leaves(self.function(*args, **kwargs)) if differentiable(leaf)]
 
 
 def _round_trip(case: Case, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
@@ -53,6 +54,5 @@ def _round_trip(case: Case, args: tuple[Any, ...], kwargs: dict[str, Any]) -> li
     file = io.BytesIO()
     torch.export.save(torch.export.export(_Module(case), args, kwargs, strict=False), file)
     file.seek(0)
-    made = torch.export.load(file).module()(*args, **kwargs)
-    outputs = [leaf for leaf in _torch.pytree.tree_leaves(made) if differentiable(leaf)]
+    outputs = torch.export.load(file).module()(*args, **kwargs)
     return [leaf if leaf.layout == torch.strided else leaf.to_dense() for leaf in outputs]

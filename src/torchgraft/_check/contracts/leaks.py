@@ -130,7 +130,7 @@ def _mallinfo() -> Callable[[], _Mallinfo] | None:
     except (AttributeError, OSError):
         return None
     found.restype = _Mallinfo
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def _bytes_in_use() -> int:

@@ -8,7 +8,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from ..baseline import Baseline, Difference, baseline, cotangents_for, distance, generator, nearby, signed
+from ... import _torch
+from ..baseline import Baseline, Difference, Value, baseline, cotangents_for, distance, generator, nearby, signed
 from ..case import Case
 from ..claims import Refused, attempt, claimed, refusal, unclaimed
 from ..contract import contract
@@ -69,8 +70,8 @@ def _outputs_of(case: Case) -> Callable[..., tuple[Tensor, ...]]:
 
 
 def _map(function: Callable[..., tuple[Tensor, ...]], dims: InDims, stacked: Batch) -> tuple[Tensor, ...]:
-    with torch.no_grad():
-        return torch.vmap(function, in_dims=dims)(*stacked)  # type: ignore[no-any-return]
+    with torch.no_grad(), _torch.quiet_vmap():
+        return torch.vmap(function, in_dims=dims)(*stacked)
 
 
 HINT = "in a vmap staticmethod move the mapped axis to where you want it: in_dims says where it is, or None"
@@ -98,7 +99,11 @@ def _sample(samples: Sequence[Batch], dims: InDims, i: int) -> Batch:
 
 def _stacked(samples: Sequence[Batch], dims: InDims) -> Batch:
     columns = zip(dims, zip(*samples, strict=True), strict=True)
-    return [column[0] if dim is None else torch.stack(column, dim) for dim, column in columns]
+    return [column[0].clone() if dim is None else torch.stack(column, dim) for dim, column in columns]
+
+
+def _stack(tensors: Sequence[Value]) -> Tensor:
+    return torch.stack([tensor for tensor in tensors if tensor is not None])
 
 
 def _pulled(base: Baseline, samples: Sequence[Batch]) -> Iterator[Finding]:
@@ -109,7 +114,7 @@ def _pulled(base: Baseline, samples: Sequence[Batch]) -> Iterator[Finding]:
 
     def gradients(*arguments: Tensor) -> tuple[Tensor, ...]:
         primals, cotangents = arguments[: len(case.primals)], arguments[len(case.primals) :]
-        _, pull = torch.func.vjp(lambda *p: tuple(case.outputs(p)[i] for i in used), *primals)
+        pull = torch.func.vjp(lambda *p: tuple(case.outputs(p)[i] for i in used), *primals)[1]
         found = pull(cotangents)
         return tuple(found[i] for i in wanted)
 
@@ -118,7 +123,7 @@ def _pulled(base: Baseline, samples: Sequence[Batch]) -> Iterator[Finding]:
     for sample, pieces in zip(samples, cotangents, strict=True):
         given = dict(zip(used, pieces, strict=True))
         loop.append(case.linearize(sample).pull([given.get(i) for i in range(len(base.cotangents))]))
-    expected = [torch.stack([row[i] for row in loop]) for i in wanted]  # type: ignore[misc]
+    expected = [_stack([row[i] for row in loop]) for i in wanted]
     stacked = [torch.stack(column) for column in zip(*samples, strict=True)]
     stacked += [torch.stack(column) for column in zip(*cotangents, strict=True)]
     found = attempt(partial(_map, gradients, (0,) * len(stacked), stacked))
@@ -133,7 +138,8 @@ def _gradient_differs(base: Baseline, index: int, found: Tensor, expected: Tenso
     for difference in base.differing_gradients(row, other, times=SAMPLES):
         yield difference.finding(
             "vmap-gradient", "A gradient under vmap is another than in a loop", f"{where}; {base.case.label}",
-            cause="the backward mixes the samples, or its vmap rule is wrong", hint="backward runs under vmap as well: sum over no axis that it does not know",
+            cause="the backward mixes the samples, or its vmap rule is wrong",
+            hint="backward runs under vmap as well: sum over no axis that it does not know",
         )  # fmt: skip
 
 
@@ -143,16 +149,15 @@ def batched_gradients(base: Baseline, samples: Sequence[Batch]) -> Iterator[Find
     used = [i for i, c in enumerate(base.cotangents) if c is not None]
     several = [base.cotangents, cotangents_for(case, recorded.outputs, salt=5)]
     expected = [recorded.pull(one) for one in several]
-    stacked = [torch.stack([one[i] for one in several]) for i in used]  # type: ignore[misc]
+    stacked = [_stack([one[i] for one in several]) for i in used]
     again = case.linearize()
     outputs = [again.outputs[i] for i in used]
     grad = partial(torch.autograd.grad, is_grads_batched=True, allow_unused=True)
     found = attempt(partial(grad, outputs, again.primals, stacked))
     for i, value in enumerate(found):
-        rows = [one[i] for one in expected]
-        if value is None or any(row is None for row in rows):
-            continue
-        yield from _gradient_differs(base, i, value, torch.stack(rows), "several upstream gradients at once")  # type: ignore[arg-type]
+        rows = [row for one in expected if (row := one[i]) is not None]
+        if len(rows) == len(several):
+            yield from _gradient_differs(base, i, value, torch.stack(rows), "several upstream gradients at once")
 
 
 def batched_tangents(base: Baseline, samples: Sequence[Batch]) -> Iterator[Finding]:
@@ -163,7 +168,7 @@ def batched_tangents(base: Baseline, samples: Sequence[Batch]) -> Iterator[Findi
     loop = [attempt(partial(push, case, direction)) for direction in directions]
 
     def tangents(*direction: Tensor) -> tuple[Tensor, ...]:
-        return torch.func.jvp(_outputs_of(case), tuple(case.primals), direction)[1]  # type: ignore[no-any-return]
+        return torch.func.jvp(_outputs_of(case), tuple(p.clone() for p in case.primals), direction)[1]  # type: ignore[no-any-return]
 
     stacked = [torch.stack(column) for column in zip(*directions, strict=True)]
     found = attempt(partial(_map, tangents, (0,) * len(stacked), stacked))
@@ -176,6 +181,7 @@ def batched_tangents(base: Baseline, samples: Sequence[Batch]) -> Iterator[Findi
         difference = Difference(i, base.output_name(i), value, expected, distance(value, expected), slack)
         if not difference.error <= difference.slack:
             yield difference.finding(
-                "vmap-tangent", "A tangent under vmap is another than in a loop", f"several tangents at once; {case.label}",
+                "vmap-tangent", "A tangent under vmap is another than in a loop",
+                f"several tangents at once; {case.label}",
                 cause="the jvp mixes the samples, or its vmap rule is wrong",
             )  # fmt: skip

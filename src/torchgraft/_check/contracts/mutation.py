@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from ... import _torch
 from ..baseline import Value, baseline, distance
 from ..case import Case, Linearization
 from ..contract import contract
@@ -23,12 +24,12 @@ def mutation(case: Case) -> Iterator[Finding]:
         before = [primal.detach().clone() for primal in primals]
         recorded = case.record(primals)
     saved.keep()
-    declared = _declared(recorded)
+    declared = _declared(case, recorded)
     changed = [i for i, (a, b) in enumerate(zip(primals, before, strict=True)) if distance(a, b) and i not in declared]
     for i in changed:
         yield _finding(
             "input-changed", f"The forward writes into {case.names[i]}", case.names[i], case, primals[i], before[i],
-            "ctx.mark_dirty(x), if it is meant; else work on x.clone()",
+            "the forward changes its input in place", "ctx.mark_dirty(x), if it is meant; else work on x.clone()",
         )  # fmt: skip
     if changed:
         return
@@ -39,36 +40,42 @@ def mutation(case: Case) -> Iterator[Finding]:
         if distance(value, other) and i not in declared:
             yield _finding(
                 "input-changed", f"The backward writes into {case.names[i]}", case.names[i], case, value, other,
-                "a saved tensor is the caller's own memory: work on a copy",
+                "the backward overwrites a saved input, which is the caller's own memory", "work on a copy",
             )  # fmt: skip
     for i, (given, kept) in enumerate(zip(cotangents, base.cotangents, strict=True)):
         if distance(given, kept):
             yield _finding(
                 "gradient-changed", "The backward writes into the upstream gradient", base.output_name(i), case, given,
-                kept, "others use the same tensor: grad = grad.clone(), or operations that are not in place",
+                kept, "the upstream gradient is changed in place, and others use the same tensor",
+                "grad = grad.clone(), or operations that are not in place",
             )  # fmt: skip
     for i, (now, then) in enumerate(zip(recorded.outputs, outputs, strict=True)):
         if distance(now, then):
             yield _finding(
                 "output-changed", "The backward writes into an output", base.output_name(i), case, now, then,
-                "the caller holds the output: work on a copy",
+                "the backward overwrites an output, which the caller holds", "work on a copy",
             )  # fmt: skip
     for now, then in saved.changed():
         yield _finding(
             "saved-changed", "The backward writes into a saved tensor", "a saved tensor", case, now, then,
-            "a second backward would see it: work on a copy",
+            "a saved tensor is overwritten, and a second backward would see it", "work on a copy",
         )  # fmt: skip
 
 
-def _declared(recorded: Linearization) -> set[int]:
-    """The primals that were changed in place and said so: their version counter tells, or they are an output."""
+def _declared(case: Case, recorded: Linearization) -> set[int]:
+    """The primals that are changed on purpose: they are an output too, or the schema says so."""
     outputs = {id(output) for output in recorded.outputs}
-    return {i for i, primal in enumerate(recorded.primals) if id(primal) in outputs or primal._version > 0}
+    written: set[str] = set()
+    if case.target.kind == "library":
+        schema = _torch.overload_of(case.target.origin)._schema
+        written = {a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write}
+    pairs = enumerate(zip(recorded.primals, case.names, strict=True))
+    return {i for i, (primal, name) in pairs if id(primal) in outputs or name in written}
 
 
-def _finding(code: str, title: str, what: str, case: Case, now: Value, then: Value, hint: str) -> Finding:
+def _finding(code: str, title: str, what: str, case: Case, now: Value, then: Value, cause: str, hint: str) -> Finding:
     where = f"{what}; {case.label}"
-    return Finding(code, Verdict.FAIL, title, where, now, then, distance(now, then), 0.0, hint=hint)
+    return Finding(code, Verdict.FAIL, title, where, now, then, distance(now, then), 0.0, cause, hint)
 
 
 class _Saved:

@@ -29,11 +29,13 @@ def outputs(case: Case) -> Iterator[Finding]:
         except Exception as error:
             yield Finding(
                 "undefined-gradient-raises", Verdict.FAIL, "The backward raises where only one output is used", where,
-                cause=short(error), hint="an upstream gradient may be None: return None or skip its term then",
+                cause=f"an upstream gradient is None: {short(error)}",
+                hint="an upstream gradient may be None: return None or skip its term then",
             )  # fmt: skip
             continue
         for difference in base.differing_gradients(found, expected):
             yield difference.finding(
-                "undefined-gradient", "The gradient of one output alone is another than with zeros for the others", where,
-                cause="an upstream gradient that is None is not taken as zero", hint="leave out the terms of outputs that were not used",
+                "undefined-gradient", "The gradient of one output alone is another than with zeros for the others",
+                where, cause="an upstream gradient that is None is not taken as zero",
+                hint="leave out the terms of outputs that were not used",
             )  # fmt: skip

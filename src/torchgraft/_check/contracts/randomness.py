@@ -15,7 +15,7 @@ from ..finding import Finding, Skip, Verdict
 
 @contract("randomness", "An operator draws no random numbers behind the back of compilers.")
 def randomness(case: Case) -> Iterator[Finding]:
-    """Look whether torch's generator moved on: compiled code may call an operator once for two calls, or twice for one."""
+    """Look whether torch's generator moved on: compilers call an operator once for two calls, or twice for one."""
     base = baseline(case)
     if case.target.kind not in ("operator", "library"):
         raise Skip("functions may draw from torch's generators, which are seeded for each call")

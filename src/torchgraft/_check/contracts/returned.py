@@ -7,6 +7,7 @@ reduction then gives right numbers by accident, or wrong ones, and a float32 gra
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -42,25 +43,31 @@ def _judge(
     named = cls is getattr(case.target.origin, "__self__", None) and index < len(case.target.parameters)
     name = case.target.parameters[index] if named else f"input {index} of {cls.__name__}"
     where = f"the gradient of {name}; {case.label}"
-    wanted = f"{str(dtype).removeprefix('torch.')}{list(shape)}"
+    title = f"The backward returns {describe(gradient)} for an input that is {name_of(dtype)}{list(shape)}"
     if tuple(gradient.shape) != shape:
         yield Finding(
-            "unreduced-gradient", Verdict.FAIL, f"The backward returns {describe(gradient)} for an input that is {wanted}",
-            where, cause="the sum over broadcast axes is missing; the engine makes up for it where it can",
+            "unreduced-gradient", Verdict.FAIL, title, where,
+            cause="the sum over broadcast axes is missing (a reduction); the engine makes up for it where it can",
             hint="sum over the axes that were broadcast: grad.sum_to_size(x.shape)",
         )  # fmt: skip
     elif gradient.dtype != dtype:
-        narrower = (
-            torch.finfo(gradient.dtype).eps > torch.finfo(dtype).eps
-            if gradient.dtype.is_floating_point or gradient.is_complex()
-            else True
-        )
+        narrower = _digits(gradient.dtype) < _digits(dtype)
+        lossy = f"it is computed in {name_of(gradient.dtype)}, and digits are lost"
         yield Finding(
-            "gradient-dtype", Verdict.FAIL if narrower else Verdict.PASS,
-            f"The backward returns {describe(gradient)} for an input that is {wanted}", where,
-            cause="digits were lost on the way" if narrower else "the engine rounds it",
+            "gradient-dtype", Verdict.FAIL if narrower else Verdict.PASS, title, where,
+            cause=lossy if narrower else "the engine rounds it",
             hint="compute in the input's dtype: numpy's defaults and torch.tensor(...) choose their own",
         )  # fmt: skip
+
+
+def _digits(dtype: torch.dtype) -> float:
+    """Binary digits; none for integers."""
+    return -math.log2(torch.finfo(dtype).eps) if dtype.is_floating_point or dtype.is_complex else 0.0
+
+
+def name_of(dtype: torch.dtype) -> str:
+    """``float32``."""
+    return str(dtype).removeprefix("torch.")
 
 
 Seen = Callable[[type, int, Tensor, tuple[int, ...], torch.dtype], None]

@@ -40,10 +40,11 @@ def second_order(case: Case) -> Iterator[Finding]:
     yield from unclaimed(case, "second order")
     if any(output.requires_grad for output in recorded.outputs):
         for finding in gradient(derived):
-            yield _renamed(explain(derived, finding) if finding.code == "wrong-gradient" else finding, case)
+            told = explain(derived, finding) if finding.code == "wrong-gradient" else finding
+            yield _renamed(told, base, recorded)
     elif _moves(base):
         title = "The gradient is detached: differentiating it again gives None, not an error"
-        cause = "the backward leaves torch, or runs without grad mode"
+        cause = "the gradient is detached: the backward leaves torch (NumPy, .data, .item()), or switches grad mode off"
         yield Finding(
             "lost-second-derivative", Verdict.FAIL, title, f"the gradient; {case.label}", cause=cause, hint=HINT
         )
@@ -95,21 +96,45 @@ def _present(gradient: Value, primal: Tensor) -> Tensor:
     return torch.zeros_like(primal) if gradient is None else gradient
 
 
-def _renamed(finding: Finding, case: Case) -> Finding:
-    codes = {
-        "wrong-gradient": "wrong-second-derivative",
-        "nondifferentiable-output-moves": "lost-second-derivative",
-        "loses-digits": "second-derivative-loses-digits",
-        "wrong-at-ties": "wrong-second-derivative",
-        "backward-raises": "second-derivative-raises",
-    }
-    name = finding.where.partition(";")[0]
-    titles = {
-        "wrong-gradient": "The second derivative is wrong",
-        "nondifferentiable-output-moves": "A gradient depends on its inputs and is detached: its derivative is lost without an error",
-        "loses-digits": "The second derivative loses digits",
-    }
-    return finding.but(
-        code=codes.get(finding.code, f"second-order-{finding.code}"), title=titles.get(finding.code, f"Of the backward: {finding.title}"),
-        where=f"second order: {name}; {case.label}", hint=HINT,
-    )  # fmt: skip
+CODES = {
+    "wrong-gradient": ("wrong-second-derivative", "The second derivative is wrong"),
+    "wrong-at-ties": ("wrong-second-derivative", "The second derivative is wrong where elements are equal"),
+    "loses-digits": ("second-derivative-loses-digits", "The second derivative loses digits"),
+    "backward-raises": ("second-derivative-raises", "The second backward raises"),
+    "nondifferentiable-output-moves": (
+        "lost-second-derivative", "A gradient that depends on inputs is detached: its derivative is lost without a word"
+    ),
+}  # fmt: skip
+
+
+def _renamed(finding: Finding, base: Baseline, derived: Linearization) -> Finding:
+    """A finding of the core on the backward, said of the function."""
+    code, title = CODES.get(finding.code, (f"second-order-{finding.code}", f"Of the backward: {finding.title}"))
+    where = f"second order: {finding.where.partition(';')[0]}; {base.case.label}"
+    reason = _lost(base, derived)
+    cause = "; ".join(part for part in (reason, finding.cause) if part) or None
+    return finding.but(code=code, title=title, where=where, cause=cause, hint=HINT)
+
+
+def _lost(base: Baseline, derived: Linearization) -> str | None:
+    """How the graph of the gradient was cut, as far as that is seen."""
+    if not all(output.requires_grad for output in derived.outputs):
+        return "a gradient is detached: the backward leaves torch (NumPy, .data, .item()), or switches grad mode off"
+    saved: list[Tensor] = []
+
+    def keep(tensor: Tensor) -> Tensor:
+        saved.append(tensor)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        recorded = base.case.linearize()
+    known = {tensor.data_ptr() for tensor in [*recorded.primals, *recorded.outputs]}
+    nodes = [
+        node
+        for node in _torch.nodes_in_graph(recorded.outputs)
+        if isinstance(node, torch.autograd.function.FunctionCtx)
+    ]
+    attributes = [value for node in nodes for value in vars(node).values() if isinstance(value, Tensor)]
+    if nodes and any(tensor.data_ptr() not in known for tensor in [*saved, *attributes]):
+        return "an intermediate result is saved, whose own derivative is missing from the graph"
+    return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from ..baseline import baseline, pulled, short
+from ..baseline import Difference, baseline, pulled, short
 from ..case import Case
 from ..contract import contract
 from ..finding import Finding, Skip, Verdict
@@ -35,8 +35,16 @@ def subsets(case: Case) -> Iterator[Finding]:
         for difference in base.differing_gradients(found, wanted=wanted):
             yield difference.finding(
                 "subset-gradient", "A gradient depends on which other inputs require grad", where,
-                hint="compute each gradient from ctx.needs_input_grad of its own input",
+                cause=_cause(difference), hint="compute each gradient from ctx.needs_input_grad of its own input",
             )  # fmt: skip
+
+
+def _cause(difference: Difference) -> str:
+    if difference.found is None:
+        return "the gradient is missing (None) where another input does not require grad"
+    if not difference.found.any():
+        return "the gradient is zero where another input does not require grad"
+    return "the gradient is that of another input where only this one requires grad"
 
 
 def _subsets(count: int) -> Iterator[tuple[int, ...]]:

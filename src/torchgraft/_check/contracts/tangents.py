@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from ... import _torch
-from ..baseline import Baseline, Value, baseline, generator, signed
+from ..baseline import Baseline, Value, baseline, distance, generator, nearby, signed
 from ..case import Case
 from ..claims import Refused, attempt, refusal, unclaimed
 from ..contract import contract
-from ..finding import Finding, Skip, Verdict
+from ..finding import Finding, Inconclusive, Skip, Verdict
 from ..probe import directional
 
 
@@ -22,22 +24,30 @@ def tangents(case: Case) -> Iterator[Finding]:
     base = baseline(case)
     if any(isinstance(leaf, Tensor) and leaf.layout != torch.strided for leaf in case.leaves):
         raise Skip("sparse tensors carry no tangents")
-    count, source = len(base.gradients), generator(case, 61)
-    directions: list[list[Value]] = [[signed(primal, source) for primal in case.primals] for _ in range(2)]
-    if count > 1:
-        singles = range(min(count, 4))
-        directions += [[u if i == j else None for i, u in enumerate(directions[0])] for j in singles]
-    for direction in directions:
-        try:
-            found = attempt(lambda: push(case, direction))  # noqa: B023 - called at once
-        except Refused as why:
-            yield from refusal(case, "forward", why)
-            return
-        wrong = list(_compare(base, direction, found))
-        yield from wrong
-        if wrong:
-            return
+    try:
+        for place, direction in _trials(base):
+            found = attempt(partial(push, place.case, direction))
+            wrong = list(_compare(place, direction, found))
+            yield from wrong
+            if wrong:
+                return
+    except Refused as why:
+        yield from refusal(case, "forward", why)
+        return
     yield from unclaimed(case, "forward")
+
+
+def _trials(base: Baseline) -> Iterator[tuple[Baseline, list[Value]]]:
+    """Each input alone, then all; and all at another point, where what was kept of the first call is wrong."""
+    case, source = base.case, generator(base.case, 61)
+    first, second = ([signed(primal, source) for primal in case.primals] for _ in range(2))
+    if len(first) > 1:
+        for j in range(min(len(first), 4)):
+            yield base, [u if i == j else None for i, u in enumerate(first)]
+    yield base, list(first)
+    yield base, list(second)
+    with contextlib.suppress(Inconclusive):
+        yield baseline(case.replaced(nearby(case, spread=2.0**-3))), list(first)
 
 
 def push(case: Case, direction: Sequence[Value]) -> list[Value]:
@@ -94,17 +104,30 @@ def _wrong(base: Baseline, index: int, where: str, direction: Sequence[Value], t
     """The disagreement; differences say which side is wrong."""
     name = base.output_name(index)
     numeric = _numeric(base, index, direction)
-    size = max(float(tangent.abs().max()), 1e-30)
-    matches = numeric is not None and float((tangent.detach() - numeric).abs().max()) <= 1e-4 * size
-    if matches:
+    if numeric is not None and distance(tangent, numeric) <= 1e-4 * float(numeric.abs().max()):
         return Finding(
             "wrong-gradient", Verdict.FAIL, f"The backward of {name} disagrees with forward mode and with differences",
             f"{name}; {where}", tangent, numeric, cause="the tangent is right: look at the backward",
         )  # fmt: skip
     return Finding(
         "wrong-tangent", Verdict.FAIL, f"The tangent of {name} is wrong", f"{name}; {where}", tangent, numeric,
-        cause="jvp and backward are not of the same function", hint="jvp gets a tangent for each input (None where it has none)",
+        cause=_cause(tangent, numeric), hint="jvp gets a tangent for each input (None where it has none)",
     )  # fmt: skip
+
+
+def _cause(tangent: Tensor, numeric: Tensor | None) -> str:
+    """What makes the tangent of the derivative along the direction."""
+    size = 0.0 if numeric is None else float(numeric.abs().max())
+    if numeric is None or not size:
+        return "jvp and backward are not of the same function"
+    factor = _inner(numeric, tangent) / _inner(numeric, numeric)
+    if distance(tangent, factor * numeric) > 1e-6 * size:
+        return "jvp and backward are not of the same function, or not of the same call: state is kept between calls"
+    if abs(factor) < 1e-6:
+        return "the tangent is zero: the part of an input is missing"
+    if abs(factor + 1) < 1e-6:
+        return "the tangent has the wrong sign"
+    return f"the tangent is {factor:.6g} times what it should be: a wrong factor"
 
 
 def _numeric(base: Baseline, index: int, direction: Sequence[Value]) -> Tensor | None:
