@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from .._errors import DeclarationError
 from .._locate import own_line
 from .battery import run
 from .clock import Clock
@@ -57,8 +58,19 @@ class Settings:
 
 
 def collected(place: str, settings: Settings) -> list[Entry]:
-    """What `collect` finds; where targets are isolated, user code is not imported into this process."""
-    return list(isolated(collect, place) if settings.isolate else collect(place))
+    """What `collect` finds; where targets are isolated, the user's code is not imported into this process.
+
+    Raises:
+        DeclarationError: as `collect` does, and where an import crashes the interpreter.
+    """
+    if not settings.isolate:
+        return collect(place)
+    try:
+        return list(isolated(collect, place))
+    except Crashed as end:
+        raise DeclarationError(
+            "cannot be imported", argument=place, expected="a Python file, or a module", got=f"the process ended: {end}"
+        ) from None
 
 
 def examine(entry: Entry, settings: Settings, clock: Clock, left: int, progress: Callable[[str], None]) -> Report:

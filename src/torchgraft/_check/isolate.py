@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import multiprocessing
+import pickle
 import re
 import signal
 import sys
@@ -101,15 +102,20 @@ def _run(sender: Connection, trace: str, work: Callable[..., Iterable[Any]], arg
     sys.stdout = sys.stderr  # what the user's code prints is no part of the parent's answer
     with open(trace, "w") as file:
         faulthandler.enable(file)
-        sender.send(_Begun())
+        _send(sender, _Begun())
         try:
             for value in work(*arguments):
-                sender.send(_Said(value))
+                _send(sender, _Said(value))
         except TorchgraftError as error:
-            sender.send(_Done(error))
+            _send(sender, _Done(error))
         else:
-            sender.send(_Done())
+            _send(sender, _Done())
         faulthandler.disable()
+
+
+def _send(sender: Connection, message: _Begun | _Said | _Done) -> None:
+    """By bytes: torch would have `send` share the memory of tensors, which this process does not live to hand over."""
+    sender.send_bytes(pickle.dumps(message))
 
 
 def _next(receiver: Connection, process: Any, end: float | None) -> _Begun | _Said | _Done | None:
@@ -120,7 +126,7 @@ def _next(receiver: Connection, process: Any, end: float | None) -> _Begun | _Sa
         if not process.is_alive() and not receiver.poll():
             return None
     try:
-        message: _Begun | _Said | _Done = receiver.recv()
+        message: _Begun | _Said | _Done = pickle.loads(receiver.recv_bytes())
     except EOFError:
         return None
     return message

@@ -14,7 +14,7 @@ from .. import _torch
 from .case import Case
 from .clock import Clock, OutOfTime
 from .finding import Finding, Verdict
-from .generate.inputs import Inputs, attempt, make_case
+from .generate.inputs import Inputs, Refusal, attempt, make_case
 from .report import Result
 from .target import Target
 
@@ -92,13 +92,22 @@ def _generate(made: Prepared, seed: int, device: str) -> None:
         for case in itertools.islice(inputs, CASES):
             made.cases.append(case if device == "cpu" else _moved(case, watched, device))
     finally:
-        broken = [refusal for refusal in inputs.refused if not refusal.deliberate]
+        broken = [refusal for refusal in inputs.refused if refusal.sample or not refusal.deliberate]
         made.results += [_refused(refusal.label, refusal.error) for refusal in broken[:1]]
     if not made.cases:
-        note = f"the target took none of {len(inputs.refused)} generated calls; declare its domain, or samples"
+        note = "there was no call to try" if not inputs.refused else _none_taken(inputs.refused)
         made.results.append(Result("samples", SAMPLES, Verdict.INCONCLUSIVE, note=note))
     elif inputs.note:
         made.results.append(Result("samples", SAMPLES, Verdict.SKIPPED, note=inputs.note))
+
+
+def _none_taken(refused: Sequence[Refusal]) -> str:
+    last = refused[-1]
+    said = f"{type(last.error).__name__}: {last.error}".partition("\n")[0]
+    return (
+        f"the target took none of {len(refused)} calls; declare its domain, or samples that it takes. "
+        f"With {last.label} it raised {said}"
+    )
 
 
 def _calling_on(device: str, target: Target) -> Target:
