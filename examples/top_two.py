@@ -16,6 +16,7 @@ class TopTwo(NamedTuple):
 
 
 @tg.op
+@tg.domain(n="[2, inf)", weights="real^2")
 def top_two(
     scores: Float[Tensor, "*batch n"], weights: list[float], order: Literal["largest", "smallest"] = "largest"
 ) -> TopTwo:

@@ -169,6 +169,7 @@ class FusedConvBN(Function):
 
 
 @tg.op
+@tg.domain(n="[2, inf)", c="positive", d="positive", kh="[1, h]", kw="[1, w]")
 def conv_bn(x: Float[Tensor, "n c h w"], weight: Float[Tensor, "d c kh kw"]) -> Float[Tensor, "n d h-kh+1 w-kw+1"]:
     """A convolution, standardised over all but its channels."""
     y = functional.conv2d(x, weight)
@@ -296,6 +297,7 @@ class Crop(Function):
 
 
 @tg.op
+@tg.domain(top="[0, h]", left="[0, w]", height="[0, h - top]", width="[0, w - left]")
 def crop(
     picture: Float[Tensor, "c h w"], top: int, left: int, height: int, width: int
 ) -> Float[Tensor, "c {height} {width}"]:

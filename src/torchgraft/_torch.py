@@ -615,7 +615,7 @@ def register_fake(library: torch.library.Library, qualname: str, function: Calla
     """`torch.library.register_fake`, without its search through all modules for the caller: 4 ms an operator."""
     try:
         holder = torch._library.simple_registry.singleton.find(qualname).fake_impl
-        source = f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}"  # type: ignore[attr-defined]
+        source = f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}"
         library._registration_handles.append(holder.register(function, source, lib=library, allow_override=True))
     except (AttributeError, TypeError):
         torch.library.register_fake(qualname, function, lib=library)

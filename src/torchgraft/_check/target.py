@@ -80,7 +80,9 @@ def _made(origin: Any, name: str | None) -> Target:
         origin = origin.apply
     owner = getattr(origin, "__self__", None)
     if isinstance(owner, type) and issubclass(owner, torch.autograd.Function):
-        return Target(name or owner.__name__, "function", origin, origin, _parameters(owner.forward)[1:])
+        combined = owner.setup_context is torch.autograd.Function.setup_context  # forward gets ctx
+        names = _parameters(owner.forward)[1 if combined else 0 :]
+        return Target(name or owner.__name__, "function", origin, origin, names)
     overload = _torch.overload_of(origin)
     if overload is not None:
         names = tuple(argument.name for argument in overload._schema.arguments)
