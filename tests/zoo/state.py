@@ -75,9 +75,11 @@ def noisy(x):
 
 
 def in_any_order(terms):
-    """A sum as atomics take it."""
-    order = torch.from_numpy(np.random.default_rng().permutation(terms.numel()))
-    return terms.reshape(-1)[order].cumsum(0)[-1]
+    """A sum as atomics take it, some of whose terms are large and cancel."""
+    large = torch.full_like(terms.reshape(-1), 1e8)
+    every = torch.cat([terms.reshape(-1), large, -large])
+    order = torch.from_numpy(np.random.default_rng().permutation(every.numel()))
+    return every[order].cumsum(0)[-1:].sum()
 
 
 def scaled(reduce):
@@ -177,7 +179,7 @@ SPECIMENS = [
         shown_by=repeated,
         expects=CHANCE | {"digits", "gradient"},
         cause=("random", "determin", "noise", "differ", "order", "digits"),
-        source="atomic additions",
+        source="atomic additions of terms that cancel",
     ),
     Specimen(
         name="captured_tensor",
