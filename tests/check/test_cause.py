@@ -285,6 +285,7 @@ def sigmoid_wrong(g, x, y):
         (torch.sin, lambda g, x, y: g.clamp(-1, 1) * x.cos(), "clamps the upstream gradient"),
         (lambda x: x.abs() ** 1.5, lambda g, x, y: 1.5 * g * x.abs().sqrt(), "wrong sign where x < 0"),
         (lambda x: x.clamp(max=1) * x, lambda g, x, y: 2 * g * x, "where x > 1"),
+        (torch.sin, lambda g, x, y: g * x.cos() + 1, "upstream gradient of output is no factor of: a constant, 1"),
         (torch.sin, lambda g, x, y: None, "None"),
     ],
 )  # fmt: skip
@@ -293,6 +294,16 @@ def test_functions(forward, backward, words):
     assert words in found.cause
     assert found.evidence.numeric.shape == found.evidence.analytic.shape
     assert found.error > found.estimate
+
+
+def test_evidence_for_pictures():
+    found = explained(torch.sin, lambda g, x, y: -g * x.cos(), normal(3)).evidence
+    assert found.outputs == (("output", (3,)),)
+    assert found.inputs == (("x", (3,)),)
+    assert len(found.steps) == len(found.ladder) == len(found.bars) >= 4
+    best = found.ladder[found.chosen]
+    assert best == pytest.approx(float(found.numeric.diagonal()[found.analytic.diagonal() == found.along]), abs=1e-9)
+    assert found.along == pytest.approx(-best)
 
 
 def test_the_right_one_has_no_cause():
@@ -349,6 +360,24 @@ def test_one_of_many():
 
     found = explained(torch.square, zeroed, normal(150))
     assert found.cause == "the gradient for x is zero in one element [123]"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("forward", [torch.tanh, torch.exp, torch.det], ids=lambda f: f.__name__)
+def test_small_dtypes_and_ill_conditioned_looks(forward, dtype):
+    dtype, shape = (torch.float64, (3, 3)) if forward is torch.det else (dtype, (4,))
+
+    class Twice(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, grad):
+            return 2 * grad
+
+    case = Case(make_target(lambda x: forward(Twice.apply(x))), (normal(*shape, dtype=dtype),))
+    assert "the gradient for x is too large by a factor 2" in explain(case, FINDING).cause
 
 
 def test_without_a_cause_the_entries_are_listed():

@@ -54,6 +54,7 @@ class Look:
         elsewhere: numeric Jacobians at other points, each with words for it, as ``"at -x"``; made when asked for.
         absent: pairs of output and input for which no gradient at all came.
         repeats: whether the same cotangents gave the same once more.
+        coarse: the arguments are so odd that cancellation may have cost half of the digits.
     """
 
     analytic: Array
@@ -68,6 +69,7 @@ class Look:
     elsewhere: Callable[[], Mapping[str, Array]] | None = None
     absent: frozenset[tuple[int, int]] = frozenset()
     repeats: bool = True
+    coarse: bool = False
 
     def blocks(self) -> Iterator[Block]:
         """All pairs of an output and an input."""
@@ -163,7 +165,7 @@ class Block:
         size = np.where(np.isfinite(self.numeric), np.abs(self.numeric), 0)
         whole = np.sqrt(size.max(0, keepdims=True, initial=0) * size.max(1, keepdims=True, initial=0))
         floor: Array = self.look.eps * (16 * size + 4 * whole)
-        return floor
+        return floor + (self.look.eps**0.5 * size.max(initial=0) if self.look.coarse else 0)
 
     @cached_property
     def judged(self) -> Array:
@@ -185,6 +187,13 @@ class Block:
         return agree
 
     @property
+    def deviation(self) -> float:
+        """The largest error as a part of the largest entry."""
+        with np.errstate(invalid="ignore"):
+            gap = np.where(self.wrong, np.abs(self.analytic - self.numeric), 0).max(initial=0)
+        return float(gap / max(np.abs(self.numeric[self.judged]).max(initial=0), 1e-300))
+
+    @property
     def output_shape(self) -> tuple[int, ...]:
         """The shape behind the rows."""
         return tuple(self.output.value.shape) + ((2,) if self.output.pairs and not self.folded else ())
@@ -193,6 +202,11 @@ class Block:
     def input_shape(self) -> tuple[int, ...]:
         """The shape behind the columns."""
         return tuple(self.input.value.shape) + ((2,) if self.input.pairs and not self.folded else ())
+
+    def entry(self, row: int, column: int) -> tuple[int, int]:
+        """Where an entry is in the look's matrices; of a complex one the real part."""
+        rows, columns = (1 + self.output.pairs, 1 + self.input.pairs) if self.folded else (1, 1)
+        return self.output.start + rows * row, self.input.start + columns * column
 
     def take(self, matrix: Array) -> Array:
         """This block of a matrix like the look's; complex if the block is."""

@@ -120,6 +120,8 @@ def recognise(blocks: Sequence[Block], names: Sequence[str] | None = None) -> tu
     Args:
         names: the only mechanisms to think of.
     """
+    plain = max((block.deviation for block in blocks if not block.look.coarse), default=1.0)
+    blocks = [b for b in blocks if not b.look.coarse or plain > 100 * b.look.eps**0.5]  # others do not show it
     parted = cuts(blocks)
     studies = [Study(block, parted) for block in blocks]
     first = max(studies, key=_told)

@@ -44,7 +44,23 @@ def upstream(block: Block, mask: Array) -> Iterator[Proposal]:
             one = float(function(np.asarray(block.look.scale))) / block.look.scale
             hint = "a backward is linear in the upstream gradient"
             yield Proposal("upstream", words, one * block.numeric, abs(one) * block.estimate, cost, hint)
+    yield from _affine(block)
     yield from _clamped(block, mask)
+
+
+def _affine(block: Block) -> Iterator[Proposal]:
+    """A term that the upstream gradient is no factor of."""
+    rest = (_at(block, 1.0) - _at(block, 8.0)) * 8 / 7
+    for scale in SCALES:
+        gap = np.abs(_at(block, scale) - rest / scale - block.numeric)
+        if not (gap <= SLACK * block.estimate + 16 * block.floor)[block.judged].all():
+            return
+    words = f"has a term that the upstream gradient of {block.output.name} is no factor of"
+    known = rest[block.judged]
+    if len(known) and np.ptp(known.real) <= 1e-6 * np.abs(known).max():
+        words += f": a constant, {digits(round(float(known.real.mean()), 9))}"
+    hint = "multiply every term by the upstream gradient"
+    yield Proposal("upstream", words, block.numeric + rest / block.look.scale, block.estimate, 1.2, hint)
 
 
 def _clamped(block: Block, mask: Array) -> Iterator[Proposal]:

@@ -19,11 +19,15 @@ def variants(case: Case) -> Iterator[Case]:
     """Others that are no harder to look at; some may be refused by the target."""
     yield _with_values(case, _nudged)
     yield _with_values(case, lambda x: _nudged(-x.flip(tuple(range(x.ndim)))))
-    wide = case
     for size in sizes(case):
         yield from _resized(case, size, size + 1)
-        wide = next(_resized(wide, size, size + 2 if size > 1 else 4), wide)
-    yield from (_with_values(wide, partial(_spread, start=start)) for start in (0.0, 0.25, 0.6))
+
+
+def wild(case: Case) -> Iterator[Case]:
+    """Larger cases with values of all sizes and signs, which show limits."""
+    for size in sizes(case):
+        case = next(_resized(case, size, size + 2 if size > 1 else 4), case)
+    yield from (_with_values(case, partial(_spread, seed=seed)) for seed in range(3))
 
 
 def other_sizes(case: Case) -> Iterator[Case]:
@@ -52,12 +56,12 @@ def _with_values(case: Case, change: Callable[[Tensor], Tensor]) -> Case:
     return case.replaced([change(p) if differentiable(p) else p for p in case.primals])
 
 
-def _spread(x: Tensor, start: float) -> Tensor:
-    """Values of all sizes from 0.01 to 10, with signs that change from one to the next."""
-    i = torch.arange(x.numel(), dtype=torch.float64).reshape(x.shape)
-    size = 10 ** (3 * (i * 0.6180339887498949 + start).frac() - 2)
-    sign = 1 - 2 * ((i + (start > 0.3)) % 2)
-    return (sign * size).to(x.dtype).contiguous()
+def _spread(x: Tensor, seed: int) -> Tensor:
+    """Values of all sizes from 0.01 to 10, and of both signs."""
+    generator = torch.Generator().manual_seed(seed)
+    size = 10 ** (3 * torch.rand(x.shape, generator=generator, dtype=torch.float64) - 2)
+    sign = 2 * torch.randint(0, 2, x.shape, generator=generator) - 1
+    return (sign * size).to(x.dtype)
 
 
 def _nudged(x: Tensor) -> Tensor:
