@@ -56,6 +56,8 @@ def scipy_filter(
     input: Float[np.ndarray, "h w"], filter: Float[np.ndarray, "kh kw"]
 ) -> Float[np.ndarray, "h-kh+1 w-kw+1"]:
     """The correlation of a picture and a filter, where they overlap fully."""
+    if not filter.size:
+        raise ValueError("the filter is empty")
     return correlate2d(input, filter, mode="valid")
 
 

@@ -178,7 +178,7 @@ SPECIMENS = [
         inputs=normal((300,), ()),
         shown_by=repeated,
         expects=CHANCE | {"digits", "gradient"},
-        cause=("random", "determin", "noise", "differ", "order", "digits"),
+        cause=("no argument", "random", "determin", "noise", "differ", "order", "digits"),
         source="atomic additions of terms that cancel",
     ),
     Specimen(
