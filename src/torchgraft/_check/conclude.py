@@ -10,6 +10,7 @@ from .clock import Clock
 from .contract import Contract
 from .evidence import with_ladder
 from .finding import Finding
+from .generate.within import within
 from .repro import repro
 from .shrink import shrink
 
@@ -27,7 +28,7 @@ def concluded(contract: Contract, case: Case, finding: Finding) -> Finding:
         return next((f for f in contract.look(smaller) if f.code == finding.code), None)
 
     def fails(smaller: Case) -> bool:
-        return not clock.over and again(smaller) is not None
+        return not clock.over and within(smaller) and again(smaller) is not None
 
     # Odd targets can break each of these; what is wrong is wrong without them.
     with contextlib.suppress(Exception):

@@ -26,7 +26,7 @@ def captures(case: Case) -> Iterator[Finding]:
     silent = [
         t
         for t in watch.seen
-        if not _made_of(t, given) and not any(_torch.shares_memory(t, p) for p in recorded.primals)
+        if t.numel() and not _made_of(t, given) and not any(_torch.shares_memory(t, p) for p in recorded.primals)
     ]
     for tensor in silent[:3]:
         in_function = case.target.kind in ("function", "library", "operator")

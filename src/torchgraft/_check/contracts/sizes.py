@@ -16,6 +16,7 @@ from ..case import Case
 from ..cause.explain import explain
 from ..contract import contract
 from ..finding import Finding, Inconclusive, Skip, Verdict
+from ..generate.within import within
 from ..gradient import gradient
 from ..resize import resized, resized_axis, sizes
 
@@ -74,13 +75,13 @@ def _dense(leaf: object) -> bool:
 
 
 def _varied(case: Case) -> Case | None:
-    """With other values where some were repeated, so that no two are equal; None where the target does not take it."""
+    """With other values where some were repeated, so that no two are equal; None where that is no case for the target."""
     if sum(primal.numel() for primal in case.primals) > MANY:
         return None
     for spread in (2.0**-3, 2.0**-10):
         varied = case.replaced(nearby(case, spread=spread))
         try:
-            if all(bool(value.isfinite().all()) for value in varied.values()):
+            if within(varied) and all(bool(value.isfinite().all()) for value in varied.values()):
                 return varied
         except Exception:
             continue
