@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
+
+import torch
 
 from .case import Case
 from .cause.explain import explain
@@ -30,16 +33,28 @@ def concluded(contract: Contract, case: Case, finding: Finding) -> Finding:
     def fails(smaller: Case) -> bool:
         return not clock.over and within(smaller) and again(smaller) is not None
 
-    # Odd targets can break each of these; what is wrong is wrong without them.
-    with contextlib.suppress(Exception):
-        case = shrink(case, fails)
-        finding = again(case) or finding
-    if finding.code in _EXPLAINED:
+    with _one_thread():
+        # Odd targets can break each of these; what is wrong is wrong without them.
         with contextlib.suppress(Exception):
-            finding = explain(case, finding)
-    if finding.evidence is not None:
+            case = shrink(case, fails)
+            finding = again(case) or finding
+        if finding.code in _EXPLAINED:
+            with contextlib.suppress(Exception):
+                finding = explain(case, finding)
+        if finding.evidence is not None:
+            with contextlib.suppress(Exception):
+                finding = finding.but(evidence=with_ladder(finding.evidence, case))
         with contextlib.suppress(Exception):
-            finding = finding.but(evidence=with_ladder(finding.evidence, case))
-    with contextlib.suppress(Exception):
-        finding = finding.but(repro=finding.repro or repro(case))
+            finding = finding.but(repro=finding.repro or repro(case))
     return finding
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """Thousands of small calls would mostly wait for one another's threads."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
