@@ -10,7 +10,7 @@ import torch
 from ..case import Case
 from ..finding import Evidence, Finding
 from .look import Block, Look
-from .observe import ladder_of, look_at
+from .observe import look_at
 from .recognise import LARGE, Cause, recognise, recognise_large, worst
 from .sentence import hint, sentence
 from .tied import equal_elements
@@ -47,7 +47,7 @@ def explain(case: Case, finding: Finding, *, original: Case | None = None) -> Fi
         return finding
     if base.size > LARGE:
         large = {(b.row, b.column): recognise_large(b) for b in base.blocks() if b.wrong.any()}
-        return _told(finding, case, base, large) if large else finding
+        return _told(finding, base, large) if large else finding
     rich = case
     if original is not None and sum(p.numel() for p in original.primals) <= RICH:
         rich = original
@@ -66,7 +66,7 @@ def explain(case: Case, finding: Finding, *, original: Case | None = None) -> Fi
             found[place] = _limited(found[place], place, looks)
     if not found and names is not None:
         return finding.but(cause=finding.cause or f"the gradient {NONLINEAR if base.repeats else AGAIN}")
-    return _told(finding, case, looks[0], found) if found else finding
+    return _told(finding, looks[0], found) if found else finding
 
 
 def _looks(cases: Iterable[Case]) -> list[Look]:
@@ -118,14 +118,11 @@ def _limited(cause: Cause | None, place: tuple[int, int], looks: Sequence[Look])
     return replace(cause, where=f"{cause.where} ({condition})" if cause.where else condition)
 
 
-def _told(finding: Finding, case: Case, look: Look, found: dict[tuple[int, int], Cause | None]) -> Finding:
+def _told(finding: Finding, look: Look, found: dict[tuple[int, int], Cause | None]) -> Finding:
     block = max((Block(look, *place) for place in found), key=_excess)
     row, column = worst(block)
-    entry = block.entry(row, column)
-    steps, ladder, bars, chosen = ladder_of(case, *entry)
     evidence = Evidence(
         torch.from_numpy(look.analytic), torch.from_numpy(look.numeric), torch.from_numpy(look.estimate),
-        steps, ladder, bars, chosen, float(look.analytic[entry]),
         outputs=tuple((side.name, tuple(side.value.shape) + (2,) * side.pairs) for side in look.outputs),
         inputs=tuple((side.name, tuple(side.value.shape) + (2,) * side.pairs) for side in look.inputs),
     )  # fmt: skip

@@ -203,11 +203,6 @@ class Block:
         """The shape behind the columns."""
         return tuple(self.input.value.shape) + ((2,) if self.input.pairs and not self.folded else ())
 
-    def entry(self, row: int, column: int) -> tuple[int, int]:
-        """Where an entry is in the look's matrices; of a complex one the real part."""
-        rows, columns = (1 + self.output.pairs, 1 + self.input.pairs) if self.folded else (1, 1)
-        return self.output.start + rows * row, self.input.start + columns * column
-
     def take(self, matrix: Array) -> Array:
         """This block of a matrix like the look's; complex if the block is."""
         part = self._part(matrix)

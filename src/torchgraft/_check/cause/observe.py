@@ -50,23 +50,6 @@ def look_at(case: Case) -> Look:
     )  # fmt: skip
 
 
-def ladder_of(
-    case: Case, row: int, column: int
-) -> tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...], int | None]:
-    """How one entry of the numeric Jacobian came about: steps, estimates, their errors, and the step chosen."""
-    probe = Probe(case)
-    units = torch.cat([probe.grid.unit(probe.point[place]) for place in probe.inputs.slices])
-    direction, weight = torch.zeros_like(probe.point), torch.zeros(probe.outputs.size, dtype=torch.float64)
-    direction[column], weight[row] = units[column], 1
-    try:
-        ladder = probe.climb(direction).scaled(1 / float(units[column]))
-    except Inconclusive:
-        return (), (), (), None
-    estimates, bars, chosen = ladder.project(weight)
-    steps = tuple(step * float(units[column]) for step in ladder.steps)
-    return steps, tuple(estimates), tuple(bars), chosen
-
-
 def _repeats(backward: Backward, probe: Probe) -> bool:
     """Whether a second backward pass gives what the first did, but for the order of sums."""
     ones = torch.ones(probe.outputs.size, dtype=torch.float64)
