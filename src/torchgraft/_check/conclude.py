@@ -20,12 +20,12 @@ from .shrink import shrink
 PATIENCE = 2.0
 """Seconds that the search for a smaller case may take."""
 
-_EXPLAINED = ("wrong-gradient", "loses-digits", "wrong-at-ties")
+_EXPLAINED = ("wrong-gradient", "loses-digits", "wrong-at-ties", "nonlinear-backward")
 
 
 def concluded(contract: Contract, case: Case, finding: Finding) -> Finding:
     """The finding as the smallest case shows it, with its cause, as far as it can be told."""
-    clock = Clock(PATIENCE)
+    clock, original = Clock(PATIENCE), case
 
     def again(smaller: Case) -> Finding | None:
         return next((f for f in contract.look(smaller) if f.code == finding.code), None)
@@ -40,7 +40,7 @@ def concluded(contract: Contract, case: Case, finding: Finding) -> Finding:
             finding = again(case) or finding
         if finding.code in _EXPLAINED:
             with contextlib.suppress(Exception):
-                finding = explain(case, finding)
+                finding = explain(case, finding, original=original)
         if finding.evidence is not None:
             with contextlib.suppress(Exception):
                 finding = finding.but(evidence=with_ladder(finding.evidence, case))
