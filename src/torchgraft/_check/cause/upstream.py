@@ -20,8 +20,8 @@ def ignored(block: Block, mask: Array) -> Iterator[Proposal]:
     """Evaluated as if the upstream gradient were all ones."""
     words = f"ignores the upstream gradient of {block.output.name}: it is as if that were all ones"
     hint = "multiply by the upstream gradient (grad_output)"
-    everything = np.broadcast_to(block.numeric.sum(0), block.numeric.shape)
-    spread = np.broadcast_to(block.estimate.sum(0), block.numeric.shape)
+    everything = np.broadcast_to(block.numeric.sum(0), block.numeric.shape) / block.look.scale
+    spread = np.broadcast_to(block.estimate.sum(0), block.numeric.shape) / abs(block.look.scale)
     if len(block.numeric) > 1 or _follows(block, mask, np.ones_like):
         yield Proposal("upstream", words, everything, spread, 0.9, hint)
 
