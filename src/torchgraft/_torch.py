@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import CodeType
@@ -678,3 +679,18 @@ def quiet_vmap() -> Iterator[None]:
         yield
     finally:
         warn(True)
+
+
+@contextlib.contextmanager
+def quiet_compilers() -> Iterator[None]:
+    """Within, compilers log nothing: what they cannot trace is said by what they raise."""
+    names = ("_dynamo", "_inductor", "_functorch", "_subclasses", "export", "fx")
+    loggers = [logging.getLogger(f"torch.{name}") for name in names]
+    before = [logger.level for logger in loggers]
+    try:
+        for logger in loggers:
+            logger.setLevel(logging.CRITICAL)
+        yield
+    finally:
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)

@@ -93,7 +93,7 @@ def _unknown_alias(base: Baseline) -> Iterator[Finding]:
             if output is primal or not _shares(output, primal):
                 continue
             version = primal._version
-            output.detach().mul_(1)
+            torch.autograd.graph.increment_version(output.detach())
             if primal._version == version:
                 yield Finding(
                     "unknown-alias", Verdict.FAIL, f"{base.output_name(i).capitalize()} shares the memory of {name}",

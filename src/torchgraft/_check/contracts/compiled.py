@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -107,22 +106,13 @@ def _compare(base: Baseline, outputs: list[Tensor], gradients: list[Value], how:
 HINT = "compute with tensors only, and keep numbers that depend on them out of ctx"
 
 
-LOGGERS = ("torch._dynamo", "torch._inductor", "torch._functorch", "torch._subclasses", "torch.export", "torch.fx")
-
-
 @contextlib.contextmanager
 def quiet_compiler() -> Iterator[None]:
     """Within, compilers begin without a memory of what they compiled, and say nothing; nor do they keep any."""
-    loggers = [logging.getLogger(name) for name in LOGGERS]
-    before = [logger.level for logger in loggers]
     torch.compiler.reset()
     try:
-        for logger in loggers:
-            logger.setLevel(logging.CRITICAL)
-        with warnings.catch_warnings():
+        with _torch.quiet_compilers(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        for logger, level in zip(loggers, before, strict=True):
-            logger.setLevel(level)
         torch.compiler.reset()

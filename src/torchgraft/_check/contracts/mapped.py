@@ -107,28 +107,42 @@ def _stack(tensors: Sequence[Value]) -> Tensor:
 
 
 def _pulled(base: Baseline, samples: Sequence[Batch]) -> Iterator[Finding]:
-    """The gradient of each sample, as `torch.func` takes it."""
+    """The gradients of each sample: of a vmapped function, and of the function, vmapped, as `torch.func` takes them."""
     case = base.case
     wanted = [i for i, g in enumerate(base.gradients) if g is not None]
     used = [i for i, c in enumerate(base.cotangents) if c is not None]
-
-    def gradients(*arguments: Tensor) -> tuple[Tensor, ...]:
-        primals, cotangents = arguments[: len(case.primals)], arguments[len(case.primals) :]
-        pull = torch.func.vjp(lambda *p: tuple(case.outputs(p)[i] for i in used), *primals)[1]
-        found = pull(cotangents)
-        return tuple(found[i] for i in wanted)
-
     cotangents = [[c * (i + 1) for c in base.cotangents if c is not None] for i in range(SAMPLES)]
     loop = []
     for sample, pieces in zip(samples, cotangents, strict=True):
         given = dict(zip(used, pieces, strict=True))
         loop.append(case.linearize(sample).pull([given.get(i) for i in range(len(base.cotangents))]))
-    expected = [_stack([row[i] for row in loop]) for i in wanted]
-    stacked = [torch.stack(column) for column in zip(*samples, strict=True)]
-    stacked += [torch.stack(column) for column in zip(*cotangents, strict=True)]
-    found = attempt(partial(_map, gradients, (0,) * len(stacked), stacked))
-    for i, value, other in zip(wanted, found, expected, strict=True):
-        yield from _gradient_differs(base, i, value, other, "vmap of the gradient, one for each sample")
+
+    def outputs(*primals: Tensor) -> tuple[Tensor, ...]:
+        made = case.outputs(primals)
+        return tuple(made[i] for i in used)
+
+    def gradients(*arguments: Tensor) -> tuple[Tensor, ...]:
+        primals, pieces = arguments[: len(case.primals)], arguments[len(case.primals) :]
+        found = torch.func.vjp(outputs, *primals)[1](pieces)
+        return tuple(found[i] for i in wanted)
+
+    primals = [torch.stack(column) for column in zip(*samples, strict=True)]
+    upstream = [torch.stack(column) for column in zip(*cotangents, strict=True)]
+    everything = [*primals, *upstream]
+    outer = attempt(partial(_backward_of_map, outputs, primals, upstream, wanted))
+    inner = attempt(partial(_map, gradients, (0,) * len(everything), everything))
+    for found, where in ((outer, "the backward of a vmapped call"), (inner, "vmap of the gradient of each sample")):
+        for i, value in zip(wanted, found, strict=True):
+            yield from _gradient_differs(base, i, value, _stack([row[i] for row in loop]), where)
+
+
+def _backward_of_map(
+    outputs: Callable[..., tuple[Tensor, ...]], primals: Batch, upstream: Batch, wanted: Sequence[int]
+) -> tuple[Tensor, ...]:
+    leaves = [primal.detach().requires_grad_() for primal in primals]
+    with torch.enable_grad(), _torch.quiet_vmap():
+        made = torch.vmap(outputs)(*leaves)
+    return torch.autograd.grad(made, [leaves[i] for i in wanted], upstream)
 
 
 def _gradient_differs(base: Baseline, index: int, found: Tensor, expected: Tensor, where: str) -> Iterator[Finding]:

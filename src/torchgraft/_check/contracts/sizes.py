@@ -75,7 +75,7 @@ def _dense(leaf: object) -> bool:
 
 
 def _varied(case: Case) -> Case | None:
-    """With other values where some were repeated, so that no two are equal; None where that is no case for the target."""
+    """With other values where some were repeated, so that no two are equal; None where the target does not take it."""
     if sum(primal.numel() for primal in case.primals) > MANY:
         return None
     for spread in (2.0**-3, 2.0**-10):

@@ -1,0 +1,169 @@
+"""Contracts about one call among others: the same again, interleaved, on threads, with nothing recorded."""
+
+import random
+import threading
+
+import numpy as np
+import pytest
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+import torchgraft as tg
+from torchgraft._check.finding import Skip, Verdict
+
+from .looking import DOUBLE, SIN, alarms, case_of, findings, function, normal, plain
+from .right import InPlace, scale
+
+X = normal(3)
+
+# -- determinism --------------------------------------------------------------------------------------------------
+
+
+def test_noise_in_the_backward():
+    noisy = function(torch.sin, lambda g, x: g * x.cos() * (1 + 1e-12 * torch.randn((), dtype=DOUBLE)))
+    (finding,) = findings("determinism", noisy, X)
+    assert finding.code == "nondeterministic-gradient"
+    assert "torch's global generator" in finding.cause
+
+
+@pytest.mark.parametrize(
+    ("draw", "whose"),
+    [(lambda: np.random.randn(), "NumPy"), (lambda: random.random(), "Python's random module")],
+    ids=["NumPy", "Python"],
+)
+def test_noise_in_the_forward(draw, whose):
+    finding = findings("determinism", lambda x: x * (1 + 1e-9 * draw()), X)[0]
+    assert finding.code == "nondeterministic-output"
+    assert whose in finding.cause
+
+
+def test_another_order_of_summation_is_a_notice():
+    calls = []
+
+    def summed(x):
+        calls.append(x)
+        return (x.flip(0) if len(calls) == 1 else x).cumsum(0)[-1]
+
+    found = [f for f in findings("determinism", summed, normal(1000)) if f.code == "nondeterministic-output"]
+    assert [f.severity for f in found] == [Verdict.PASS]
+
+
+# -- state, modes ---------------------------------------------------------------------------------------------------
+
+
+def test_state_on_the_class():
+    kept = {}
+
+    def forward(ctx, x):
+        kept["x"] = x.detach().clone()
+        return x.sin()
+
+    assert alarms("state", plain(forward, lambda ctx, g: g * kept["x"].cos()), X) == {"state-between-calls"}
+
+
+def test_values_that_are_kept():
+    kept = {}
+
+    def restless(x):
+        before = kept.get("x", x.detach())
+        kept["x"] = x.detach().clone()
+        return x * (1 + (x.detach() - before).norm())
+
+    assert alarms("state", restless, X) == {"state-between-calls"}
+    assert alarms("state", lambda x: x * kept.setdefault("scale", 2.0), X) == set()  # the same in all calls
+
+
+def test_a_value_that_depends_on_what_is_recorded():
+    asks = function(lambda x: x.sin() * (1 if x.requires_grad else 1.001), lambda g, x: g * x.cos())
+    assert alarms("modes", asks, X) == {"mode-output"}
+
+
+def test_a_gradient_that_depends_on_whether_a_backward_is_running():
+    def suspicious(x):
+        return x.sin() if torch._C._current_graph_task_id() == -1 else x.detach().sin() + 0 * x
+
+    assert alarms("modes", suspicious, X) == {"checkpoint-gradient"}
+
+
+# -- threads --------------------------------------------------------------------------------------------------------
+
+
+def test_a_scratch_buffer():
+    scratch = torch.zeros(3, dtype=DOUBLE)
+
+    def through_scratch(x):
+        scratch.copy_(x)
+        y = scratch.sin()
+        return y.clone()
+
+    finding = findings("threads", function(through_scratch, lambda g, x: g * x.cos()), X)[0]
+    assert finding.code == "threads"
+    assert "turns" in finding.where
+
+
+def test_a_lock_makes_it_right():
+    scratch, lock = torch.zeros(3, dtype=DOUBLE), threading.Lock()
+
+    def through_scratch(x):
+        with lock:
+            scratch.copy_(x)
+            return scratch.sin()
+
+    assert alarms("threads", function(through_scratch, lambda g, x: g * x.cos()), X) == set()
+
+
+def test_state_of_a_thread():
+    local = threading.local()
+
+    def forward(ctx, x):
+        local.x = x.detach().clone()
+        return x.sin()
+
+    assert alarms("threads", plain(forward, lambda ctx, g: g * local.x.cos()), X) == {"threads-raise"}
+
+
+# -- captures, randomness -------------------------------------------------------------------------------------------
+
+
+def test_a_captured_tensor():
+    weight = normal(3, seed=1).requires_grad_()
+    (finding,) = findings("captures", plain(lambda ctx, x: x * weight, lambda ctx, g: g * weight), X)
+    assert (finding.code, finding.severity) == ("captured-tensor", Verdict.FAIL)
+
+
+def test_a_captured_parameter_is_a_notice():
+    weight = normal(3, seed=1).requires_grad_()
+    (finding,) = findings("captures", lambda x: x * weight, X)
+    assert (finding.code, finding.severity) == ("captured-parameter", Verdict.PASS)
+
+
+def test_constants_and_views_of_inputs_are_no_captures():
+    weight = normal(3, seed=1)
+    assert findings("captures", function(lambda x: x * weight, lambda g, x: g * weight), X) == []
+    assert findings("captures", function(lambda x: x.t() @ x, lambda g, x: x @ (g + g.t())), normal(3, 2)) == []
+
+
+def test_hidden_randomness():
+    @tg.op
+    def noisy(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+        return x * torch.rand_like(x).clamp(min=0.5)
+
+    noisy.vjp("x")(lambda grad, x, out: grad * out / x)
+    assert alarms("randomness", noisy, X) == {"hidden-randomness"}
+    assert findings("randomness", scale, X, 2.0) == []
+    with pytest.raises(Skip, match="seeded"):
+        findings("randomness", SIN, X)
+
+
+def test_a_case_is_not_written_to():
+    case = case_of(InPlace.apply, normal(3, 4))
+    before = case.primals[0].clone()
+    from torchgraft._check.contract import CONTRACTS
+
+    for name in ("layouts of inputs", "determinism", "aliasing", "vmap", "forward mode", "modes", "mutation"):
+        try:
+            list(CONTRACTS[name].look(case))
+        except Skip:
+            continue
+        assert torch.equal(case.primals[0], before), name

@@ -1,0 +1,204 @@
+"""Contracts about derivatives beyond one backward at one size: forward mode, second order, other sizes."""
+
+import numpy as np
+import pytest
+import torch
+from torch.autograd.function import once_differentiable
+
+from torchgraft._check.finding import Skip, Verdict
+
+from .looking import DOUBLE, SIN, alarms, case_of, findings, function, modern, normal, plain
+from .right import CUBE, MATMUL, RIGHT, scale
+
+X = normal(3)
+
+# -- forward mode ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("jvp", "words"),
+    [
+        (lambda dx, x: -dx * x.cos(), "sign"),
+        (lambda dx, x: 2 * dx * x.cos(), "2 times"),
+        (lambda dx, x: torch.zeros_like(dx), "zero"),
+        (lambda dx, x: dx * x.sin(), "not of the same function"),
+    ],
+    ids=["sign", "factor", "zero", "formula"],
+)
+def test_a_wrong_tangent(jvp, words):
+    (finding,) = findings("forward mode", modern(torch.sin, lambda g, x: g * x.cos(), jvp), X)
+    assert finding.code == "wrong-tangent"
+    assert words in finding.cause
+    torch.testing.assert_close(finding.analytic, jvp(finding.numeric / X.cos(), X))
+
+
+def test_the_tangent_of_one_input_is_dropped():
+    drops = modern(
+        torch.mul, lambda g, x, y: (g * y, g * x), lambda dx, dy, x, y: torch.zeros_like(x) if dx is None else dx * y
+    )
+    found = findings("forward mode", drops, X, normal(3, seed=1))
+    assert [f.code for f in found] == ["wrong-tangent"]
+    assert "tangents of input 1" in found[0].where
+
+
+def test_tangents_that_are_not_there_are_zeros():
+    wants = modern(torch.mul, lambda g, x, y: (g * y, g * x), lambda dx, dy, x, y: dx * y + x * dy)
+    assert findings("forward mode", wants, X, normal(3, seed=1)) == []
+
+
+def test_where_the_backward_is_wrong_it_says_so():
+    (finding,) = findings("forward mode", modern(torch.sin, lambda g, x: -g * x.cos(), lambda dx, x: dx * x.cos()), X)
+    assert finding.code == "wrong-gradient"
+
+
+def test_a_tangent_of_an_earlier_call():
+    kept = {}
+
+    def jvp(dx, x):
+        return dx * kept.setdefault(x.shape, x.detach().cos().clone())
+
+    assert alarms("forward mode", modern(torch.sin, lambda g, x: g * x.cos(), jvp), X) == {"wrong-tangent"}
+
+
+def test_forward_mode_that_is_right_or_refused():
+    assert findings("forward mode", CUBE, X) == []
+    assert findings("forward mode", MATMUL, normal(3, 4), normal(4, 5)) == []
+    with pytest.raises(Skip, match="jvp"):
+        findings("forward mode", SIN, X)
+    (notice,) = findings("forward mode", scale, X, 2.0)
+    assert (notice.code, notice.severity) == ("no-tangent", Verdict.PASS)
+
+
+# -- second order ---------------------------------------------------------------------------------------------------
+
+
+def saving(*keep):
+    """x * sigmoid(x), whose backward reads what `keep` makes."""
+
+    def forward(ctx, x):
+        ctx.save_for_backward(x, *(make(x) for make in keep))
+        return x * x.sigmoid()
+
+    def backward(ctx, grad):
+        x, *gate = ctx.saved_tensors
+        s = gate[0] if gate else x.sigmoid()
+        return grad * s * (1 + x * (1 - s))
+
+    return plain(forward, backward)
+
+
+def test_a_saved_intermediate():
+    (finding,) = findings("second order", saving(torch.sigmoid), X)
+    assert finding.code == "wrong-second-derivative"
+    assert "intermediate result is saved" in finding.cause
+    assert "once_differentiable" in finding.hint
+    assert findings("second order", saving(), X) == []
+
+
+def test_an_intermediate_on_ctx():
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        ctx.cos = x.cos()
+        return x.sin()
+
+    (finding,) = findings("second order", plain(forward, lambda ctx, g: g * ctx.cos), X)
+    assert "intermediate result is saved" in finding.cause
+
+
+def numpy_backward(ctx, grad):
+    (x,) = ctx.saved_tensors
+    return torch.from_numpy(grad.detach().numpy() * np.cos(x.detach().numpy()))
+
+
+def sine(backward):
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.sin()
+
+    return plain(forward, backward)
+
+
+def test_a_backward_that_leaves_torch():
+    (finding,) = findings("second order", sine(numpy_backward), X)
+    assert finding.code == "lost-second-derivative"
+    with pytest.raises(Skip, match="once_differentiable"):
+        findings("second order", sine(once_differentiable(numpy_backward)), X)
+
+
+def test_a_second_derivative_that_is_dropped_for_one_input():
+    dropped = function(torch.mul, lambda g, x, y: (g * y.detach(), g * x))
+    (finding,) = findings("second order", dropped, X, normal(3, seed=1))
+    assert finding.code == "wrong-second-derivative"
+
+
+def test_the_gradient_of_steps_is_detached_and_right():
+    assert findings("second order", torch.round, X) == []
+    assert findings("second order", function(torch.sign, lambda g, x: torch.zeros_like(g)), X) == []
+
+
+# -- sizes ----------------------------------------------------------------------------------------------------------
+
+
+def mean(count):
+    """The mean over the first axis, with a wrong number of rows in the backward."""
+    return function(lambda x: x.mean(0), lambda g, x: (g / count(x.shape[0])).expand_as(x))
+
+
+@pytest.mark.parametrize(
+    ("count", "size"),
+    [(lambda n: n if n > 1 else 2, 1), (lambda n: n if n < 64 else 64, 67), (lambda n: n if n % 4 == 0 else n + 1, 1)],
+    ids=["one", "large", "not a multiple"],
+)
+def test_a_gradient_that_is_wrong_at_other_sizes(count, size):
+    (finding,) = findings("sizes", mean(count), normal(4, 3))
+    assert finding.code == "wrong-gradient-at-size"
+    assert f"size {size} instead of 4" in finding.cause
+
+
+def test_a_gradient_that_is_right_for_squares():
+    def backward(grad, x):
+        return (grad / x.shape[1]).expand_as(x)
+
+    squares = function(lambda x: x.mean(0), backward)
+    (finding,) = findings("sizes", squares, normal(3, 3))
+    assert finding.code == "wrong-gradient-at-size"
+    assert "axis 0 of" in finding.cause
+    assert "longer by one" in finding.cause
+
+
+def test_an_empty_batch():
+    def backward(grad, x):
+        return torch.stack([g * row.cos() for g, row in zip(grad, x, strict=True)])
+
+    (finding,) = findings("sizes", function(torch.sin, backward), normal(3, 2))
+    assert (finding.code, finding.severity) == ("backward-raises", Verdict.FAIL)
+    assert "size 0" in finding.cause
+
+
+def test_an_empty_filter_is_a_notice():
+    def backward(grad, x, w):
+        if not w.numel():
+            raise ValueError("no filter")
+        return grad * w.sum(), (grad * x).sum().expand_as(w)
+
+    (finding,) = findings("sizes", function(lambda x, w: x * w.sum(), backward), normal(3), normal(2))
+    assert (finding.code, finding.severity) == ("backward-raises", Verdict.PASS)
+
+
+def test_sizes_that_are_right_already_wrong_or_refused():
+    for name in ("matmul", "conv2d", "Linear", "nn.GRU", "sort"):
+        assert findings("sizes", *RIGHT[name]) == []
+    with pytest.raises(Skip, match="already"):
+        findings("sizes", function(torch.sin, lambda g, x: -g * x.cos()), X)
+    with pytest.raises(Skip, match="no other sizes"):
+        findings("sizes", torch.sin, torch.tensor(1.0, dtype=DOUBLE))
+
+
+def test_a_case_keeps_its_parameters_sizes():
+    from torchgraft._check.contracts.sizes import variants
+
+    case = case_of(*RIGHT["nn.GRU"])
+    shapes = {name: leaf.shape for name, leaf in zip(case.leaf_names, case.leaves, strict=True) if "_l0" in name}
+    for _, other in variants(case):
+        found = {name: leaf.shape for name, leaf in zip(other.leaf_names, other.leaves, strict=True) if "_l0" in name}
+        assert found == shapes

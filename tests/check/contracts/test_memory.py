@@ -1,0 +1,256 @@
+"""Contracts about memory: how it lies, who writes to it, who keeps it."""
+
+import pytest
+import torch
+
+from torchgraft._check.finding import Inconclusive, Skip, Verdict
+
+from .looking import DOUBLE, SIN, alarms, findings, function, normal, plain
+
+X = normal(3, 4)
+
+
+def raw(tensor):
+    """Its memory from the first element on, as a kernel sees it that does not ask for strides."""
+    if tensor.untyped_storage().nbytes() // 8 - tensor.storage_offset() < tensor.numel():
+        return tensor
+    return torch.as_strided(tensor, tensor.shape, torch.empty(tensor.shape).stride(), tensor.storage_offset())
+
+
+# -- layouts --------------------------------------------------------------------------------------------------------
+
+
+def test_a_forward_that_ignores_strides():
+    (finding,) = findings("layouts of inputs", function(lambda x: raw(x).sin(), lambda g, x: g * x.cos()), X)
+    assert finding.code == "input-layout"
+    assert "the output; transposed inputs" in finding.where
+
+
+def test_a_backward_that_ignores_the_strides_of_what_was_saved():
+    (finding,) = findings("layouts of inputs", function(torch.sin, lambda g, x: g * raw(x).cos()), X)
+    assert "the gradient of" in finding.where
+
+
+@pytest.mark.parametrize(
+    "touch",
+    [raw, lambda g: raw(g) if g.stride(-1) != 1 else g, lambda g: g if g.storage_offset() == 0 else 0 * g,
+     lambda g: g[:1].expand_as(g) if g.stride(0) == 4 and g.storage_offset() else g,
+     lambda g: 2 * g if g.stride(0) == 0 and g.stride(1) else g],
+    ids=["all", "transposed", "offset", "offset rows", "expanded along one axis"],
+)  # fmt: skip
+def test_a_backward_that_ignores_the_layout_of_the_upstream_gradient(touch):
+    backward = function(torch.sin, lambda g, x: touch(g) * x.cos())
+    assert alarms("layouts of gradients", backward, X) == {"gradient-layout"}
+
+
+def test_a_view_of_the_upstream_gradient():
+    viewed = function(torch.sin, lambda g, x: g.view(-1).view(x.shape) * x.cos())
+    assert alarms("layouts of gradients", viewed, X) == {"gradient-layout-raises"}
+
+
+def test_a_refusal_of_inputs_is_a_notice():
+    def picky(x):
+        assert x.is_contiguous()
+        return x.sin()
+
+    (finding,) = findings("layouts of inputs", function(picky, lambda g, x: g * x.cos()), X)
+    assert (finding.code, finding.severity) == ("layout-refused", Verdict.PASS)
+
+
+def test_lazy_conjugates():
+    def real_of_memory(x):
+        return torch.view_as_real(x.resolve_conj() if not x.is_conj() else x.conj())[..., 1].clone()
+
+    wrong = function(real_of_memory, lambda g, x: torch.complex(torch.zeros_like(g), g))
+    (finding,) = findings("layouts of inputs", wrong, normal(3, dtype=torch.complex128))
+    assert "lazily conjugated" in finding.where
+
+
+def test_channels_last():
+    def forward(x):
+        return x.sin() if x.is_contiguous() or not x.is_contiguous(memory_format=torch.channels_last) else raw(x).sin()
+
+    (finding,) = findings("layouts of inputs", function(forward, lambda g, x: g * x.cos()), normal(2, 3, 4, 5))
+    assert "channels last" in finding.where
+
+
+def test_layouts_that_there_are_not():
+    with pytest.raises(Skip):
+        findings("layouts of inputs", SIN, normal(0))
+    with pytest.raises(Skip, match="random"):
+        findings("layouts of inputs", lambda x: x * torch.rand_like(x), X)
+
+
+# -- mutation -------------------------------------------------------------------------------------------------------
+
+
+def written(g, x):
+    g.mul_(x.cos())
+    return g
+
+
+def overwritten(g, x):
+    x.data.mul_(2)
+    return g * (x / 2).cos()
+
+
+def test_an_upstream_gradient_that_is_overwritten():
+    (finding,) = findings("mutation", function(torch.sin, written), X)
+    assert finding.code == "gradient-changed"
+
+
+def test_an_input_that_is_overwritten_in_the_backward():
+    codes = [f.code for f in findings("mutation", function(torch.sin, overwritten), X)]
+    assert codes == ["input-changed", "saved-changed"]
+
+
+def test_a_saved_intermediate_that_is_overwritten():
+    def forward(ctx, x):
+        ctx.save_for_backward(x.clone())
+        return x.sin()
+
+    assert alarms("mutation", plain(forward, lambda ctx, g: overwritten(g, *ctx.saved_tensors)), X) == {"saved-changed"}
+
+
+@pytest.mark.parametrize(
+    "write",
+    [lambda x: x.data.zero_(), lambda x: x.zero_(), lambda x: x.detach().numpy().fill(0)],
+    ids=[".data", "in place", "NumPy"],
+)
+def test_an_input_that_is_overwritten_in_the_forward(write):
+    def forward(ctx, x):
+        y = x.sin()
+        ctx.save_for_backward(x.cos())
+        write(x)
+        return y
+
+    assert alarms("mutation", plain(forward, lambda ctx, g: g * ctx.saved_tensors[0]), X) == {"input-changed"}
+
+
+def test_an_output_that_is_overwritten():
+    def forward(ctx, x):
+        y = x.exp()
+        ctx.save_for_backward(y)
+        return y
+
+    def backward(ctx, g):
+        (y,) = ctx.saved_tensors
+        slope = y.clone()
+        y.data.zero_()
+        return g * slope
+
+    assert {"output-changed", "saved-changed"} <= alarms("mutation", plain(forward, backward), X)
+
+
+# -- aliasing -------------------------------------------------------------------------------------------------------
+
+
+def test_a_buffer_for_all_outputs():
+    buffer = torch.zeros(3, 4, dtype=DOUBLE)
+    shared = function(lambda x: torch.from_numpy(buffer.copy_(x.sin()).numpy()), lambda g, x: g * x.cos())
+    assert alarms("aliasing", shared, X) == {"result-overwritten"}
+
+
+def test_a_buffer_for_all_gradients():
+    buffer = torch.zeros(3, 4, dtype=DOUBLE)
+    assert "result-overwritten" in alarms("aliasing", function(torch.sin, lambda g, x: buffer.copy_(g * x.cos())), X)
+
+
+def test_a_gradient_that_is_an_input():
+    half_square = function(lambda x: (x * x / 2).sum(), lambda g, x: x.mul_(1).detach() if g == 0 else x.detach())
+    (finding,) = findings("aliasing", half_square, X)
+    assert finding.code == "gradient-aliases"
+
+
+def test_memory_that_autograd_does_not_know():
+    shared = function(lambda x: torch.from_numpy(x.detach().numpy()), lambda g, x: g)
+    assert "unknown-alias" in alarms("aliasing", shared, X)
+
+
+def test_an_output_that_is_kept_on_ctx():
+    def forward(ctx, x):
+        y = x.exp()
+        ctx.y = y.detach()
+        return y
+
+    assert alarms("aliasing", plain(forward, lambda ctx, g: g * ctx.y), X) == {"output-overwritten"}
+
+
+def test_an_input_that_is_kept_on_ctx():
+    def forward(ctx, x):
+        ctx.x = x
+        return x.sin()
+
+    (finding,) = findings("aliasing", plain(forward, lambda ctx, g: g * ctx.x.cos()), X)
+    assert finding.code == "input-overwritten"
+
+
+def test_an_operator_that_returns_a_view():
+    @torch.library.custom_op("test_contracts::row", mutates_args=())
+    def row(x: torch.Tensor) -> torch.Tensor:
+        return torch.as_strided(x, (4,), (1,))
+
+    row.register_autograd(lambda ctx, g: torch.cat([g[None], g.new_zeros(2, 4)]))
+    try:
+        found = alarms("aliasing", row, X)
+    except Inconclusive as why:  # torch refuses it itself, from some version on
+        found = {"undeclared-alias"} if "the target raises: RuntimeError: row" in str(why) else set()
+    assert "undeclared-alias" in found
+
+
+# -- leaks ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_graph_that_keeps_itself():
+    def forward(ctx, x):
+        ctx.y = x.exp()
+        return ctx.y
+
+    (finding,) = findings("leaks", plain(forward, lambda ctx, g: g * ctx.y), X)
+    assert finding.code == "graph-leak"
+
+
+@pytest.mark.parametrize(
+    "keep",
+    [lambda x: x.detach().clone(), lambda x: float(x.sum()), lambda x: bytearray(100)],
+    ids=["tensors", "numbers", "bytes"],
+)
+def test_a_list_that_grows(keep):
+    kept = []
+
+    def forward(x):
+        kept.append(keep(x))
+        return x.sin()
+
+    assert alarms("leaks", function(forward, lambda g, x: g * x.cos()), X) == {"memory-leak"}
+
+
+def test_a_cache_that_fills_up_is_no_leak():
+    kept = {}
+
+    def forward(x):
+        kept[len(kept) % 5] = x.detach().clone()
+        return x.sin()
+
+    assert findings("leaks", function(forward, lambda g, x: g * x.cos()), X) == []
+    last = {}
+
+    def keeps_the_last(x):
+        last["x"] = x
+        return x.sin()
+
+    assert findings("leaks", keeps_the_last, X) == []
+
+
+def test_the_collector_is_left_as_it_was():
+    import gc
+
+    gc.disable()
+    try:
+        findings("leaks", SIN, X)
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+    findings("leaks", SIN, X)
+    assert gc.isenabled()
+    assert gc.get_freeze_count() == 0

@@ -1,0 +1,46 @@
+"""No contract has anything to say of targets that are right, torch's own and Functions of every kind."""
+
+import pytest
+
+from torchgraft._check.contract import CONTRACTS
+from torchgraft._check.finding import Inconclusive, Skip, Verdict
+
+from .looking import case_of, findings
+from .right import RIGHT
+
+COMPILERS = {"compile", "export", "fake", "opcheck", "inductor"}
+COMPILED = ["matmul", "Linear", "two outputs, None", "NumPy", "custom_op", "complex times real", "a network"]
+
+
+def wrong(name, target, *args):
+    """What a contract finds; whatever else it raises is its own mistake."""
+    try:
+        return [f for f in findings(name, target, *args) if f.severity is not Verdict.PASS]
+    except (Skip, Inconclusive):
+        return []
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_nothing_is_found(name):
+    for contract in CONTRACTS.keys() - COMPILERS - {"gradient"}:
+        assert wrong(contract, *RIGHT[name]) == [], contract
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_nothing_is_found_by_compilers(name):
+    for contract in COMPILERS - {"inductor"}:
+        assert wrong(contract, *RIGHT[name]) == [], contract
+
+
+def test_what_could_not_be_told_is_little():
+    """No contract passes on everything without having looked."""
+    unsure = []
+    for contract in CONTRACTS.keys() - COMPILERS - {"gradient", "leaks", "sizes"}:
+        for name, (target, *args) in RIGHT.items():
+            try:
+                list(CONTRACTS[contract].look(case_of(target, *args)))
+            except Skip:
+                continue
+            except Inconclusive as why:
+                unsure.append((contract, name, str(why)))
+    assert {(contract, name) for contract, name, _ in unsure} <= {("second order", "relu at ties")}, unsure

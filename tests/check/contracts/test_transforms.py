@@ -1,0 +1,228 @@
+"""Contracts about what becomes of a call: mapped, faked, compiled, exported, under autocast; and claims about it."""
+
+import itertools
+
+import mpmath
+import pytest
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+import torchgraft as tg
+from torchgraft._check import claims
+from torchgraft._check.finding import Inconclusive, Skip, Verdict
+
+from .looking import SIN, alarms, findings, function, modern, normal, plain
+from .right import MATMUL, scale
+
+X = normal(3, 4)
+COUNT = itertools.count()
+
+# -- vmap -----------------------------------------------------------------------------------------------------------
+
+
+def cumsum(vmap):
+    return modern(
+        lambda x: x.cumsum(-1), lambda g, x: g.flip(-1).cumsum(-1).flip(-1), lambda dx, x: dx.cumsum(-1), vmap
+    )
+
+
+def test_a_vmap_rule_that_takes_the_mapped_axis_for_the_first():
+    (finding,) = findings("vmap", cumsum(lambda apply, dims, x: (apply(x), 0)), X)
+    assert finding.code == "vmap-output"
+    assert "in_dims=(2,)" in finding.where
+
+
+def test_a_vmap_rule_that_takes_all_inputs_for_mapped():
+    def rule(apply, dims, x, y):
+        y = y if dims[1] is not None else y[None]
+        return apply(x.movedim(dims[0], 0) if dims[0] is not None else x[None] * 2, y), 0
+
+    assert alarms("vmap", modern(torch.mul, lambda g, x, y: (g * y, g * x), vmap=rule), X, X + 1) == {"vmap-output"}
+
+
+def test_a_backward_that_mixes_the_samples():
+    """Its own rule runs the backward on the whole batch."""
+
+    def backward(grad, x):
+        return grad - grad.mean(0) if x.dim() == 2 else grad * x.cos()
+
+    def rule(apply, dims, x):
+        return apply(x.movedim(dims[0], 0)), 0
+
+    assert alarms("vmap", modern(torch.sin, backward, vmap=rule), normal(3)) == {"vmap-gradient"}
+
+
+def test_vmap_that_is_right_or_refused():
+    assert findings("vmap", MATMUL, X, normal(4, 2)) == []
+    assert findings("vmap", torch.matmul, X, normal(4, 2)) == []
+    assert findings("vmap", SIN, X) == []  # is_grads_batched works
+    with pytest.raises(Skip, match="random"):
+        findings("vmap", lambda x: x * torch.rand_like(x), X)
+
+
+# -- fake -----------------------------------------------------------------------------------------------------------
+
+
+def library(kernel, fake):
+    """x * 2 by an operator of torch.library with a fake kernel."""
+    name = f"test_contracts::fake{next(COUNT)}"
+
+    def double(x: Tensor) -> Tensor:
+        return kernel(x)
+
+    made = torch.library.custom_op(name, double, mutates_args=())
+    made.register_fake(fake)
+    made.register_autograd(lambda ctx, g: 2 * g)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("fake", "code"),
+    [
+        (lambda x: x.new_empty(3, 4), "fake-shape"),
+        (lambda x: x.new_empty(x.shape[::-1]), "fake-shape"),
+        (lambda x: torch.empty(x.shape, device=x.device), "fake-dtype"),
+        (lambda x: x.mT.new_empty(x.shape[::-1]).mT, "fake-stride"),
+    ],
+    ids=["hard-coded", "swapped", "dtype", "stride"],
+)
+def test_a_wrong_fake_kernel(fake, code):
+    assert alarms("fake", library(lambda x: (2 * x).contiguous(), fake), X) == {code}
+
+
+def test_a_fake_kernel_that_forgets_the_layout():
+    """Right for contiguous inputs."""
+    assert alarms("fake", library(lambda x: 2 * x, lambda x: x.new_empty(x.shape)), X) == {"fake-stride"}
+    assert findings("fake", library(lambda x: 2 * x, torch.empty_like), X) == []
+
+
+def test_what_has_no_fake():
+    with pytest.raises(Skip, match="numpy"):
+        findings("fake", lambda x: torch.from_numpy(x.detach().numpy()) + x, X)
+
+
+# -- compilers ------------------------------------------------------------------------------------------------------
+
+
+def test_a_number_that_was_traced():
+    calls = []
+
+    def forward(x):
+        calls.append(x)
+        return x * 2 if torch.compiler.is_compiling() else x * 3
+
+    target = function(forward, lambda g, x: 2 * g if torch.compiler.is_compiling() else 3 * g)
+    assert alarms("compile", target, X) == {"compiled-output", "compiled-gradient"}
+
+
+def test_an_exported_number():
+    assert alarms("export", lambda x: x * (2 if torch.compiler.is_exporting() else 3), X) == {"exported-output"}
+
+
+def test_opcheck():
+    wrong = library(lambda x: 2 * x, lambda x: x.new_empty(x.shape[0] + 1))
+    assert "opcheck-faketensor" in alarms("opcheck", wrong, X)
+    assert findings("opcheck", scale, X, 2.0) == []
+    with pytest.raises(Skip):
+        findings("opcheck", SIN, X)
+
+
+# -- autocast -------------------------------------------------------------------------------------------------------
+
+
+def product(backward):
+    return function(torch.matmul, backward)
+
+
+NAIVE = product(lambda g, x, w: (g @ w.mT, x.mT @ g))
+WIDENED = product(lambda g, x, w: (g.to(x.dtype) @ w.mT, x.mT @ g.to(x.dtype)))
+
+
+def test_a_backward_that_meets_two_dtypes():
+    single, double = (normal(3, 4, dtype=d) for d in (torch.float32, torch.float64))
+    (finding,) = findings("autocast", NAIVE, single, single.mT)
+    assert (finding.code, finding.severity) == ("autocast-raises", Verdict.FAIL)
+    assert "dtype" in finding.cause
+    (notice,) = findings("autocast", NAIVE, double, double.mT)
+    assert notice.severity is Verdict.PASS
+    assert findings("autocast", WIDENED, single, single.mT) == []
+
+
+def test_wrong_numbers_under_autocast():
+    def forward(x):
+        return x.square() / (16 if torch.is_autocast_enabled("cpu") else 1)
+
+    assert alarms("autocast", function(forward, lambda g, x: 2 * g * x), X) == {"autocast-output"}
+
+    def forward_asking(ctx, x):
+        ctx.save_for_backward(x)
+        ctx.asked = torch.is_autocast_enabled("cpu")
+        return x.square()
+
+    target = plain(forward_asking, lambda ctx, g: (1 if ctx.asked else 2) * g * ctx.saved_tensors[0])
+    assert alarms("autocast", target, X) == {"autocast-gradient"}
+
+
+# -- references and claims ------------------------------------------------------------------------------------------
+
+
+def test_a_reference():
+    @tg.op
+    def softplus(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        return x.exp().log1p()
+
+    softplus.partial("x")(lambda x: torch.sigmoid(x))
+    with pytest.raises(Skip, match="no reference"):
+        findings("reference", softplus, X)
+    softplus.reference(lambda x: torch.nn.functional.softplus(x))
+    assert findings("reference", softplus, X) == []
+    (finding,) = findings("reference", softplus, torch.tensor([800.0], dtype=torch.float64))
+    assert finding.code == "wrong-value"
+    assert finding.numeric.item() == 800
+
+    @softplus.reference
+    def _(x: mpmath.mpf):
+        return mpmath.log1p(mpmath.exp(x)) + mpmath.mpf(10) ** -9
+
+    assert alarms("reference", softplus, X) == {"wrong-value"}
+
+    @softplus.reference
+    def _(x: mpmath.mpf):
+        raise ValueError
+
+    with pytest.raises(Inconclusive, match="the reference raises"):
+        findings("reference", softplus, X)
+
+
+CLAIMED = ("forward mode", "second order", "vmap", "compile", "export")
+
+
+@tg.op
+def square(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+    return x * x
+
+
+square.vjp("x")(lambda grad, x: 2 * grad * x)
+
+
+def test_claims_that_are_kept():
+    for name in CLAIMED:
+        assert findings(name, square, normal(3)) == []
+
+
+@pytest.mark.parametrize("name", CLAIMED)
+def test_claims_that_are_not_kept(name, monkeypatch):
+    monkeypatch.setattr(claims, "claimed", lambda case, transform: False)
+    (finding,) = findings(name, square, normal(3))
+    assert finding.code == "false-claim"
+    assert "is refused, and it returns" in finding.title
+
+
+def test_refusals_of_what_is_claimed(monkeypatch):
+    monkeypatch.setattr(claims, "claimed", lambda case, transform: True)
+    for name, target in (("forward mode", SIN), ("second order", torch.library.custom_op)):
+        if target is SIN:
+            (finding,) = findings(name, target, X)
+            assert finding.code == "false-claim"
+            assert "jvp" in finding.cause
