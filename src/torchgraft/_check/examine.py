@@ -15,6 +15,7 @@ from .._locate import own_line
 from .battery import run
 from .clock import Clock
 from .collect import Entry, collect
+from .contract import CONTRACTS
 from .finding import Finding, Verdict
 from .isolate import Crashed, Hung, isolated
 from .prepare import SAMPLES, Prepared, prepare
@@ -180,9 +181,7 @@ def _ended(end: Crashed | Hung, entry: Entry, settings: Settings, check: str) ->
         )  # fmt: skip
         yield Result(name, title, Verdict.FAIL, findings=(finding,))
     left = checks[checks.index(name) + 1 :] if name in checks else checks
-    if left:
-        note = f"not tried, as {why}: {', '.join(left)}"
-        yield Result("others", "Every check comes to its end.", Verdict.INCONCLUSIVE, note=note)
+    yield from (Result(one, CONTRACTS[one].title, Verdict.INCONCLUSIVE, note=f"not tried: {why}") for one in left)
 
 
 def with_repro(result: Result, entry: Entry, settings: Settings) -> Result:

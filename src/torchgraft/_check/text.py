@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from .finding import Finding, Verdict
 from .numerals import printable
-from .summary import KINDS, checks, effort, remark, tally
+from .summary import KINDS, Check, checks, effort, remark, tally
 from .words import facts
 
 if TYPE_CHECKING:
@@ -91,18 +91,35 @@ def _table(report: Report, width: int) -> Iterator[Line]:
     if not rows:
         return
     yield []
-    names = [printable(row.name) for row in rows]
-    first, second, third = (
-        max(map(len, column)) for column in (names, [row.verdict for row in rows], [row.share for row in rows])
-    )
+    folded = _folded(rows)
+    first, second, third = (max(map(len, column)) for column in list(zip(*folded, strict=True))[:3])
     indent = 2 + first + 2 + second + 2 + (third + 2 if third else 0)
-    for name, row in zip(names, rows, strict=True):
-        said = _wrapped(printable(row.said), max(width - indent, 20))
-        head: Line = [(f"  {name:{first}}  ", ""), (f"{row.verdict:{second}}  ", row.verdict)]
+    for name, verdict, share, text in folded:
+        said = _wrapped(text, max(width - indent, 20))
+        head: Line = [(f"  {name:{first}}  ", ""), (f"{verdict:{second}}  ", verdict)]
         if third:
-            head.append((f"{row.share:>{third}}  ", "label"))
+            head.append((f"{share:>{third}}  ", "label"))
         yield [*head, (said[0], "")]
         yield from ([(" " * indent + line, "")] for line in said[1:])
+
+
+MANY = 3
+"""So many checks that ended alike, for the same reason, have one row."""
+
+
+def _folded(rows: Sequence[Check]) -> list[tuple[str, Verdict, str, str]]:
+    """Name, verdict, share and text of each row; checks that say the same note share one, which lists their names."""
+    alike: dict[tuple[str, str], list[Check]] = {}
+    for row in rows:
+        alike.setdefault((row.verdict, row.note or row.name), []).append(row)
+    folded = []
+    for group in alike.values():
+        if len(group) < MANY:
+            folded += [(printable(row.name), row.verdict, row.share, printable(row.said)) for row in group]
+        else:
+            names = ", ".join(row.name for row in group)
+            folded.append((f"{len(group)} checks", group[0].verdict, "", printable(f"{group[0].said}\n({names})")))
+    return folded
 
 
 def _finding(number: int, finding: Finding, width: int) -> Iterator[Line]:
