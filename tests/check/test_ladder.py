@@ -92,9 +92,19 @@ def test_stairs_are_no_slope():
     assert not fine.known.any() or (fine.derivative.abs() <= 4 * fine.error)[fine.known].all()
 
 
-def test_waves_finer_than_the_steps_are_not_taken_for_a_slope():
-    found = ladder(lambda x: torch.sin(1e7 * x) + x)
-    assert not found.known.any()
+@pytest.mark.parametrize("pitch", [42169.65034285822, 133352.1432163324])
+def test_stairs_about_as_fine_as_the_smallest_steps(pitch):
+    x = torch.linspace(-2, 2, 200, dtype=torch.float64)
+    found = ladder(lambda x: (pitch * x).round() / pitch, x, noise=1e-16 * pitch)
+    assert (found.derivative.abs() <= 8 * found.error)[found.known].all()
+
+
+@pytest.mark.parametrize("pitch", [1e4, 4.2e4, 1e5, 133352.14321633241, 4.2e5, 562341.3251903491, 1e7])
+def test_waves_finer_than_the_steps_are_not_taken_for_a_slope(pitch):
+    x = torch.linspace(-2, 2, 200, dtype=torch.float64)
+    found = ladder(lambda x: torch.sin(pitch * x) + x, x)
+    wrong = (found.derivative - pitch * (pitch * x).cos() - 1).abs() > 4 * found.error + 1e-3 * pitch
+    assert not (wrong & found.known).any()
 
 
 def test_the_end_of_a_domain_shortens_the_steps():
