@@ -501,6 +501,13 @@ def test_a_crash_is_a_finding(write, check):
     ]  # fmt: skip
 
 
+def test_a_target_that_leaves_does_not_pass(write, check):
+    leaving = SQUARE.replace("return 2 * x", "sys.exit(0)")
+    status, out, _ = check(write(leaving + CUBE.replace("2 * x**2", "3 * x**2")), *QUICK)
+    assert (status, verdicts(out)) == (1, {"ops.py:square": "FAIL", "ops.py:cube": "PASS"})
+    assert "ended: SystemExit(0)" in out
+
+
 def test_what_hangs_is_killed(write, check):
     hangs = SLOW.replace("time.sleep(0.05)", "time.sleep(1000)")
     status, out, _ = check(write(hangs + SQUARE), "--only", "linearity", "--isolate", "--budget", "8")

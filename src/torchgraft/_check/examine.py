@@ -112,6 +112,8 @@ def _watched(
                 yield said
     except (Crashed, Hung) as end:
         yield from _ended(end, entry, settings, current)
+    except SystemExit as error:  # a target that leaves must not leave with a status of its own
+        yield from _ended(Crashed(f"SystemExit({error.code})", own_line(error) or ""), entry, settings, current)
 
 
 def _said(entry: Entry, settings: Settings, budget: float | None) -> Iterable[str | Result]:
