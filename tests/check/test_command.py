@@ -152,6 +152,25 @@ def test_a_function_is_checked_on_its_samples(write, check):
     assert (status, verdicts(out)) == (1, {"wrong.py:Sin": "FAIL"})
 
 
+def test_a_base_class_is_no_target(write, check):
+    base = "class Base(torch.autograd.Function):\n    pass\n"
+    assert list(verdicts(check(write(base + SQUARE), *QUICK)[1])) == ["ops.py:square"]
+
+
+def test_functions_of_torchgraft_are_collected_too(write, check):
+    hardened = (FUNCTION + SAMPLES).replace("torch.autograd.Function", "tg.Function")
+    assert verdicts(check(write("Function = tg.Function\n" + hardened), *QUICK)[1]) == {"ops.py:Sin": "PASS"}
+
+
+def test_samples_serve_the_call_as_well(write, check):
+    scope = {}
+    exec(HEAD + FUNCTION + SAMPLES, scope)
+    for target in (scope["Sin"], scope["Sin"].apply):
+        report = scope["tg"].check(target, only=["gradient"])
+        assert report.ok
+        assert report.results[0].case == "x: float64[3]"
+
+
 def test_a_function_is_checked_by_its_annotations(write, check):
     annotated = FUNCTION.replace("(ctx, x):", '(ctx, x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:')
     assert check(write(annotated), *QUICK)[0] == 0
@@ -365,6 +384,29 @@ def test_runs_with_one_seed_are_equal(write, check):
 
     assert run("--seed", "3") == run("--seed", "3")
     assert run("--seed", "3") != run("--seed", "4")
+
+
+def test_parameters_are_drawn_alike(write, check):
+    place = write("""
+        class Net(torch.nn.Linear):
+            def __init__(self):
+                super().__init__(2, 2, dtype=torch.float64)
+
+            def forward(self, x):
+                return super().forward(x).detach() * self.weight.sum()
+
+            @staticmethod
+            def samples():
+                yield torch.ones(2, dtype=torch.float64)
+    """)
+
+    def run(*options):
+        check(place, "--only", "gradient", "--json", "out.json", *options)
+        return re.sub(r'"seconds": .*|"repro": .*', "", Path("out.json").read_text())
+
+    first = run()
+    assert '"verdict": "FAIL"' in first
+    assert first == run() == run("--isolate")
 
 
 def test_html(write, check, tmp_path):

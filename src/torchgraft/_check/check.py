@@ -31,7 +31,8 @@ def check(
             tensors.
         inputs: its positional arguments, of any types. Tensors that require grad are differentiated; if none does,
             all floating and complex ones. Parameters of a module always are. Without inputs they are generated from
-            the annotations of an operator, in its declared domain.
+            the annotations of an operator, in its declared domain; and any target may have samples: a function
+            ``samples`` that yields calls, as that of `Op.samples`.
         kwargs: its keyword arguments.
         name: for the report.
         seed: of all random numbers.

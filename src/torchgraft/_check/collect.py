@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import FunctionType, ModuleType
@@ -15,7 +16,7 @@ from .._errors import DeclarationError
 from .._locate import attribute, expand, load, split
 from .._op import Op
 from .generate.annotations import signature_of
-from .target import Target, make_target
+from .target import FUNCTIONS, Target, make_target
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Entry:
             DeclarationError: there is none, any more.
         """
         where, name = split(self.place)
-        return _target(load(where), name, self.place)
+        return _target(_load(where), name, self.place)
 
 
 def collect(place: str) -> list[Entry]:
@@ -54,11 +55,24 @@ def collect(place: str) -> list[Entry]:
     where, name = split(place)
     if not name:
         return [entry for each in expand(where) for entry in _declared(each)]
-    target = _target(load(where), name, place)
+    target = _target(_load(where), name, place)
     entry = _entry(place, target)
     if entry.why_not:
         raise DeclarationError("cannot be checked from here", argument=place, got=entry.why_not, hint=_HINT)
     return [entry]
+
+
+def _load(where: str) -> ModuleType:
+    with _seeded():
+        return load(where)
+
+
+@contextlib.contextmanager
+def _seeded() -> Iterator[None]:
+    """Within, what is drawn is the same in each process: the parameters of modules are."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(0)
+        yield
 
 
 def _target(module: ModuleType, name: str, place: str) -> Target:
@@ -70,12 +84,13 @@ def _target(module: ModuleType, name: str, place: str) -> Target:
             got=f"no '{name}' in {module.__name__}",
         )  # fmt: skip
     if isinstance(found, type) and issubclass(found, nn.Module):
-        found = found()
+        with _seeded():
+            found = found()
     return make_target(found, name=place)
 
 
 def _declared(where: str) -> Iterator[Entry]:
-    module = load(where)
+    module = _load(where)
     for name, _ in _checkable(module):
         place = f"{where}:{name}"
         try:
@@ -97,8 +112,8 @@ def _is_declared(value: Any, module: str) -> bool:
     """Whether a module declares this target, rather than importing it."""
     if isinstance(value, Op):
         return type(value).__module__ == module
-    if isinstance(value, type) and issubclass(value, torch.autograd.Function):
-        return value.__module__ == module
+    if isinstance(value, type) and issubclass(value, FUNCTIONS):
+        return value.__module__ == module and _has_forward(value)
     if _torch.overload_of(value) is not None:
         return _torch.module_of(value) == module or _has_samples(value)
     if isinstance(value, type):
@@ -106,6 +121,12 @@ def _is_declared(value: Any, module: str) -> bool:
     if isinstance(value, nn.Module):
         return _has_samples(value)
     return isinstance(value, FunctionType) and value.__module__ == module and _has_samples(value)
+
+
+def _has_forward(function: type) -> bool:
+    """Whether it is more than a base of others."""
+    roots = {root for base in FUNCTIONS for root in base.__mro__}
+    return any("forward" in vars(cls) for cls in function.__mro__ if cls not in roots)
 
 
 def _has_samples(value: Any) -> bool:

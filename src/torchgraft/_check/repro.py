@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from .case import Case
-from .target import Target
+from .target import Target, function_of
 
 _TORCH = ("torch", "torch.nn.functional", "torch.special", "torch.linalg", "torch.fft")
 """Where functions have a name that `import torch` knows, whatever they say themselves."""
@@ -85,8 +85,7 @@ def reference(target: Target) -> tuple[list[str], str] | None:
 
 def _holder(origin: Any) -> Any:
     """What has a name: the class of a Function's `apply`, the kernel's module and name for an operator."""
-    owner = getattr(origin, "__self__", None)
-    return owner if isinstance(owner, type) and issubclass(owner, torch.autograd.Function) else origin
+    return function_of(origin) or origin
 
 
 def _names(holder: Any) -> tuple[str | None, str]:

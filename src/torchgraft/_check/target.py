@@ -13,7 +13,10 @@ from torch import nn
 
 from .. import _torch
 from .._errors import ArgumentError
+from .._function.function import Function
 from .._op import Op
+
+FUNCTIONS = (torch.autograd.Function, Function)
 
 Kind = Literal["operator", "function", "library", "module", "callable"]
 
@@ -76,13 +79,11 @@ def _made(origin: Any, name: str | None) -> Target:
     if isinstance(origin, nn.Module):
         parameters = ("parameters", *_parameters(origin.forward))
         return Target(name or type(origin).__name__, "module", _functional(origin), origin, parameters)
-    if isinstance(origin, type) and issubclass(origin, torch.autograd.Function):
-        origin = origin.apply
-    owner = getattr(origin, "__self__", None)
-    if isinstance(owner, type) and issubclass(owner, torch.autograd.Function):
-        combined = owner.setup_context is torch.autograd.Function.setup_context  # forward gets ctx
-        names = _parameters(owner.forward)[1 if combined else 0 :]
-        return Target(name or owner.__name__, "function", origin, origin, names)
+    function = function_of(origin)
+    if function is not None:
+        origin = function.apply if origin is function else origin
+        names = _parameters(function.forward)[contexts(function) :]
+        return Target(name or function.__name__, "function", origin, origin, names)
     overload = _torch.overload_of(origin)
     if overload is not None:
         names = tuple(argument.name for argument in overload._schema.arguments)
@@ -95,11 +96,23 @@ def _made(origin: Any, name: str | None) -> Target:
     return Target(name or _name(origin), "callable", origin, origin, _parameters(origin))
 
 
+def function_of(origin: Any) -> Any:
+    """The class of a Function, torch's or torchgraft's, or of its ``apply``; None for anything else."""
+    owner = origin if isinstance(origin, type) else getattr(origin, "__self__", None)
+    return owner if isinstance(owner, type) and issubclass(owner, FUNCTIONS) else None
+
+
+def contexts(function: Any) -> int:
+    """How many of the first parameters of a Function's `forward` are no arguments: 1, or 0 beside `setup_context`."""
+    if issubclass(function, Function):
+        return 0 if function._dialect.kind == "setup" else 1
+    return 1 if function.setup_context is torch.autograd.Function.setup_context else 0
+
+
 def _samples(origin: Any) -> tuple[Callable[..., Any], ...]:
     if isinstance(origin, Op):
         return tuple(origin._record.samples)
-    owner = getattr(origin, "__self__", None)
-    found = getattr(owner if isinstance(owner, type) else origin, "samples", None)
+    found = getattr(function_of(origin) or origin, "samples", None)
     return (found,) if callable(found) else ()
 
 

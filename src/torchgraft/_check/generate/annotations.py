@@ -7,14 +7,13 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from ..._errors import ArgumentError, DeclarationError
 from ..._spec.domain import Domain, check_domains, declared_domains
 from ..._spec.reading import read_signature, resolve_hints
 from ..._spec.signature import Signature
-from ..target import Target
+from ..target import Target, contexts, function_of
 
 
 def signature_of(target: Target) -> tuple[Signature, Mapping[str, Domain]] | None:
@@ -55,9 +54,9 @@ def _annotated(origin: Any) -> tuple[Callable[..., Any] | None, int]:
     """The Python function that a user wrote, and how many of its first parameters callers do not pass."""
     if isinstance(origin, nn.Module):
         return type(origin).forward, 1
-    owner = getattr(origin, "__self__", None)
-    if isinstance(owner, type) and issubclass(owner, torch.autograd.Function):
-        return getattr(owner, "forward", None), 1 if owner.setup_context is torch.autograd.Function.setup_context else 0
+    owner = function_of(origin)
+    if owner is not None:
+        return getattr(owner, "forward", None), contexts(owner)
     function = inspect.unwrap(origin) if callable(origin) else None
     return (function if isinstance(function, types.FunctionType) else None), 0
 
