@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -125,7 +124,7 @@ def distance(found: Value, expected: Value) -> float:
     a, b = found.to(wide), expected.to(wide)
     same = (a == b) | (a.isnan() & b.isnan())
     gap = (a - b).abs().masked_fill(same, 0.0)
-    return float(gap.nan_to_num(nan=float("inf")).max()) if gap.numel() else 0.0
+    return float(gap.nan_to_num(nan=float("inf"), posinf=float("inf")).max()) if gap.numel() else 0.0
 
 
 def generator(case: Case, *salt: int) -> torch.Generator:
@@ -154,9 +153,6 @@ def cotangents_for(case: Case, outputs: Sequence[Tensor], salt: int = 0) -> list
     return [signed(output.detach(), source) if output.requires_grad else None for output in outputs]
 
 
-_KEPT: weakref.WeakKeyDictionary[Case, Baseline | Exception] = weakref.WeakKeyDictionary()
-
-
 def baseline(case: Case) -> Baseline:
     """The baseline of a case; computed once.
 
@@ -164,17 +160,21 @@ def baseline(case: Case) -> Baseline:
         Inconclusive: no output requires grad, or the target raises for this case.
         Skip: no argument can have a derivative.
     """
-    if case not in _KEPT:
-        try:
-            _KEPT[case] = _measure(case)
-        except (Skip, Inconclusive) as why:
-            _KEPT[case] = why
-        except Exception as error:
-            _KEPT[case] = Inconclusive(f"the target raises: {short(error)}")
-    kept = _KEPT[case]
+    if "baseline" not in case.memo:
+        case.memo["baseline"] = _measured(case)
+    kept: Baseline | Exception = case.memo["baseline"]
     if isinstance(kept, Exception):
         raise kept.with_traceback(None)
     return kept
+
+
+def _measured(case: Case) -> Baseline | Exception:
+    try:
+        return _measure(case)
+    except (Skip, Inconclusive) as why:
+        return why
+    except Exception as error:
+        return Inconclusive(f"the target raises: {short(error)}")
 
 
 def _measure(case: Case) -> Baseline:
@@ -187,8 +187,8 @@ def _measure(case: Case) -> Baseline:
     outputs = [output.detach().clone() for output in recorded.outputs]
     gradients = [_copy(g) for g in recorded.pull(_copies(cotangents))]
     moved = [_moved(case, cotangents, sample) for sample in range(2)]
-    output_slack = [_slack(value, [outs[i] for outs, _ in moved]) for i, value in enumerate(outputs)]
-    gradient_slack = [_slack(value, [grads[i] for _, grads in moved]) for i, value in enumerate(gradients)]
+    output_slack = [slack(value, [outs[i] for outs, _ in moved]) for i, value in enumerate(outputs)]
+    gradient_slack = [slack(value, [grads[i] for _, grads in moved]) for i, value in enumerate(gradients)]
     return Baseline(case, outputs, cotangents, gradients, output_slack, gradient_slack, draws(case))
 
 
@@ -212,29 +212,44 @@ def draws(case: Case) -> bool:
 
 
 def _moved(case: Case, cotangents: Sequence[Value], sample: int) -> tuple[list[Tensor], list[Value]]:
-    """Outputs and gradients with every number moved by up to two units in the last place."""
+    """Outputs and gradients of numbers that were rounded otherwise."""
+    recorded = case.linearize(nudged(case, case.primals, sample))
+    others = iter(nudged(case, [c for c in cotangents if c is not None], sample))
+    return recorded.outputs, recorded.pull([None if c is None else next(others) for c in cotangents])
+
+
+def nudged(case: Case, tensors: Sequence[Tensor], sample: int) -> list[Tensor]:
+    """Tensors whose numbers are moved by one or two units in the last place.
+
+    Sample 0 moves neighbours apart, for what depends on their difference; the others move all at random.
+    """
     source = generator(case, 29, sample)
-    recorded = case.linearize([nudged(primal, source) for primal in case.primals])
-    return recorded.outputs, recorded.pull([None if c is None else nudged(c, source) for c in cotangents])
+    return [_nudged(tensor, sample, source) for tensor in tensors]
 
 
-def nudged(tensor: Tensor, source: torch.Generator) -> Tensor:
-    steps = torch.randint(-2, 3, tensor.shape, generator=source).to(tensor.device, torch.float64)
-    return (tensor * (1 + steps * torch.finfo(tensor.dtype).eps)).to(tensor.dtype)
+def _nudged(tensor: Tensor, sample: int, source: torch.Generator) -> Tensor:
+    if sample:
+        steps = torch.randint(1, 3, tensor.shape, generator=source) * (
+            torch.randint(0, 2, tensor.shape, generator=source) * 2 - 1
+        )
+    else:
+        steps = (torch.arange(tensor.numel()) % 2 * 4 - 2).reshape(tensor.shape)
+    units = steps.to(tensor.device, torch.float64) * torch.finfo(tensor.dtype).eps
+    return (tensor * (1 + units)).to(tensor.dtype)
 
 
-def _slack(value: Value, moved: Sequence[Value]) -> float:
+def slack(value: Value, moved: Sequence[Value], units: int = 64) -> float:
     """What rounding can do to a result.
 
     A backward stable algorithm's error is that of inputs rounded otherwise, and 16 times what two such samples show
-    covers its constants; 64 units of the result's largest entry cover what is rounded on the way.
+    covers its constants; so many units of the result's largest entry cover what is rounded on the way.
     """
-    if value is None or not value.numel():
+    if value is None or not value.numel() or not (value.is_floating_point() or value.is_complex()):
         return 0.0
     finite = value.abs()[value.isfinite()]
     largest = float(finite.max()) if finite.numel() else 0.0
     observed = [d for d in (distance(other, value) for other in moved) if d != float("inf")]
-    return 16 * max(observed, default=0.0) + 64 * torch.finfo(value.dtype).eps * largest
+    return 16 * max(observed, default=0.0) + units * torch.finfo(value.dtype).eps * largest
 
 
 def _copy(tensor: Value) -> Value:

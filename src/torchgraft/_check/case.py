@@ -69,6 +69,7 @@ class Case:
 
     Attributes:
         names: of the primals.
+        memo: what was found out about it, for those who look again.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class Case:
         self._flat = [value.detach() if isinstance(value, Tensor) else value for value in values]
         self._names = names
         self._in_place = False
+        self.memo: dict[str, Any] = {}
         self.names = [names[i] for i in self._positions]
 
     @property

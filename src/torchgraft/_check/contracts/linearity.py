@@ -53,6 +53,8 @@ def _factors(base: Baseline) -> tuple[float, ...]:
 
 
 def _cause(factor: float, worst: Difference) -> str:
+    if worst.found is not None and not worst.found.isfinite().all():
+        return "it overflows: the gradient is computed in a narrower dtype, such as float16 (half precision)"
     if factor < 0:
         return "the sign of the upstream gradient is lost, or something is added to it"
     if factor > 1:

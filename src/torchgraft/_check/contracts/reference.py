@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-import torch
 from torch import Tensor
 
 from ... import _torch
-from ..baseline import Difference, distance, generator, nudged, short
+from ..baseline import Difference, distance, nudged, short, slack
 from ..case import Case, describe
 from ..contract import contract
 from ..finding import Finding, Inconclusive, Skip, Verdict
@@ -28,8 +27,7 @@ def reference(case: Case) -> Iterator[Finding]:
     except Exception as error:
         raise Inconclusive(f"the reference raises: {short(error)}") from error
     found = _tensors(case.call())
-    source = generator(case, 53)
-    moved = [_tensors(case.call([nudged(primal, source) for primal in primals])) for _ in range(2)]
+    moved = [_tensors(case.call(nudged(case, primals, sample))) for sample in range(2)]
     if len(found) != len(expected):
         title = f"{len(found)} outputs, and {len(expected)} of the reference"
         yield Finding("wrong-value", Verdict.FAIL, title, case.label)
@@ -40,21 +38,11 @@ def reference(case: Case) -> Iterator[Finding]:
             title = f"{name.capitalize()} is {describe(value)}, and {list(other.shape)} in the reference"
             yield Finding("wrong-value", Verdict.FAIL, title, f"{name}; {case.label}")
             continue
-        slack = _slack(value, other, [sample[i] for sample in moved])
-        difference = Difference(i, name, value, other, distance(value, other), slack)
+        allowed = slack(value, [sample[i] for sample in moved], units=256)
+        difference = Difference(i, name, value, other, distance(value, other), allowed)
         if not difference.error <= difference.slack:
             yield difference.finding("wrong-value", f"{name.capitalize()} is not that of the reference", case.label)
 
 
 def _tensors(value: object) -> list[Tensor]:
     return [leaf.detach() for leaf in _torch.pytree.tree_leaves(value) if isinstance(leaf, Tensor)]
-
-
-def _slack(value: Tensor, expected: Tensor, moved: Sequence[Tensor]) -> float:
-    """Rounding of the inputs, and 256 units in the last place of the largest value; nothing for integers."""
-    if not (value.is_floating_point() or value.is_complex()) or not value.numel():
-        return 0.0
-    finite = expected.abs()[expected.isfinite()]
-    largest = float(finite.max()) if finite.numel() else 0.0
-    observed = [d for d in (distance(other, value) for other in moved) if d != float("inf")]
-    return 16 * max(observed, default=0.0) + 256 * torch.finfo(value.dtype).eps * largest
