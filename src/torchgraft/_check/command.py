@@ -63,7 +63,6 @@ class _Run:
         self._options = options
         self._clock = Clock(options.budget)
         self._reports: list[Report] = []
-        self._out = sys.stderr if str(options.json) == "-" else sys.stdout
 
     def status(self) -> int:
         """Check, print, write, and return the exit status."""
@@ -121,7 +120,8 @@ class _Run:
                 self._options.json.write_text(text, encoding="utf-8")
 
     def _print(self, lines: Sequence[Line]) -> None:
-        print(painted(lines) if self._out.isatty() else plain(lines), file=self._out, flush=True)
+        out = sys.stderr if str(self._options.json) == "-" else sys.stdout  # looked up here: the bar replaces them
+        print(painted(lines) if out.isatty() else plain(lines), file=out, flush=True)
 
 
 def _line(report: Report, width: int) -> Line:
