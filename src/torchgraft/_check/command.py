@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
+from typing import TextIO
 
 import torch
 
@@ -22,6 +24,9 @@ from .report import Report
 from .select import selector
 from .summary import checks, counts, duration, tally
 from .text import Line, layout, painted, plain
+
+WIDTH = 100
+"""Columns of the paragraphs, where the terminal has as many."""
 
 INTERRUPTED = 130  # as of a command that SIGINT has ended
 
@@ -73,7 +78,7 @@ class _Run:
             interrupted = True
         for report in self._reports:
             if report.verdict not in (Verdict.PASS, Verdict.SKIPPED):
-                self._print([[], *layout(report)])
+                self._print([[], *layout(report, self._width)])
         self._print([[], [(self._summary(interrupted), "strong")]])
         try:
             self._write()
@@ -119,9 +124,17 @@ class _Run:
                 self._options.json.parent.mkdir(parents=True, exist_ok=True)
                 self._options.json.write_text(text, encoding="utf-8")
 
+    @property
+    def _out(self) -> TextIO:
+        """Where lines go, looked up each time: the bar replaces both."""
+        return sys.stderr if str(self._options.json) == "-" else sys.stdout
+
+    @property
+    def _width(self) -> int:
+        return min(shutil.get_terminal_size().columns, WIDTH) if self._out.isatty() else WIDTH
+
     def _print(self, lines: Sequence[Line]) -> None:
-        out = sys.stderr if str(self._options.json) == "-" else sys.stdout  # looked up here: the bar replaces them
-        print(painted(lines) if out.isatty() else plain(lines), file=out, flush=True)
+        print(painted(lines) if self._out.isatty() else plain(lines), file=self._out, flush=True)
 
 
 def _line(report: Report, width: int) -> Line:
