@@ -252,6 +252,13 @@ def test_one_target_by_its_name(write, check):
     assert check(f"{place}:cube", *QUICK)[0] == 1
 
 
+def test_a_function_with_annotations_is_checked_where_it_is_named(write, check):
+    annotated = 'def double(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:\n    return 2 * x\n'
+    place = write(annotated + SQUARE)
+    assert verdicts(check(place, *QUICK)[1]) == {"ops.py:square": "PASS"}
+    assert verdicts(check(f"{place}:double", *QUICK)[1]) == {"ops.py:double": "PASS"}
+
+
 PACKAGE = {
     "pack/__init__.py": "from .one import square",
     "pack/one.py": HEAD + SQUARE,
