@@ -9,7 +9,12 @@ from . import ZOO, observe
 from .specimen import Specimen
 
 specimens = pytest.mark.parametrize("specimen", ZOO, ids=lambda s: f"{s.family}-{s.name}")
-checker = pytest.mark.skipif(not hasattr(tg, "check"), reason="there is no checker")
+
+# What compilers take half a second for: left out here where the bug is not theirs to show. The slow tests leave out nothing.
+COMPILERS = {"compile", "export", "opcheck", "fake"}
+
+# Not found yet. What is found leaves this list.
+MISSED: set[str] = set()
 
 # Found, but the cause that is named is another one. At most a fifth of the zoo, and what is named leaves this list.
 UNNAMED: set[str] = set()
@@ -58,11 +63,19 @@ def words(report: tg.Report) -> list[str]:
     return [text.lower() for text in (*found, *(f"inconclusive {r.check} {r.note}" for r in unsure))]
 
 
-@checker
+def checked(specimen: Specimen, target: object, *, thoroughly: bool = False) -> tg.Report:
+    """The report on the wrong one or its twin."""
+    concerned = thoroughly or specimen.family in ("library", "modes") or specimen.expects & COMPILERS
+    return tg.check(target, *(specimen.inputs() if specimen.inputs else ()), skip=() if concerned else COMPILERS)
+
+
 @specimens
 def test_the_bug_is_found_and_its_cause_named(specimen: Specimen):
-    report = tg.check(specimen.wrong, *(specimen.inputs() if specimen.inputs else ()))
+    report = checked(specimen, specimen.wrong)
     found = words(report)
+    if specimen.name in MISSED:
+        assert not alarms(report), found
+        return
     assert not report.ok
     if "inconclusive" not in specimen.expects:
         assert alarms(report), found
@@ -72,14 +85,19 @@ def test_the_bug_is_found_and_its_cause_named(specimen: Specimen):
     assert named is (specimen.name not in UNNAMED), causes
 
 
-@checker
 def test_most_causes_are_named():
-    assert {s.name for s in ZOO} >= UNNAMED
-    assert len(UNNAMED) <= len(ZOO) / 5
+    assert {s.name for s in ZOO} >= UNNAMED | MISSED
+    assert len(UNNAMED | MISSED) <= len(ZOO) / 5
 
 
-@checker
 @specimens
 def test_nothing_is_found_in_the_twin(specimen: Specimen):
-    report = tg.check(specimen.right, *(specimen.inputs() if specimen.inputs else ()))
+    report = checked(specimen, specimen.right)
+    assert not alarms(report), str(report)
+
+
+@pytest.mark.slow
+@specimens
+def test_nothing_at_all_is_found_in_the_twin(specimen: Specimen):
+    report = checked(specimen, specimen.right, thoroughly=True)
     assert not alarms(report), str(report)

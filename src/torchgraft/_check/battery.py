@@ -7,6 +7,8 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import get_args
 
+import torch
+
 from . import contracts as contracts  # which adds them
 from . import gradient as gradient  # as does this
 from .case import Case
@@ -89,8 +91,9 @@ def look(contract: Contract, case: Case, told: set[str] | None = None) -> Result
     told = set() if told is None else told
     start, note, found = time.perf_counter(), "", list[Finding]()
     verdict = Verdict.PASS
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
         warnings.simplefilter("ignore")  # what a target warns of under odd inputs is not what is looked for
+        torch.manual_seed(case.seed)  # for what draws random numbers in its backward
         try:
             found = list(contract.look(case))
             verdict = max((f.severity for f in found), key=list(Verdict).index, default=Verdict.PASS)

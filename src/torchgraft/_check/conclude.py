@@ -12,7 +12,7 @@ from .cause.explain import explain
 from .clock import Clock
 from .contract import Contract
 from .evidence import with_ladder
-from .finding import Finding
+from .finding import Finding, Verdict
 from .generate.within import within
 from .repro import repro
 from .shrink import shrink
@@ -25,6 +25,8 @@ _EXPLAINED = ("wrong-gradient", "loses-digits", "wrong-at-ties", "nonlinear-back
 
 def concluded(contract: Contract, case: Case, finding: Finding) -> Finding:
     """The finding as the smallest case shows it, with its cause, as far as it can be told."""
+    if finding.severity is Verdict.PASS:  # a notice
+        return finding
     clock, original = Clock(PATIENCE), case
 
     def again(smaller: Case) -> Finding | None:

@@ -8,6 +8,7 @@ as much as it is wrong.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Iterator
 
@@ -15,9 +16,11 @@ import torch
 from torch import Tensor
 
 from .backward import Backward, BackwardRaises
+from .baseline import nearby
 from .case import Case
 from .contract import contract
 from .finding import Finding, Inconclusive, Skip
+from .flat import flatten
 from .grid import GRIDS, signed
 from .ladder import Ladder
 from .locate import deviation, imprecise, moving_output, nonlinear, not_a_number, raised
@@ -67,6 +70,8 @@ class _Comparison:
         for direction, alone in itertools.chain(self._directions(), self._further()):
             found = self._along(direction, alone)
             yield from self._moving()
+            if found is not None and self._hangs_on_ties():
+                break
             if found is not None:
                 yield found
                 return
@@ -76,6 +81,21 @@ class _Comparison:
             yield found.but(code="wrong-at-ties", title="The gradient is wrong where elements are equal")
             return
         self._conclude()
+
+    def _hangs_on_ties(self) -> bool:
+        """Whether there is nothing wrong once equal elements differ.
+
+        The second smallest of three equal elements is smooth along every line, and has no derivative nevertheless.
+        """
+        case = self.probe.case
+        if not any(_tied(primal) for primal in case.primals):
+            return False
+        apart = case.replaced(nearby(case))
+        if any(_tied(primal) for primal in apart.primals):
+            return False
+        with contextlib.suppress(Exception):
+            return not any(gradient(apart))
+        return False
 
     # -- directions -------------------------------------------------------------------------------------------------
 
@@ -187,3 +207,9 @@ class _Comparison:
         }
         counted = ", ".join(f"{int(mask.sum())} {reason}" for reason, mask in reasons.items() if mask.any())
         raise Inconclusive(f"{total - known} of {total} elements of the outputs could not be compared: {counted}")
+
+
+def _tied(primal: Tensor) -> bool:
+    """Whether some elements are equal."""
+    values = flatten([primal])
+    return len(values.unique()) < len(values)
