@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import torch
 
 from ..case import Case
+from ..clock import Clock
 from ..finding import Evidence, Finding
 from .look import Block, Look
 from .observe import look_at
@@ -22,6 +24,8 @@ RICH = 64
 """A case with at most so many elements is looked at as it is, before it was shrunk."""
 ENOUGH = 3
 """So many other looks tell as much as the smallest case."""
+PATIENCE = 3.0
+"""Seconds after which no other look is taken."""
 AGAIN = (
     "changes when the backward pass runs again: a saved tensor, the upstream gradient or a buffer is overwritten "
     "in place, or it draws random numbers"
@@ -42,6 +46,7 @@ def explain(case: Case, finding: Finding, *, original: Case | None = None) -> Fi
     tied = equal_elements(case) if finding.code == "wrong-at-ties" else None
     if tied is not None:
         return finding.but(cause=tied, hint="share the gradient out among equal elements, or give it to one of them")
+    clock = Clock(PATIENCE)
     base = _looked(case)
     if base is None:
         return finding
@@ -52,8 +57,8 @@ def explain(case: Case, finding: Finding, *, original: Case | None = None) -> Fi
     if original is not None and sum(p.numel() for p in original.primals) <= RICH:
         rich = original
     more = [rich] if rich is not case else []
-    looks = [base, *_looks([*more, *variants(rich)])]
-    looks += [replace(look, coarse=True) for look in _looks(wild(rich))]
+    looks = [base, *_looks(itertools.chain(more, variants(rich)), clock)]
+    looks += [replace(look, coarse=True) for look in _looks(wild(rich), clock)]
     names = None
     if not base.linear(SCALES):
         names = ("upstream", "upstream-ignored", "precision")
@@ -62,15 +67,17 @@ def explain(case: Case, finding: Finding, *, original: Case | None = None) -> Fi
     for place in ((b.row, b.column) for b in looks[0].blocks() if b.wrong.any()):
         found[place], everywhere = _cause(place, looks, names)
         if not everywhere and names is None:
-            looks += _looks(other_sizes(rich))
+            looks += _looks(other_sizes(rich), clock)
             found[place] = _limited(found[place], place, looks)
     if not found and names is not None:
         return finding.but(cause=finding.cause or f"the gradient {NONLINEAR if base.repeats else AGAIN}")
     return _told(finding, looks[0], found) if found else finding
 
 
-def _looks(cases: Iterable[Case]) -> list[Look]:
-    return [look for case in cases if (look := _looked(case)) is not None and look.size <= LARGE]
+def _looks(cases: Iterable[Case], clock: Clock) -> list[Look]:
+    """Looks at cases, as many as there is time for."""
+    asked = itertools.takewhile(lambda _: not clock.over, cases)
+    return [look for case in asked if (look := _looked(case)) is not None and look.size <= LARGE]
 
 
 def _looked(case: Case) -> Look | None:
