@@ -81,7 +81,7 @@ class Score:
         return sum(said.startswith(verdict) for said in self.said.values())
 
     def share(self, verdict: str) -> str:
-        return f"{100 * self.count(verdict) / max(1, len(self.said)):.1f} %"
+        return f"{100 * self.count(verdict) / max(1, len(self.said)):.2f} %"
 
 
 def judge(found: Iterable[Sample]) -> dict[str, Score]:
@@ -104,8 +104,8 @@ def mutated(part: Part) -> list[Row]:
 
     def every() -> Iterator[Sample]:
         for sample in part.of(samples(torch.float64, each=1)):
-            operators.add(sample.name.partition("#")[0])
             for kind, mutant in mutants(sample):
+                operators.add(sample.name.partition("#")[0])
                 kinds[mutant.name] = kind
                 yield mutant
 
