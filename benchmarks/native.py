@@ -1,7 +1,8 @@
 """What kernels in C and C++ cost to build, and to call.
 
 Each row is measured against its rival in one run: the two in turn, many rounds, medians. One thread where nothing else
-is said. Builds are timed in processes of their own that have imported torch. Run it as
+is said. Builds are timed in processes of their own that have imported torch, and without Python's garbage collector,
+as `timeit` does it: to look through all of torch's objects takes 80 ms, wherever that falls. Run it as
 
     python benchmarks/native.py              # prints the table
     python benchmarks/native.py call         # the calls alone, on whichever torch is installed
@@ -34,13 +35,14 @@ PROCESSES = 9
 # -- building -------------------------------------------------------------------------------------------------------
 
 _BUILD = """\
-import sys, time
+import gc, sys, time
 import torch
 import torchgraft as tg
 from jaxtyping import Float
 from torch import Tensor
 
 x = torch.randn(8)
+gc.disable()
 start = time.perf_counter()
 
 @tg.op(kernel=tg.{language}("T scale(T x, double factor) {{ return x * factor; }} /* {number} */"))
@@ -52,11 +54,12 @@ assert torch.equal(made, 2 * x)
 """
 
 _LOAD_INLINE = """\
-import time
+import gc, time
 import torch
 from torch.utils.cpp_extension import load_inline
 
 x = torch.randn(8)
+gc.disable()
 start = time.perf_counter()
 module = load_inline(
     name="scale_{number}",
@@ -69,11 +72,12 @@ assert torch.equal(made, 2 * x)
 """
 
 _TVM_FFI = """\
-import time
+import gc, time
 import torch
 from tvm_ffi import cpp
 
 x = torch.randn(8)
+gc.disable()
 start = time.perf_counter()
 module = cpp.load_inline(
     name="scale_{number}",

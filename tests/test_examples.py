@@ -164,7 +164,14 @@ def test_half_precision_is_the_rounded_result(op: tg.Op, shapes: list[tuple[int,
     assert all(a.grad is not None and a.grad.dtype == dtype for a in arguments)
 
 
-@pytest.mark.parametrize("file", sorted((ROOT / "examples").glob("[!_]*.py")), ids=lambda file: file.stem)
+SLOW = ("tutorial_mistakes",)  # half a minute, and a family of the zoo besides
+PROGRAMS = [
+    pytest.param(file, id=file.stem, marks=[pytest.mark.slow] if file.stem in SLOW else [])
+    for file in sorted((ROOT / "examples").glob("[!_]*.py"))
+]
+
+
+@pytest.mark.parametrize("file", PROGRAMS)
 def test_the_file_runs_as_a_program(file: Path, tmp_path: Path):
     path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
     run = subprocess.run(

@@ -13,6 +13,9 @@ specimens = pytest.mark.parametrize("specimen", ZOO, ids=lambda s: f"{s.family}-
 # What compilers take half a second for: left out here where the bug is not theirs to show. The slow tests leave out nothing.
 COMPILERS = {"compile", "export", "opcheck", "fake"}
 
+# What takes ten seconds to explain.
+SLOW = {"lltm", "fused_conv_bn", "statistics_held_constant"}
+
 # Not found yet. What is found leaves this list.
 MISSED = {"last_calls_mask", "ties_unseen"}
 
@@ -66,13 +69,17 @@ def words(report: tg.Report) -> list[str]:
     return [text.lower() for text in (*found, *(f"inconclusive {r.check} {r.note}" for r in unsure))]
 
 
+def marks(specimen: Specimen) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.slow] if specimen.name in SLOW else []
+
+
 def checked(specimen: Specimen, target: object, *, thoroughly: bool = False) -> tg.Report:
     """The report on the wrong one or its twin."""
     concerned = thoroughly or specimen.family in ("library", "modes") or specimen.expects & COMPILERS
     return tg.check(target, *(specimen.inputs() if specimen.inputs else ()), skip=() if concerned else COMPILERS)
 
 
-@specimens
+@pytest.mark.parametrize("specimen", [pytest.param(s, id=f"{s.family}-{s.name}", marks=marks(s)) for s in ZOO])
 def test_the_bug_is_found_and_its_cause_named(specimen: Specimen):
     report = checked(specimen, specimen.wrong)
     found = words(report)
