@@ -10,7 +10,7 @@ from .specimen import Specimen
 
 specimens = pytest.mark.parametrize("specimen", ZOO, ids=lambda s: f"{s.family}-{s.name}")
 
-# What compilers take half a second for: left out here where the bug is not theirs to show. The slow tests leave out nothing.
+# Each takes half a second, and is left out where the bug is not one for compilers. The slow tests leave out nothing.
 COMPILERS = {"compile", "export", "opcheck", "fake"}
 
 # What takes ten seconds to explain.
