@@ -9,9 +9,15 @@ from . import matrix, operators
 from .cases import Case
 from .transforms import TRANSFORMS, Transform
 
+SLOW = ("export, run_decompositions",)  # three seconds a cell, of which `export` alone shows the most
+CELLS = [
+    pytest.param(transform, id=repr(transform), marks=[pytest.mark.slow] if transform.name in SLOW else [])
+    for transform in TRANSFORMS
+]
+
 
 @pytest.mark.parametrize("case", matrix.MATRIX, ids=lambda case: case.name)
-@pytest.mark.parametrize("transform", TRANSFORMS, ids=repr)
+@pytest.mark.parametrize("transform", CELLS)
 def test_cell(case: Case, transform: Transform):
     cell, wanted = matrix.judge(case, transform), matrix.expected(case, transform)
     if cell != wanted and not matrix.is_pinned_torch():  # other versions can do more, or less

@@ -10,7 +10,7 @@ import torch
 from ..baseline import Baseline, Difference, Value, baseline, cotangents_for
 from ..case import Case, Linearization
 from ..contract import contract
-from ..finding import Finding
+from ..finding import Finding, Verdict
 
 HINT = "multiply the upstream gradient by the derivative, and do nothing else to it: clip gradients outside"
 
@@ -21,15 +21,24 @@ def linearity(case: Case) -> Iterator[Finding]:
     base = baseline(case)
     recorded = case.linearize()
     plain = recorded.pull(_scaled(base.cotangents, 1.0))
-    for factor in _factors(base):
-        found = recorded.pull(_scaled(base.cotangents, factor))
-        for worst in base.differing_gradients(_scaled(found, 1 / factor), plain)[:1]:
-            yield worst.finding(
-                "nonlinear-backward", "The backward is not linear in the upstream gradient",
-                f"upstream gradient times {factor:g}; {case.label}", cause=_cause(factor, worst), hint=HINT,
-            )  # fmt: skip
-            return
-    yield from _additive(base, recorded, plain)
+    seen = [
+        (factor, worst)
+        for factor in _factors(base)
+        for worst in base.differing_gradients(
+            _scaled(recorded.pull(_scaled(base.cotangents, factor)), 1 / factor), plain
+        )[:1]
+    ]
+    if not seen:
+        yield from _additive(base, recorded, plain)
+        return
+    factor, worst = next(((f, w) for f, w in seen if not _slight(w)), seen[0])
+    where = f"upstream gradient times {factor:g}; {case.label}"
+    if _slight(worst):
+        title = "The backward loses digits where upstream gradients are large or small"
+        yield worst.finding("loses-digits", title, where).but(severity=Verdict.LOSES_DIGITS)
+    else:
+        title = "The backward is not linear in the upstream gradient"
+        yield worst.finding("nonlinear-backward", title, where, cause=_cause(factor, worst), hint=HINT)
 
 
 def _additive(base: Baseline, recorded: Linearization, plain: Sequence[Value]) -> Iterator[Finding]:
@@ -41,6 +50,15 @@ def _additive(base: Baseline, recorded: Linearization, plain: Sequence[Value]) -
             "nonlinear-backward", "The backward of a sum is not the sum of the backwards",
             f"two upstream gradients added; {base.case.label}", hint=HINT,
         )  # fmt: skip
+
+
+def _slight(difference: Difference) -> bool:
+    """Whether most of the digits are right."""
+    expected = difference.expected
+    if expected is None:
+        return False
+    part = max(1e-6, torch.finfo(expected.dtype).eps ** 0.5)
+    return difference.error <= part * float(expected.detach().abs().max())
 
 
 def _factors(base: Baseline) -> tuple[float, ...]:
