@@ -57,7 +57,7 @@ def _slight(difference: Difference) -> bool:
     expected = difference.expected
     if expected is None:
         return False
-    part = max(1e-6, torch.finfo(expected.dtype).eps ** 0.5)
+    part: float = max(1e-6, torch.finfo(expected.dtype).eps ** 0.5)
     return difference.error <= part * float(expected.detach().abs().max())
 
 
