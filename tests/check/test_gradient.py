@@ -452,3 +452,24 @@ def test_entries_without_a_derivative_have_no_estimate():
     _, estimate = numeric_jacobian(Case(make_target(torch.relu), [torch.tensor([0.0, 1.0], dtype=torch.float64)]))
     assert estimate[0, 0] == torch.inf
     assert estimate[1].max() < 1e-9
+
+
+def test_ties_alone_prove_nothing_wrong():
+    """The middle one of three equal elements is smooth along every line, and any of the three may be taken."""
+    tied = torch.full((3,), 1.125, dtype=torch.float64)
+    assert not found_or_unsure(Case(make_target(lambda x: x.sort().values[1]), (tied,)))
+
+
+def test_what_is_wrong_without_ties_too_is_wrong_with_them():
+    double = type("Double", (torch.autograd.Function,), {
+        "forward": staticmethod(lambda ctx, x: 2 * x), "backward": staticmethod(lambda ctx, grad: grad),
+    })  # fmt: skip
+    assert found_or_unsure(Case(make_target(double), (torch.ones(3, dtype=torch.float64),)))
+
+
+def found_or_unsure(case):
+    """What is found; nothing, where it cannot be told."""
+    try:
+        return list(gradient(case))
+    except Inconclusive:
+        return []

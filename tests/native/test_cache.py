@@ -5,6 +5,7 @@ import subprocess
 import sys
 import textwrap
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 import torch
@@ -214,3 +215,28 @@ def test_compiled_code_follows_a_redefinition(own_cache):
     assert call(torch.ones(1)).item() == 24
     f = declare(BODY.format(value=24))
     assert call(torch.ones(1)).item() == 25
+
+
+def test_the_shim_is_compiled_once(own_cache):
+    for value in (51, 52):
+        assert declare(BODY.format(value=value))(torch.ones(1)).item() == value
+    assert len(list(own_cache.glob("*.o"))) == 1
+
+
+def test_a_program_is_asked_for_its_version_once_and_a_script_each_time(own_cache, tmp_path, monkeypatch):
+    script, asked, run = tmp_path / "cc", [], subprocess.run
+    script.write_text('#!/bin/sh\nexec cc "$@"\n')
+    script.chmod(0o755)
+
+    def counted(command, **options):
+        asked.append(command[0])
+        return run(command, **options)
+
+    monkeypatch.setattr(toolchain.subprocess, "run", counted)
+    for name in ("cc", "cc", str(script), str(script)):
+        assert toolchain._find.__wrapped__("c", name, os.environ["PATH"]).version
+    assert asked == ["cc", str(script), str(script)]
+
+
+def test_nothing_is_not_remembered(own_cache):
+    assert [cache.known("nothing", partial(str, text)) for text in ("", "told", "again")] == ["", "told", "told"]

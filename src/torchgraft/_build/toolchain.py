@@ -257,9 +257,13 @@ def _version(command: Sequence[str], program: Path) -> str:
         run = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
         return run.stdout.strip() if run.returncode == 0 else ""
 
-    with program.open("rb") as file:
-        if len(command) > 1 or file.read(4) != b"\x7fELF":
-            return ask()
+    try:
+        with program.open("rb") as file:
+            is_program = file.read(4) == b"\x7fELF"
+    except OSError:  # it may be run, and not be read
+        is_program = False
+    if len(command) > 1 or not is_program:
+        return ask()
     status = program.stat()
     key = cache.key_of("version", str(program.resolve()), str(status.st_size), str(status.st_mtime_ns))
     return cache.known(key, ask)
