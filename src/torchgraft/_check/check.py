@@ -54,9 +54,7 @@ def check(
         True
         >>> print(tg.check(Sin.apply, torch.randn(4, dtype=torch.float64)))
     """
-    from .prove import prove  # and with it the battery, which costs an import; most programs check nothing
+    from .prove import prove, wanted  # and with them the battery, which costs an import; most programs check nothing
 
-    return prove(
-        target, inputs, kwargs or {}, name=name, seed=seed, budget=budget, only=only, skip=skip, inductor=inductor,
-        progress=progress,
-    )  # fmt: skip
+    contracts = wanted(only, skip, inductor=inductor)
+    return prove(target, inputs, kwargs, contracts, name=name, seed=seed, budget=budget, progress=progress)

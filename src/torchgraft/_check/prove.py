@@ -16,19 +16,16 @@ from .target import make_target
 
 def prove(
     target: Any,
-    inputs: Sequence[Any] = (),
-    kwargs: Mapping[str, Any] | None = None,
+    inputs: Sequence[Any],
+    kwargs: Mapping[str, Any] | None,
+    contracts: Sequence[Contract],
     *,
-    name: str | None = None,
-    seed: int = 0,
-    budget: float | None = None,
-    only: Iterable[str] = (),
-    skip: Iterable[str] = (),
-    inductor: bool = False,
-    progress: Callable[[str], None] = lambda name: None,
+    name: str | None,
+    seed: int,
+    budget: float | None,
+    progress: Callable[[str], None],
 ) -> Report:
-    """What `check` does, with its arguments."""
-    contracts = wanted(only, skip, inductor=inductor)
+    """What `check` does, with the contracts that are `wanted`."""
     prepared = prepare(make_target(target, name=name), inputs, kwargs, seed=seed, clock=Clock(budget))
     ran = run(contracts, prepared.cases, prepared.clock, progress) if prepared.cases else ()
     return Report(prepared.target.name, prepared.target.kind, [*prepared.results, *ran], seed)
