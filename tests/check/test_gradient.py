@@ -467,6 +467,34 @@ def test_what_is_wrong_without_ties_too_is_wrong_with_them():
     assert found_or_unsure(Case(make_target(double), (torch.ones(3, dtype=torch.float64),)))
 
 
+def test_equal_labels_do_not_hide_what_is_wrong():
+    """Between the labels the loss is another one, and right."""
+    loss = torch.nn.functional.hinge_embedding_loss
+    wrong = altered(lambda x, y: loss(x, y, margin=9.0, reduction="none"), lambda g, none: (-g, none))
+    labels = torch.tensor([1.0, -1.0, 1.0, 1.0, -1.0], dtype=torch.float64)
+    assert found_or_unsure(Case(make_target(wrong), (normal(5), labels)))
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_ties_of_two_tensors(both):
+    """Where both are the largest, their gradients must add up to the upstream gradient."""
+
+    class Maximum(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, y):
+            ctx.save_for_backward(x, y)
+            return torch.maximum(x, y)
+
+        @staticmethod
+        def backward(ctx, grad):
+            x, y = ctx.saved_tensors
+            return grad * (x >= y), grad * (y >= x if both else y > x)
+
+    x = normal(5)
+    found = found_or_unsure(Case(make_target(Maximum.apply), (x, x.clone())))
+    assert [finding.code for finding in found] == (["wrong-at-ties"] if both else [])
+
+
 def found_or_unsure(case):
     """What is found; nothing, where it cannot be told."""
     try:

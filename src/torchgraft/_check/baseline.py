@@ -192,16 +192,6 @@ def _measure(case: Case) -> Baseline:
     return Baseline(case, outputs, cotangents, gradients, output_slack, gradient_slack, draws(case))
 
 
-def nearby(case: Case, salt: int = 0, spread: float = 2.0**-10) -> list[Tensor]:
-    """Other primals, so near that the target takes them as well: each number is larger or smaller by about `spread`."""
-    source = generator(case, 41, salt)
-
-    def moved(primal: Tensor) -> Tensor:
-        return (primal * (1 + signed(primal.real if primal.is_complex() else primal, source) * spread)).to(primal.dtype)
-
-    return [moved(primal) for primal in case.primals]
-
-
 def draws(case: Case) -> bool:
     """Whether a call draws from torch's global generator."""
     args, kwargs = case.arguments([primal.clone() for primal in case.primals])

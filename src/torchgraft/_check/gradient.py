@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from .backward import Backward, BackwardRaises
-from .baseline import nearby
 from .case import Case
 from .contract import contract
 from .finding import Finding, Inconclusive, Skip
@@ -25,7 +24,11 @@ from .grid import GRIDS, signed
 from .ladder import Ladder
 from .locate import deviation, imprecise, moving_output, nonlinear, not_a_number, raised
 from .pairing import Pairing, covector, pair, second_look
+from .points import nearby
 from .probe import Probe
+
+WRONG_AT_TIES = "wrong-at-ties"
+"""The code of what is wrong only along directions that keep equal elements equal."""
 
 
 @contract("gradient", "The backward pass gives the derivative of the forward pass.", cost="every")
@@ -78,7 +81,7 @@ class _Comparison:
         ties = self._ties()
         found = None if ties is None else self._along(ties)
         if found is not None:
-            yield found.but(code="wrong-at-ties", title="The gradient is wrong where elements are equal")
+            yield found.but(code=WRONG_AT_TIES, title="The gradient is wrong where elements are equal")
             return
         self._conclude()
 
@@ -94,8 +97,14 @@ class _Comparison:
         if any(_tied(primal) for primal in apart.primals):
             return False
         with contextlib.suppress(Exception):
-            return not any(gradient(apart))
+            return self._continues(flatten(apart.values())) and not any(gradient(apart))
         return False
+
+    def _continues(self, neighbours: Tensor) -> bool:
+        """Whether values nearby are nearly the same: equal labels of classes must be equal, or mean nothing."""
+        values, finite = self.probe.values, self.probe.values.isfinite()
+        near = (neighbours - values).abs() <= 2.0**-4 * (values.abs() + values[finite].abs().mean())
+        return bool((near | ~finite).all())
 
     # -- directions -------------------------------------------------------------------------------------------------
 
@@ -125,14 +134,13 @@ class _Comparison:
         """
         if self.known.all():
             return None
-        pieces, tied = list[Tensor](), False
-        for place in self.probe.inputs.slices:
-            point = self.probe.point[place]
-            values, which = point.unique(return_inverse=True)
-            tied = tied or len(values) < len(point)
-            drawn = signed(len(values), self.generator, self.probe.grid.bits)
-            pieces.append(drawn[which] * self.probe.grid.unit(point))
-        return torch.cat(pieces) if tied else None
+        point, grid = self.probe.point, self.probe.grid
+        values, which = point.unique(return_inverse=True)
+        if len(values) == len(point):
+            return None
+        units = torch.cat([grid.unit(point[place]) for place in self.probe.inputs.slices])
+        least = torch.full_like(values, torch.inf).scatter_reduce(0, which, units, "amin")
+        return (signed(len(values), self.generator, grid.bits) * least)[which]
 
     # -- one direction ----------------------------------------------------------------------------------------------
 

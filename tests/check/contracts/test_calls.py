@@ -62,6 +62,17 @@ def test_state_on_the_class():
     assert alarms("state", plain(forward, lambda ctx, g: g * kept["x"].cos()), X) == {"state-between-calls"}
 
 
+def test_a_mask_that_the_next_call_overwrites():
+    """Arguments nearby have the same mask."""
+    kept = {}
+
+    def forward(ctx, x):
+        kept["mask"] = x > 0
+        return x.relu()
+
+    assert alarms("state", plain(forward, lambda ctx, g: g * kept["mask"]), X) == {"state-between-calls"}
+
+
 def test_values_that_are_kept():
     kept = {}
 

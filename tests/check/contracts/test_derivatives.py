@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch.autograd.function import once_differentiable
 
+import torchgraft as tg
 from torchgraft._check.finding import Skip, Verdict
 
 from .looking import DOUBLE, SIN, alarms, case_of, findings, function, modern, normal, plain
@@ -202,3 +203,38 @@ def test_a_case_keeps_its_parameters_sizes():
     for _, other in variants(case):
         found = {name: leaf.shape for name, leaf in zip(other.leaf_names, other.leaves, strict=True) if "_l0" in name}
         assert found == shapes
+
+
+# -- ties -----------------------------------------------------------------------------------------------------------
+
+
+def shared(pick):
+    """The largest of each row, whose gradient goes where `pick(x, largest)` says."""
+    return function(lambda x: x.amax(-1), lambda grad, x: grad[..., None] * pick(x, x.amax(-1, keepdim=True)))
+
+
+def test_ties_that_the_arguments_do_not_have():
+    x = normal(3, 4)
+    assert alarms("ties", shared(lambda x, top: (x == top).double()), x) == {"wrong-at-ties"}
+    assert not alarms("ties", shared(lambda x, top: (x == top) / (x == top).sum(-1, keepdim=True)), x)
+    assert not alarms("gradient", shared(lambda x, top: (x == top).double()), x)
+
+
+def test_ties_of_two_tensors():
+    maximum = function(torch.maximum, lambda grad, x, y: (grad * (x >= y), grad * (y >= x)))
+    (finding,) = tg.check(maximum, normal(3), normal(3, seed=1), only=["ties"]).findings
+    assert "input 0 and input 1 are equal (ties), their gradients add up to 2 times" in finding.cause
+
+
+def test_what_is_wrong_anyhow_is_not_said_to_be_wrong_at_ties():
+    assert not alarms("ties", function(lambda x: x.amax(-1), lambda grad, x: torch.zeros_like(x)), normal(3, 4))
+
+
+def test_where_no_elements_may_be_equal():
+    def distinct(x):
+        if len(x.unique()) < x.numel():
+            raise ValueError("equal elements")
+        return x.sin()
+
+    with pytest.raises(Skip, match="no equal elements"):
+        findings("ties", distinct, X)

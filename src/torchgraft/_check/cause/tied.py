@@ -12,15 +12,26 @@ from torch import Tensor
 from ..case import Case
 from ..target import Target
 from .constants import digits
+from .look import Look
 from .observe import look_at
 
 
 def equal_elements(case: Case) -> str | None:
-    """What is wrong with the gradient added over equal elements, in words; None if nothing is."""
-    try:
-        look = look_at(_shared(case))
-    except Exception:  # the target refuses it, or nothing can be told there
-        return None
+    """What is wrong with the gradient added over equal elements, in words; None if nothing is.
+
+    Those of one tensor are looked at first, then those of several.
+    """
+    for shared in (_shared_in_each, _shared_by_all):
+        try:
+            words = _words(look_at(shared(case)))
+        except Exception:  # the target refuses it, or nothing can be told there
+            continue
+        if words is not None:
+            return words
+    return None
+
+
+def _words(look: Look) -> str | None:
     blocks = [block for block in look.blocks() if block.wrong.any()]
     if not blocks:
         return None
@@ -37,20 +48,35 @@ def equal_elements(case: Case) -> str | None:
     return words
 
 
-def _shared(case: Case) -> Case:
+def _shared_in_each(case: Case) -> Case:
     """The case as a function of the different values in each primal."""
-    parts = [primal.contiguous().unique(return_inverse=True) for primal in case.primals if not primal.is_complex()]
-    if len(parts) != len(case.primals):
-        raise ValueError("complex numbers have no order")
+    parts = [_ordered(primal).unique(return_inverse=True) for primal in case.primals]
+    return _of_values(case, case.names, [values for values, _ in parts], [(i, at) for i, (_, at) in enumerate(parts)])
 
-    def function(*values: Tensor) -> Any:
-        primals = [value[inverse] for value, (_, inverse) in zip(values, parts, strict=True)]
-        args, kwargs = case.arguments(primals)
+
+def _shared_by_all(case: Case) -> Case:
+    """The case as a function of the different values in all primals together."""
+    parts = [_ordered(primal) for primal in case.primals]
+    values, where = torch.cat([part.reshape(-1) for part in parts]).unique(return_inverse=True)
+    places = [at.view(part.shape) for at, part in zip(where.split([p.numel() for p in parts]), parts, strict=True)]
+    return _of_values(case, (" and ".join(case.names),), [values], [(0, at) for at in places])
+
+
+def _of_values(
+    case: Case, names: Sequence[str], values: Sequence[Tensor], places: Sequence[tuple[int, Tensor]]
+) -> Case:
+    """The case as a function of vectors of values; each primal is made of one of them, by places in it."""
+
+    def function(*vectors: Tensor) -> Any:
+        made = [vectors[i][at].to(primal.dtype) for (i, at), primal in zip(places, case.primals, strict=True)]
+        args, kwargs = case.arguments(made)
         return case.target.function(*args, **kwargs)
 
-    target = Target(case.target.name, "callable", function, function, tuple(case.names))
-    return Case(target, _values(parts), seed=case.seed)
+    target = Target(case.target.name, "callable", function, function, tuple(names))
+    return Case(target, [vector.clone() for vector in values], seed=case.seed)
 
 
-def _values(parts: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
-    return [torch.clone(values) for values, _ in parts]
+def _ordered(primal: Tensor) -> Tensor:
+    if primal.is_complex():
+        raise ValueError("complex numbers have no order")
+    return primal.contiguous()

@@ -24,3 +24,4 @@ from . import state as state
 from . import subsets as subsets
 from . import tangents as tangents
 from . import threads as threads
+from . import ties as ties

@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 
 from ... import _torch
-from ..baseline import Baseline, Value, baseline, distance, nearby, pulled
+from ..baseline import Baseline, Value, baseline, distance, pulled
 from ..case import Case, Linearization
 from ..contract import contract
 from ..finding import Finding, Verdict
+from ..points import nearby
 
 SAVE = "keep tensors with ctx.save_for_backward, which notices that they were changed"
 

@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from ... import _torch
-from ..baseline import Baseline, Value, baseline, nearby
+from ..baseline import Baseline, Value, baseline
 from ..case import Case, differentiable
 from ..claims import Refused, attempt, refusal, unclaimed
 from ..contract import contract
 from ..finding import Finding, Skip
+from ..points import nearby
 from ..resize import resized
 
 

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from ... import _torch
-from ..baseline import baseline, nearby
+from ..baseline import baseline
 from ..case import Case
 from ..claims import Refused, attempt, refusal
 from ..contract import contract
 from ..finding import Finding, Skip, Verdict
+from ..points import nearby
 from .layouts import transposed
 from .sizes import variants
 

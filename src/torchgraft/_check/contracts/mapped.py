@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 from ... import _torch
-from ..baseline import Baseline, Difference, Value, baseline, cotangents_for, distance, generator, nearby, signed
+from ..baseline import Baseline, Difference, Value, baseline, cotangents_for, distance, generator, signed
 from ..case import Case
 from ..claims import Refused, attempt, claimed, refusal, unclaimed
 from ..contract import contract
 from ..finding import Finding, Skip
+from ..points import nearby
 from .tangents import push
 
 SAMPLES = 3

@@ -8,13 +8,14 @@ import torch
 from torch import Tensor
 
 from ... import _torch
-from ..baseline import Baseline, Value, baseline, generator, nearby, signed
+from ..baseline import Baseline, Value, baseline, generator, signed
 from ..case import Case, Linearization
 from ..cause.explain import explain
 from ..claims import Refused, attempt, refusal, unclaimed
 from ..contract import contract
 from ..finding import Finding, Skip, Verdict
 from ..gradient import gradient
+from ..points import nearby
 from ..target import Target
 
 HINT = (

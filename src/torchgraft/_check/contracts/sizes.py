@@ -11,13 +11,14 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from ..baseline import baseline, cotangents_for, nearby, short
+from ..baseline import baseline, cotangents_for, short
 from ..case import Case
 from ..cause.explain import explain
 from ..contract import contract
 from ..finding import Finding, Inconclusive, Skip, Verdict
 from ..generate.within import within
 from ..gradient import gradient
+from ..points import nearby
 from ..resize import resized, resized_axis, sizes
 
 SIZES = (0, 1, 2, 7, 67)

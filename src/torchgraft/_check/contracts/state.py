@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..baseline import baseline, nearby, pulled
+from ..baseline import baseline, pulled
 from ..case import Case
 from ..contract import contract
 from ..finding import Finding
+from ..points import elsewhere
 
 HINT = "keep what backward needs on ctx, by save_for_backward; nothing on the class, in a global or in a closure"
 
@@ -15,7 +16,7 @@ HINT = "keep what backward needs on ctx, by save_for_backward; nothing on the cl
 @contract("state", "A call is not changed by the calls around it.")
 def state(case: Case) -> Iterator[Finding]:
     """Two forwards, then two backwards; then the first call again."""
-    base, other = baseline(case), nearby(case)
+    base, other = baseline(case), elsewhere(case)
     expected = pulled(case.linearize(other), base)
     for order in ("in the same order", "in reverse order"):
         first, second = case.linearize(), case.linearize(other)

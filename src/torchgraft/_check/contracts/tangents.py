@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from ... import _torch
-from ..baseline import Baseline, Value, baseline, distance, generator, nearby, signed
+from ..baseline import Baseline, Value, baseline, distance, generator, signed
 from ..case import Case
 from ..claims import Refused, attempt, refusal, unclaimed
 from ..contract import contract
 from ..finding import Finding, Inconclusive, Skip, Verdict
+from ..points import nearby
 from ..probe import directional
 
 

@@ -11,10 +11,11 @@ from typing import Any
 
 import torch
 
-from ..baseline import Value, baseline, nearby, pulled, short
+from ..baseline import Value, baseline, pulled, short
 from ..case import Case, Linearization
 from ..contract import contract
 from ..finding import Finding, Skip, Verdict
+from ..points import nearby
 
 _QUIET = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]), "<frozen")
 """Files whose lines are not interleaved: torch, torchgraft, and Python's own frozen modules."""

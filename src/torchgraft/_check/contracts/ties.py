@@ -1,0 +1,23 @@
+"""The gradient where elements are equal, for arguments of which none are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..case import Case
+from ..contract import contract
+from ..finding import Finding, Skip
+from ..gradient import WRONG_AT_TIES, gradient
+from ..points import admitted, nearby, paired
+
+
+@contract("ties", "The gradient is right where elements are equal.", cost="once")
+def ties(case: Case) -> Iterator[Finding]:
+    """Only what is right for elements that differ a little is wrong because of the ties."""
+    primals = paired(case)
+    if not admitted(case, primals):
+        raise Skip("it takes no equal elements")
+    equal = case.replaced(primals)
+    found = [finding for finding in gradient(equal) if finding.code == WRONG_AT_TIES]
+    if found and not any(gradient(equal.replaced(nearby(equal)))):
+        yield from found

@@ -1,0 +1,59 @@
+"""Other points than the given one, at which the same target is looked at.
+
+Only what the caller gave is known to be admitted: a matrix may have to be positive, a table sorted. Therefore other
+points are made of the numbers that are given, and those that the target refuses are not taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from .baseline import generator, signed
+from .case import Case
+from .generate.within import within
+
+
+def nearby(case: Case, salt: int = 0, spread: float = 2.0**-10) -> list[Tensor]:
+    """Other primals, so near that the target takes them as well: each number is larger or smaller by about `spread`."""
+    source = generator(case, 41, salt)
+
+    def moved(primal: Tensor) -> Tensor:
+        return (primal * (1 + signed(primal.real if primal.is_complex() else primal, source) * spread)).to(primal.dtype)
+
+    return [moved(primal) for primal in case.primals]
+
+
+def elsewhere(case: Case) -> list[Tensor]:
+    """Primals far away, of which other elements are positive or largest; nearby ones where the target takes none."""
+    rolled = [primal.roll(1) for primal in case.primals]
+    return rolled if admitted(case, rolled) else nearby(case)
+
+
+def paired(case: Case) -> list[Tensor]:
+    """Primals with equal elements: along each axis every second is the one before it, and across tensors of a shape."""
+    first = dict[torch.Size, Tensor]()
+    for primal in case.primals:
+        if primal.shape not in first:
+            first[primal.shape] = _doubled(primal)
+    return [first[primal.shape].to(primal.dtype) for primal in case.primals]
+
+
+def _doubled(x: Tensor) -> Tensor:
+    for axis, size in enumerate(x.shape):
+        x = x.index_select(axis, torch.arange(size, device=x.device) // 2 * 2)
+    return x
+
+
+def admitted(case: Case, primals: Sequence[Tensor]) -> bool:
+    """Whether the target gives as many finite values there as at the given point."""
+    try:
+        other = case.replaced(list(primals))
+        found, given = other.values(), case.values()
+        return within(other) and all(
+            a.shape == b.shape and bool((a.isfinite() | ~b.isfinite()).all()) for a, b in zip(found, given, strict=True)
+        )
+    except Exception:
+        return False
