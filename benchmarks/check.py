@@ -16,11 +16,13 @@ import argparse
 import functools
 import itertools
 import statistics
+import sys
 import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -30,10 +32,17 @@ from _timing import Row, machine, write
 from torch import Tensor
 from torch.autograd import gradcheck
 
+from torchgraft import check
 from torchgraft._check.case import Case
+from torchgraft._check.collect import collect
 from torchgraft._check.finding import Inconclusive, Skip, Verdict
 from torchgraft._check.gradient import gradient
 from torchgraft._check.target import make_target
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+from tests.zoo import ZOO  # noqa: E402
+from tests.zoo.judge import alarms, causes, found, named, words  # noqa: E402
 
 # -- three checkers ---------------------------------------------------------------------------------------------
 
@@ -200,12 +209,55 @@ def _large(name: str, function: Callable[..., Tensor], shapes: tuple[tuple[int, 
     ]  # fmt: skip
 
 
+def zoo(part: Part) -> list[Row]:
+    """The wrong ones and their right twins, by the whole battery."""
+    specimens = list(part.of(ZOO))
+    scores = Counter[str]()
+    for specimen in specimens:
+        inputs = specimen.inputs or tuple
+        wrong, right = (check(target, *inputs()) for target in (specimen.wrong, specimen.right))
+        said = {"found": found(specimen, wrong), "named": named(specimen, wrong), "silent": not alarms(right)}
+        scores.update(said)
+        if not all(said.values()):
+            part.note(f"zoo: {specimen.name}: {said}; {words(wrong)}; {causes(wrong)}; {words(right)}")
+    total = len(specimens)
+    return [
+        Row("planted bugs of the project's zoo, found", f"{scores['found']} of {total}", "",
+            f"{100 * scores['found'] / total:.0f} %", "100 %"),
+        Row("their cause named", f"{scores['named']} of {total}", "", f"{100 * scores['named'] / total:.0f} %", "80 %"),
+        Row("alarms on their right twins", f"{total - scores['silent']} of {total}", "",
+            f"{total - scores['silent']}", "0"),
+    ]  # fmt: skip
+
+
+def battery(part: Part) -> list[Row]:
+    """The whole battery on each operator of the gallery, in a process that has its imports behind it."""
+    entries = [entry for path in sorted((ROOT / "examples").glob("*.py")) for entry in collect(str(path))]
+    operators = [e.target().origin for e in entries if e.kind == "operator" and not e.why_not]
+    check(operators[0])
+    times = dict[str, float]()
+    for operator in part.of(operators):
+        start = time.perf_counter()
+        report = check(operator)
+        times[report.target] = time.perf_counter() - start
+        report.raise_if_failed()
+    part.show("battery", {name: f"{seconds:.2f} s" for name, seconds in times.items()})
+    slowest, within = max(times, key=times.__getitem__), sum(seconds <= 2 for seconds in times.values())
+    return [
+        Row(f"whole battery, each of the gallery's {len(times)} operators, median",
+            f"{statistics.median(times.values()):.2f} s", "", f"{within} of {len(times)} within 2 s", "2 s"),
+        Row(f"the slowest, `{slowest}`", f"{times[slowest]:.2f} s", "", f"{times[slowest]:.2f} s", ""),
+    ]  # fmt: skip
+
+
 BENCHMARKS: dict[str, Callable[[Part], list[Row]]] = {
     "mutants": mutated,
     "float64": functools.partial(false_alarms, dtype=torch.float64, bar="0.2 %"),
     "float32": functools.partial(false_alarms, dtype=torch.float32, bar="0.5 %"),
     "float32-alone": functools.partial(false_alarms, dtype=torch.float32, bar="", alone=True),
     "large": large,
+    "battery": battery,
+    "zoo": zoo,
 }
 
 
@@ -223,8 +275,8 @@ class Part:
         return itertools.islice(found, self.number - 1, None, self.parts) if self.parts > 1 else iter(found)
 
     def show(self, what: str, said: dict[str, str]) -> None:
-        for name, words in said.items():
-            self.note(f"{what}: {name}: {words}")
+        for name, text in said.items():
+            self.note(f"{what}: {name}: {text}")
 
     def note(self, text: str) -> None:
         print(text, flush=True)
