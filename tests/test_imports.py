@@ -1,6 +1,7 @@
-"""Imports are light and point one way, private names of torch stay in one module, public names are documented."""
+"""Imports are light and point one way, private names of torch stay in one package, public names are documented."""
 
 import ast
+import graphlib
 import inspect
 import re
 import subprocess
@@ -138,6 +139,44 @@ def test_imports_the_wrong_way_are_found(path, source, unit):
     assert wrong_way({path: source}) == [f"{path} imports {unit}"]
 
 
+def imported_files(path, sources):
+    """The files of torchgraft that are imported when a file is; not what its functions import, or type checkers."""
+    folder = path.split("/")[:-1]
+    for node in ast.parse(sources[path]).body:
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = [*folder[: len(folder) - node.level + 1], *filter(None, (node.module or "").split("."))]
+            for alias in node.names:
+                name = "/".join([*base, alias.name])
+                places = [f"{name}.py", f"{name}/__init__.py", f"{'/'.join(base)}.py", "/".join([*base, "__init__.py"])]
+                yield from [place for place in places if place in sources][:1]
+
+
+def circle(sources):
+    """Files that import each other in a circle; empty where there is none."""
+    sorter = graphlib.TopologicalSorter({path: set(imported_files(path, sources)) - {path} for path in sources})
+    try:
+        sorter.prepare()
+    except graphlib.CycleError as error:
+        return error.args[1]
+    return []
+
+
+def test_no_files_import_each_other():
+    assert circle(SOURCES) == []
+
+
+@pytest.mark.parametrize(
+    "sources",
+    [
+        {"_a/x.py": "from .y import f", "_a/y.py": "from . import x"},
+        {"_a/x.py": "from ..b import f", "b.py": "from ._a.x import g"},
+        {"_a/__init__.py": "from .x import f as f", "_a/x.py": "from .. import _a"},
+    ],
+)
+def test_files_that_import_each_other_are_found(sources):
+    assert set(circle(sources)) == set(sources)
+
+
 # -- private names of torch -------------------------------------------------------------------------------------
 
 ALLOWED = {
@@ -185,8 +224,8 @@ def private_torch_names(source):
                 yield from filter(private, text.split("."))
 
 
-@pytest.mark.parametrize("path", [path for path in SOURCES if path != "_torch.py"])
-def test_private_names_of_torch_stay_in_one_module(path):
+@pytest.mark.parametrize("path", [path for path in SOURCES if unit_of(path) != "_torch"])
+def test_private_names_of_torch_stay_in_one_package(path):
     assert set(private_torch_names(SOURCES[path])) <= ALLOWED
 
 

@@ -1,0 +1,62 @@
+"""Dual tensors: a primal and its tangent at a forward level."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import _C, Tensor
+from torch.autograd import forward_ad
+
+from .levels import functorch_active
+from .thread_modes import forward_mode_enabled
+
+
+def make_dual(primal: Tensor, tangent: Tensor) -> Tensor:
+    """The inverse of `unpack_dual`."""
+    dual: Tensor = torch._VF._make_dual(primal, tangent, level=0)
+    return dual
+
+
+def unpack_dual(tensor: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Primal and tangent at the level at hand.
+
+    `forward_ad.unpack_dual` refuses where no Python-level dual level is open, although inside a transform the
+    level is the wrapper's own; level 0 is the only one that C++ knows.
+    """
+    primal, tangent = torch._VF._unpack_dual(tensor, level=0)
+    return primal, tangent
+
+
+def in_dual_level() -> bool:
+    """Whether a forward level of plain autograd is open."""
+    return forward_ad._current_level >= 0
+
+
+def tangents_possible() -> bool:
+    """Whether a tensor can carry a tangent at all: some forward level is open, and not disabled."""
+    return forward_mode_enabled() and (forward_ad._current_level >= 0 or functorch_active())
+
+
+def any_tangent(values: Iterable[Any]) -> bool:
+    """Whether a tensor among these has a tangent at the forward level of plain autograd."""
+    return tangents_possible() and any(
+        unpack_dual(value)[1] is not None for value in values if isinstance(value, Tensor)
+    )
+
+
+def may_carry_tangent(tensor: Tensor) -> bool:
+    """Whether the tensor belongs to a forward level; whether it has a tangent there is visible at that level alone."""
+    functorch = _C._functorch
+    if not functorch_active():
+        with torch.inference_mode(False):  # where tangents are there, and cannot be seen
+            return forward_ad._current_level >= 0 and unpack_dual(tensor)[1] is not None
+    forward = {
+        level.level() for level in functorch.get_interpreter_stack() if level.key() == functorch.TransformType.Jvp
+    }
+    while functorch.is_functorch_wrapped_tensor(tensor):
+        if functorch.maybe_get_level(tensor) in forward:
+            return True
+        tensor = functorch.get_unwrapped(tensor)
+    return False

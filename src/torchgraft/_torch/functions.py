@@ -1,0 +1,56 @@
+"""`autograd.Function`: its parts that its public class does not hand out."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import _C, Tensor
+from torch._functorch import autograd_function as _functorch_function
+from torch.autograd.function import _SingleLevelFunction
+
+
+class _NodeFunction(_SingleLevelFunction):
+    if hasattr(torch.autograd.Function, "_compiled_autograd_key"):  # which compiled autograd asks for
+        _compiled_autograd_key = staticmethod(torch.autograd.Function._compiled_autograd_key)
+
+
+SingleLevelFunction: type[Any] = _NodeFunction
+"""`autograd.Function` without its Python `apply`, which costs 1 us and refuses the ctx style under transforms."""
+
+VmapInfo = _functorch_function.VmapInfo
+vmapify: Callable[..., Any] = _functorch_function.vmapify_autograd_function
+"""A class with `forward`, `setup_context`, `backward`, `jvp`, each under `vmap`; its last output are the axes."""
+
+saved_tensors: Callable[[Any], tuple[Tensor | None, ...]] = _C._FunctionBase.saved_tensors.__get__  # type: ignore[attr-defined]
+"""`ctx.saved_tensors` of an autograd node."""
+
+
+@contextlib.contextmanager
+def single_level() -> Iterator[None]:
+    """Within, `SingleLevelFunction.apply` makes a node of the transform level at hand.
+
+    An Autograd kernel runs inside one level, where this is what C++ operators do too; functorch itself does it
+    for `autograd.Function` (torch/_functorch/autograd_function.py).
+    """
+    before = _C._functorch.get_single_level_autograd_function_allowed()
+    _C._functorch.set_single_level_autograd_function_allowed(True)
+    try:
+        yield
+    finally:
+        _C._functorch.set_single_level_autograd_function_allowed(before)
+
+
+def is_function_output(tensor: Tensor) -> bool:
+    """Whether an autograd Function made the tensor, with a node of its own."""
+    return isinstance(tensor.grad_fn, torch.autograd.function.BackwardCFunction)
+
+
+_ONCE = torch.autograd.function.once_differentiable(lambda ctx: None).__code__
+
+
+def is_once_differentiable(function: Any) -> bool:
+    """Whether a backward is wrapped by ``once_differentiable``, which refuses a second derivative by itself."""
+    return getattr(function, "__code__", None) is _ONCE

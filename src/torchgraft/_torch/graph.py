@@ -1,0 +1,56 @@
+"""The graph that autograd has recorded, and the pass through it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import _C, Tensor
+
+hooks_on_saved: Callable[[bool], Any] = _C._autograd._top_saved_tensors_default_hooks
+"""Who packs and unpacks saved tensors (checkpointing, offloading), or None; its argument ignores disabled hooks."""
+
+
+def engine_wants(node: Any, index: int) -> bool:
+    """Whether the backward pass that is running will use the gradient of `node`'s input number `index`."""
+    successor = node.next_functions[index][0]
+    if successor is None:
+        return False
+    try:
+        return bool(_C._will_engine_execute_node(successor))
+    except (RuntimeError, AttributeError):  # outside a backward pass, or a leaf captured by `autograd.grad`
+        return True
+
+
+def nodes_in_graph(outputs: Iterable[Tensor]) -> list[Any]:
+    """The autograd nodes that outputs depend on."""
+    found: dict[Any, None] = {}
+    waiting = [output.grad_fn for output in outputs]
+    while waiting:
+        node = waiting.pop()
+        if node is not None and node not in found:
+            found[node] = None
+            waiting += [next_node for next_node, _ in node.next_functions]
+    return list(found)
+
+
+def functions_in_graph(outputs: Iterable[Tensor]) -> list[Any]:
+    """The classes of `autograd.Function` that took part in a forward pass."""
+    classes = (getattr(type(node), "_forward_cls", None) for node in nodes_in_graph(outputs))
+    return list(dict.fromkeys(cls for cls in classes if cls is not None))
+
+
+def refuses_backward(outputs: Iterable[Tensor]) -> bool:
+    """Whether something that is marked with ``once_differentiable`` stands in the graph.
+
+    Its node raises, and yet ``autograd.grad(..., allow_unused=True)`` goes around it and returns None.
+    """
+    return any(node.name().endswith(("::Error", "::DelayedError")) for node in nodes_in_graph(outputs))
+
+
+def input_metadata(node: Any) -> list[tuple[tuple[int, ...], torch.dtype] | None]:
+    """Shape and dtype of each tensor that a node of the graph took; None where it does not require grad."""
+    edges = [(next_node, index) for next_node, index in node.next_functions]
+    found = [None if next_node is None else next_node._input_metadata[index] for next_node, index in edges]
+    return [None if data is None else (tuple(data.shape), data.dtype) for data in found]

@@ -1,0 +1,46 @@
+"""The `vmap` older than functorch's, by which ``autograd.grad(is_grads_batched=True)`` maps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import torch
+from torch import _C, Tensor
+
+is_legacy_batched: Callable[[Tensor], bool] = _C._functorch.is_legacy_batchedtensor
+"""Whether ``autograd.grad(is_grads_batched=True)`` made the tensor: it maps by an older `vmap` than functorch's."""
+
+
+def legacy_unwrap(tensors: Iterable[Tensor]) -> tuple[int, list[Tensor], list[int | None]]:
+    """The level of the older `vmap` at hand, the tensors without it, and where their mapped axes are."""
+    level = _C._vmapmode_increment_nesting() - 1
+    _C._vmapmode_decrement_nesting()
+    found = [(tensor, is_legacy_batched(tensor)) for tensor in tensors]
+    plain = [torch._remove_batch_dim(tensor, level, 1, 0) if mapped else tensor for tensor, mapped in found]
+    return level, plain, [0 if mapped else None for _, mapped in found]
+
+
+def legacy_wrap(tensor: Tensor, level: int) -> Tensor:
+    """The inverse of `legacy_unwrap` for a result whose mapped axis is the first.
+
+    Contiguous, as the primal is: a tangent of another layout is copied by `as_strided`, which the older `vmap` lacks.
+    """
+    return torch._add_batch_dim(tensor.contiguous(), 0, level)
+
+
+def map_legacy(
+    function: Callable[..., Sequence[Tensor | None]], tensors: Sequence[Tensor | None]
+) -> tuple[Tensor | None, ...]:
+    """`function` under `torch.vmap` in the place of the older `vmap` at hand, which has rules for few operators."""
+    present = [tensor is not None for tensor in tensors]
+    level, plain, dims = legacy_unwrap(tensor for tensor in tensors if tensor is not None)
+    filled: list[bool] = []
+
+    def compact(*given: Tensor) -> tuple[Tensor, ...]:
+        rest = iter(given)
+        results = function(*(next(rest) if there else None for there in present))
+        filled[:] = [result is not None for result in results]
+        return tuple(result for result in results if result is not None)
+
+    mapped = iter(torch.vmap(compact, in_dims=tuple(dims))(*plain))
+    return tuple(legacy_wrap(next(mapped), level) if there else None for there in filled)

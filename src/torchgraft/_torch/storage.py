@@ -1,0 +1,61 @@
+"""The memory of tensors: who shares it, who lent it, how often it was written to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import _C, Tensor
+
+from .plain import PLAIN_TYPES
+
+storage_address: Callable[[Tensor], int] = _C._storage_address  # type: ignore[attr-defined]
+storage_holders: Callable[[int], int] = _C._storage_Use_Count
+
+
+def memory(tensor: Any) -> int:
+    """What tensors that share memory have in common."""
+    if not isinstance(tensor, Tensor):
+        return id(tensor)
+    while _C._functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = _C._functorch.get_unwrapped(tensor)
+    try:
+        return storage_address(tensor)
+    except NotImplementedError:  # batched by gradcheck's own vmap: there is no memory to ask for
+        return id(tensor)
+
+
+def shares_memory(value: Any, tensor: Tensor) -> bool:
+    """Whether a tensor or an array lies in the memory of a tensor; False where there is none."""
+    try:
+        storage = tensor.untyped_storage()
+        start = value.data_ptr() if isinstance(value, Tensor) else value.__array_interface__["data"][0]
+        return 0 <= start - storage.data_ptr() < storage.nbytes()
+    except (RuntimeError, NotImplementedError):
+        return False
+
+
+def borrows_storage(tensor: Any) -> bool:
+    """Whether another tensor, or something outside of torch, has a hold on the memory of a plain tensor."""
+    if type(tensor) not in PLAIN_TYPES:
+        return False
+    # In this order: asking for the storage makes it a Python object, which is one more holder from then on.
+    return storage_holders(storage_address(tensor)) > 1 or borrows_memory(tensor)
+
+
+def borrows_memory(tensor: Tensor) -> bool:
+    """Whether the memory is not torch's own: an array's, or what another library lent."""
+    return not tensor.untyped_storage().resizable()
+
+
+def version(tensor: Tensor) -> int:
+    """How often the tensor has been written to; 0 for an inference tensor, which does not count."""
+    try:
+        return tensor._version
+    except RuntimeError:
+        return 0
+
+
+def is_view(tensor: Tensor) -> bool:
+    """Whether the tensor is a view of another one."""
+    return tensor._is_view()

@@ -1,0 +1,55 @@
+"""Tensors with and without what a level of `torch.func` wraps around them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import _C, Tensor
+from torch._functorch import autograd_function as _functorch_function
+
+
+def unwrap_dead(value: Any) -> Any:
+    """A tensor without the wrappers of transforms that have ended, which the dispatcher alone would see through."""
+    return _C._functorch.unwrap_if_dead(value) if isinstance(value, Tensor) else value
+
+
+def without_level(value: Any, level: int) -> Any:
+    """A tensor as the levels below a differentiating one see it."""
+    return _C._functorch._unwrap_for_grad(value, level) if isinstance(value, Tensor) else value
+
+
+def with_level(value: Any, level: int) -> Any:
+    """The inverse of `without_level`."""
+    return _C._functorch._wrap_for_grad(value, level) if isinstance(value, Tensor) else value
+
+
+def with_identity(outputs: Any, inner: Any, outer: Any, wrap: Callable[..., Any], *out_dims: Any) -> tuple[Any, ...]:
+    """`outputs` wrapped for a level; one that is among the `inner` operands becomes the `outer` operand itself."""
+    wrapped: tuple[Any, ...] = _functorch_function.wrap_outputs_maintaining_identity(
+        outputs, inner, outer, wrap, *out_dims
+    )
+    return wrapped
+
+
+def unwrap_batched(operands: tuple[Any, ...], level: int) -> tuple[tuple[Any, ...], tuple[int | None, ...]]:
+    """The operands without a level's mapped axes, and where these are; what is no tensor has none."""
+    pairs = [_C._functorch._unwrap_batched(o, level) if isinstance(o, Tensor) else (o, None) for o in operands]
+    return tuple(inner for inner, _ in pairs), tuple(dim for _, dim in pairs)
+
+
+def add_batch(tensor: Tensor, dim: int | None, level: int) -> Tensor:
+    """A tensor whose axis `dim` a level maps over."""
+    return tensor if dim is None else _C._functorch._add_batch_dim(tensor, dim, level)
+
+
+def plain_sample(tensor: Tensor) -> Tensor:
+    """The data below all transform levels; of a mapped axis, the first sample."""
+    functorch = _C._functorch
+    while functorch.is_functorch_wrapped_tensor(tensor):
+        mapped = functorch.is_batchedtensor(tensor)
+        axis = functorch.maybe_get_bdim(tensor)
+        tensor = functorch.get_unwrapped(tensor)
+        if mapped:
+            tensor = tensor.select(axis, 0)
+    return tensor.detach()
