@@ -9,7 +9,7 @@ import gc
 import itertools
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from ..baseline import baseline, pulled
 from ..case import Case
@@ -83,24 +83,27 @@ def _slopes(call: Callable[[], None]) -> dict[str, float]:
     meters = {"Python objects": sys.getallocatedblocks}
     if _mallinfo() is not None:
         meters["bytes"] = _bytes_in_use
-    for runs, least in ((8, 0.3), (128, 0.9)):
+    grown = dict[str, float]()
+    for runs, least in ((8, 0.3), (32, 0.6), (128, 0.9)):
         with _quick_collector():
-            grown = {name: _growth(call, read, runs) for name, read in meters.items()}
-        meters = {name: read for name, read in meters.items() if grown[name] > least}
+            measured = _growth(call, meters, runs)
+        grown = {name: each for name, each in measured.items() if each > least}
+        meters = {name: meters[name] for name in grown}
         if not meters:
             break
-    return {name: grown[name] for name in meters}
+    return grown
 
 
-def _growth(call: Callable[[], None], read: Callable[[], int], runs: int) -> float:
-    """How much is added in each call, in the block of calls that adds least."""
-    levels = []
+def _growth(call: Callable[[], None], meters: Mapping[str, Callable[[], int]], runs: int) -> dict[str, float]:
+    """How much of each is added in each call, in the block of calls that adds least."""
+    levels: dict[str, list[int]] = {name: [] for name in meters}
     for _ in range(BLOCKS):
         for _ in range(runs):
             call()
         gc.collect()
-        levels.append(read())
-    return min(after - before for before, after in itertools.pairwise(levels)) / runs
+        for name, read in meters.items():
+            levels[name].append(read())
+    return {name: min(b - a for a, b in itertools.pairwise(found)) / runs for name, found in levels.items()}
 
 
 @contextlib.contextmanager

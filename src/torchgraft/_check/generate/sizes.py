@@ -211,7 +211,7 @@ def integers(allowed: Range, options: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _run(draw: Draw, what: str, used: set[int], *, scalar_first: bool | None) -> Shape:
-    """Some axes: their sizes differ from those in use.
+    """Some axes: their sizes differ from those in use; beside a long axis there are few, or a call may take seconds.
 
     Args:
         scalar_first: that there are none is the plainest; None where there must be one.
@@ -220,7 +220,10 @@ def _run(draw: Draw, what: str, used: set[int], *, scalar_first: bool | None) ->
     shapes: list[Shape] = [(first,), (first, second)]
     if scalar_first is not None:
         shapes.insert(0 if scalar_first else 2, ())
-    return draw.choose(what, (*shapes, (1,), (0,), (first, second, third), (second, 1)))
+    shapes += [(1,), (0,), (first, second, third), (second, 1)]
+    if used & {*_LONG}:
+        shapes = [shape for shape in shapes if math.prod(shape) <= max(first, second)]
+    return draw.choose(what, shapes)
 
 
 def _broadcasting(draw: Draw, what: str, full: Shape) -> Shape:
