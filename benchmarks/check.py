@@ -1,7 +1,8 @@
 """How well the checker tells right derivatives from wrong ones, beside `torch.autograd.gradcheck`.
 
 The operators and their arguments are those of PyTorch's own tests; each wrong backward is a right one with a mutation.
-Everything runs on one thread, the three checkers in turn on the same sample. Run it as
+Everything runs on one thread, the three checkers in turn on the same sample; times are CPU times, so that whoever else
+uses the machine matters little. The whole takes half an hour. Run it as
 
     python benchmarks/check.py                      # prints the table
     python benchmarks/check.py --write              # and puts it into the READMEs
@@ -100,9 +101,9 @@ def judge(found: Iterable[Sample]) -> dict[str, Score]:
     scores = {name: Score() for name in CHECKERS}
     for sample in found:
         for name, checker in CHECKERS.items():
-            start = time.perf_counter()
+            start = time.process_time()
             scores[name].said[sample.name] = checker(sample)
-            scores[name].seconds += time.perf_counter() - start
+            scores[name].seconds += time.process_time() - start
     return scores
 
 
@@ -196,10 +197,10 @@ def _large(name: str, function: Callable[..., Tensor], shapes: tuple[tuple[int, 
     forwards = {}
     for _ in range(3):
         for checker, taken in times.items():
-            before, start = next(calls), time.perf_counter()
+            before, start = next(calls), time.process_time()
             if (said := CHECKERS[checker](sample)) != "pass":
                 raise AssertionError(f"{checker} on {name}: {said}")
-            taken.append(time.perf_counter() - start)
+            taken.append(time.process_time() - start)
             forwards[checker] = next(calls) - before - 1
     ours, slow = (statistics.median(taken) for taken in times.values())
     return [
@@ -237,9 +238,9 @@ def battery(part: Part) -> list[Row]:
     check(operators[0])
     times = dict[str, float]()
     for operator in part.of(operators):
-        start = time.perf_counter()
+        start = time.process_time()
         report = check(operator)
-        times[report.target] = time.perf_counter() - start
+        times[report.target] = time.process_time() - start
         report.raise_if_failed()
     part.show("battery", {name: f"{seconds:.2f} s" for name, seconds in times.items()})
     slowest, within = max(times, key=times.__getitem__), sum(seconds <= 2 for seconds in times.values())
