@@ -7,8 +7,6 @@ uses the machine matters little. The whole takes half an hour. Run it as
     python benchmarks/check.py                      # prints the table
     python benchmarks/check.py --write              # and puts it into the READMEs
     python benchmarks/check.py mutants --part 1/20  # every twentieth sample of one benchmark, and what was missed
-
-PyTorch's own tests need the package expecttest.
 """
 
 from __future__ import annotations
