@@ -5,22 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .arguments import Argument, Array, Arrays, Complexes, Number, Numbers, Scratch, Text, Texts
-from .shim import Shim, indented
+from .unit import Unit, indented
 
-_FILE = """\
-#include "{header}"
-{includes}
-{typedefs}
-{declaration}
-{body}
-# 1 "{title}" 3
-{check}
-
-typedef struct {{
-    tg_call call;
-{fields}
-}} tg_frame;
-
+_MAIN = """\
 int main(int tg_argc, char **tg_argv) {{
     static tg_frame tg_memory;
     tg_frame *tg_f = &tg_memory;
@@ -40,7 +27,7 @@ int main(int tg_argc, char **tg_argv) {{
 """
 
 
-class Harness(Shim):
+class Harness(Unit):
     """The source of the program; `Call` writes the file that it reads."""
 
     def source(self, header: str, body: str) -> str:
@@ -51,9 +38,9 @@ class Harness(Shim):
             body: the user's source, or what includes it.
         """
         return self.assemble(
-            _FILE,
+            _MAIN,
+            header,
             body,
-            header=header,
             load=indented(self._load()),
             make=indented(self._make_pieces(), 2),
             call=indented(self._calls(), 2),
@@ -117,18 +104,17 @@ class Harness(Shim):
 
     def _calls(self) -> Iterator[str]:
         """An element is a sample, too: of inputs in one piece, and of outputs with nothing beside them."""
-        yield self._try() if self.language == "c++" else "{"
+        before, after = self.guard
+        yield before or "{"
         if self.prototype.scalar:
             yield "int64_t tg_a_i = tg_sample, tg_o_i = 0;"
-            yield self._element_call("(({c}{e} *)tg_f->{p}{n}.data)[tg_{p}i]")
+            yield self.element_call("(({c}{e} *)tg_f->{p}{n}.data)[tg_{p}i]")
         else:
             yield "int64_t tg_i = tg_sample;"
-            arguments = [*self._sizes(), *(value for a in self.prototype.arguments for value in a.values())]
-            outputs = [value for result in self.prototype.results for value in result.values()]
-            call = f"{self.prototype.symbol}({', '.join([*arguments, *outputs])});"
+            call = self.sample_call(value for result in self.prototype.results for value in result.values())
             yield f"int tg_code = {call} if (tg_code) tg_note(tg_c, tg_code, NULL);" if self.fails else call
             yield "(void)tg_i;"
-        yield self._catch() if self.language == "c++" else "}"
+        yield after or "}"
 
     def _drop(self) -> Iterator[str]:
         yield from ("tg_drop(true);" for _ in self.prototype.results)

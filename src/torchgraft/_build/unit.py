@@ -1,0 +1,146 @@
+"""A C file around the user's function: what the shim of a library and the program of the debugger have in common.
+
+Generated for one combination of dtypes, in what C and C++ have in common. Names that begin with ``tg_`` are ours. In
+the generated functions ``tg_f`` is the frame of a call, ``tg_c`` its general part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import torch
+
+from .arguments import CODES, Array
+from .prototype import C_TYPES, Prototype, spell
+from .source import Language
+
+_HEAD = """\
+#include "{header}"
+{includes}
+{typedefs}
+{declaration}
+{body}
+# 1 "{title}" 3
+{check}
+
+typedef struct {{
+    tg_call call;
+{fields}
+}} tg_frame;
+
+"""
+
+
+def indented(lines: Iterable[str], depth: int = 1) -> str:
+    """Lines of code, as one text."""
+    return "\n".join("    " * depth + line for line in lines)
+
+
+class Unit:
+    """A translation unit: the user's source among ours.
+
+    Args:
+        prototype: of the function.
+        dtypes: of each tensor that is there, outputs too, by name.
+        language: in which the function is written.
+        fails: whether the function returns an error code.
+
+    Attributes:
+        arrays: the arguments that are there, of those that are tensors.
+    """
+
+    def __init__(
+        self, prototype: Prototype, dtypes: Mapping[str, torch.dtype], language: Language = "c", *, fails: bool = False
+    ) -> None:
+        self.prototype = prototype
+        self.signature = prototype.signature
+        self.dtypes = dict(dtypes)
+        self.language = language
+        self.fails = fails
+        self.arrays = [a for a in prototype.arrays if a.name in self.dtypes]
+
+    def assemble(self, template: str, header: str, body: str, **parts: object) -> str:
+        """The whole file, in the language of the user's source.
+
+        Args:
+            template: of what follows the frame.
+            header: path of our header.
+            body: the user's source, or what includes it.
+            parts: of the template.
+        """
+        text = (_HEAD + template).format(
+            header=header,
+            includes=self._includes(),
+            typedefs=self._typedefs(),
+            declaration="" if self.language == "c++" else self.prototype.declaration(fails=self.fails) + ";",
+            body="{body}",
+            title=f"<torchgraft {self.signature.name}>",
+            check=self._check() if self.language == "c++" else "",
+            fields=indented(self._fields()),
+            **parts,
+        )
+        return spell(text, self.language).replace("{body}", body)
+
+    def _includes(self) -> str:
+        """The headers that the user's source finds included."""
+        if self.language == "c":
+            return ""
+        types = [*self.prototype.typedefs(self.dtypes).values(), *self.prototype.parameters()]
+        headers = ["exception", *(["complex"] if any("_Complex" in text for text in types) else [])]
+        return "\n".join(f"#include <{header}>" for header in headers)
+
+    def _typedefs(self) -> str:
+        """``T`` and its like."""
+        return "\n".join(f"typedef {kind} {name};" for name, kind in self.prototype.typedefs(self.dtypes).items())
+
+    def _check(self) -> str:
+        """In C++, where functions overload, that there is one as it should be."""
+        result, parameters = self.prototype.result_type(fails=self.fails), self.prototype.parameter_text("c++")
+        pointer = f"static {result} (*const tg_function)({parameters}) = {self.prototype.symbol};"
+        return f"{pointer}\nvoid tg_use() {{ (void)tg_function; }}"
+
+    def _fields(self) -> Iterator[str]:
+        for name in self.prototype.sizes:
+            yield f"int64_t n_{name};"
+        for argument in self.prototype.arguments:
+            yield from (f"{line};" for line in argument.fields())
+        for result in self.prototype.results:
+            yield f"tg_tensor o_{result.name};"
+
+    # -- what the parts of a file are made of -----------------------------------------------------------------------
+
+    def sizes(self) -> list[str]:
+        """The sizes that the function takes."""
+        return [f"tg_f->n_{name}" for name in self.prototype.sizes]
+
+    def element(self, name: str) -> tuple[int, str]:
+        """The code of a tensor's dtype, and the size of an element."""
+        dtype = self.dtypes[name]
+        return CODES[dtype], f"sizeof({C_TYPES[dtype]})"
+
+    def sample_call(self, outputs: Iterable[str]) -> str:
+        """The call for one sample."""
+        arguments = [value for argument in self.prototype.arguments for value in argument.values()]
+        return f"{self.prototype.symbol}({', '.join([*self.sizes(), *arguments, *outputs])});"
+
+    def element_call(self, place: str) -> str:
+        """The call for one element; `place` says where a tensor has it."""
+        arguments = self.sizes()
+        for a in self.prototype.arguments:
+            arguments += (
+                [place.format(p="a_", n=a.name, e=a.element, c="const ")] if isinstance(a, Array) else a.values()
+            )
+        results = [place.format(p="o_", n=r.name, e=r.element, c="") for r in self.prototype.results]
+        if self.prototype.returns_result:
+            return f"{results[0]} = {self.prototype.symbol}({', '.join(arguments)});"
+        return f"{self.prototype.symbol}({', '.join([*arguments, *(f'&{result}' for result in results)])});"
+
+    @property
+    def guard(self) -> tuple[str, str]:
+        """What stands before and after calls, so that exceptions of C++ are told."""
+        if self.language == "c":
+            return "", ""
+        return "try { ", (
+            " } catch (const std::exception &tg_e) { tg_note(tg_c, 1, tg_e.what()); }"
+            ' catch (...) { tg_note(tg_c, 1, "the function threw something that is no std::exception"); }'
+        )
