@@ -33,7 +33,9 @@ class Linearization:
     primals: list[Tensor]
     outputs: list[Tensor]
 
-    def pull(self, cotangents: Sequence[Tensor | None], *, create_graph: bool = False) -> list[Tensor | None]:
+    def pull(
+        self, cotangents: Sequence[Tensor | None], *, create_graph: bool = False, retain_graph: bool = True
+    ) -> list[Tensor | None]:
         """The VJP: a gradient for each primal, None where none flows or the primal does not require grad.
 
         An output whose cotangent is None, or that does not require grad, is left out.
@@ -45,7 +47,7 @@ class Linearization:
             return gradients
         outputs, given = zip(*pairs, strict=True)
         found = torch.autograd.grad(
-            outputs, [self.primals[i] for i in wanted], given, retain_graph=True, create_graph=create_graph,
+            outputs, [self.primals[i] for i in wanted], given, retain_graph=retain_graph, create_graph=create_graph,
             allow_unused=True,
         )  # fmt: skip
         for i, gradient in zip(wanted, found, strict=True):

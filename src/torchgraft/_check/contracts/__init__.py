@@ -7,6 +7,7 @@ from . import compiled as compiled
 from . import determinism as determinism
 from . import exported as exported
 from . import fake as fake
+from . import freed as freed
 from . import layouts as layouts
 from . import leaks as leaks
 from . import linearity as linearity
