@@ -25,7 +25,8 @@ def reference(case: Case) -> Iterator[Finding]:
     try:
         expected = reference_outputs(operator, args, kwargs)
     except Exception as error:
-        raise Inconclusive(f"the reference raises: {short(error)}") from error
+        yield from _only_here(case, error)
+        return
     found = _tensors(case.call())
     moved = [_tensors(case.call(nudged(case, primals, sample))) for sample in range(2)]
     if len(found) != len(expected):
@@ -42,6 +43,22 @@ def reference(case: Case) -> Iterator[Finding]:
         difference = Difference(i, name, value, other, distance(value, other), allowed)
         if not difference.error <= difference.slack:
             yield difference.finding("wrong-value", f"{name.capitalize()} is not that of the reference", case.label)
+
+
+def _only_here(case: Case, error: Exception) -> Iterator[Finding]:
+    """Where the reference raises the operator must raise, or give NaN or infinity, as torch does.
+
+    Raises:
+        Inconclusive: it gives none, or there are no elements.
+    """
+    found = _tensors(case.call())
+    if not any(value.numel() for value in found) or not all(bool(value.isfinite().all()) for value in found):
+        raise Inconclusive(f"the reference raises: {short(error)}") from error
+    yield Finding(
+        "raises-only-in-reference", Verdict.FAIL, "The reference raises, and the operator returns a value", case.label,
+        cause=f"the reference raises {short(error)}",
+        hint="refuse these arguments as the reference does, or declare the domain: @tg.domain",
+    )  # fmt: skip
 
 
 def _tensors(value: object) -> list[Tensor]:

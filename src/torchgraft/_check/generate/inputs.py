@@ -26,6 +26,7 @@ from ..._errors import (
     UnsupportedError,
 )
 from ..case import Case, differentiable
+from ..reference import reference_outputs
 from ..target import Target
 from .annotations import needed, signature_of
 from .arguments import PRECISIONS, Arguments
@@ -42,6 +43,9 @@ _REFUSING = (
     ArgumentError, ShapeError, DtypeError, DeviceError, UnsupportedError, ValueError, ArithmeticError,
     NotImplementedError, torch.linalg.LinAlgError,  # type: ignore[attr-defined]  # documented, not re-exported
 )  # fmt: skip
+
+_VALUES = (ValueError, ArithmeticError, KernelError, torch.linalg.LinAlgError)  # type: ignore[attr-defined]
+"""Errors that speak of values, which the reference must refuse too."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +135,7 @@ class Inputs:
             if error is None:
                 yield case
             else:
-                self.refused.append(Refusal(case.label, error, sample, is_deliberate(case, error)))
+                self.refused.append(_refusal(case, error, sample))
 
 
 def cases(target: Target, *, seed: int = 0, count: int = 20) -> list[Case]:
@@ -173,6 +177,14 @@ def attempt(case: Case) -> Exception | None:
     return None
 
 
+def _refusal(case: Case, error: Exception, sample: bool) -> Refusal:
+    """What to remember of it: a reference that gives numbers there shows that the arguments are none to refuse."""
+    deliberate = is_deliberate(case, error)
+    if deliberate and isinstance(error, _VALUES) and _reference_takes(case):
+        return Refusal(f"{case.label}, of which the reference gives the value", error, sample, deliberate=False)
+    return Refusal(case.label, error, sample, deliberate)
+
+
 def is_deliberate(case: Case, error: Exception) -> bool:
     """Whether an error says that the arguments are wrong, rather than that the target is.
 
@@ -183,6 +195,19 @@ def is_deliberate(case: Case, error: Exception) -> bool:
         return isinstance(error, KernelError) and op is not None and op._record.kernels[None].trusted
     empty = any(isinstance(leaf, Tensor) and leaf.numel() == 0 for leaf in case.leaves)
     return isinstance(error, _REFUSING) or "not implemented for" in str(error) or empty
+
+
+def _reference_takes(case: Case) -> bool:
+    """Whether the operator's reference gives plain numbers for these arguments, all of which it can represent."""
+    op, tensors = case.target.operator, [leaf for leaf in case.leaves if isinstance(leaf, Tensor)]
+    wide = all(t.numel() and t.dtype in (torch.float64, torch.complex128) for t in tensors if differentiable(t))
+    if op is None or op._record.reference is None or not wide or not all(t.numel() for t in tensors):
+        return False
+    try:
+        expected = reference_outputs(op, *case.arguments(case.primals))
+    except Exception:  # it refuses them as well
+        return False
+    return all(bool(value.isfinite().all()) for value in expected)
 
 
 # -- samples --------------------------------------------------------------------------------------------------------
