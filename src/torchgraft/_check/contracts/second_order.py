@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ... import _torch
 from ..baseline import Baseline, Value, baseline, generator, signed
-from ..case import Case, Linearization
+from ..case import Case, Linearization, differentiable
 from ..cause.explain import explain
 from ..claims import Refused, attempt, refusal, unclaimed
 from ..contract import contract
@@ -22,6 +22,9 @@ HINT = (
     "save inputs and outputs, not intermediate results, and compute the gradient from them by torch functions; "
     "or decorate backward with @once_differentiable"
 )
+
+FEW = 32
+"""Elements of the largest cases of which both Jacobians are looked at for a cause."""
 
 
 @contract("second order", "The backward can be differentiated, or refuses to be.")
@@ -40,15 +43,26 @@ def second_order(case: Case) -> Iterator[Finding]:
         return
     yield from unclaimed(case, "second order")
     if any(output.requires_grad for output in recorded.outputs):
-        for finding in gradient(derived):
-            told = explain(derived, finding) if finding.code == "wrong-gradient" else finding
-            yield _renamed(told, base, recorded)
+        yield from _wrong(base, derived, recorded)
     elif _moves(base):
         title = "The gradient is detached: differentiating it again gives None, not an error"
         cause = "the gradient is detached: the backward leaves torch (NumPy, .data, .item()), or switches grad mode off"
         yield Finding(
             "lost-second-derivative", Verdict.FAIL, title, f"the gradient; {case.label}", cause=cause, hint=HINT
         )
+
+
+def _wrong(base: Baseline, derived: Case, recorded: Linearization) -> Iterator[Finding]:
+    """What is wrong with the second derivative, unless it only follows from a first one that is wrong."""
+    found, reason = list(gradient(derived)), None
+    if found:
+        reason = _lost(base, recorded)
+    if found and reason is None and any(gradient(base.case)):
+        raise Skip("the gradient itself is wrong already")
+    small = sum(tensor.numel() for tensor in [*derived.primals, *recorded.outputs]) <= FEW
+    for finding in found:
+        told = finding.code == "wrong-gradient" and reason is None and small
+        yield _renamed(explain(derived, finding) if told else finding, base, reason)
 
 
 def _probed(derived: Case) -> Linearization:
@@ -108,11 +122,10 @@ CODES = {
 }  # fmt: skip
 
 
-def _renamed(finding: Finding, base: Baseline, derived: Linearization) -> Finding:
+def _renamed(finding: Finding, base: Baseline, reason: str | None) -> Finding:
     """A finding of the core on the backward, said of the function."""
     code, title = CODES.get(finding.code, (f"second-order-{finding.code}", f"Of the backward: {finding.title}"))
     where = f"second order: {finding.where.partition(';')[0]}; {base.case.label}"
-    reason = _lost(base, derived)
     cause = "; ".join(part for part in (reason, finding.cause) if part) or None
     return finding.but(code=code, title=title, where=where, cause=cause, hint=HINT)
 
@@ -135,7 +148,8 @@ def _lost(base: Baseline, derived: Linearization) -> str | None:
         for node in _torch.nodes_in_graph(recorded.outputs)
         if isinstance(node, torch.autograd.function.FunctionCtx)
     ]
-    attributes = [value for node in nodes for value in vars(node).values() if isinstance(value, Tensor)]
-    if nodes and any(tensor.data_ptr() not in known for tensor in [*saved, *attributes]):
+    attributes = _torch.pytree.tree_leaves([list(vars(node).values()) for node in nodes])
+    kept = [tensor for tensor in [*saved, *attributes] if differentiable(tensor)]
+    if nodes and any(tensor.data_ptr() not in known for tensor in kept):
         return "an intermediate result is saved, whose own derivative is missing from the graph"
     return None
