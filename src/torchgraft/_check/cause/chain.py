@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from .curves import COSTS, CURVES, Source, sources
-from .look import SLACK, Array, Block
+from .look import POLE, SLACK, Array, Block
 from .proposal import Proposal, mechanism
 
 SAMPLES = 12
@@ -23,12 +23,14 @@ class _Samples:
     def __init__(self, block: Block, mask: Array) -> None:
         with np.errstate(all="ignore"):
             doubt = SLACK * block.estimate / np.abs(block.numeric)
-        rows, columns = np.nonzero(block.wrong & mask & (doubt < 0.01) & (block.analytic != 0))
+            near = np.abs(block.analytic) < _pole(block) * np.abs(block.numeric)
+        rows, columns = np.nonzero(block.wrong & mask & near & (doubt < 0.01) & (block.analytic != 0))
         order = np.argsort(columns * 7919 % 104729 + rows / 1e6, kind="stable")  # from many columns
         chosen = order[:: max(1, len(order) // SAMPLES)][:SAMPLES]
         self.rows, self.columns = rows[chosen], columns[chosen]
         self.ratio = block.analytic[self.rows, self.columns] / block.numeric[self.rows, self.columns]
         self.doubt = float(doubt[self.rows, self.columns].max(initial=0)) * 2 + 256 * block.look.eps
+        self.doubt += block.look.eps**0.5 * block.look.coarse
 
     def __len__(self) -> int:
         return len(self.ratio)
@@ -85,6 +87,11 @@ def chain(block: Block, mask: Array) -> Iterator[Proposal]:
                     yield _times(block, exact * times, f"{what} {words}{name}", cost, hint)
 
 
+def _pole(block: Block) -> float:
+    """What is more than so many times the right one is next to a pole, where digits cancel."""
+    return POLE if block.look.coarse else 1e6
+
+
 def _even(values: Array) -> bool:
     """Whether values are one number: then it is a factor, and no function."""
     finite = np.abs(values[np.isfinite(values)])
@@ -94,7 +101,7 @@ def _even(values: Array) -> bool:
 def _times(block: Block, times: Array, words: str, cost: float, hint: str) -> Proposal:
     """The right block times values; next to a pole nothing can be told."""
     with np.errstate(all="ignore"):
-        predicted = np.where(np.abs(times) < 1e6, block.numeric * times, np.nan)
+        predicted = np.where(np.abs(times) < _pole(block), block.numeric * times, np.nan)
         return Proposal("chain", words, predicted, block.estimate * np.abs(times), cost, hint)
 
 

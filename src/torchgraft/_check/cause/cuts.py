@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -40,6 +41,10 @@ def scales(block: Block) -> Iterator[Scale]:
         if side is not block.input:
             yield from _scales(block, side, False, 0.4)
         yield from _scales(block, side, True, 0.6)
+    for first, second in itertools.combinations([s for s in look.inputs if not np.iscomplexobj(s.value)][:4], 2):
+        if first.value.shape == second.value.shape:
+            gap = Side(f"{first.name} - {second.name}", first.value - second.value, pairs=first.pairs)
+            yield from _scales(block, gap, False, 0.5)
 
 
 def _scales(block: Block, side: Side, rows: bool, cost: float) -> Iterator[Scale]:

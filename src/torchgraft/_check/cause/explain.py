@@ -17,7 +17,7 @@ from .recognise import LARGE, Cause, recognise, recognise_large, worst
 from .sentence import hint, sentence
 from .tied import equal_elements
 from .upstream import NONLINEAR, SCALES
-from .variants import other_sizes, variants, wild
+from .variants import other_sizes, others, variants, wild
 from .when import when
 
 RICH = 64
@@ -56,7 +56,7 @@ def explain(case: Case, finding: Finding, *, original: Case | None = None) -> Fi
     rich = case
     if original is not None and sum(p.numel() for p in original.primals) <= RICH:
         rich = original
-    more = [rich] if rich is not case else []
+    more = [] if rich is case else [*(others(case) if _alike(case, rich) else ()), rich]
     looks = [base, *_looks(itertools.chain(more, variants(rich)), clock)]
     looks += [replace(look, coarse=True) for look in _looks(wild(rich), clock)]
     names = None
@@ -72,6 +72,11 @@ def explain(case: Case, finding: Finding, *, original: Case | None = None) -> Fi
     if not found and names is not None:
         return finding.but(cause=finding.cause or f"the gradient {NONLINEAR if base.repeats else AGAIN}")
     return _told(finding, looks[0], found) if found else finding
+
+
+def _alike(case: Case, other: Case) -> bool:
+    """Whether axes have the same names in both."""
+    return [primal.ndim for primal in case.primals] == [primal.ndim for primal in other.primals]
 
 
 def _looks(cases: Iterable[Case], clock: Clock) -> list[Look]:

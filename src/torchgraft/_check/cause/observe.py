@@ -19,6 +19,7 @@ from .look import Array, Look, Side
 MOST = 1 << 21
 """Jacobians with more entries are not made."""
 _AT_ONCE = 32
+_REPEATS = 8  # a coin that is tossed in each may fall the same way now and then
 MOST_ELSEWHERE = 40
 """With more columns than these, none is made at other points."""
 
@@ -51,11 +52,11 @@ def look_at(case: Case) -> Look:
 
 
 def _repeats(backward: Backward, probe: Probe) -> bool:
-    """Whether a second backward pass gives what the first did, but for the order of sums."""
-    ones = torch.ones(probe.outputs.size, dtype=torch.float64)
-    first, second = backward.pull(ones), backward.pull(ones)
-    near = torch.isclose(first, second, rtol=256 * probe.grid.epsilon, atol=0, equal_nan=True)
-    return bool(near.all())
+    """Whether more backward passes give what the first did, but for the order of sums."""
+    twos = torch.full((probe.outputs.size,), 2.0, dtype=torch.float64)  # ones would hide what is multiplied by them
+    first, slack = backward.pull(twos), 256 * probe.grid.epsilon
+    again = (backward.pull(twos) for _ in range(_REPEATS))
+    return all(bool(torch.isclose(first, g, rtol=slack, atol=0, equal_nan=True).all()) for g in again)
 
 
 def _numeric(probe: Probe) -> tuple[Array, Array]:

@@ -47,6 +47,19 @@ def order(block: Block, mask: Array) -> Iterator[Proposal]:
         )  # fmt: skip
 
 
+@mechanism("symmetric")
+def symmetric(block: Block, mask: Array) -> Iterator[Proposal]:
+    """What one half of a matrix gets is shared with the other, as if the matrix had to be symmetric."""
+    shape = block.input_shape
+    if len(shape) < 2 or shape[-1] != shape[-2] or block.input.pairs:
+        return
+    index = np.arange(int(np.prod(shape))).reshape(shape).swapaxes(-1, -2).ravel()
+    shared, spread = ((m + m[:, index]) / 2 for m in (block.numeric, block.estimate))
+    words = "is shared between both halves of the matrix, though the function does not take it for symmetric"
+    hint = f"make it symmetric in the function: ({block.input.name} + {block.input.name}.mT) / 2"
+    yield Proposal("symmetric", words, shared, spread, 1.3, hint)
+
+
 def _taken(matrix: Array, index: Array, axis: int) -> Array:
     kept = (index >= 0).reshape(-1, 1) if axis == 0 else index >= 0
     taken: Array = np.where(kept, np.take(matrix, index, axis), 0)
@@ -68,9 +81,9 @@ def changes(shape: tuple[int, ...]) -> Iterator[Change]:
         words = f"shifted by {'one' if by > 0 else 'minus one'} along axis {axis}"
         around = np.roll(places, by, axis)
         edge = np.moveaxis(around.copy(), axis, 0)  # a view of the copy below
-        yield Change("shifted", f"{words}, wrapped around", around.ravel(), 2, hint)
+        yield Change("shifted", f"{words}, wrapped around", around.ravel(), 2.2, hint)
         edge[0 if by > 0 else -1] = -1
-        yield Change("shifted", words, np.moveaxis(edge, 0, axis).ravel(), 2.2, hint)
+        yield Change("shifted", words, np.moveaxis(edge, 0, axis).ravel(), 2, hint)
 
 
 def _transposed(places: Array, axes: list[int]) -> Iterator[Change]:

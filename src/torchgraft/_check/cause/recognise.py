@@ -10,7 +10,7 @@ import numpy as np
 from . import chain, conjugate, exchange, factor, order, point, precision, terms, upstream
 from .cuts import Cut, cuts
 from .exchange import element
-from .look import Array, Block, Side
+from .look import POLE, Array, Block, Side
 from .proposal import MECHANISMS, Proposal
 from .region import Region, regions, telling, tight
 
@@ -64,6 +64,7 @@ class Study:
     def __init__(self, block: Block, parted: Sequence[Cut]) -> None:
         self.block = block
         self.wrong = bool(block.wrong.any())
+        self.contradicts = self.wrong and not _cancelled(block)
         self.regions = regions(block, parted)
         self._fitting = dict[tuple[str, bytes], list[Proposal]]()
 
@@ -111,6 +112,13 @@ class Study:
         return region is not None and telling(self.block, region)
 
 
+def _cancelled(block: Block) -> bool:
+    """Whether odd arguments made all that is wrong next to nothing, so that no factor can be read off."""
+    with np.errstate(invalid="ignore"):
+        plain = block.wrong & (np.abs(block.analytic) < POLE * np.abs(block.numeric))
+    return block.look.coarse and not plain.any()
+
+
 def recognise(blocks: Sequence[Block], names: Sequence[str] | None = None) -> tuple[Cause | None, list[bool]]:
     """The simplest cause that explains all blocks, and for each block whether it does.
 
@@ -129,7 +137,7 @@ def recognise(blocks: Sequence[Block], names: Sequence[str] | None = None) -> tu
     for listed in _stages(first, names):
         for cause in listed[:CANDIDATES]:
             agree = [study.agrees(cause) for study in studies]
-            if any(study.wrong and not agrees for study, agrees in zip(studies, agree, strict=True)):
+            if any(study.contradicts and not agrees for study, agrees in zip(studies, agree, strict=True)):
                 continue
             if cause.free and sum(_told(study) for study in studies) < cause.free + 2:
                 continue

@@ -31,18 +31,21 @@ def regions(block: Block, cuts: Sequence[Cut]) -> dict[str, Region]:
     """Parts of a block by their words, the whole first; those that are the whole only in this look among them."""
     shape = block.wrong.shape
     found = {"": Region("", np.ones(shape, dtype=bool), 0)}
-    for region in (*_cut(block, cuts), *_columns(block), *_rows(block), *_both(block)):
+    for region in (*_cut(block, cuts), *_columns(block), *_rows(block), *_frequencies(block), *_both(block)):
         found.setdefault(region.words, Region(region.words, np.broadcast_to(region.mask, shape), region.cost))
     return found
 
 
 def tight(block: Block, region: Region) -> bool:
-    """Whether every column of a region is wrong somewhere, or every row, so that the region is not too wide."""
+    """Whether a region is not too wide: every column is wrong somewhere if it chooses columns, or every row if rows."""
     wrong, mask = block.wrong & region.mask, region.mask
     moves = block.numeric != 0
     columns = wrong.any(0) | ~(mask & moves).any(0)
     rows = wrong.any(1) | ~(mask & moves).any(1)
-    return bool(columns.all() or rows.all())
+    chosen, taken = not mask.any(0).all(), not mask.any(1).all()
+    if chosen is taken:  # both or neither
+        return bool(columns.all() or rows.all())
+    return bool(columns.all() if chosen else rows.all())
 
 
 def telling(block: Block, region: Region) -> bool:
@@ -73,6 +76,23 @@ def _rows(block: Block) -> Iterator[Region]:
     wrong = np.asarray(block.wrong.any(1))
     for words, mask, cost in _places(block.output_shape, wrong, block.output.pairs and not block.folded):
         yield Region(f"{words} of {block.output.name}", mask[:, None], cost + 0.3)
+
+
+def _frequencies(block: Block) -> Iterator[Region]:
+    """Where half a spectrum stands for the other half as well."""
+    out, into = block.output.value, block.input.value
+    if np.iscomplexobj(out) is np.iscomplexobj(into) or out.ndim != into.ndim or not out.ndim:
+        return
+    spectrum, signal, rows = (out, into, True) if np.iscomplexobj(out) else (into, out, False)
+    n, k = signal.shape[-1], np.arange(spectrum.shape[-1])
+    if len(k) != n // 2 + 1:
+        return
+    twice = np.broadcast_to((k > 0) & (2 * k < n), spectrum.shape)
+    if not block.folded:
+        twice = np.repeat(twice[..., None], 2, -1)
+    mask = twice.reshape(-1, 1) if rows else twice.reshape(1, -1)
+    of = f" of {block.output.name if rows else block.input.name}"
+    yield Region(f"at the frequencies{of} that stand for negative ones too", mask, 0.9)
 
 
 def _both(block: Block) -> Iterator[Region]:

@@ -12,6 +12,12 @@ from .curves import COSTS, CURVES, sources
 from .look import SLACK, Array, Block
 from .proposal import Proposal, mechanism
 
+UNTOLD = 1 << 30
+"""Free numbers of what every block of one or two rows is: it names nothing, but contradicts nothing either."""
+
+SURE = 8
+"""What names a term must hold for so many more entries than it has numbers."""
+
 
 def _own(block: Block) -> Array | None:
     """The entries between an element and itself, if output and input have one shape."""
@@ -24,11 +30,43 @@ def _own(block: Block) -> Array | None:
 def elementwise(block: Block, mask: Array) -> Iterator[Proposal]:
     """Only what an element does to itself, though elements depend on each other."""
     own = _own(block)
-    if own is None or len(own) < 2:
+    if own is None:
         return
-    words = "is taken element by element: what an element does to the others is missing"
-    hint = "the Jacobian is not diagonal: add the terms between different elements (a sum over the axis)"
-    yield Proposal("elementwise", words, block.numeric * own, block.estimate * own, 1.1, hint)
+    if len(own) > 1:
+        words = "is taken element by element: what an element does to the others is missing"
+        hint = "the Jacobian is not diagonal: add the terms between different elements (a sum over the axis)"
+        yield Proposal("elementwise", words, block.numeric * own, block.estimate * own, 1.1, hint)
+    if np.isfinite(block.analytic).all():  # what it does to itself is wrong too, by the same term
+        coupled: Array = (np.abs(block.numeric) > 4 * block.estimate + block.floor) & ~own
+        words = "is taken element by element: a term through what elements share (a sum, mean or norm) is missing"
+        hint = "differentiate through the sum, mean or norm inside as well"
+        kept, free = np.where(own, block.analytic, 0), len(own) if 2 * coupled.sum() > len(own) else UNTOLD
+        yield Proposal("elementwise", words, kept, block.estimate * ~own, 2.6, hint, free=free)
+
+
+@mechanism("straight-through")
+def straight_through(block: Block, mask: Array) -> Iterator[Proposal]:
+    """The upstream gradient itself, though nothing moves: what is rounded is trained so."""
+    own = _own(block)
+    inside = mask & block.judged
+    if own is None or not inside.any() or (np.abs(block.numeric) > 4 * block.estimate + block.floor)[inside].any():
+        return
+    words = "is the upstream gradient as it is, though the function is flat (its derivative is 0)"
+    hint = "return 0; a straight-through estimator is no derivative: if it is meant, leave the check `gradient` out"
+    yield Proposal("straight-through", words, own.astype(float), block.estimate, 0.9, hint)
+
+
+@mechanism("overwritten")
+def overwritten(block: Block, mask: Array) -> Iterator[Proposal]:
+    """Of what several outputs contribute to an element only the last, or the first, arrives."""
+    moves = np.abs(block.numeric) > 4 * block.estimate
+    places = np.arange(len(moves))[:, None]
+    ends = (("last", np.where(moves, places, -1).max(0)), ("first", np.where(moves, places, len(moves)).min(0)))
+    hint = "add what belongs to one element: index_add_, scatter_add_ or index_put_(accumulate=True)"
+    for which, kept in ends:
+        words = f"keeps only the {which} of the contributions to each element: what is indexed twice is overwritten"
+        only = places == kept
+        yield Proposal("overwritten", words, block.numeric * only, block.estimate, 1.4, hint)
 
 
 @mechanism("offset")
@@ -46,6 +84,9 @@ def offset(block: Block, mask: Array) -> Iterator[Proposal]:
             if abs(c.imag) > 1e-6 * abs(c):
                 continue
             c = c.real
+        known = np.abs(block.numeric[used])
+        if np.ptp(known) <= 1e-6 * known.max() and known.max() > 1e-6 * abs(c):  # as well a factor
+            continue
         c = round(c, 9) if abs(c - round(c, 9)) < 1e-6 * abs(c) else c
         words = f"is too {'large' if c > 0 else 'small'} by a constant, {digits(abs(c))}"
         hint = "look for a term that is missing or added"
@@ -85,16 +126,44 @@ def term(block: Block, mask: Array) -> Iterator[Proposal]:
 
 @mechanism("sum-term")
 def sum_term(block: Block, mask: Array) -> Iterator[Proposal]:
-    """What is missing has one row and one column: the share of a sum, a mean or a norm."""
+    """What is missing has one row and one column, or two, for all elements or for those of one slice: a sum's share."""
     gap = np.where(block.judged & mask, block.analytic - block.numeric, 0)
     if not np.isfinite(gap).all():
         return
-    u, s, v = np.linalg.svd(gap, full_matrices=False)
-    size = SLACK * np.linalg.norm(np.where(block.judged, block.estimate, 0)) + np.linalg.norm(block.floor)
-    if (s[1:] > size).any() or s[0] < 16 * size:
-        return
-    predicted = block.numeric + s[0] * np.outer(u[:, 0], v[0])
+    doubt = SLACK * np.where(block.judged, block.estimate, 0) + block.floor
+    shared, free = np.zeros_like(gap), 0
+    for part in _slices(np.abs(gap) > doubt):
+        low = _low_rank(gap[part], float(np.linalg.norm(doubt[part])))
+        if low is None:
+            return
+        shared[part], told = low
+        free += told
     words = "lacks a term (or has an extra one) that all elements share, as a sum, a mean or a norm contributes"
     hint = "differentiate through the sum, mean or norm inside as well"
-    free = sum(gap.shape) + 4
-    yield Proposal("sum-term", words, predicted, block.estimate, 4.5, hint, free=free)
+    right = _low_rank(np.where(block.judged, block.numeric, 0), float(np.linalg.norm(doubt)))
+    one = right is not None and right[1] < sum(gap.shape)  # then whatever is wrong with it has rank 1, or 2
+    untold = one or int((gap != 0).sum()) - free < SURE
+    yield Proposal(
+        "sum-term", words, block.numeric + shared, block.estimate, 4.5, hint, free=UNTOLD if untold else free
+    )
+
+
+def _slices(support: Array) -> Iterator[tuple[Array, ...]]:
+    """Rows and columns of each part of a matrix that is made of parts, each in other rows and columns."""
+    patterns, which = np.unique(support, axis=0, return_inverse=True)
+    if patterns.sum(0).max(initial=0) > 1:
+        yield np.ix_(np.arange(len(support)), np.flatnonzero(support.any(0)))
+        return
+    for i, pattern in enumerate(patterns):
+        if pattern.any():
+            yield np.ix_(np.flatnonzero(which.ravel() == i), np.flatnonzero(pattern))
+
+
+def _low_rank(part: Array, doubt: float) -> tuple[Array, int] | None:
+    """The matrix of rank 1, or 2, that a part is, and how many numbers it has; None if it is not."""
+    u, s, v = np.linalg.svd(part, full_matrices=False)
+    for rank in (1, 2):
+        if not (s[rank:] > doubt).any():
+            low: Array = (u[:, :rank] * s[:rank]) @ v[:rank]
+            return low, rank * (sum(part.shape) - rank)
+    return None
