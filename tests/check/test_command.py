@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
 import textwrap
@@ -51,6 +52,7 @@ SAMPLES = """
     def samples(generator):
         yield torch.randn(3, dtype=torch.float64, generator=generator)
 """
+RUN = "import sys; from torchgraft.cli import main; sys.exit(main())"
 QUICK = ("--only", "gradient,linearity")
 
 
@@ -377,6 +379,19 @@ def test_json_alone_is_on_the_standard_output(write, check):
     assert "from the kernel" not in err
 
 
+@pytest.mark.parametrize("isolate", [(), ("--isolate",)], ids=["here", "isolated"])
+def test_json_alone_is_there_whoever_prints(write, isolate):
+    native = "ctypes.CDLL(None).puts(b'from native code'); os.write(1, b'by the descriptor'); return x * x"
+    noisy = "print('at import')" + SQUARE.replace("return x * x", native)
+    process = subprocess.run(
+        [sys.executable, "-c", RUN, "check", write(noisy), *QUICK, "--json", "-", *isolate],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert json.loads(process.stdout)["ok"]
+    assert "at import" in process.stderr
+    assert "from native code" not in process.stderr
+
+
 def test_json_says_what_the_exit_status_says(write, check):
     place = write(SQUARE + FUNCTION + CUBE)
     for expression, status in {"square or Sin": 0, "Sin": 1, "cube": 1}.items():
@@ -425,10 +440,12 @@ def test_html(write, check, tmp_path):
 
 def test_a_file_that_cannot_be_written(write, check, tmp_path):
     (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
     for option in ("--html", "--json"):
-        status, _, err = check(write(SQUARE), *QUICK, option, "file/report")
-        assert status == 2
-        assert "is not written" in err
+        for file in ("file/report", "folder"):
+            status, out, err = check(write(SQUARE), *QUICK, option, file)
+            assert (status, out) == (2, "")  # before anything is checked
+            assert "is not written" in err
 
 
 def test_a_device_that_is_not_there(write, check):
@@ -518,7 +535,7 @@ def aborts(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
 
 @tg.op
 def leaves(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
-    os._exit(0)
+    ctypes.CDLL(None)._exit(0)
 
 @tg.op
 def reads(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
@@ -550,11 +567,37 @@ def test_a_crash_is_a_finding(write, check):
     ]  # fmt: skip
 
 
-def test_a_target_that_leaves_does_not_pass(write, check):
-    leaving = SQUARE.replace("return 2 * x", "sys.exit(0)")
-    status, out, _ = check(write(leaving + CUBE.replace("2 * x**2", "3 * x**2")), *QUICK)
-    assert (status, verdicts(out)) == (1, {"ops.py:square": "FAIL", "ops.py:cube": "PASS"})
-    assert "ended: SystemExit(0)" in out
+@pytest.mark.parametrize("isolate", [(), ("--isolate",)], ids=["here", "isolated"])
+@pytest.mark.parametrize("call", ["sys.exit(0)", "os._exit(0)"])
+def test_a_target_that_leaves_does_not_pass(write, check, call, isolate):
+    leaving = SQUARE.replace("return 2 * x", call)
+    status, out, err = check(write(leaving + CUBE.replace("2 * x**2", "3 * x**2")), *QUICK, *isolate)
+    assert (status, err, verdicts(out)) == (1, "", {"ops.py:square": "FAIL", "ops.py:cube": "PASS"})
+    assert f"The target leaves the interpreter: {call}" in out
+    assert re.search(rf"where +ops.py, line 14:\n +{re.escape(call)}", out)
+    assert re.search("linearity  INCONCLUSIVE  not tried: the target had left", out)
+
+
+def test_a_target_may_leave_a_process_that_it_forked(write, check):
+    forking = "pid = os.fork()\n    if pid == 0:\n        os._exit(0)\n    os.waitpid(pid, 0)\n    return x * x"
+    status, out, _ = check(write(SQUARE.replace("return x * x", forking)), *QUICK)
+    assert (status, verdicts(out)) == (0, {"ops.py:square": "PASS"})
+
+
+def test_an_interrupt_is_no_matter_of_a_process(write, check):
+    interrupting = SQUARE.replace("return x * x", "raise KeyboardInterrupt")
+    status, out, err = check(write(interrupting), *QUICK, "--isolate")
+    assert (status, err) == (1, "")
+    assert "The target leaves the interpreter: KeyboardInterrupt" in out
+
+
+def test_a_crash_shows_where(write):
+    process = subprocess.run(
+        [sys.executable, "-c", RUN, "check", write(CRASHES), "-k", "reads"], capture_output=True, text=True, check=False
+    )
+    assert process.returncode == -signal.SIGSEGV
+    assert "Segmentation fault" in process.stderr
+    assert re.search(r"ops.py\", line 22 in reads", process.stderr)
 
 
 def test_what_hangs_is_killed(write, check):
@@ -589,6 +632,7 @@ def test_an_import_that_crashes(write, check):
         ("def f(x):\n    return 1 / 0\nf(3)\n", ["ZeroDivisionError: division by zero", "line 8:", "return 1 / 0"]),
         ("def f(:\n", ["SyntaxError", "line 7:", "def f(:"]),
         ("sys.exit('no')", ["SystemExit: no", "line 7:"]),
+        ("os._exit(0)", ["os._exit(0)", "line 7:"]),
         ("import no_such_module", ["No module named 'no_such_module'", "line 7:", "import no_such_module"]),
         ("@tg.op\ndef f(x): return x", ["DeclarationError", "line "]),
     ],
@@ -609,7 +653,7 @@ def test_a_file_that_does_not_import(write, check, text, said):
         ("no_such_module", "No module named 'no_such_module'"),
         ("ops.py:nothing", "'ops.py:nothing': does not exist\n  expected: square, Sin"),
         ("ops.py:Sin", "nothing says what it takes\n  next:     annotate it with jaxtyping, or give it samples"),
-        ("ops.py:number", "cannot be checked"),
+        ("ops.py:number", "'ops.py:number': cannot be checked\n  expected: an operator"),
         ("empty.py", "nothing is declared there that can be checked"),
     ],
 )
@@ -714,10 +758,9 @@ def test_without_matplotlib_and_rich(write, check, monkeypatch, tmp_path):
 def run_on_terminal(*arguments):
     """With the standard error on a terminal: what was printed, and what the terminal was sent."""
     parent, child = pty.openpty()
-    code = "import sys; from torchgraft.cli import main; sys.exit(main())"
     environment = os.environ | {"TERM": "xterm", "COLUMNS": "100"}
     process = subprocess.Popen(
-        [sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, stderr=child, text=True, env=environment
+        [sys.executable, "-c", RUN, *arguments], stdout=subprocess.PIPE, stderr=child, text=True, env=environment
     )
     os.close(child)
     sent = b""

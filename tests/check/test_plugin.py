@@ -63,9 +63,23 @@ def slow(x):
 
 slow.samples = lambda: [torch.ones(2, dtype=torch.float64)]
 """
+LEAVES = """
+import os, sys
+import torch
+
+def leaves(x):
+    os._exit(0)
+
+def exits(x):
+    sys.exit(0)
+
+leaves.samples = exits.samples = lambda: [torch.ones(2, dtype=torch.float64)]
+"""
 FILES = {
     "ops.py": OPS,
     "slow.py": SLOW,
+    "leaves.py": LEAVES,
+    "empty.py": "number = 3\n",
     "bad.py": "import torch\n\ndef half():\n    return 1 / 0\n\nhalf()\n",
     "pack/__init__.py": "",
     "pack/first.py": OPS,
@@ -226,6 +240,7 @@ WRONG = {
     "bad.py": ["'bad.py': cannot be imported", "ZeroDivisionError: division by zero", "bad.py, line 4", "return 1 / 0"],
     "nowhere.py": ["'nowhere.py': cannot be imported", "there is no file"],
     "ops.py:nothing": ["'ops.py:nothing': does not exist", "expected: square, cube, rough, lost, Unsaid"],
+    "empty.py": ["empty.py: nothing is declared there that can be checked"],
     "ops.py:Unsaid": ["'ops.py:Unsaid': cannot be checked from here", "nothing says what it takes"],
 }
 
@@ -240,6 +255,30 @@ def test_what_cannot_be_collected_is_an_error_without_a_traceback(run):
             assert words in message
     assert "Traceback" not in session.text
     assert "plugin.py" not in session.text
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("--torchgraft-device=nonsense", "argument '--torchgraft-device': cannot be used"),
+        ("--torchgraft-budget=0", "--torchgraft-budget: no number of seconds above 0"),
+    ],
+)
+def test_options_that_cannot_be(run, option, said):
+    session = run("--torchgraft", "ops.py", option)
+    assert session.status == 4
+    assert f"ERROR: {said}" in session.text
+    assert "Traceback" not in session.text
+
+
+def test_a_target_that_leaves_is_a_failure(run):
+    session = run("-v", "--torchgraft", "leaves.py", "-k", "samples")
+    assert session.status == 1
+    for name, call in {"leaves": "os._exit(0)", "exits": "sys.exit(0)"}.items():
+        said = session.paragraph(f"{name}: samples")
+        assert said.startswith(f"FAIL: The target leaves the interpreter: {call}")
+        assert "leaves.py, line " in said
+        assert "Traceback" not in said
 
 
 def test_a_budget_is_kept_in_each_test(run):

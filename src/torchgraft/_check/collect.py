@@ -12,9 +12,10 @@ import torch
 from torch import nn
 
 from .. import _torch
-from .._errors import DeclarationError
+from .._errors import ArgumentError, DeclarationError
 from .._locate import attribute, expand, load, split
 from .._op import Op
+from .contain import staying
 from .generate.annotations import signature_of
 from .target import FUNCTIONS, Target, make_target
 
@@ -63,7 +64,7 @@ def collect(place: str) -> list[Entry]:
 
 
 def _load(where: str) -> ModuleType:
-    with _seeded():
+    with _seeded(), staying():
         return load(where)
 
 
@@ -86,7 +87,10 @@ def _target(module: ModuleType, name: str, place: str) -> Target:
     if isinstance(found, type) and issubclass(found, nn.Module):
         with _seeded():
             found = found()
-    return make_target(found, name=place)
+    try:
+        return make_target(found, name=place)
+    except ArgumentError as error:
+        raise DeclarationError("cannot be checked", argument=place, expected=error.expected, got=error.got) from None
 
 
 def _declared(where: str) -> Iterator[Entry]:
@@ -138,6 +142,10 @@ def _entry(place: str, target: Target) -> Entry:
     return Entry(place, target.kind, "" if known else NOTHING_SAYS)
 
 
+NOTHING = (
+    "nothing is declared there that can be checked: no operator, no autograd.Function, no torch.library operator, "
+    "nothing with samples"
+)
 NOTHING_SAYS = "nothing says what it takes"
 _HINT = """annotate it with jaxtyping, or give it samples:
     def samples(generator):

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import errno
+import faulthandler
+import os
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TextIO
-
-import torch
 
 from .._errors import TorchgraftError
 from .bar import bar
 from .clock import Clock
-from .collect import Entry
+from .collect import NOTHING, Entry
 from .contract import CONTRACTS
 from .data import dumps_all
 from .examine import Settings, collected, examine
@@ -38,19 +41,25 @@ def run(options: argparse.Namespace) -> int:
     )
     try:
         settings.checks()
-        _look_at_device(settings.device)
+        settings.look_at_device("--device")
         meant = selector(options.k) if options.k else lambda place: True
         if options.list and not options.targets:
             return _list_checks()
-        entries = [entry for place in options.targets for entry in collected(place, settings)]
+        with contextlib.redirect_stdout(_out(options)):  # what a file prints as it is imported
+            entries = [entry for place in options.targets for entry in collected(place, settings)]
+        for path in _files(options):
+            _look_at_file(path)
     except TorchgraftError as error:
         return _refuse(str(error))
+    except OSError as error:
+        return _refuse(_unwritten(error))
     chosen = [entry for entry in dict.fromkeys(entries) if meant(entry.place)]
     if options.list:
         return _list(chosen)
     if not chosen:
         return _refuse(_nothing(options, entries))
-    return _Run(chosen, settings, options).status()
+    with _crashes_shown():
+        return _Run(chosen, settings, options).status()
 
 
 class _Run:
@@ -83,7 +92,7 @@ class _Run:
         try:
             self._write()
         except OSError as error:
-            return _refuse(f"{error.filename} is not written: {error.strerror}")
+            return _refuse(_unwritten(error))
         return INTERRUPTED if interrupted else 0 if self._ok else 1
 
     def _check(self) -> None:
@@ -114,20 +123,17 @@ class _Run:
 
     def _write(self) -> None:
         if self._options.html is not None:
-            self._options.html.parent.mkdir(parents=True, exist_ok=True)
             self._options.html.write_text(html_page(self._reports), encoding="utf-8")
         if self._options.json is not None:
             text = dumps_all(self._reports, ok=self._ok) + "\n"
             if str(self._options.json) == "-":
                 sys.stdout.write(text)
             else:
-                self._options.json.parent.mkdir(parents=True, exist_ok=True)
                 self._options.json.write_text(text, encoding="utf-8")
 
     @property
     def _out(self) -> TextIO:
-        """Where lines go, looked up each time: the bar replaces both."""
-        return sys.stderr if str(self._options.json) == "-" else sys.stdout
+        return _out(self._options)
 
     @property
     def _width(self) -> int:
@@ -153,12 +159,39 @@ def _names(given: Iterable[str]) -> tuple[str, ...]:
     return tuple(name.strip() for text in given for name in text.split(",") if name.strip())
 
 
-def _look_at_device(device: str) -> None:
+def _out(options: argparse.Namespace) -> TextIO:
+    """Where lines go, looked up each time: the bar replaces both."""
+    return sys.stderr if str(options.json) == "-" else sys.stdout
+
+
+@contextlib.contextmanager
+def _crashes_shown() -> Iterator[None]:
+    """Within, a crash of the interpreter shows the line that ran: no report of it will be there."""
+    if faulthandler.is_enabled() or sys.__stderr__ is None:
+        yield
+        return
+    faulthandler.enable(sys.__stderr__, all_threads=False)
     try:
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).partition("\n")[0]
-        raise TorchgraftError("cannot be used", argument="--device", expected="cpu, cuda, ...", got=reason) from error
+        yield
+    finally:
+        faulthandler.disable()
+
+
+def _files(options: argparse.Namespace) -> list[Path]:
+    return [path for path in (options.html, options.json) if path is not None and str(path) != "-"]
+
+
+def _look_at_file(path: Path) -> None:
+    """Make its folder, and raise an `OSError` now, not after minutes, if the file cannot be written."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+
+def _unwritten(error: OSError) -> str:
+    return f"{error.filename} is not written: {error.strerror}"
 
 
 def _nothing(options: argparse.Namespace, entries: Sequence[Entry]) -> str:
@@ -166,10 +199,7 @@ def _nothing(options: argparse.Namespace, entries: Sequence[Entry]) -> str:
         return "torchgraft check: no TARGET: a module, a file, a folder, or a name in one, as in ops.py:linear"
     if entries:
         return f"-k {options.k}: matches none of {', '.join(entry.place for entry in entries)}"
-    return (
-        f"{', '.join(options.targets)}: nothing is declared there that can be checked: "
-        "no operator, no autograd.Function, no torch.library operator, nothing with samples"
-    )
+    return f"{', '.join(options.targets)}: {NOTHING}"
 
 
 def _list_checks() -> int:

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-import contextlib
-import logging
-import os
 import shlex
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .._errors import DeclarationError
+import torch
+
+from .._errors import DeclarationError, TorchgraftError
 from .._locate import own_line
 from .battery import run
 from .clock import Clock
 from .collect import Entry, collect
+from .contain import contained, how
 from .contract import CONTRACTS
 from .finding import Finding, Verdict
-from .isolate import Crashed, Hung, isolated
+from .isolate import Crashed, Hung, Left, isolated
 from .prepare import SAMPLES, Prepared, prepare
 from .prove import wanted
 from .report import Report, Result
 
 BEGUN = ""
 """Stands for the begin of the work."""
+
+ALIVE = "The target comes back, and leaves the interpreter alive."
 
 GRACE = 2.0
 """Seconds after the end of its time in which a process may end by itself."""
@@ -56,6 +58,18 @@ class Settings:
             ArgumentError: there is no check of a name.
         """
         return [contract.name for contract in wanted(self.only, self.skip, inductor=self.inductor)]
+
+    def look_at_device(self, option: str) -> None:
+        """Make sure that there is the device that an option names.
+
+        Raises:
+            TorchgraftError: there is not.
+        """
+        try:
+            torch.empty(1, device=self.device)
+        except (RuntimeError, AssertionError) as error:
+            reason = str(error).partition("\n")[0]
+            raise TorchgraftError("cannot be used", argument=option, expected="cpu, cuda, ...", got=reason) from error
 
 
 def collected(place: str, settings: Settings) -> list[Entry]:
@@ -113,7 +127,7 @@ def _watched(
     except (Crashed, Hung) as end:
         yield from _ended(end, entry, settings, current)
     except SystemExit as error:  # a target that leaves must not leave with a status of its own
-        yield from _ended(Crashed(f"SystemExit({error.code})", own_line(error) or ""), entry, settings, current)
+        yield from _ended(Left(how(error), own_line(error) or ""), entry, settings, current)
 
 
 def _said(entry: Entry, settings: Settings, budget: float | None) -> Iterable[str | Result]:
@@ -126,12 +140,12 @@ def _said(entry: Entry, settings: Settings, budget: float | None) -> Iterable[st
 def steps(entry: Entry, settings: Settings, budget: float | None) -> Iterator[str | Result]:
     """The name of each check, before it begins, and its results; `BEGUN` first of all."""
     yield BEGUN
-    with silence():
+    with contained():
         prepared = ready(entry, settings, Clock(budget))
     yield from prepared.results
     for contract in wanted(settings.only, settings.skip, inductor=settings.inductor) if prepared.cases else ():
         yield contract.name
-        with silence():
+        with contained():
             results = list(run([contract], prepared.cases, prepared.clock))
         yield from results
 
@@ -146,18 +160,6 @@ def ready(entry: Entry, settings: Settings, clock: Clock) -> Prepared:
         return Prepared(made, clock, results=[_raised(error)])
 
 
-@contextlib.contextmanager
-def silence() -> Iterator[None]:
-    """What the target prints and logs in a hundred calls is no part of the report."""
-    disabled = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
-            yield
-    finally:
-        logging.disable(disabled)
-
-
 def _raised(error: Exception) -> Result:
     finding = Finding(
         "raises", Verdict.FAIL, f"{type(error).__name__} before anything was called", where=own_line(error) or "",
@@ -168,22 +170,39 @@ def _raised(error: Exception) -> Result:
 
 def _ended(end: Crashed | Hung, entry: Entry, settings: Settings, check: str) -> Iterator[Result]:
     """What is to be said of a process that did not come to its end, and the checks that were not tried."""
-    title = "The target comes back, and leaves the interpreter alive."
     name, checks = check or "samples", settings.checks()
-    if isinstance(end, Hung):
-        why = "the time was over"
-        yield Result(name, title, Verdict.INCONCLUSIVE, note=f"{why}, and a call did not end: the process was killed")
-    else:
-        why = "the process had ended"
-        native = "if its kernel is in C, TORCHGRAFT_DEBUG=1 looks at what it does to memory"
-        finding = Finding(
-            "crash", Verdict.FAIL, f"The process of the target ended: {end.how}", where=end.where,
-            cause="the target, or what it calls, crashed the interpreter, or left it",
-            hint=native if entry.kind == "operator" else None,
-        )  # fmt: skip
-        yield Result(name, title, Verdict.FAIL, findings=(finding,))
-    left = checks[checks.index(name) + 1 :] if name in checks else checks
-    yield from (Result(one, CONTRACTS[one].title, Verdict.INCONCLUSIVE, note=f"not tried: {why}") for one in left)
+    match end:
+        case Hung():
+            why = "the time was over"
+            note = f"{why}, and a call did not end: the process was killed"
+            yield Result(name, ALIVE, Verdict.INCONCLUSIVE, note=note)
+        case Left():
+            why = "the target had left"
+            yield left(end, name)
+        case _:
+            why = "the process had ended"
+            yield _crashed(end, name, entry)
+    rest = checks[checks.index(name) + 1 :] if name in checks else checks
+    yield from (Result(one, CONTRACTS[one].title, Verdict.INCONCLUSIVE, note=f"not tried: {why}") for one in rest)
+
+
+def left(end: Left, check: str) -> Result:
+    """What is to be said of a target that would leave the interpreter."""
+    finding = Finding(
+        "crash", Verdict.FAIL, f"The target leaves the interpreter: {end.how}", where=end.where,
+        hint="raise an exception that says what is wrong",
+    )  # fmt: skip
+    return Result(check, ALIVE, Verdict.FAIL, findings=(finding,))
+
+
+def _crashed(end: Crashed, check: str, entry: Entry) -> Result:
+    native = "if its kernel is in C, TORCHGRAFT_DEBUG=1 looks at what it does to memory"
+    finding = Finding(
+        "crash", Verdict.FAIL, f"The process of the target ended: {end.how}", where=end.where,
+        cause="the target, or what it calls, crashed the interpreter, or left it",
+        hint=native if entry.kind == "operator" else None,
+    )  # fmt: skip
+    return Result(check, ALIVE, Verdict.FAIL, findings=(finding,))
 
 
 def with_repro(result: Result, entry: Entry, settings: Settings) -> Result:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import multiprocessing
+import os
 import pickle
 import re
 import signal
@@ -17,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from .._errors import TorchgraftError
-from .._locate import foreign
+from .._locate import foreign, own_line
+from .contain import how
 
 POLL = 0.2
 """Seconds between two looks at whether the process is still there."""
@@ -40,6 +42,10 @@ class Crashed(Exception):
         self.where = where
 
 
+class Left(Crashed):
+    """The target meant to leave the interpreter, or to interrupt it."""
+
+
 class Hung(Exception):
     """The process did not end in time, and was killed."""
 
@@ -54,7 +60,8 @@ def isolated(work: Callable[..., Iterable[Any]], *arguments: Any, limit: float |
             there are at least `START`.
 
     Raises:
-        Crashed: the process ended by a signal, or by `os._exit`.
+        Crashed: the process ended by a signal, or by an exit of C.
+        Left: the work meant to end it.
         Hung: it was killed.
         TorchgraftError: that the work raised.
     """
@@ -77,6 +84,8 @@ def isolated(work: Callable[..., Iterable[Any]], *arguments: Any, limit: float |
                     yield message.value
             if message.error is not None:
                 raise message.error
+            if message.left is not None:
+                raise Left(*message.left)
         finally:
             process.kill()
             process.join()
@@ -95,11 +104,15 @@ class _Said:
 @dataclass(frozen=True)
 class _Done:
     error: TorchgraftError | None = None
+    left: tuple[str, str] | None = None
+    """How, and where."""
 
 
 def _run(sender: Connection, trace: str, work: Callable[..., Iterable[Any]], arguments: tuple[Any, ...]) -> None:
     """In the child."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is the parent that is interrupted, and ends this process
     sys.stdout = sys.stderr  # what the user's code prints is no part of the parent's answer
+    os.dup2(2, 1)  # nor is what native code does
     with open(trace, "w") as file:
         faulthandler.enable(file)
         _send(sender, _Begun())
@@ -108,6 +121,9 @@ def _run(sender: Connection, trace: str, work: Callable[..., Iterable[Any]], arg
                 _send(sender, _Said(value))
         except TorchgraftError as error:
             _send(sender, _Done(error))
+        except (SystemExit, KeyboardInterrupt) as error:
+            call = how(error) if isinstance(error, SystemExit) else "KeyboardInterrupt"
+            _send(sender, _Done(left=(call, own_line(error) or "")))
         else:
             _send(sender, _Done())
         faulthandler.disable()

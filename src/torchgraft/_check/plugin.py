@@ -14,13 +14,15 @@ from typing import Any
 import pytest
 
 from .._errors import TorchgraftError
-from .._locate import split
+from .._locate import own_line, split
 from .battery import run
 from .clock import Clock
-from .collect import Entry, collect
+from .collect import NOTHING, Entry, collect
+from .contain import contained, how
 from .contract import CONTRACTS
-from .examine import Settings, ready, silence, with_repro
+from .examine import Settings, left, ready, with_repro
 from .finding import Verdict
+from .isolate import Left
 from .prepare import Prepared
 from .report import Report, Result
 from .text import paragraphs, plain
@@ -44,6 +46,12 @@ class Checks:
             inductor=config.getoption("torchgraft_inductor"),
         )
         self._budget: float | None = config.getoption("torchgraft_budget")
+        if self._budget is not None and not self._budget > 0:
+            raise pytest.UsageError(f"--torchgraft-budget: no number of seconds above 0: {self._budget:g}")
+        try:
+            self.settings.look_at_device("--torchgraft-device")
+        except TorchgraftError as error:
+            raise pytest.UsageError(str(error)) from None
         self._latest: tuple[Entry, Prepared] | None = None
 
     def pytest_report_header(self) -> str:
@@ -99,6 +107,8 @@ class Place(pytest.Collector):
             names = [SAMPLES, *self._checks.settings.checks()]
         except TorchgraftError as error:
             raise self.CollectError(str(error)) from None
+        if not entries:
+            raise self.CollectError(f"{self.name}: {NOTHING}")
         for entry in entries:
             if entry.place in self._seen:
                 continue
@@ -124,13 +134,19 @@ class Check(pytest.Item):
         """Run the check; what it found is the test's failure."""
         if self._entry.why_not:
             _skip(self._entry.why_not)
-        with silence():
-            prepared = self._checks.prepared(self._entry)
-            results = list(prepared.results)
-            if self._check != SAMPLES and prepared.cases:
-                results = list(run([CONTRACTS[self._check]], prepared.cases, prepared.clock))
+        try:
+            with contained():
+                results = self._results()
+        except SystemExit as error:  # pytest would show how its own functions called the target
+            results = [left(Left(how(error), own_line(error) or ""), self._check)]
         settings = self._checks.settings
         self._conclude([with_repro(result, self._entry, settings) for result in results])
+
+    def _results(self) -> list[Result]:
+        prepared = self._checks.prepared(self._entry)
+        if self._check == SAMPLES or not prepared.cases:
+            return list(prepared.results)
+        return list(run([CONTRACTS[self._check]], prepared.cases, prepared.clock))
 
     def _conclude(self, results: list[Result]) -> None:
         report = Report(self._entry.place, self._entry.kind, results, self._checks.settings.seed)
@@ -141,8 +157,8 @@ class Check(pytest.Item):
         if verdict is Verdict.SKIPPED:
             _skip(said)
         elif verdict is not Verdict.PASS:
-            first = report.findings[0].title if report.findings else said
-            pytest.fail(f"{verdict}: {first}\n\n{found or said}\n", pytrace=False)
+            first = f"{report.findings[0].title}\n\n{found}" if found else said
+            pytest.fail(f"{verdict}: {first}\n", pytrace=False)
         elif found:
             self.add_report_section("call", "torchgraft", found)
 
