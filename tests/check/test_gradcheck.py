@@ -134,6 +134,13 @@ def test_the_specified_elements_of_sparse_inputs_are_checked():
         tg.gradcheck(lambda s: s.to_dense(), sparse, masked=False)
 
 
+@pytest.mark.filterwarnings("ignore:Sparse (CSR|CSC) tensor support:UserWarning")
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr, torch.sparse_csc])
+def test_of_sparse_inputs_without_gaps_no_element_is_left_out(layout):
+    sparse = torch.randn(3, 2, dtype=torch.float64).to_sparse(layout=layout).requires_grad_()
+    assert tg.gradcheck(lambda s: s.to_dense().square(), sparse, masked=False)
+
+
 # -- what is wrong ----------------------------------------------------------------------------------------------------
 
 

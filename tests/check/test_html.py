@@ -221,6 +221,15 @@ def test_the_ladder():
     assert across == sorted(across)
 
 
+def test_a_target_that_was_skipped_says_why():
+    why = "nothing says what it takes"
+    skipped = Report("ops.py:f", "function", [Result("samples", "It takes them.", Verdict.SKIPPED, note=why)])
+    page = Outline(html_page([made.report(made.sign()), skipped]))
+    assert page.texts.count(why) == 2  # in the overview, and with the target, where it is not folded away
+    assert "1 check skipped" not in page.texts[: page.texts.index(why)]
+    assert ("details", "open") in page.elements
+
+
 def test_without_evidence_there_is_no_picture():
     assert pictures(html_page([made.report(made.leak())])) == []
 

@@ -155,13 +155,21 @@ def _case(func: Callable[..., Any], inputs: Tensor | Sequence[Any], *, masked: b
         raise ValueError(
             "gradcheck expects at least one input tensor to require gradient, but none of them have requires_grad=True."
         )
-    if masked is False and any(value.layout != torch.strided for value in wanted):
+    if masked is False and not all(_is_specified(value) for value in wanted):
         raise UnsupportedError(
             "the unspecified elements of a sparse input are not checked", argument="masked", got="False",
             expected="True, or None", hint="check the function of a dense tensor that calls to_sparse()",
         )  # fmt: skip
     func(*given)  # what it raises is its own
     return make_case(make_target(func), given, {}, seed=0)
+
+
+def _is_specified(value: Tensor) -> bool:
+    """Whether all elements are: then there is none that a mask leaves out."""
+    if value.layout == torch.strided:
+        return True
+    values = value.detach().coalesce().values() if value.layout == torch.sparse_coo else value.values()
+    return values.numel() == value.numel()
 
 
 def _report(case: Case, contracts: Sequence[Contract]) -> Report:

@@ -52,7 +52,7 @@ def gradcheck(
         check_backward_ad: all that is above, of the backward pass.
         fast_mode: not needed; it is always fast, and never misses what the slow one sees.
         masked: of sparse inputs, the specified elements are checked; False, which asks for the others as well, is
-            refused.
+            refused where there are others.
 
     Returns:
         True if all passed; what could not be told has not.
@@ -61,7 +61,7 @@ def gradcheck(
         torch.autograd.gradcheck.GradcheckError: something is wrong, or could not be told. It is a `CheckError` too:
             ``error.report`` is the report.
         ValueError: no input requires grad.
-        UnsupportedError: `masked` is False, and an input is sparse.
+        UnsupportedError: `masked` is False, and elements of an input are not specified.
 
     Example:
         >>> x = torch.randn(3, dtype=torch.float64, requires_grad=True)

@@ -85,10 +85,15 @@ def _strip(verdicts: Sequence[Verdict]) -> Markup | None:
 def _overview(reports: Sequence[Report]) -> Markup:
     rows = (
         tag("tr", tag("td", badge(report.verdict)), tag("th", tag("a", report.target, href=f"#target-{number}"),
-            scope="row"), tag("td", tally(report)))
+            scope="row"), tag("td", _told(report)))
         for number, report in enumerate(reports, 1)
     )  # fmt: skip
     return tag("nav", tag("table", tag("tbody", rows), class_="overview"), aria_label="targets")
+
+
+def _told(report: Report) -> Markup | str:
+    """How a target ended, in one line: the checks counted, or why there are none."""
+    return prose(checks(report)[0].said) if report.results and report.verdict is Verdict.SKIPPED else tally(report)
 
 
 def _section(report: Report, number: int, single: bool) -> Markup:
@@ -122,7 +127,8 @@ def _checks(report: Report, single: bool) -> Iterator[Markup]:
         rows = [check for check in folded if check.verdict is verdict]
         if rows:
             title = f"{len(rows)} {'check' if len(rows) == 1 else 'checks'} {WORDS[verdict]}"
-            yield tag("details", tag("summary", title), _table(rows), open="" if single and not other else None)
+            alone = single or report.verdict is Verdict.SKIPPED
+            yield tag("details", tag("summary", title), _table(rows), open="" if alone and not other else None)
 
 
 def _table(rows: Sequence[Check]) -> Markup:
