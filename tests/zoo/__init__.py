@@ -22,6 +22,7 @@ FAMILIES = [
     "state",
     "layouts",
     "autocast",
+    "layers",
     "operators",
     "tutorials",
 ]
