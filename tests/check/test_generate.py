@@ -582,3 +582,30 @@ def test_without_hypothesis_a_line_says_so(monkeypatch):
     assert inputs.note == WITHOUT_HYPOTHESIS
     assert "hypothesis is not installed" in inputs.note
     assert len(list(itertools.islice(inputs, 20))) == 20
+
+
+def test_refusing_what_the_reference_takes_is_no_deliberate_refusal():
+    @tg.op
+    @tg.domain(x="positive")
+    def log1p(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        if (x > 3).any():
+            raise ValueError("out of range")
+        return x.log1p()
+
+    def refusals():
+        inputs = Inputs(make_target(log1p), seed=0)
+        list(itertools.islice(inputs, 24))
+        assert inputs.refused
+        return inputs.refused
+
+    assert all(refusal.deliberate for refusal in refusals())
+    log1p.reference(lambda x: torch.log1p(x))
+    assert any(not r.deliberate and "of which the reference gives the value" in r.label for r in refusals())
+
+    @log1p.reference
+    def _(x: float):
+        if x > 3:
+            raise ValueError("out of range")
+        return math.log1p(x)
+
+    assert all(refusal.deliberate for refusal in refusals())

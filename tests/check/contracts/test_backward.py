@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.autograd import Function
 
 from torchgraft._check.finding import Skip, Verdict
 
@@ -144,3 +145,69 @@ def test_a_backward_is_what_it_was_after_it_was_listened_to():
     assert vars(owner)["backward"] is before
     with pytest.raises(Skip, match=r"no autograd\.Function"):
         findings("returned", torch.sin, X)
+
+
+# -- a second backward ----------------------------------------------------------------------------------------------
+
+
+class KeptByHand(Function):
+    """Keeps the cosine on ctx; what a backward does with it is a subclass's."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.kept = [x.cos()]
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ctx.kept[0]
+
+
+class GivenAway(KeptByHand):
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ctx.kept.pop()
+
+
+class UsedUp(KeptByHand):
+    @staticmethod
+    def backward(ctx, grad):
+        result = grad * ctx.kept[0]
+        ctx.kept[0] = ctx.kept[0] / 2
+        return result
+
+
+class GoesOnOnceFreed(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, grad):
+        try:
+            return grad * ctx.saved_tensors[0].cos()
+        except RuntimeError:
+            return grad
+
+
+def test_a_backward_that_works_once():
+    (finding,) = findings("freed", GivenAway.apply, normal(3))
+    assert finding.code == "backward-only-once"
+    assert "IndexError: pop from empty list" in finding.cause
+
+
+def test_a_second_backward_that_gives_another_gradient():
+    assert alarms("freed", UsedUp.apply, normal(3)) == {"second-backward"}
+
+
+def test_a_graph_that_was_freed_gives_no_other_gradient():
+    (finding,) = findings("freed", GoesOnOnceFreed.apply, normal(3))
+    assert finding.code == "second-backward"
+    assert "retain_graph=False" in finding.where
+
+
+def test_second_backwards_that_are_right():
+    assert not alarms("freed", SIN, normal(3))  # it raises once its graph was freed
+    assert not alarms("freed", lambda x: 2 * x, normal(3))  # there is nothing to free
+    assert not alarms("freed", KeptByHand.apply, normal(3))
