@@ -54,7 +54,7 @@ def look_at(case: Case) -> Look:
 def _repeats(backward: Backward, probe: Probe) -> bool:
     """Whether more backward passes give what the first did, but for the order of sums."""
     twos = torch.full((probe.outputs.size,), 2.0, dtype=torch.float64)  # ones would hide what is multiplied by them
-    first, slack = backward.pull(twos), 256 * probe.grid.epsilon
+    first, slack = backward.pull(twos).clone(), 256 * probe.grid.epsilon
     again = (backward.pull(twos) for _ in range(_REPEATS))
     return all(bool(torch.isclose(first, g, rtol=slack, atol=0, equal_nan=True).all()) for g in again)
 
