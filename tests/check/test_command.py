@@ -526,6 +526,11 @@ def test_an_interrupt_shows_what_was_done(write, check, monkeypatch):
     assert out.splitlines()[-1].endswith("interrupted, 1 not tried")
 
 
+def test_an_interrupt_while_files_are_imported(write, check):
+    status, out, err = check(write("raise KeyboardInterrupt"))
+    assert (status, out, err) == (130, "", "interrupted, before anything was checked\n")
+
+
 # -- processes --------------------------------------------------------------------------------------------------------
 
 CRASHES = """

@@ -366,9 +366,9 @@ def test_something_must_require_grad(inputs):
 
     messages = []
     for check in (torch.autograd.gradcheck, tg.gradcheck, tg.gradgradcheck):
-        with pytest.raises(ValueError, match="none of them have requires_grad=True") as error:
+        with pytest.raises(ValueError, match="them have requires_grad=True") as error:
             check(func, inputs)
-        messages.append(str(error.value))
+        messages.append(str(error.value).replace("none of the them", "none of them"))  # as before torch 2.13
     assert len(set(messages)) == 1
 
 

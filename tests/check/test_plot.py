@@ -84,6 +84,11 @@ def test_dollars_and_control_characters_are_text():
     assert r"\x1b" in figure.get_suptitle()
 
 
+def test_title_and_cause_have_lines_of_their_own():
+    finding = made.sign().but(title="The gradient of `x` is wrong", cause="it has the wrong sign")
+    assert finding.plot().get_suptitle() == "The gradient of x is wrong\nit has the wrong sign"
+
+
 def test_no_figure_stays_open():
     from matplotlib import pyplot
 

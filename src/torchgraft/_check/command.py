@@ -53,6 +53,9 @@ def run(options: argparse.Namespace) -> int:
         return _refuse(str(error))
     except OSError as error:
         return _refuse(_unwritten(error))
+    except KeyboardInterrupt:  # while files are imported, which may take long
+        print("interrupted, before anything was checked", file=sys.stderr)
+        return INTERRUPTED
     chosen = [entry for entry in dict.fromkeys(entries) if meant(entry.place)]
     if options.list:
         return _list(chosen)

@@ -48,8 +48,8 @@ def draw(finding: Finding) -> Figure | None:
     if steps is not None:
         _ladder(steps, parts[-1].subplots(1, 1))
         parts[-1].supxlabel(_folded(steps.caption), fontsize=9, color=SOFT)
-    title = ". ".join(filter(None, [finding.title, finding.cause]))
-    figure.suptitle(_folded(printable(title)), fontsize=12)
+    lines = [printable(text.replace("`", "")) for text in (finding.title, finding.cause) if text]
+    figure.suptitle("\n".join(map(_folded, lines)), fontsize=12)
     if figure.canvas.required_interactive_framework is None:  # shown by who returns it, else by pyplot as well
         pyplot.close(figure)
     return figure
