@@ -129,7 +129,14 @@ def test_a_graph_break_beside_the_operator():
     torch.testing.assert_close(x.grad, y.grad)
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if c.in_matrix], ids=lambda case: case.name)
+# One of each kind of kernel, with several outputs and with a list; the others take seconds each, and are slow tests.
+EXPORTED = {"softplus", "linear", "correlate2d", "top_two", "summary", "mixture", "linear_cpp"}
+
+
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(c, id=c.name, marks=[] if c.name in EXPORTED else [pytest.mark.slow]) for c in CASES if c.in_matrix],
+)
 def test_exported_torch_kernels_are_aten(case: Case):
     """Torch kernels decompose and load without torchgraft; NumPy kernels stay one call."""
     raw = case.raw(case.op)
