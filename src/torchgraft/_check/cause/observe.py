@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Mapping
 
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from ..backward import Backward
 from ..case import Case, differentiable
+from ..clock import Clock
 from ..finding import Inconclusive
 from ..probe import Probe
 from .look import Array, Look, Side
@@ -20,6 +22,7 @@ MOST = 1 << 21
 """Jacobians with more entries are not made."""
 _AT_ONCE = 32
 _REPEATS = 8  # a coin that is tossed in each may fall the same way now and then
+_PATIENCE = 1.0  # seconds after which the Jacobian is made at no other point
 MOST_ELSEWHERE = 40
 """With more columns than these, none is made at other points."""
 
@@ -147,8 +150,8 @@ def _elsewhere(case: Case, primals: list[Tensor], outputs: list[Tensor]) -> Mapp
     """Numeric Jacobians where a mistake may have moved the point."""
     if sum(p.numel() for p in primals) > MOST_ELSEWHERE:
         return {}
-    found = dict[str, Array]()
-    for words, moved in _points(case.names, primals, outputs):
+    found, clock = dict[str, Array](), Clock(_PATIENCE)
+    for words, moved in itertools.takewhile(lambda _: not clock.over, _points(case.names, primals, outputs)):
         try:
             numeric, estimate = _numeric(Probe(case.replaced(moved)))
         except Exception:

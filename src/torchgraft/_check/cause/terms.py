@@ -85,15 +85,15 @@ def offset(block: Block, mask: Array) -> Iterator[Proposal]:
                 continue
             c = c.real
         known = np.abs(block.numeric[used])
-        if np.ptp(known) <= 1e-6 * known.max() and known.max() > 1e-6 * abs(c):  # as well a factor
-            continue
+        even = np.ptp(known) <= 1e-6 * known.max() and known.max() > 1e-6 * abs(c)  # it is as well a factor
         c = round(c, 9) if abs(c - round(c, 9)) < 1e-6 * abs(c) else c
         words = f"is too {'large' if c > 0 else 'small'} by a constant, {digits(abs(c))}"
         hint = "look for a term that is missing or added"
         if support is own and abs(abs(c) - 1) < 1e-9:
             words += f" times the upstream gradient of {block.output.name}"
             hint = "the upstream gradient itself is a term of the gradient" if c < 0 else hint
-        yield Proposal("offset", words, block.numeric + c * support, block.estimate, 3, hint, free=1)
+        free = UNTOLD if even else 1
+        yield Proposal("offset", words, block.numeric + c * support, block.estimate, 3, hint, free=free)
 
 
 @mechanism("term")

@@ -23,7 +23,7 @@ HINT = (
     "or decorate backward with @once_differentiable"
 )
 
-FEW = 32
+FEW = 16
 """Elements of the largest cases of which both Jacobians are looked at for a cause."""
 
 
