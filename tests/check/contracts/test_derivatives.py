@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 import torchgraft as tg
@@ -239,3 +240,34 @@ def test_where_no_elements_may_be_equal():
 
     with pytest.raises(Skip, match="no equal elements"):
         findings("ties", distinct, X)
+
+
+def test_what_torch_refuses_at_another_size_is_a_notice():
+    index = torch.tensor([0, 1, 1, 3])
+
+    def spread(x):
+        return torch.zeros(5, dtype=x.dtype).scatter_reduce(0, index, x, "amax")
+
+    (notice,) = findings("sizes", spread, normal(4))
+    assert (notice.code, notice.severity) == ("backward-raises", Verdict.PASS)
+    cube = function(lambda x: x**3, lambda grad, x: 3 * grad.reshape(4) * x**2)
+    assert alarms("sizes", lambda x: cube(x) + 0, normal(4)) == {"backward-raises"}
+
+
+class HalfATanh(Function):
+    """Its second derivative goes through its first, which is wrong."""
+
+    @staticmethod
+    def forward(ctx, x):
+        y = x.tanh()
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * (1 - ctx.saved_tensors[0])
+
+
+def test_a_second_derivative_that_follows_from_a_wrong_first_one():
+    with pytest.raises(Skip, match="wrong already"):
+        findings("second order", HalfATanh.apply, normal(3))
