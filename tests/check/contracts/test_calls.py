@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 import torchgraft as tg
 from torchgraft._check.finding import Skip, Verdict
@@ -178,3 +178,22 @@ def test_a_case_is_not_written_to():
         except Skip:
             continue
         assert torch.equal(case.primals[0], before), name
+
+
+class Centred(nn.Module):
+    """Subtracts a running mean."""
+
+    def __init__(self, keep):
+        super().__init__()
+        self.keep = keep
+        self.register_buffer("mean", torch.zeros(3, dtype=DOUBLE))
+
+    def forward(self, x):
+        self.mean = 0.9 * self.mean + 0.1 * self.keep(x).mean(0)
+        return x - self.mean
+
+
+def test_a_graph_that_is_kept_in_a_buffer():
+    (finding,) = findings("state", Centred(lambda x: x), normal(4, 3))
+    assert (finding.code, finding.title) == ("graph-in-buffer", "The buffer mean keeps the graph of the call")
+    assert not findings("state", Centred(torch.Tensor.detach), normal(4, 3))
