@@ -387,3 +387,38 @@ def test_without_a_cause_the_entries_are_listed():
 def test_it_fits_on_a_screen():
     found = explained(lambda x: x.sin(), lambda g, x, y: g @ normal(9, 9, seed=7)[: len(g), : len(g)], normal(9))
     assert len(found.cause) < 400
+
+
+# -- what fits anything names nothing -------------------------------------------------------------------------------
+
+
+def test_a_single_row_shows_no_shared_term():
+    numeric = draw(1, 6)
+    assert cause_of(block(numeric + draw(1, 6, seed=3), numeric)) is None
+
+
+def test_a_matrix_of_rank_one_shows_no_shared_term():
+    numeric = np.outer(draw(6), draw(6, seed=1))
+    assert cause_of(block(numeric + np.outer(draw(6, seed=2), draw(6, seed=3)), numeric)) is None
+
+
+def test_shared_terms_of_slices():
+    rows, numeric = np.zeros((12, 12)), draw(12, 12)
+    for i in range(3):
+        part = slice(4 * i, 4 * i + 4)
+        rows[part, part] = np.outer(draw(4, seed=i), draw(4, seed=9 + i))
+    assert "share" in cause_of(block(numeric + rows, numeric)).what
+
+
+def test_a_place_is_no_wider_than_what_is_wrong():
+    """A loss has one row, of which any element makes the whole row wrong."""
+    numeric = draw(1, 6)
+    analytic = np.where(np.arange(6) == 3, 2 * numeric + 0.1, numeric)
+    assert cause_of(block(analytic, numeric)).where == "at index 3"
+
+
+def test_a_factor_of_numbers_that_are_all_the_same():
+    """A constant that is added would give them too."""
+    identity = np.eye(5)
+    cause = cause_of(block(-0.5 * identity, identity))
+    assert (cause.code, "wrong sign" in cause.what) == ("factor", True)
