@@ -6,7 +6,6 @@ import contextlib
 import ctypes
 import functools
 import gc
-import itertools
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -16,7 +15,8 @@ from ..case import Case
 from ..contract import contract
 from ..finding import Finding, Skip, Verdict
 
-BLOCKS = 4
+BLOCKS = 5
+"""Blocks of calls in each of which something must have grown."""
 
 
 @contract("leaks", "Memory is given back when the last result is dropped.", cost="once")
@@ -84,26 +84,31 @@ def _slopes(call: Callable[[], None]) -> dict[str, float]:
     if _mallinfo() is not None:
         meters["bytes"] = _bytes_in_use
     grown = dict[str, float]()
-    for runs, least in ((8, 0.3), (32, 0.6), (128, 0.9)):
+    for runs, least in ((8, 0.3), (128, 0.9)):
         with _quick_collector():
-            measured = _growth(call, meters, runs)
-        grown = {name: each for name, each in measured.items() if each > least}
+            grown = _growth(call, meters, runs, least)
         meters = {name: meters[name] for name in grown}
-        if not meters:
-            break
     return grown
 
 
-def _growth(call: Callable[[], None], meters: Mapping[str, Callable[[], int]], runs: int) -> dict[str, float]:
-    """How much of each is added in each call, in the block of calls that adds least."""
-    levels: dict[str, list[int]] = {name: [] for name in meters}
-    for _ in range(BLOCKS):
+def _growth(
+    call: Callable[[], None], meters: Mapping[str, Callable[[], int]], runs: int, least: float
+) -> dict[str, float]:
+    """What grows in each block of calls by more than `least` a call, and by how much in the block that adds least."""
+    grown = dict.fromkeys(meters, float("inf"))
+    before = dict[str, int]()
+    for _ in range(1 + BLOCKS if grown else 0):
         for _ in range(runs):
             call()
         gc.collect()
-        for name, read in meters.items():
-            levels[name].append(read())
-    return {name: min(b - a for a, b in itertools.pairwise(found)) / runs for name, found in levels.items()}
+        now = {name: meters[name]() for name in grown}
+        for name in before:
+            grown[name] = min(grown[name], (now[name] - before[name]) / runs)
+        grown = {name: each for name, each in grown.items() if each > least}
+        if not grown:
+            break
+        before = {name: now[name] for name in grown}
+    return grown
 
 
 @contextlib.contextmanager
