@@ -112,8 +112,7 @@ def make_functional(dialect: Dialect) -> type[Any]:
     def forward(*operands: Any) -> tuple[Any, ...]:
         *args, carried = operands
         recorder = new(carried.needs)
-        counted = carried.needs
-        before = [_torch.version(arg) if need else 0 for arg, need in zip(args, counted, strict=True)]
+        before = [_torch.version(arg) if need else 0 for arg, need in zip(args, carried.needs, strict=True)]
         with _Needs(args, carried.needs):
             if dialect.kind == "setup":
                 output = dialect.function.forward(*args, **carried.keywords)
@@ -122,11 +121,11 @@ def make_functional(dialect: Dialect) -> type[Any]:
                 output = dialect.function.forward(recorder, *args, **carried.keywords)
         check_output(dialect, output)
         outputs = _as_outputs(carried, output)
-        after = [_torch.version(arg) if need else 0 for arg, need in zip(args, counted, strict=True)]
+        after = [_torch.version(arg) if need else 0 for arg, need in zip(args, carried.needs, strict=True)]
         carried.changes = [old != new for old, new in zip(before, after, strict=True)]
         if dialect.kind == "setup":
             return outputs
-        call = _call(args, counted, carried)
+        call = _call(args, carried.needs, carried)
         call.look(dialect, recorder, args, output, carried.state)
         carried.intermediates = call.intermediates
         hidden: list[Tensor] = []
