@@ -9,7 +9,6 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 import torchgraft as tg
-from tests.doors.functions import instance
 
 
 class Cube(torch.autograd.Function):
@@ -49,7 +48,25 @@ class Exp(torch.autograd.Function):
 def exp(x: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch n"]: ...
 
 
-@tg.adopt(instance())
+class Scale(tg.Function):
+    """As before PyTorch 0.2."""
+
+    def __init__(self, factor=2.0):
+        self.factor = factor
+
+    def forward(self, x):
+        assert "seen" not in vars(self), "a call sees what another one has kept"
+        self.seen = True
+        self.save_for_backward(x)
+        return x * x * self.factor
+
+    def backward(self, grad):
+        (x,) = self.saved_variables
+        assert self.needs_input_grad == (True,)
+        return 2 * x * grad * self.factor
+
+
+@tg.adopt(Scale)
 def doubled_square(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]: ...
 
 

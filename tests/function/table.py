@@ -342,6 +342,70 @@ def surplus_gradients(base):
     return Surplus.apply
 
 
+@case(lambda x: 2 * x.detach() - x)
+def reversed_gradient(base):
+    """Not the derivative, and on purpose: that of domain adaptation."""
+
+    class Reverse(base):
+        @staticmethod
+        def forward(ctx, x):
+            return x.view_as(x)
+
+        @staticmethod
+        def backward(ctx, grad):
+            return -grad
+
+    return Reverse.apply
+
+
+@case(torch.relu, functional=False)  # torch before 2.15 has no rule for a mask under vmap
+def documented_relu(base):
+    """That of PyTorch's tutorial."""
+
+    class MyReLU(base):
+        @staticmethod
+        def forward(ctx, input):
+            ctx.save_for_backward(input)
+            return input.clamp(min=0)
+
+        @staticmethod
+        def backward(ctx, grad_output):
+            (input,) = ctx.saved_tensors
+            grad_input = grad_output.clone()
+            grad_input[input < 0] = 0
+            return grad_input
+
+    return MyReLU.apply
+
+
+@case(lambda x, w: torch.nn.functional.linear(x[None], w, w[:, 0]), X, MATRIX)
+def documented_linear(base):
+    """That of PyTorch's documentation."""
+
+    class LinearFunction(base):
+        @staticmethod
+        def forward(ctx, input, weight, bias=None):
+            ctx.save_for_backward(input, weight, bias)
+            output = input.mm(weight.t())
+            if bias is not None:
+                output += bias.unsqueeze(0).expand_as(output)
+            return output
+
+        @staticmethod
+        def backward(ctx, grad_output):
+            input, weight, bias = ctx.saved_tensors
+            grad_input = grad_weight = grad_bias = None
+            if ctx.needs_input_grad[0]:
+                grad_input = grad_output.mm(weight)
+            if ctx.needs_input_grad[1]:
+                grad_weight = grad_output.t().mm(input)
+            if bias is not None and ctx.needs_input_grad[2]:
+                grad_bias = grad_output.sum(0)
+            return grad_input, grad_weight, grad_bias
+
+    return lambda x, w: LinearFunction.apply(x[None], w, w[:, 0])
+
+
 @case(lambda x: 2 * x, on_stock=False)
 def list_of_gradients(base):
     class Listed(base):
@@ -565,9 +629,10 @@ def written_vmap(base):
     return lambda x: Power.apply(x, 3)
 
 
-@case(lambda x, y: (x * y, x + y), X, Y, forward_mode=True)
-def jvp_of_several(base):
+def _product_and_sum(base, facts=None):
     class Both(base):
+        locals().update(facts or {})
+
         @staticmethod
         def forward(x, y):
             return x * y, x + y
@@ -588,6 +653,16 @@ def jvp_of_several(base):
             return to_x * y + x * to_y, to_x + to_y
 
     return Both.apply
+
+
+@case(lambda x, y: (x * y, x + y), X, Y, forward_mode=True)
+def jvp_of_several(base):
+    return _product_and_sum(base)
+
+
+@case(lambda x, y: (x * y, x + y), X, Y, forward_mode=True)
+def generated_vmap_of_several(base):
+    return _product_and_sum(base, {"generate_vmap_rule": True})
 
 
 @case(lambda x: x * (x * x).sum(), forward_mode=True)

@@ -9,7 +9,7 @@ from torch.autograd import forward_ad
 
 import torchgraft as tg
 
-from .table import CASES, MATRIX, X, Y, some
+from .table import CASES, MATRIX, Case, X, Y, some
 from .test_context import define
 from .test_stock import smooth
 
@@ -271,6 +271,19 @@ def test_forward_mode_of_gradcheck(case):
     assert torch.autograd.gradgradcheck(f, x, check_fwd_over_rev=True)
 
 
+@REVERSE
+def test_reverse_mode_of_gradcheck(case):
+    """Where the gradient is another one on purpose, gradcheck says so of both."""
+    if case.values[0].dtype == torch.float16:
+        pytest.skip("too few digits")
+    x = case.values[0].clone().requires_grad_()
+    ours, plain = (of_one(case, f) for f in (case.make(tg.Function), case.plain))
+    right = torch.autograd.gradcheck(plain, x, raise_exception=False)
+    assert torch.autograd.gradcheck(ours, x, raise_exception=False) == right
+    if right and case.order > 1:
+        assert torch.autograd.gradgradcheck(ours, x)
+
+
 def test_a_tangent_that_comes_after_forward():
     """A node made outside of a dual level, and run inside of one."""
 
@@ -412,6 +425,41 @@ def test_numpy_in_forward_is_looped():
     torch.testing.assert_close(torch.vmap(f.apply)(rows), rows.sin())
     gradient = torch.vmap(torch.func.grad(lambda x: f.apply(x).sum()))(rows)
     torch.testing.assert_close(gradient, rows.cos())
+
+
+def numpy_sort(base):
+    """That of functorch's documentation."""
+
+    class NumpySort(base):
+        @staticmethod
+        def forward(x, dim):
+            array = x.detach().numpy()
+            order = np.argsort(array, axis=dim)
+            return torch.from_numpy(np.take_along_axis(array, order, dim)), torch.from_numpy(order)
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            _, order = output
+            ctx.mark_non_differentiable(order)
+            ctx.save_for_backward(order)
+            ctx.dim = inputs[1]
+
+        @staticmethod
+        def backward(ctx, grad, _):
+            (order,) = ctx.saved_tensors
+            return torch.zeros_like(grad).scatter(ctx.dim, order, grad), None
+
+        @staticmethod
+        def vmap(info, in_dims, x, dim):
+            x = x.movedim(in_dims[0], 0)
+            return NumpySort.apply(x, dim if dim < 0 else dim + 1), (0, 0)
+
+    return lambda x: NumpySort.apply(x, -1)[0].square()
+
+
+@pytest.mark.parametrize("word", words("RV", (1, 2)))
+def test_numpy_in_forward_beside_a_vmap(word):
+    agree(Case("numpy_sort", numpy_sort, lambda x: x.sort().values.square(), (X,)), word)
 
 
 def test_attributes_that_differ_from_sample_to_sample_are_refused():
