@@ -33,7 +33,7 @@ DIALECTS = (
 @pytest.mark.filterwarnings("ignore:Dynamo does not know how to trace the builtin")  # of an instance, before it lets be
 @pytest.mark.parametrize("name", DIALECTS)
 def test_gradients_that_are_compiled(name):
-    """On torch 2.13 `compile(grad(Function.apply))` drops it without a word: seen where it is another than forward's."""
+    """On torch 2.13 `compile(grad(Function.apply))` drops the custom one without a word: another than forward has."""
     case = CASES[name]
     ours, plain = (
         torch.func.grad(lambda x, f=f: weighted(of_one(case, f)(x))) for f in (case.make(tg.Function), case.plain)
