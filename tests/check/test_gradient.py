@@ -496,6 +496,19 @@ def test_ties_of_two_tensors(both):
     assert [finding.code for finding in found] == (["wrong-at-ties"] if both else [])
 
 
+def test_a_masked_element_that_is_not_a_number():
+    x = torch.tensor([1.0, torch.nan, 2.0], dtype=torch.float64)
+    assert look(torch.nansum, x) == []
+    assert look(altered(torch.nansum, lambda g: g * torch.tensor([1.0, 0.0, 2.0], dtype=torch.float64)), x)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_outputs_that_are_zero_whatever_the_input(seed):
+    """The imaginary part of the constant frequency has the roundings of the other outputs, and no size of its own."""
+    window = torch.hann_window(4, dtype=torch.float64)
+    assert look(lambda x: torch.stft(x, 4, return_complex=True, window=window), normal(12), seed=seed) == []
+
+
 def found_or_unsure(case):
     """What is found; nothing, where it cannot be told."""
     try:

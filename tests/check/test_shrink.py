@@ -57,6 +57,13 @@ def test_values_become_plain_and_still_fail():
     assert small.primals[0].tolist() == [2.0]
 
 
+def test_what_belongs_together_is_not_broadcast():
+    """With one label for two rows the call would be another one."""
+    labels = torch.tensor([0, 1, 1, 0, 1])
+    small = shrink(case(lambda x, t: (x * t[:, None]).sum(), normal(5, 4), labels), lambda c: c.leaves[0].shape[0] > 1)
+    assert shapes(small) == [(2, 1), (2,)]
+
+
 def test_indices_stay_within_what_is_left():
     def look_up(table, index):
         return table[index]

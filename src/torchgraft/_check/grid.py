@@ -44,7 +44,7 @@ class Grid:
         That is 1; less where all elements are less, and more for an element so large that it has no digits for changes
         of the size of 1.
         """
-        binade = _binade(x)
+        binade = _binade(torch.where(x.isfinite(), x, 0))
         largest = binade.max() if len(binade) else torch.zeros(())
         common = largest.clamp(max=1) if largest > 0 else torch.ones_like(largest)
         return torch.maximum(common, binade * 2.0 ** (self.bits + self.depth + 3 - self.digits))
@@ -58,6 +58,8 @@ class Grid:
     def direction(self, x: Tensor, generator: torch.Generator, *, relative: bool = False) -> Tensor:
         """A random direction from a snapped `x`, float64: elements of +-[1/2, 3/2) times a power of two.
 
+        What is not finite stays as it is.
+
         Args:
             relative: the power of two is that of the element itself, which suits log and sqrt near 0; else `unit`.
         """
@@ -65,7 +67,7 @@ class Grid:
         if relative:
             binade = _binade(x) / 2
             unit = torch.where(binade > 0, binade, unit)
-        return signed(len(x), generator, self.bits) * unit
+        return torch.where(x.isfinite(), signed(len(x), generator, self.bits) * unit, 0)
 
 
 GRIDS = {

@@ -117,11 +117,12 @@ def covector(ladder: Ladder, wanted: Tensor, generator: torch.Generator, grid: G
     """
     known = ladder.known & wanted
     weight = torch.where(known, signed(len(known), generator, min(24, grid.digits - 4)), 0)  # 3 times it is exact
-    size = torch.where(known, ladder.derivative.abs(), 0)
+    slope = ladder.derivative.abs()
+    size = torch.where(known & (slope > 4 * ladder.error), slope, 0)  # of what may be 0 the size is not known
     if not balanced or not size.any():
         return weight
     root = grid.epsilon**0.5
-    size = torch.maximum(size, torch.where(known, ladder.error, 0) / root)
+    size = torch.where(size > 0, torch.maximum(size, ladder.error / root), 0)
     largest = size.max()
     size = torch.where(size > 0, size.clamp(min=float(root * largest)), largest)  # 0 has no size to be balanced by
     exponent = torch.frexp(size).exponent

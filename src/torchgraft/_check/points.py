@@ -34,11 +34,10 @@ def elsewhere(case: Case) -> list[Tensor]:
 
 def paired(case: Case) -> list[Tensor]:
     """Primals with equal elements: along each axis every second is the one before it, and across tensors of a shape."""
-    first = dict[torch.Size, Tensor]()
+    first = dict[tuple[torch.Size, bool], Tensor]()
     for primal in case.primals:
-        if primal.shape not in first:
-            first[primal.shape] = _doubled(primal)
-    return [first[primal.shape].to(primal.dtype) for primal in case.primals]
+        first.setdefault((primal.shape, primal.is_complex()), primal)
+    return [_doubled(first[primal.shape, primal.is_complex()]).to(primal.dtype) for primal in case.primals]
 
 
 def _doubled(x: Tensor) -> Tensor:

@@ -12,14 +12,14 @@ from .case import Case
 
 def sizes(case: Case) -> list[int]:
     """The sizes of the axes of all tensors, each once, the largest first."""
-    return sorted({size for leaf in case.leaves for size in _shape(leaf)}, reverse=True)
+    return sorted({size for leaf in case.leaves for size in shape_of(leaf)}, reverse=True)
 
 
 def owner(case: Case, size: int) -> tuple[str, int] | None:
     """The first argument that has an axis of this size, and which."""
     for name, leaf in zip(case.leaf_names, case.leaves, strict=True):
-        if size in _shape(leaf):
-            return name, _shape(leaf).index(size)
+        if size in shape_of(leaf):
+            return name, shape_of(leaf).index(size)
     return None
 
 
@@ -40,7 +40,7 @@ def resized(case: Case, old: int, new: int, *, last: bool = False, numbers: bool
     def change(leaf: Any) -> Any:
         if numbers and type(leaf) is int and leaf == old:
             return new
-        for axis, size in enumerate(_shape(leaf)):
+        for axis, size in enumerate(shape_of(leaf)):
             leaf = _cut(leaf, axis, size_of(size), last)
         if isinstance(leaf, Tensor) and _counts(leaf) and leaf.numel() and old > new > 0:
             leaf = torch.where(leaf.ge(new) & leaf.lt(old), leaf % new, leaf)  # indices into what was cut
@@ -58,13 +58,13 @@ def resized_axis(case: Case, leaf: int, axis: int, new: int) -> Case:
 
 def squeezed(case: Case) -> Case:
     """Without the first axis of all tensors where that has size 1 and others follow; ValueError if none has."""
-    leaves = [leaf[0] if len(_shape(leaf)) > 1 and _shape(leaf)[0] == 1 else leaf for leaf in case.leaves]
+    leaves = [leaf[0] if len(shape_of(leaf)) > 1 and shape_of(leaf)[0] == 1 else leaf for leaf in case.leaves]
     if all(a is b for a, b in zip(leaves, case.leaves, strict=True)):
         raise ValueError("no tensor has a first axis of size 1")
     return case.with_leaves(leaves)
 
 
-def _shape(leaf: Any) -> tuple[int, ...]:
+def shape_of(leaf: Any) -> tuple[int, ...]:
     """The shape of a dense tensor; of anything else none."""
     return tuple(leaf.shape) if isinstance(leaf, Tensor) and leaf.layout == torch.strided else ()
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .case import Case
-from .resize import resized, resized_axis, sizes, squeezed
+from .resize import resized, resized_axis, shape_of, sizes, squeezed
 
 Fails = Callable[[Case], bool]
 Change = Callable[[], Case]
@@ -86,9 +86,11 @@ def _smaller(case: Case) -> Iterator[Change]:
             yield partial(resized, case, old, new, numbers=True)
             yield partial(resized, case, old, new, scale=True)
             yield partial(resized, case, old, new, numbers=True, scale=True)
-    for i, leaf in enumerate(case.leaves):
-        if isinstance(leaf, Tensor) and leaf.layout == torch.strided:
-            for axis, old in enumerate(leaf.shape):
+    shapes = [shape_of(leaf) for leaf in case.leaves]
+    for i, shape in enumerate(shapes):
+        others = {size for j, other in enumerate(shapes) if j != i for size in other}
+        for axis, old in enumerate(shape):
+            if old not in others:  # else what belongs together would be broadcast, which is another call
                 yield from (partial(resized_axis, case, i, axis, new) for new in _shorter(old))
 
 
