@@ -323,7 +323,6 @@ def test_a_list_of_inputs_and_a_module():
     assert not look(layer, dict(layer.named_parameters()), normal(4, 3))
 
 
-@pytest.mark.filterwarnings("ignore:Sparse invariant checks:UserWarning")  # by torch 2.11, though they are opted out of
 def test_sparse():
     x = normal(3, 4)
     x[x < 0] = 0
