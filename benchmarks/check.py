@@ -33,9 +33,9 @@ from torch.autograd import gradcheck
 
 from torchgraft import check
 from torchgraft._check.case import Case
-from torchgraft._check.collect import collect
+from torchgraft._check.command.collect import collect
 from torchgraft._check.finding import Inconclusive, Skip, Verdict
-from torchgraft._check.gradient import gradient
+from torchgraft._check.numeric.gradient import gradient
 from torchgraft._check.target import make_target
 
 ROOT = Path(__file__).parents[1]

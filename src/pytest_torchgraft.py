@@ -26,6 +26,6 @@ def pytest_configure(config: pytest.Config) -> None:
     """Load torchgraft where it was asked for."""
     config.addinivalue_line("markers", "torchgraft: checks of derivatives, which --torchgraft collects")
     if config.getoption("torchgraft"):
-        from torchgraft._check.plugin import Checks
+        from torchgraft._check.command.plugin import Checks
 
         config.pluginmanager.register(Checks(config), "torchgraft-checks")

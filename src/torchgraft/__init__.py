@@ -5,7 +5,7 @@ from ._build.source import c, cpp
 from ._check.check import check
 from ._check.finding import Finding, Verdict
 from ._check.gradcheck import gradcheck, gradgradcheck
-from ._check.report import Report
+from ._check.report.report import Report
 from ._errors import (
     ArgumentError,
     BuildError,

@@ -113,7 +113,7 @@ def _add_cache(commands: Commands) -> None:
 
 def run_check(options: argparse.Namespace) -> int:
     """Check the targets."""
-    from ._check.command import run
+    from ._check.command.command import run
 
     return run(options)
 

@@ -6,7 +6,7 @@ import math
 import torch
 
 from torchgraft._check.finding import Evidence, Finding, Verdict
-from torchgraft._check.report import Report, Result
+from torchgraft._check.report.report import Report, Result
 
 STEPS = tuple(2.0**-k for k in range(2, 17))
 FLOAT64 = torch.finfo(torch.float64).eps

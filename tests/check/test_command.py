@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from torchgraft import cli
-from torchgraft._check import command
-from torchgraft._check.select import selector
+from torchgraft._check.command import command
+from torchgraft._check.command.select import selector
 from torchgraft._errors import ArgumentError
 
 HEAD = """

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from torchgraft._check.case import Case
-from torchgraft._check.evidence import with_ladder
 from torchgraft._check.finding import Evidence
-from torchgraft._check.jacobian import numeric_jacobian
+from torchgraft._check.numeric.jacobian import numeric_jacobian
+from torchgraft._check.report.evidence import with_ladder
+from torchgraft._check.report.trace import trace
 from torchgraft._check.target import make_target
-from torchgraft._check.trace import trace
 
 
 def evidence(function, *args, off):

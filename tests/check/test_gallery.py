@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import torchgraft as tg
-from torchgraft._check.collect import collect
+from torchgraft._check.command.collect import collect
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 OPERATORS = [

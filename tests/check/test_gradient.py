@@ -8,9 +8,9 @@ import torch
 
 from torchgraft._check.case import Case
 from torchgraft._check.finding import Inconclusive, Skip, Verdict
-from torchgraft._check.gradient import gradient
-from torchgraft._check.jacobian import analytic_jacobian, numeric_jacobian
-from torchgraft._check.probe import Probe, directional
+from torchgraft._check.numeric.gradient import gradient
+from torchgraft._check.numeric.jacobian import analytic_jacobian, numeric_jacobian
+from torchgraft._check.numeric.probe import Probe, directional
 from torchgraft._check.target import make_target
 
 CALLS = itertools.count()

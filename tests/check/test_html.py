@@ -11,9 +11,9 @@ import pytest
 from docs._sphinx.offline import Page
 from torchgraft._check.colors import contrast
 from torchgraft._check.finding import Verdict
-from torchgraft._check.html import html_page
-from torchgraft._check.html.markup import Markup, markup, prose, tag
-from torchgraft._check.report import Report, Result
+from torchgraft._check.report.html import html_page
+from torchgraft._check.report.html.markup import Markup, markup, prose, tag
+from torchgraft._check.report.report import Report, Result
 
 from . import made
 

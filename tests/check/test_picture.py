@@ -8,8 +8,8 @@ import torch
 
 from torchgraft._check.colors import DARK, LEVELS, LIGHT, contrast, hexadecimal, ink, level, linear, oklab, scale
 from torchgraft._check.finding import Evidence
-from torchgraft._check.picture import MOST, maps
-from torchgraft._check.trace import step_name, trace
+from torchgraft._check.report.picture import MOST, maps
+from torchgraft._check.report.trace import step_name, trace
 
 from . import made
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from torchgraft._check.finding import Evidence, Finding, Verdict
-from torchgraft._check.picture import maps
-from torchgraft._check.trace import trace
+from torchgraft._check.report.picture import maps
+from torchgraft._check.report.trace import trace
 
 from . import made
 

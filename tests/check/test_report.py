@@ -12,11 +12,11 @@ import pytest
 import torch
 
 import torchgraft as tg
-from torchgraft._check.data import plain
 from torchgraft._check.finding import Verdict
 from torchgraft._check.numerals import apart, printable, shown, subscripts
-from torchgraft._check.report import Report, Result
-from torchgraft._check.summary import checks, duration
+from torchgraft._check.report.data import plain
+from torchgraft._check.report.report import Report, Result
+from torchgraft._check.report.summary import checks, duration
 
 from . import made
 

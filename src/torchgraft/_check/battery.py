@@ -10,13 +10,13 @@ from typing import get_args
 import torch
 
 from . import contracts as contracts  # which adds them
-from . import gradient as gradient  # as does this
 from .case import Case
 from .clock import Clock, OutOfTime
 from .conclude import concluded
 from .contract import CONTRACTS, Contract, Cost
 from .finding import Finding, Inconclusive, Skip, Verdict
-from .report import Result
+from .numeric import gradient as gradient  # as does this
+from .report.report import Result
 
 FEW = 4
 """Cases that a contract of the cost ``cheap`` sees."""

@@ -11,9 +11,9 @@ from .case import Case
 from .cause.explain import explain
 from .clock import Clock
 from .contract import Contract
-from .evidence import with_ladder
 from .finding import Finding, Verdict
 from .generate.within import within
+from .report.evidence import with_ladder
 from .repro import repro
 from .shrink import shrink
 

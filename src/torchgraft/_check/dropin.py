@@ -21,7 +21,7 @@ from .contracts.mapped import batched_gradients, batched_tangents
 from .contracts.second_order import backward_case
 from .finding import Finding, Inconclusive, Skip, Verdict
 from .generate.inputs import make_case
-from .report import Report, Result
+from .report.report import Report, Result
 from .target import make_target
 
 BACKWARD = (

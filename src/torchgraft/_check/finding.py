@@ -106,7 +106,7 @@ class Finding:
         Returns:
             A `matplotlib.figure.Figure`, which notebooks show; None where the finding has no numbers to draw.
         """
-        from .plot import draw
+        from .report.plot import draw
 
         return draw(self)
 

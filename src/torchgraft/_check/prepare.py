@@ -15,7 +15,7 @@ from .case import Case
 from .clock import Clock, OutOfTime
 from .finding import Finding, Verdict
 from .generate.inputs import Inputs, Refusal, attempt, make_case
-from .report import Result
+from .report.report import Result
 from .target import Target
 
 CASES = 24

@@ -10,7 +10,7 @@ from .battery import chosen, run
 from .clock import Clock
 from .contract import CONTRACTS, Contract
 from .prepare import prepare
-from .report import Report
+from .report.report import Report
 from .target import make_target
 
 

@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..backward import Backward
 from ..case import Case, differentiable
 from ..clock import Clock
 from ..finding import Inconclusive
-from ..probe import Probe
+from ..numeric.backward import Backward
+from ..numeric.probe import Probe
 from .look import Array, Look, Side
 
 MOST = 1 << 21

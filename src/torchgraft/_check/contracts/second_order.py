@@ -14,7 +14,7 @@ from ..cause.explain import explain
 from ..claims import Refused, attempt, refusal, unclaimed
 from ..contract import contract
 from ..finding import Finding, Skip, Verdict
-from ..gradient import gradient
+from ..numeric.gradient import gradient
 from ..points import nearby
 from ..target import Target
 

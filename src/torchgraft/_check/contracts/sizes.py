@@ -18,7 +18,7 @@ from ..cause.explain import explain
 from ..contract import contract
 from ..finding import Finding, Inconclusive, Skip, Verdict
 from ..generate.within import within
-from ..gradient import gradient
+from ..numeric.gradient import gradient
 from ..points import nearby
 from ..resize import resized, resized_axis, sizes
 

@@ -15,8 +15,8 @@ from ..case import Case
 from ..claims import Refused, attempt, refusal, unclaimed
 from ..contract import contract
 from ..finding import Finding, Inconclusive, Skip, Verdict
+from ..numeric.probe import directional
 from ..points import nearby
-from ..probe import directional
 
 
 @contract("forward mode", "The tangent is the derivative along a direction: <v, J u> = <v J, u>.")

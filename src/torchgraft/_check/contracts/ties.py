@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ..case import Case
 from ..contract import contract
 from ..finding import Finding, Inconclusive, Skip
-from ..gradient import WRONG_AT_TIES, gradient
+from ..numeric.gradient import WRONG_AT_TIES, gradient
 from ..points import admitted, nearby, paired
 
 

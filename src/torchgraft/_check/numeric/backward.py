@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .finding import Inconclusive
+from ..finding import Inconclusive
 from .flat import flatten
 from .probe import Probe
 

@@ -11,13 +11,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from .. import _torch
-from .._errors import ArgumentError, DeclarationError
-from .._locate import attribute, expand, load, split
-from .._op import Op
+from ... import _torch
+from ..._errors import ArgumentError, DeclarationError
+from ..._locate import attribute, expand, load, split
+from ..._op import Op
+from ..generate.annotations import signature_of
+from ..target import FUNCTIONS, Target, make_target
 from .contain import staying
-from .generate.annotations import signature_of
-from .target import FUNCTIONS, Target, make_target
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from ..colors import DARK, LIGHT, Theme, ink, scale
-from ..finding import Verdict
+from ...colors import DARK, LIGHT, Theme, ink, scale
+from ...finding import Verdict
 from ..summary import KINDS, WORDS, Check, checks, counts, effort, remark, tally, worst
 from .card import badge, card, kind
 from .markup import Markup, markup, prose, tag

@@ -17,8 +17,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from .._errors import TorchgraftError
-from .._locate import foreign, own_line
+from ..._errors import TorchgraftError
+from ..._locate import foreign, own_line
 from .contain import how
 
 POLL = 0.2

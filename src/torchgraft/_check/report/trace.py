@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
-from .finding import Evidence
-from .numerals import apart, brief, power, shown
+from ..finding import Evidence
+from ..numerals import apart, brief, power, shown
 
 MOST_TICKS = 4
 """Powers of ten that the axis of distances shows on each side of zero."""

@@ -9,18 +9,18 @@ from typing import Any
 
 import torch
 
-from .._errors import DeclarationError, TorchgraftError
-from .._locate import own_line
-from .battery import run
-from .clock import Clock
+from ..._errors import DeclarationError, TorchgraftError
+from ..._locate import own_line
+from ..battery import run
+from ..clock import Clock
+from ..contract import CONTRACTS
+from ..finding import Finding, Verdict
+from ..prepare import SAMPLES, Prepared, prepare
+from ..prove import wanted
+from ..report.report import Report, Result
 from .collect import Entry, collect
 from .contain import contained, how
-from .contract import CONTRACTS
-from .finding import Finding, Verdict
 from .isolate import Crashed, Hung, Left, isolated
-from .prepare import SAMPLES, Prepared, prepare
-from .prove import wanted
-from .report import Report, Result
 
 BEGUN = ""
 """Stands for the begin of the work."""

@@ -7,8 +7,8 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from .finding import Finding, Verdict
-from .numerals import printable
+from ..finding import Finding, Verdict
+from ..numerals import printable
 from .summary import KINDS, Check, checks, effort, remark, tally
 from .words import facts
 

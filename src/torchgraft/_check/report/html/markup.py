@@ -6,7 +6,7 @@ import html
 import re
 from collections.abc import Iterable
 
-from ..numerals import printable
+from ...numerals import printable
 
 EMPTY = frozenset({"meta", "rect", "line", "path", "circle", "br"})
 

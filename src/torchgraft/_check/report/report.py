@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .._errors import CheckError
-from .finding import Finding, Verdict
+from ..._errors import CheckError
+from ..finding import Finding, Verdict
 from .summary import worst
 
 if TYPE_CHECKING:

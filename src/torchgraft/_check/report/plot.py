@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .colors import LIGHT, ink, level, scale
-from .finding import Finding
-from .numerals import power, printable, shown, typeset
+from ..colors import LIGHT, ink, level, scale
+from ..finding import Finding
+from ..numerals import power, printable, shown, typeset
 from .picture import Map, Maps, maps
 from .trace import Trace, step_name, trace
 

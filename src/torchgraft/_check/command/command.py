@@ -13,20 +13,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
 
-from .._errors import TorchgraftError
+from ..._errors import TorchgraftError
+from ..clock import Clock
+from ..contract import CONTRACTS
+from ..finding import Verdict
+from ..numerals import printable
+from ..report.data import dumps_all
+from ..report.html import html_page
+from ..report.report import Report
+from ..report.summary import checks, counts, duration, tally
+from ..report.text import Line, layout, painted, plain
 from .bar import bar
-from .clock import Clock
 from .collect import NOTHING, Entry
-from .contract import CONTRACTS
-from .data import dumps_all
 from .examine import Settings, collected, examine
-from .finding import Verdict
-from .html import html_page
-from .numerals import printable
-from .report import Report
 from .select import selector
-from .summary import checks, counts, duration, tally
-from .text import Line, layout, painted, plain
 
 WIDTH = 100
 """Columns of the paragraphs, where the terminal has as many."""

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import torch
 
+from ..case import Case
+from ..finding import Finding, Inconclusive, Verdict
 from .backward import Backward
-from .case import Case
-from .finding import Finding, Inconclusive, Verdict
 from .grid import signed
 from .ladder import Ladder
 from .pairing import Pairing, pair

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .finding import Evidence
-from .numerals import brief, shown, subscripts
+from ..finding import Evidence
+from ..numerals import brief, shown, subscripts
 
 MOST = 32
 """Rows and columns of a map; of a larger Jacobian the part around the largest deviation is shown."""

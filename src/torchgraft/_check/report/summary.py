@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .finding import Verdict
+from ..finding import Verdict
 
 if TYPE_CHECKING:
     from .report import Report, Result

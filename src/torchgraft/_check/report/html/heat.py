@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from ..colors import LEVELS, level
-from ..numerals import shown, typeset
+from ...colors import LEVELS, level
+from ...numerals import shown, typeset
 from ..picture import Cell, Map, Maps
 from .markup import Markup, markup, tag
 

@@ -10,10 +10,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from .case import Case
-from .finding import Evidence, Inconclusive
-from .ladder import Ladder
-from .probe import Probe
+from ..case import Case
+from ..finding import Evidence, Inconclusive
+from ..numeric.ladder import Ladder
+from ..numeric.probe import Probe
 
 
 def with_ladder(evidence: Evidence, case: Case) -> Evidence:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from ..numerals import power, typeset
+from ...numerals import power, typeset
 from ..trace import Trace, step_name
 from .markup import Markup, tag
 

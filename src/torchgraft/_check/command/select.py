@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from .._errors import ArgumentError
+from ..._errors import ArgumentError
 
 Selector = Callable[[str], bool]
 

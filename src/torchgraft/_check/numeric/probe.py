@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from .case import Case, Linearization, differentiable
-from .finding import Inconclusive
+from ..case import Case, Linearization, differentiable
+from ..finding import Inconclusive
 from .flat import Layout, flatten
 from .grid import GRIDS, grid_of
 from .ladder import Ladder, Rough, climb

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..finding import Finding, Verdict
-from ..numerals import typeset
+from ...finding import Finding, Verdict
+from ...numerals import typeset
 from ..picture import maps
 from ..trace import trace
 from ..words import numbers

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .finding import Finding
-from .numerals import apart, brief, shown, worst_entry
+from ..finding import Finding
+from ..numerals import apart, brief, shown, worst_entry
 
 
 def facts(finding: Finding) -> Iterator[tuple[str, str]]:

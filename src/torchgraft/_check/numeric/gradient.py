@@ -15,16 +15,16 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from ..case import Case
+from ..contract import contract
+from ..finding import Finding, Inconclusive, Skip
+from ..points import nearby
 from .backward import Backward, BackwardRaises
-from .case import Case
-from .contract import contract
-from .finding import Finding, Inconclusive, Skip
 from .flat import flatten
 from .grid import GRIDS, signed
 from .ladder import Ladder
 from .locate import deviation, imprecise, moving_output, nonlinear, not_a_number, raised
 from .pairing import Pairing, covector, pair, second_look
-from .points import nearby
 from .probe import Probe
 
 WRONG_AT_TIES = "wrong-at-ties"

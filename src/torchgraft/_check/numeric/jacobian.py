@@ -10,8 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..case import Case
 from .backward import Backward
-from .case import Case
 from .probe import Probe
 
 LIMIT = 4096

@@ -13,19 +13,19 @@ from typing import Any
 
 import pytest
 
-from .._errors import TorchgraftError
-from .._locate import own_line, split
-from .battery import run
-from .clock import Clock
+from ..._errors import TorchgraftError
+from ..._locate import own_line, split
+from ..battery import run
+from ..clock import Clock
+from ..contract import CONTRACTS
+from ..finding import Verdict
+from ..prepare import Prepared
+from ..report.report import Report, Result
+from ..report.text import paragraphs, plain
 from .collect import NOTHING, Entry, collect
 from .contain import contained, how
-from .contract import CONTRACTS
 from .examine import Settings, left, ready, with_repro
-from .finding import Verdict
 from .isolate import Left
-from .prepare import Prepared
-from .report import Report, Result
-from .text import paragraphs, plain
 
 SAMPLES = "samples"
 """The test of how the cases were made."""

@@ -1,0 +1,1 @@
+"""Derivatives by numbers: of the forward pass by differences, of the backward pass by pulling cotangents."""
