@@ -110,7 +110,11 @@ def _differing(
 
 
 def distance(found: Value, expected: Value) -> float:
-    """The largest deviation of an entry; equal infinities and NaNs do not deviate, and None stands for zeros."""
+    """The largest deviation of an entry, where None stands for zeros.
+
+    Where something expected is NaN, no NaN is compared: 0 times infinity is one way to compute right, and to leave it
+    out another.
+    """
     if found is None and expected is None:
         return 0.0
     if found is None or expected is None:
@@ -122,7 +126,9 @@ def distance(found: Value, expected: Value) -> float:
         return float("inf")
     wide = torch.complex128 if found.is_complex() or expected.is_complex() else torch.float64
     a, b = found.to(wide), expected.to(wide)
-    same = (a == b) | (a.isnan() & b.isnan())
+    same = a == b
+    if b.isnan().any():
+        same |= a.isnan() | b.isnan()
     gap = (a - b).abs().masked_fill(same, 0.0)
     return float(gap.nan_to_num(nan=float("inf"), posinf=float("inf")).max()) if gap.numel() else 0.0
 

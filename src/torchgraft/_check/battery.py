@@ -72,10 +72,11 @@ def _share(contract: Contract, cases: Sequence[Case]) -> Sequence[Case]:
 def _looked(contract: Contract, cases: Sequence[Case], clock: Clock, told: set[str]) -> Iterator[tuple[Case, Result]]:
     """Case by case, until one shows that the contract is broken."""
     for case in cases:
+        start = clock.passed
         try:
             result = look(contract, case, told)
         except OutOfTime:
-            yield case, _untried(contract, clock)
+            yield case, _untried(contract, clock, clock.passed - start)
             return
         yield case, result
         if result.verdict in (Verdict.FAIL, Verdict.LOSES_DIGITS):
@@ -120,7 +121,7 @@ def _settled(looked: Sequence[tuple[Case, Result]]) -> Iterator[Result]:
             yield result
 
 
-def _untried(contract: Contract, clock: Clock) -> Result:
-    """Nothing is proved by what was not tried."""
+def _untried(contract: Contract, clock: Clock, seconds: float = 0.0) -> Result:
+    """Nothing is proved by what was not tried, or not to its end."""
     note = f"not tried: the {clock.budget:.3g} s were over"
-    return Result(contract.name, contract.title, Verdict.INCONCLUSIVE, note=note)
+    return Result(contract.name, contract.title, Verdict.INCONCLUSIVE, note=note, seconds=seconds)

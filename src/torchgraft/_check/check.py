@@ -15,8 +15,8 @@ def check(
     name: str | None = None,
     seed: int = 0,
     budget: float | None = None,
-    only: Iterable[str] = (),
-    skip: Iterable[str] = (),
+    only: str | Iterable[str] = (),
+    skip: str | Iterable[str] = (),
     inductor: bool = False,
     progress: Callable[[str], None] = lambda name: None,
 ) -> Report:
@@ -37,8 +37,8 @@ def check(
         name: for the report.
         seed: of all random numbers.
         budget: seconds; what was not tried then is listed in the report. A call that has begun is not interrupted.
-        only: names of the checks to run, such as ``["gradient", "layouts"]``; all by default.
-        skip: names of checks to leave out.
+        only: the check to run, such as ``"gradient"``, or several; all by default.
+        skip: those to leave out.
         inductor: run the checks that need `torch.compile`'s default backend too, which take seconds each.
         progress: is told the name of each check before it begins.
 

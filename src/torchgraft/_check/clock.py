@@ -35,6 +35,10 @@ class Clock:
         """Whether the time is over."""
         return self.budget is not None and self.passed > self.budget
 
+    def spent(self, share: float) -> bool:
+        """Whether more than a share of the time is over."""
+        return self.budget is not None and self.passed > share * self.budget
+
     def forgive(self, seconds: float) -> None:
         """As if so many had not passed."""
         self._start += seconds

@@ -11,6 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from .. import _torch
+from .._locate import own_line
 from .case import Case
 from .clock import Clock, OutOfTime
 from .finding import Finding, Verdict
@@ -20,6 +21,9 @@ from .target import Target
 
 CASES = 24
 """Generated cases of one target."""
+
+SHARE = 1 / 3
+"""The part of the budget after which no more of them are made."""
 
 
 @dataclass
@@ -81,7 +85,7 @@ def _give(made: Prepared, case: Case) -> None:
     if refused is None:
         made.cases.append(case)
     else:
-        made.results.append(_refused(case.label, refused))
+        made.results.append(_refused(made.target, Refusal(case.label, refused, sample=False, deliberate=True)))
 
 
 def _generate(made: Prepared, seed: int, device: str) -> None:
@@ -91,10 +95,12 @@ def _generate(made: Prepared, seed: int, device: str) -> None:
     try:
         for case in itertools.islice(inputs, CASES):
             made.cases.append(case if device == "cpu" else _moved(case, watched, device))
+            if made.clock.spent(SHARE):
+                break
     finally:
         broken = [refusal for refusal in inputs.refused if refusal.sample or not refusal.deliberate]
-        made.results += [_refused(refusal.label, refusal.error) for refusal in broken[:1]]
-    if not made.cases:
+        made.results += [_refused(made.target, refusal) for refusal in broken[:1]]
+    if not made.cases and not broken:
         note = "there was no call to try" if not inputs.refused else _none_taken(inputs.refused)
         made.results.append(Result("samples", SAMPLES, Verdict.INCONCLUSIVE, note=note))
     elif inputs.note:
@@ -130,9 +136,15 @@ def _moved(case: Case, target: Target, device: str) -> Case:
 SAMPLES = "The target takes the arguments that its annotations and domain admit."
 
 
-def _refused(label: str, error: Exception) -> Result:
+def _refused(target: Target, refusal: Refusal) -> Result:
+    error, place = refusal.error, own_line(refusal.error)
+    hint = "pass arguments that it takes"
+    if refusal.sample:
+        hint = "correct its samples, or the target"
+    elif target.operator is not None:
+        hint += ", or declare its domain: @tg.domain"
     finding = Finding(
-        "raises", Verdict.FAIL, f"The target raises {type(error).__name__}", where=label,
-        cause=str(error).partition("\n")[0], hint="pass arguments that it takes, or declare its domain: @tg.domain",
+        "raises", Verdict.FAIL, f"The target raises {type(error).__name__}",
+        where=f"{refusal.label}; {place}" if place else refusal.label, cause=str(error).partition("\n")[0], hint=hint,
     )  # fmt: skip
-    return Result("samples", SAMPLES, Verdict.FAIL, label, findings=(finding,))
+    return Result("samples", SAMPLES, Verdict.FAIL, refusal.label, findings=(finding,))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -31,15 +32,22 @@ def prove(
     return Report(prepared.target.name, prepared.target.kind, [*prepared.results, *ran], seed)
 
 
-def wanted(only: Iterable[str] = (), skip: Iterable[str] = (), *, inductor: bool = False) -> list[Contract]:
+def wanted(only: str | Iterable[str] = (), skip: str | Iterable[str] = (), *, inductor: bool = False) -> list[Contract]:
     """The contracts to run.
 
     Raises:
         ArgumentError: there is no contract of a name.
     """
+    only, skip = ([names] if isinstance(names, str) else list(names) for names in (only, skip))
     try:
         return chosen(only, skip, inductor=inductor)
     except KeyError as error:
+        name = str(error.args[0])
+        near = difflib.get_close_matches(name, CONTRACTS, n=3, cutoff=0.4)
         raise ArgumentError(
-            "there is no such check", argument="only, skip", expected=", ".join(CONTRACTS), got=str(error.args[0])
+            "there is no such check",
+            argument="only, skip",
+            expected=", ".join(CONTRACTS),
+            got=name,
+            hint=f"perhaps {' or '.join(near)}" if near else None,
         ) from None

@@ -21,7 +21,6 @@ NAN, INF = float("nan"), float("inf")
     [
         ([1.0, 2.0], [1.0, 2.5], 0.5),
         ([NAN, INF], [NAN, INF], 0.0),
-        ([NAN], [1.0], INF),
         ([INF], [-INF], INF),
         ([1.0], [1.0, 1.0], INF),
         ([], [], 0.0),
@@ -34,6 +33,13 @@ NAN, INF = float("nan"), float("inf")
 def test_distance(found, expected, error):
     found, expected = (None if v is None else torch.tensor(v) for v in (found, expected))
     assert distance(found, expected) == distance(expected, found) == error
+
+
+def test_what_is_not_a_number_by_one_way_to_compute_may_be_one_by_another():
+    number, nan, both = (torch.tensor(v) for v in ([1.0, 2.0], [NAN, NAN], [NAN, 2.5]))
+    assert distance(nan, number) == INF
+    assert distance(number, nan) == 0
+    assert distance(number, both) == 0.5
 
 
 def test_slack_covers_another_order_of_summation():

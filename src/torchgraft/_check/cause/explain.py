@@ -140,8 +140,8 @@ def _told(finding: Finding, look: Look, found: dict[tuple[int, int], Cause | Non
     )  # fmt: skip
     return finding.but(
         cause=finding.cause or sentence(look, found), hint=finding.hint or hint(found), evidence=evidence,
-        analytic=block.analytic[row, column].item(), numeric=block.numeric[row, column].item(), error=_excess(block),
-        estimate=block.estimate[row, column].item(),
+        analytic=block.take(block.look.analytic)[row, column].item(), numeric=block.numeric[row, column].item(),
+        error=_excess(block), estimate=block.estimate[row, column].item(),
     )  # fmt: skip
 
 

@@ -83,8 +83,9 @@ def output_names(probe: Probe) -> list[str]:
 def raised(case: Case, error: BaseException | None) -> Finding:
     """A backward pass that raises."""
     return Finding(
-        "backward-raises", Verdict.FAIL, f"The backward pass raises {type(error).__name__}: {error}", case.label
-    )
+        "backward-raises", Verdict.FAIL, f"The backward pass raises {type(error).__name__}", case.label,
+        cause=str(error),
+    )  # fmt: skip
 
 
 def imprecise(case: Case, pairing: Pairing) -> Finding:
