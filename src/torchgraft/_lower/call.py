@@ -21,7 +21,7 @@ from .._build import debug
 from .._errors import UnsupportedError
 from .._kernels.kernel import Kernel
 from .._kernels.results import refuse_mutated, settle
-from .._spec.plan import Plan, common_dtype, convert, layout_of
+from .._spec.plan import Plan, common_dtype, convert, layout_of, with_tensors
 from . import in_graph
 from .hot_path import Checks, HotPath
 from .lowering import Lowering
@@ -127,6 +127,9 @@ class Caller:
 
     def slow(self, *args: Any) -> Any:
         """Every check, every path; what is found out is installed for the hot path."""
+        given = with_tensors(self.signature, args)
+        if given is not args:
+            return self.function(None, *given)  # which knows tensors like these, if not these numbers
         values = convert(self.signature, args)
         leaves = self.record.leaves(values)
         alive = [_torch.unwrap_dead(leaf) for leaf in leaves]

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from .._errors import ArgumentError, DeviceError, DtypeError, ShapeError, UnsupportedError
 from .axes import Axes, Binding, Shape, broadcast
-from .dtypes import Dtypes, is_inexact, name_of, promote, real_twin
+from .dtypes import Dtypes, complex_twin, is_inexact, name_of, promote, real_twin
 from .signature import Parameter, Signature
 
 Layout = tuple[int | None, ...]
@@ -106,7 +106,41 @@ def replace(signature: Signature, values: Sequence[Any], leaves: Sequence[Any]) 
 
 def convert(signature: Signature, values: Sequence[Any]) -> list[Any]:
     """`values` with numbers converted; anything that has the wrong type raises."""
+    values = with_tensors(signature, values)
     return [_convert(signature.name, p, value) for p, value in zip(signature.parameters, values, strict=True)]
+
+
+def with_tensors(signature: Signature, values: Sequence[Any]) -> Sequence[Any]:
+    """`values` with tensors in the place of the numbers that an elementwise operator was given for some of them.
+
+    As in NumPy and torch, a number follows the tensors: it takes their dtype, unless that cannot hold its kind. Without
+    a tensor there is nothing to follow.
+    """
+    if not signature.elementwise:
+        return values
+    places = [(i, p) for i, p in signature.tensors if type(values[i]) in _NUMBERS]
+    tensors = [values[i] for i, _ in signature.tensors if isinstance(values[i], Tensor)]
+    if not places or not tensors:
+        return values
+    common = promote({tensor.dtype for tensor in tensors}, to_float=False)
+    result = list(values)
+    for i, parameter in places:
+        dtype = _dtype_of_number(parameter.tensor.dtypes, type(values[i]), common)
+        result[i] = torch.scalar_tensor(values[i], dtype=dtype, device=tensors[0].device)
+    return result
+
+
+_NUMBERS = {int: torch.int64, float: torch.float64, complex: torch.complex128}
+"""The types of numbers, and the dtypes that hold them."""
+
+
+def _dtype_of_number(dtypes: Dtypes, kind: type, common: torch.dtype) -> torch.dtype:
+    if dtypes.exact is not None:
+        return dtypes.exact
+    followed = common if kind is int or is_inexact(common) else torch.float64
+    if kind is complex:
+        followed = complex_twin(followed)
+    return followed if dtypes.admits(followed) else _NUMBERS[kind]
 
 
 def _convert(operator: str, parameter: Parameter, value: Any) -> Any:
