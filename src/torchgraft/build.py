@@ -237,7 +237,7 @@ def _compile_one(path: Path, function: NativeFunction, dtypes: Mapping[str, torc
         compiler.build(source, level, file, made, prototype)
         shutil.copyfile(made, path)
     if level in (None, toolchain.processor_level()):
-        library.load(path, prototype)
+        library.load(path, source, prototype)
     return path
 
 

@@ -15,7 +15,7 @@ import torch
 
 from .. import _torch
 from .._errors import BuildError
-from . import cache, shipped
+from . import cache, imports, shipped
 from .prototype import Prototype
 from .shim import Shim
 from .source import Source
@@ -53,7 +53,7 @@ def build(source: Source, prototype: Prototype, dtypes: Mapping[str, torch.dtype
     ready = shipped.find(source, prototype, dtypes)
     if ready is not None:
         try:
-            return load(ready, prototype)
+            return load(ready, source, prototype)
         except OSError as error:
             raise shipped.unloadable(ready, prototype.signature.name, error) from None
     try:
@@ -63,7 +63,7 @@ def build(source: Source, prototype: Prototype, dtypes: Mapping[str, torch.dtype
     text = source_of(source, prototype, dtypes)
     key = cache.key_of(
         text, source.text(), HEADER.read_text(), SHIM.read_text(), tools.version,
-        " ".join(tools.arguments(source, level)), " ".join(source.libraries),
+        " ".join(tools.arguments(source, level)), " ".join(source.libraries), repr(source.imports),
     )  # fmt: skip
 
     def make(library: Path) -> Sequence[Path]:
@@ -71,7 +71,7 @@ def build(source: Source, prototype: Prototype, dtypes: Mapping[str, torch.dtype
         file.write_text(text)
         return tools.build(source, level, file, library, prototype)
 
-    return load(cache.built(key, make), prototype)
+    return load(cache.built(key, make), source, prototype)
 
 
 def source_of(source: Source, prototype: Prototype, dtypes: Mapping[str, torch.dtype]) -> str:
@@ -81,20 +81,21 @@ def source_of(source: Source, prototype: Prototype, dtypes: Mapping[str, torch.d
         BuildError: the function's head is not the prototype.
     """
     check_order(source, prototype)
+    imports.declared(source, prototype.signature.name)
     fails = source.fails(prototype.symbol) and not prototype.scalar
     shim = Shim(prototype, dtypes, source.language, fails=fails)
     return shim.source(str(HEADER), source.body(f"source of {prototype.signature.name}"))
 
 
-def load(path: Path, prototype: Prototype) -> Library:
+def load(path: Path, source: Source, prototype: Prototype) -> Library:
     """A library that is there; once in a process."""
     with _lock:
         if path not in _loaded:
-            _loaded[path] = _load(path, prototype)
+            _loaded[path] = _load(path, source, prototype)
         return _loaded[path]
 
 
-def _load(path: Path, prototype: Prototype) -> Library:
+def _load(path: Path, source: Source, prototype: Prototype) -> Library:
     operator = prototype.signature.name
     library = ctypes.CDLL(str(path))
     library.tg_load.restype = ctypes.c_char_p
@@ -106,6 +107,8 @@ def _load(path: Path, prototype: Prototype) -> Library:
             expected="torch 2.11 or newer",
             got=f"torch {torch.__version__}",
         )
+    if source.imports:
+        imports.bind(library, source, operator)
     function = _register(library, prototype, bare=False)
     if prototype.has_fast_path and library.tg_is_fast():
         return Library(path, function, _method(library))

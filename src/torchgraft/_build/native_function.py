@@ -90,7 +90,7 @@ class NativeFunction:
         signature = self.prototype.signature
         names = {p.name: d for (_, p), d in zip(self._tensors, dtypes, strict=True) if d is not None}
         names |= {output.name: dtype for output, dtype in zip(signature.outputs, outputs, strict=True)}
-        mode = debug.mode()
+        mode = None if self.source.imports else debug.mode()  # what Python lends is not there in another program
         if mode is not None:
             from .debugged import DebugFunction  # which most programs never need
 

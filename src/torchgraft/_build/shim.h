@@ -20,6 +20,12 @@
 #define TG_EXPORT __attribute__((visibility("default")))
 #endif
 #define TORCHGRAFT 1
+
+/* A C function that a Python module lends: a pointer, which is set where the library is loaded. */
+#define TG_IMPORT(result, name, arguments)                                                                        \
+    static result(*name) arguments;                                                                               \
+    TG_EXPORT void *tg_import_##name(void) { return (void *)&name; }
+
 #define TG_UNUSED __attribute__((unused))
 #define TG_DIMS 64
 #define TG_TEXT 1024

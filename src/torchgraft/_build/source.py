@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -31,6 +31,7 @@ class Source:
         include: folders for `#include`.
         libraries: to be linked, as ``-l`` takes them.
         folder: of the file that declares it.
+        imports: functions of Python modules that it calls: the name in the source, and ``"module:name"``.
         appended: functions of ours that call those of the source.
     """
 
@@ -41,6 +42,7 @@ class Source:
     include: tuple[Path, ...]
     libraries: tuple[str, ...]
     folder: Path
+    imports: tuple[tuple[str, str], ...] = ()
     appended: str = ""
 
     def text(self) -> str:
@@ -54,7 +56,7 @@ class Source:
 
     def definition(self, symbol: str) -> str | None:
         """The function's head as it is written, for messages; None where there is none."""
-        heads = (" ".join(head.split()) for head, name in _HEAD.findall(self._bare()) if name == symbol)
+        heads = (" ".join(head.split()) for head, name in _HEAD.findall(self.bare()) if name == symbol)
         return next(heads, None)
 
     def parameters(self, symbol: str) -> list[str]:
@@ -65,15 +67,20 @@ class Source:
 
     def fails(self, symbol: str) -> bool:
         """Whether the function returns an `int`: an error code."""
-        return symbol in _INT.findall(self._bare())
+        return symbol in _INT.findall(self.bare())
 
-    def _bare(self) -> str:
+    def bare(self) -> str:
         """The text without comments."""
         return _COMMENT.sub(" ", self.text())
 
 
 def c(
-    source: str | Path, *, flags: Sequence[str] = (), include: Sequence[str | Path] = (), libraries: Sequence[str] = ()
+    source: str | Path,
+    *,
+    flags: Sequence[str] = (),
+    include: Sequence[str | Path] = (),
+    libraries: Sequence[str] = (),
+    imports: Mapping[str, str] | None = None,
 ) -> Source:
     """A kernel or rule in C: ``@tg.op(kernel=tg.c("file.c"))``, ``@f.vjp("x", kernel=tg.c("file.c"))``.
 
@@ -88,6 +95,9 @@ def c(
         flags: for the compiler, after the default ones.
         include: folders for `#include`, relative likewise.
         libraries: to be linked, as ``-l`` takes them.
+        imports: C functions that Python modules made by Cython lend, by their names in the source, as
+            ``{"kv": "scipy.special.cython_special:__pyx_fuse_1kv"}``. The source declares each by
+            ``TG_IMPORT(double, kv, (double, double, int))``, and the library needs Python then.
 
     Returns:
         What `op` takes as `kernel`.
@@ -99,11 +109,16 @@ def c(
         >>> @tg.op(kernel=tg.c("void scale(int64_t n, const T *x, double factor, T *out) {...}"))
         ... def scale(x: Float[Tensor, "*batch n"], factor: float) -> Float[Tensor, "*batch n"]: ...
     """
-    return _read("c", source, flags, include, libraries)
+    return _read("c", source, flags, include, libraries, imports or {})
 
 
 def cpp(
-    source: str | Path, *, flags: Sequence[str] = (), include: Sequence[str | Path] = (), libraries: Sequence[str] = ()
+    source: str | Path,
+    *,
+    flags: Sequence[str] = (),
+    include: Sequence[str | Path] = (),
+    libraries: Sequence[str] = (),
+    imports: Mapping[str, str] | None = None,
 ) -> Source:
     """A kernel or rule in C++: as `c`, and an exception that it throws raises `KernelError` with its text.
 
@@ -114,6 +129,7 @@ def cpp(
         flags: for the compiler, after the default ones; ``-std=c++20`` is one.
         include: folders for `#include`.
         libraries: to be linked, as ``-l`` takes them.
+        imports: as of `c`.
 
     Returns:
         What `op` takes as `kernel`.
@@ -125,7 +141,7 @@ def cpp(
         >>> @tg.op(kernel=tg.cpp("linear.cpp", flags=["-std=c++20"]))
         ... def linear(x: Float[Tensor, "*batch n"], w: Float[Tensor, "m n"]) -> Float[Tensor, "*batch m"]: ...
     """
-    return _read("c++", source, flags, include, libraries)
+    return _read("c++", source, flags, include, libraries, imports or {})
 
 
 def _read(
@@ -134,6 +150,7 @@ def _read(
     flags: Sequence[str],
     include: Sequence[str | Path],
     libraries: Sequence[str],
+    imports: Mapping[str, str],
 ) -> Source:
     caller = Path(sys._getframe(2).f_globals.get("__file__", "."))
     folder = (caller.parent if caller.suffix else Path()).resolve()
@@ -146,6 +163,7 @@ def _read(
         tuple(folder / item for item in include),
         tuple(libraries),
         folder,
+        tuple(imports.items()),
     )
 
 

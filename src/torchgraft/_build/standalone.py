@@ -124,7 +124,7 @@ def save(
         UnsupportedError: Python has a part in calls of the operator.
         BuildError: the compiler refused it, or there is none.
     """
-    _check(prototype, dtypes)
+    _check(source, prototype, dtypes)
     every = list(combinations(prototype, dtypes))
     if not every:
         raise _nothing(prototype, dtypes)
@@ -187,8 +187,10 @@ class _Steps:
 _TORCH = "libtorch_cpu.so"
 
 
-def _check(prototype: Prototype, dtypes: Sequence[torch.dtype]) -> None:
+def _check(source: Source, prototype: Prototype, dtypes: Sequence[torch.dtype]) -> None:
     """Refuse what Python does around the C function."""
+    if source.imports:
+        raise _needs_python(prototype, source.imports[0][0], "lends the function", "functions of C libraries")
     if set(dtypes) & HALVES:
         raise _needs_python(prototype, "dtypes", "rounds halves", "float32, float64 and the like")
     if prototype.trailing:
