@@ -74,6 +74,7 @@ LAYERS = (
     ("_function", "_nn"),
     ("_check",),
     ("__init__",),
+    ("scipy",),
     ("build",),
     ("_examples",),
     ("_demo",),

@@ -1,7 +1,7 @@
 """C functions of Python modules: what those by Cython lend (``__pyx_capi__``), such as SciPy's special functions.
 
-A kernel declares ``TG_IMPORT(double, kv, (double, double, int))`` and calls ``kv(v, x, 0)``. When its library is loaded,
-the module is imported, and the pointer is set if the function that the module has is of the declared type.
+A kernel declares ``TG_IMPORT(double, kv, (double, double, int))`` and calls ``kv(v, x, 0)``. When its library is
+loaded, the module is imported, and the pointer is set if the function that the module has is of the declared type.
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ points are made of the numbers that are given, and those that the target refuses
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -44,6 +46,19 @@ def _doubled(x: Tensor) -> Tensor:
     for axis, size in enumerate(x.shape):
         x = x.index_select(axis, torch.arange(size, device=x.device) // 2 * 2)
     return x
+
+
+def held(case: Case, place: int) -> Case:
+    """The case as a function of all primals but one, which is a constant."""
+    constant = case.primals[place].detach().clone()
+
+    def function(*others: Tensor) -> Any:
+        args, kwargs = case.arguments([*others[:place], constant.clone(), *others[place:]])
+        return case.target.function(*args, **kwargs)
+
+    names = tuple(name for i, name in enumerate(case.names) if i != place)
+    target = replace(case.target, function=function, parameters=names)
+    return Case(target, [p for i, p in enumerate(case.primals) if i != place], seed=case.seed, traits=case.traits)
 
 
 def admitted(case: Case, primals: Sequence[Tensor]) -> bool:

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 import torch
+from jaxtyping import Float
+from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
@@ -271,3 +273,53 @@ class HalfATanh(Function):
 def test_a_second_derivative_that_follows_from_a_wrong_first_one():
     with pytest.raises(Skip, match="wrong already"):
         findings("second order", HalfATanh.apply, normal(3))
+
+
+# -- second order in some inputs ------------------------------------------------------------------------------------
+
+
+def partly(wrong=1.0):
+    """The second derivative in `a` is refused, that in `x` is `wrong` times what it should be."""
+
+    @tg.op
+    def by_a(a: Float[Tensor, "..."], x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        return x.sin()
+
+    @by_a.partial("a")
+    def _(a, x):
+        raise tg.DerivativeError("not available")
+
+    @by_a.partial("x")
+    def _(a, x):
+        return x.cos()
+
+    @tg.op
+    def by_x(a: Float[Tensor, "..."], x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        return a * x.cos()
+
+    @by_x.partial("a")
+    def _(a, x):
+        return x.cos()
+
+    @by_x.partial("x")
+    def _(a, x):
+        return -wrong * a * x.sin()
+
+    @tg.op
+    def wave(a: Float[Tensor, "..."], x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        return a * x.sin()
+
+    @wave.partial("a")
+    def _(a, x):
+        return by_a(a, x)
+
+    @wave.partial("x")
+    def _(a, x):
+        return by_x(a, x)
+
+    return wave
+
+
+def test_a_second_derivative_in_some_inputs_is_proved_there():
+    assert not alarms("second order", partly(), X, normal(3, seed=1))
+    assert alarms("second order", partly(1.01), X, normal(3, seed=1)) == {"wrong-second-derivative"}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
 from ... import _torch
+from ..._errors import DerivativeError
 from ..baseline import Baseline, Value, baseline, generator, signed
 from ..case import Case, Linearization, differentiable
 from ..cause.explain import explain
@@ -15,7 +17,7 @@ from ..claims import Refused, attempt, refusal, unclaimed
 from ..contract import contract
 from ..finding import Finding, Skip, Verdict
 from ..numeric.gradient import gradient
-from ..points import nearby
+from ..points import held, nearby
 from ..target import Target
 
 HINT = (
@@ -35,21 +37,38 @@ def second_order(case: Case) -> Iterator[Finding]:
         raise Skip("torch differentiates few functions of sparse tensors twice")
     if not any(g is not None for g in base.gradients):
         raise Skip("no gradient flows to any input")
-    derived = backward_case(base)
     try:
-        recorded = attempt(lambda: _probed(derived))
+        recorded = attempt(lambda: _probed(backward_case(base)))
     except Refused as why:
-        yield from refusal(case, "second order", why)
+        parts = _able(case) if isinstance(why.__cause__, DerivativeError) else []
+        if not parts:
+            yield from refusal(case, "second order", why)
+        for part in parts:
+            yield from second_order(part)
         return
     yield from unclaimed(case, "second order")
     if any(output.requires_grad for output in recorded.outputs):
-        yield from _wrong(base, derived, recorded)
+        yield from _wrong(base, backward_case(base), recorded)
     elif _moves(base):
         title = "The gradient is detached: differentiating it again gives None, not an error"
         cause = "the gradient is detached: the backward leaves torch (NumPy, .data, .item()), or switches grad mode off"
         yield Finding(
             "lost-second-derivative", Verdict.FAIL, title, f"the gradient; {case.label}", cause=cause, hint=HINT
         )
+
+
+def _able(case: Case) -> list[Case]:
+    """The case with one input held, for each whose being held leaves a second derivative of the others.
+
+    An operator that has a second derivative in its argument need not have one in its parameter.
+    """
+    able = []
+    for i in range(len(case.primals)) if len(case.primals) > 1 else ():
+        part = held(case, i)
+        with contextlib.suppress(Exception):
+            _probed(backward_case(baseline(part)))
+            able.append(part)
+    return able
 
 
 def _wrong(base: Baseline, derived: Case, recorded: Linearization) -> Iterator[Finding]:

@@ -1,0 +1,3 @@
+"""Functions of `scipy.special`."""
+
+from .gamma import gammainc as gammainc

@@ -1,0 +1,42 @@
+"""What the kernels are made of: SciPy's own C functions for values, the files in `kernels` for derivatives."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from ..._build.source import Source, c
+
+KERNELS = Path(__file__).parent / "kernels"
+_LOCAL = re.compile(r'^#include "(\w+\.h)"$', re.M)
+
+
+def lent(name: str, count: int, exported: str | None = None) -> Source:
+    """The kernel of a function of `count` real numbers that `scipy.special` has.
+
+    Args:
+        name: of the operator.
+        exported: of the function in `scipy.special.cython_special`, where that is another one.
+    """
+    numbers = ", ".join(f"T x{i}" for i in range(count))
+    types = ", ".join(["double"] * count + ["int"])
+    values = ", ".join(f"x{i}" for i in range(count))
+    return c(
+        f"TG_IMPORT(double, scipy_{name}, ({types}))\nT {name}({numbers}) {{ return (T)scipy_{name}({values}, 0); }}",
+        imports={f"scipy_{name}": f"scipy.special.cython_special:{exported or name}"},
+    )
+
+
+def ours(file: str, name: str, call: str, parameters: str) -> Source:
+    """The kernel of a function that a file in `kernels` has, in double precision whatever the dtype.
+
+    Args:
+        file: in `kernels`.
+        name: of the operator.
+        call: an expression in C, such as ``"gammainc_da(a, x)"``.
+        parameters: its variables, such as ``"a x"``.
+    """
+    # The text as a whole, not an #include of it: what is compiled is what names the library in the cache.
+    text = _LOCAL.sub(lambda found: (KERNELS / found[1]).read_text(), (KERNELS / file).read_text())
+    arguments = ", ".join(f"T {parameter}" for parameter in parameters.split())
+    return c(f"{text}\nT {name}({arguments}) {{ return (T){call}; }}", flags=["-ffp-contract=off"])
