@@ -1,4 +1,8 @@
-"""The incomplete gamma functions and their inverses, differentiable in the parameter and in the argument."""
+"""The incomplete gamma functions and their inverses, differentiable in the parameter and in the argument.
+
+Values are SciPy's. Derivatives in the parameter come from `kernels/gamma.c`, which says how; they and the density are
+operators themselves, so that second derivatives follow where there are any.
+"""
 
 from __future__ import annotations
 
@@ -9,24 +13,22 @@ from torch import Tensor
 
 import torchgraft as tg
 
+from .refusals import no_second_derivative
 from .sources import lent, ours
 
-# -- derivatives, which are operators themselves ------------------------------------------------------------------
+FILE = "gamma.c"
+
+# -- derivatives ----------------------------------------------------------------------------------------------------
 
 
-@tg.op(kernel=ours("gamma.c", "gamma_density", "density_of_gamma(a, x)", "a x"))
-def gamma_density(a: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """The density of the gamma distribution, ``x^(a-1) exp(-x) / Gamma(a)`` (DLMF 8.8.13)."""
-
-
-@tg.op(kernel=ours("gamma.c", "gammainc_by_a", "gammainc_da(a, x)", "a x"))
-def gammainc_by_a(a: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """dP/da of the lower incomplete gamma function P(a, x)."""
-
-
-@tg.op(kernel=ours("gamma.c", "psi_of", "digamma_of(x)", "x"))
+@tg.op(kernel=ours(FILE, "psi_of", "digamma_of(x)", "x"))
 def psi_of(x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
     """The digamma function for positive x (DLMF 5.2.2), also next to its zero."""
+
+
+@tg.op(kernel=ours(FILE, "gamma_density", "density_of_gamma(a, x)", "a x"))
+def gamma_density(a: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """dP/dx = x^(a-1) exp(-x) / Gamma(a) (DLMF 8.8.13), the density of the gamma distribution."""
 
 
 @gamma_density.partial("a")
@@ -39,12 +41,9 @@ def _(a: Tensor, x: Tensor) -> Any:
     return gamma_density(a, x) * ((a - 1) / x - 1)
 
 
-@gammainc_by_a.partial("a")
-def _(a: Tensor, x: Tensor) -> Any:
-    raise tg.DerivativeError(
-        "the second derivative in a parameter is not available", operator="gammainc", argument="a",
-        expected="first derivatives in a, first and second ones in x", got="a second one in a",
-    )  # fmt: skip
+@tg.op(kernel=ours(FILE, "gammainc_by_a", "gammainc_da(a, x)", "a x"))
+def gammainc_by_a(a: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """dP/da."""
 
 
 @gammainc_by_a.partial("x")
@@ -52,7 +51,55 @@ def _(a: Tensor, x: Tensor) -> Any:
     return gamma_density(a, x) * (x.log() - psi_of(a))
 
 
-# -- the functions --------------------------------------------------------------------------------------------------
+@tg.op(kernel=ours(FILE, "gammainc_slope", "gammainc_da_over_density(a, x)", "a x"))
+def gammainc_slope(a: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """(dP/da) / (dP/dx), which underflows nowhere."""
+
+
+@gammainc_slope.partial("x")
+def _(a: Tensor, x: Tensor) -> Any:
+    return x.log() - psi_of(a) - gammainc_slope(a, x) * ((a - 1) / x - 1)
+
+
+@tg.op(kernel=ours(FILE, "gammaincinv_by_p", "gammaincinv_dp(a, x, p, 1 - (double)p)", "a x p"))
+def gammaincinv_by_p(a: Real[Tensor, "..."], x: Real[Tensor, "..."], p: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """dx/dp where p = P(a, x): 1 / density, without the error of x, which the density multiplies by |a - 1 - x|."""
+
+
+@tg.op(kernel=ours(FILE, "gammainccinv_by_q", "-gammaincinv_dp(a, x, 1 - (double)q, q)", "a x q"))
+def gammainccinv_by_q(a: Real[Tensor, "..."], x: Real[Tensor, "..."], q: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """dx/dq where q = Q(a, x)."""
+
+
+@gammaincinv_by_p.partial("x")
+def _(a: Tensor, x: Tensor, out: Tensor) -> Any:
+    return out * (1 - (a - 1) / x)
+
+
+@gammainccinv_by_q.partial("x")
+def _(a: Tensor, x: Tensor, out: Tensor) -> Any:
+    return out * (1 - (a - 1) / x)
+
+
+# As functions of a and x alone, which they are where p = P(a, x), they do not depend on p.
+gammaincinv_by_p.partial("p")(lambda p: p.new_zeros(()))
+gammainccinv_by_q.partial("q")(lambda q: q.new_zeros(()))
+
+
+@gammaincinv_by_p.partial("a")
+def _(a: Tensor, x: Tensor, out: Tensor) -> Any:
+    return out * (psi_of(a) - x.log())
+
+
+@gammainccinv_by_q.partial("a")
+def _(a: Tensor, x: Tensor, out: Tensor) -> Any:
+    return out * (psi_of(a) - x.log())
+
+
+no_second_derivative(gammainc_by_a, "gammainc", "a")
+no_second_derivative(gammainc_slope, "gammaincinv", "a")
+
+# -- functions ------------------------------------------------------------------------------------------------------
 
 
 @tg.op(kernel=lent("gammainc", 2))
@@ -62,10 +109,13 @@ def gammainc(a: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, ".
 
     Args:
         a: positive parameter.
-        x: argument, not negative; it broadcasts with `a`.
+        x: argument, not negative.
 
     Returns:
-        Values between 0 and 1; NaN outside of the domain, as SciPy has it.
+        Values between 0 and 1, in the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
+
+    Raises:
+        DerivativeError: a second derivative in `a` is asked for.
 
     Example:
         >>> gammainc(torch.tensor(2.5), torch.tensor(1.3))
@@ -81,3 +131,96 @@ def _(a: Tensor, x: Tensor) -> Any:
 @gammainc.partial("x")
 def _(a: Tensor, x: Tensor) -> Any:
     return gamma_density(a, x)
+
+
+@tg.op(kernel=lent("gammaincc", 2))
+@tg.domain(a="positive", x="nonnegative")
+def gammaincc(a: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """The regularised upper incomplete gamma function Q(a, x) = 1 - P(a, x) (DLMF 8.2.4).
+
+    Args:
+        a: positive parameter.
+        x: argument, not negative.
+
+    Returns:
+        Values between 0 and 1, in the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
+
+    Raises:
+        DerivativeError: a second derivative in `a` is asked for.
+
+    Example:
+        >>> gammaincc(torch.tensor(2.5), torch.tensor(1.3))
+        tensor(0.7600)
+    """
+
+
+@gammaincc.partial("a")
+def _(a: Tensor, x: Tensor) -> Any:
+    return -gammainc_by_a(a, x)
+
+
+@gammaincc.partial("x")
+def _(a: Tensor, x: Tensor) -> Any:
+    return -gamma_density(a, x)
+
+
+@tg.op(kernel=lent("gammaincinv", 2))
+@tg.domain(a="positive", y="(0, 1)")
+def gammaincinv(a: Real[Tensor, "..."], y: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """The x for which P(a, x) is y; derivatives by the implicit function theorem.
+
+    Args:
+        a: positive parameter.
+        y: between 0 and 1.
+
+    Returns:
+        In the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
+
+    Raises:
+        DerivativeError: a second derivative in `a` is asked for.
+
+    Example:
+        >>> gammaincinv(torch.tensor(2.5), torch.tensor(0.5))
+        tensor(2.1757)
+    """
+
+
+@gammaincinv.partial("a")
+def _(a: Tensor, out: Tensor) -> Any:
+    return -gammainc_slope(a, out)
+
+
+@gammaincinv.partial("y")
+def _(a: Tensor, y: Tensor, out: Tensor) -> Any:
+    return gammaincinv_by_p(a, out, y)
+
+
+@tg.op(kernel=lent("gammainccinv", 2))
+@tg.domain(a="positive", y="(0, 1)")
+def gammainccinv(a: Real[Tensor, "..."], y: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """The x for which Q(a, x) is y; derivatives by the implicit function theorem.
+
+    Args:
+        a: positive parameter.
+        y: between 0 and 1.
+
+    Returns:
+        In the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
+
+    Raises:
+        DerivativeError: a second derivative in `a` is asked for.
+
+    Example:
+        >>> gammainccinv(torch.tensor(2.5), torch.tensor(0.5))
+        tensor(2.1757)
+    """
+
+
+@gammainccinv.partial("a")
+def _(a: Tensor, out: Tensor) -> Any:
+    return -gammainc_slope(a, out)
+
+
+@gammainccinv.partial("y")
+def _(a: Tensor, y: Tensor, out: Tensor) -> Any:
+    return gammainccinv_by_q(a, out, y)
