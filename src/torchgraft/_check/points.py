@@ -6,7 +6,7 @@ points are made of the numbers that are given, and those that the target refuses
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -48,17 +48,18 @@ def _doubled(x: Tensor) -> Tensor:
     return x
 
 
-def held(case: Case, place: int) -> Case:
-    """The case as a function of all primals but one, which is a constant."""
-    constant = case.primals[place].detach().clone()
+def held(case: Case, places: Collection[int]) -> Case:
+    """The case as a function of some primals alone; those at `places` are constants."""
+    constants = {i: case.primals[i].detach().clone() for i in places}
+    free = [i for i in range(len(case.primals)) if i not in constants]
 
-    def function(*others: Tensor) -> Any:
-        args, kwargs = case.arguments([*others[:place], constant.clone(), *others[place:]])
+    def function(*given: Tensor) -> Any:
+        primals = {i: constant.clone() for i, constant in constants.items()} | dict(zip(free, given, strict=True))
+        args, kwargs = case.arguments([primals[i] for i in range(len(primals))])
         return case.target.function(*args, **kwargs)
 
-    names = tuple(name for i, name in enumerate(case.names) if i != place)
-    target = replace(case.target, function=function, parameters=names)
-    return Case(target, [p for i, p in enumerate(case.primals) if i != place], seed=case.seed, traits=case.traits)
+    target = replace(case.target, function=function, parameters=tuple(case.names[i] for i in free))
+    return Case(target, [case.primals[i] for i in free], seed=case.seed, traits=case.traits)
 
 
 def admitted(case: Case, primals: Sequence[Tensor]) -> bool:

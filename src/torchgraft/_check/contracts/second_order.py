@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import torch
 from torch import Tensor
@@ -58,17 +58,28 @@ def second_order(case: Case) -> Iterator[Finding]:
 
 
 def _able(case: Case) -> list[Case]:
-    """The case with one input held, for each whose being held leaves a second derivative of the others.
+    """The case as a function of as many inputs as have second derivatives together, the others held.
 
-    An operator that has a second derivative in its argument need not have one in its parameter.
+    An operator that has a second derivative in its argument need not have one in its parameters.
     """
-    able = []
-    for i in range(len(case.primals)) if len(case.primals) > 1 else ():
-        part = held(case, i)
+    every = range(len(case.primals))
+
+    def alone(chosen: Collection[int]) -> Case:
+        return held(case, [i for i in every if i not in chosen])
+
+    def able(chosen: Collection[int]) -> bool:
         with contextlib.suppress(Exception):
-            _probed(backward_case(baseline(part)))
-            able.append(part)
-    return able
+            _probed(backward_case(baseline(alone(chosen))))
+            return True
+        return False
+
+    found = dict[tuple[int, ...], None]()
+    for first in every:
+        chosen = {first} if able({first}) else set()
+        for other in every if chosen else ():
+            chosen |= {other} if able(chosen | {other}) else set()
+        found[tuple(sorted(chosen))] = None
+    return [alone(chosen) for chosen in found if chosen]
 
 
 def _wrong(base: Baseline, derived: Case, recorded: Linearization) -> Iterator[Finding]:

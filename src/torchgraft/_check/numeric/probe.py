@@ -15,6 +15,9 @@ from .grid import GRIDS, grid_of
 from .ladder import Ladder, Rough, climb
 from .noise import SAMPLES, ecnoise
 
+FAINTEST = torch.finfo(torch.float64).tiny / torch.finfo(torch.float64).eps
+"""The errors of smaller numbers are no normal numbers themselves, and cannot be estimated."""
+
 
 class Probe:
     """A case near its primals, which are first snapped to a grid.
@@ -110,7 +113,8 @@ class Probe:
             measured = ecnoise(torch.stack(samples))
         except Exception:
             raise Inconclusive("the target fails at points next to the arguments") from None
-        return torch.maximum(measured.nan_to_num(), self.grid.epsilon / 2 * self.values.abs())
+        rounding = self.grid.epsilon / 2 * self.values.abs()
+        return torch.maximum(measured.nan_to_num(), torch.where(self.values == 0, 0, rounding + FAINTEST))
 
     def climb(self, direction: Tensor) -> Ladder:
         """The derivative along a direction.

@@ -1,0 +1,331 @@
+"""The incomplete beta functions and their inverses, differentiable in both parameters and in the argument.
+
+Values are SciPy's. Derivatives in the parameters come from `kernels/beta.c`, which says how; they and the density are
+operators themselves, so that second derivatives follow where there are any.
+
+Next to 1, the inverse x has lost the digits of 1 - x. What depends on them is computed from y = 1 - x, which is the
+inverse of the exchanged function: y = betainccinv(b, a, p) where x = betaincinv(a, b, p).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from jaxtyping import Float, Real
+from torch import Tensor
+
+import torchgraft as tg
+
+from .gamma import psi_of
+from .refusals import no_second_derivative
+from .sources import lent, ours
+
+FILE = "beta.c"
+
+
+def _log_gap(a: Tensor, b: Tensor, x: Tensor) -> Any:
+    """D log(density) / da."""
+    return x.log() + psi_of(a + b) - psi_of(a)
+
+
+def _slope(a: Tensor, b: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """D log(density) / dx, where x + y = 1."""
+    return (a - 1) / x - (b - 1) / y
+
+
+def _times(weight: Tensor, value: Tensor) -> Tensor:
+    """The product; 0 where the weight is, though the value be infinite."""
+    return torch.where(weight == 0, 0, weight * value)
+
+
+# -- derivatives of the functions -----------------------------------------------------------------------------------
+
+
+@tg.op(kernel=ours(FILE, "beta_pdf", "beta_density(a, b, x)", "a b x"))
+def beta_pdf(a: Real[Tensor, "..."], b: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """dI/dx = x^(a-1) (1-x)^(b-1) / B(a, b) (DLMF 8.17.1), the density of the beta distribution."""
+
+
+@beta_pdf.partial("a")
+def _(a: Tensor, b: Tensor, x: Tensor) -> Any:
+    return _times(beta_pdf(a, b, x), _log_gap(a, b, x))
+
+
+@beta_pdf.partial("b")
+def _(a: Tensor, b: Tensor, x: Tensor) -> Any:
+    return _times(beta_pdf(a, b, x), _log_gap(b, a, 1 - x))
+
+
+@beta_pdf.partial("x")
+def _(a: Tensor, b: Tensor, x: Tensor) -> Any:
+    return _times(beta_pdf(a, b, x), _slope(a, b, x, 1 - x))
+
+
+@tg.op(kernel=ours(FILE, "betainc_by_a", "betainc_da(a, b, x)", "a b x"))
+def betainc_by_a(a: Real[Tensor, "..."], b: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """dI/da."""
+
+
+@tg.op(kernel=ours(FILE, "betainc_by_b", "betainc_db(a, b, x)", "a b x"))
+def betainc_by_b(a: Real[Tensor, "..."], b: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """dI/db."""
+
+
+@betainc_by_a.partial("x")
+def _(a: Tensor, b: Tensor, x: Tensor) -> Any:
+    return _times(beta_pdf(a, b, x), _log_gap(a, b, x))
+
+
+@betainc_by_b.partial("x")
+def _(a: Tensor, b: Tensor, x: Tensor) -> Any:
+    return _times(beta_pdf(a, b, x), _log_gap(b, a, 1 - x))
+
+
+no_second_derivative(betainc_by_a, "betainc", "a", "b")
+no_second_derivative(betainc_by_b, "betainc", "a", "b")
+
+# -- derivatives of the inverses, as functions of x and y = 1 - x ---------------------------------------------------
+
+
+@tg.op(
+    kernel=ours(
+        FILE,
+        "inverse_by_a",
+        "x <= 0.5 ? -betainc_da_over_density(a, b, x) : betainc_db_over_density(b, a, y)",
+        "a b x y",
+    )
+)
+def inverse_by_a(
+    a: Real[Tensor, "..."], b: Real[Tensor, "..."], x: Real[Tensor, "..."], y: Real[Tensor, "..."]
+) -> Float[Tensor, "..."]:
+    """dx/da at a given I: -(dI/da) / (dI/dx)."""
+
+
+@tg.op(
+    kernel=ours(
+        FILE,
+        "inverse_by_b",
+        "x <= 0.5 ? -betainc_db_over_density(a, b, x) : betainc_da_over_density(b, a, y)",
+        "a b x y",
+    )
+)
+def inverse_by_b(
+    a: Real[Tensor, "..."], b: Real[Tensor, "..."], x: Real[Tensor, "..."], y: Real[Tensor, "..."]
+) -> Float[Tensor, "..."]:
+    """dx/db at a given I."""
+
+
+@tg.op(
+    kernel=ours(
+        FILE,
+        "inverse_by_level",
+        "x <= 0.5 ? betaincinv_dp(a, b, x, p, 1 - (double)p) : betaincinv_dp(b, a, y, 1 - (double)p, p)",
+        "a b x y p",
+    )
+)
+def inverse_by_level(
+    a: Real[Tensor, "..."], b: Real[Tensor, "..."], x: Real[Tensor, "..."], y: Real[Tensor, "..."],
+    p: Real[Tensor, "..."],
+) -> Float[Tensor, "..."]:  # fmt: skip
+    """dx/dp where p = I: 1 / density, without the error of x, which the density multiplies."""
+
+
+@tg.op(
+    kernel=ours(
+        FILE,
+        "inverse_by_rest",
+        "x <= 0.5 ? -betaincinv_dp(a, b, x, 1 - (double)q, q) : -betaincinv_dp(b, a, y, q, 1 - (double)q)",
+        "a b x y q",
+    )
+)
+def inverse_by_rest(
+    a: Real[Tensor, "..."], b: Real[Tensor, "..."], x: Real[Tensor, "..."], y: Real[Tensor, "..."],
+    q: Real[Tensor, "..."],
+) -> Float[Tensor, "..."]:  # fmt: skip
+    """dx/dq where q = 1 - I."""
+
+
+@inverse_by_a.partial("x")
+def _(a: Tensor, b: Tensor, x: Tensor, y: Tensor, out: Tensor) -> Any:
+    return -_log_gap(a, b, x) - _times(out, _slope(a, b, x, y))
+
+
+@inverse_by_b.partial("x")
+def _(a: Tensor, b: Tensor, x: Tensor, y: Tensor, out: Tensor) -> Any:
+    return -_log_gap(b, a, y) - _times(out, _slope(a, b, x, y))
+
+
+for derivative, level in ((inverse_by_level, "p"), (inverse_by_rest, "q")):
+
+    @derivative.partial("x")
+    def _(a: Tensor, b: Tensor, x: Tensor, y: Tensor, out: Tensor) -> Any:
+        return -_times(out, _slope(a, b, x, y))
+
+    @derivative.partial("a")
+    def _(a: Tensor, b: Tensor, x: Tensor, out: Tensor) -> Any:
+        return -_times(out, _log_gap(a, b, x))
+
+    @derivative.partial("b")
+    def _(a: Tensor, b: Tensor, y: Tensor, out: Tensor) -> Any:
+        return -_times(out, _log_gap(b, a, y))
+
+    # As functions of a, b and x alone, which they are where p = I_x(a, b), they do not depend on p.
+    derivative.partial(level)(lambda out: out.new_zeros(()))
+
+# y moves with x, and is there for its digits alone.
+for derivative in (inverse_by_a, inverse_by_b, inverse_by_level, inverse_by_rest):
+    derivative.partial("y")(lambda out: out.new_zeros(()))
+
+no_second_derivative(inverse_by_a, "betaincinv", "a", "b")
+no_second_derivative(inverse_by_b, "betaincinv", "a", "b")
+
+# -- functions ------------------------------------------------------------------------------------------------------
+
+
+@tg.op(kernel=lent("betainc", 3, "__pyx_fuse_0betainc"))
+@tg.domain(a="positive", b="positive", x="[0, 1]")
+def betainc(a: Real[Tensor, "..."], b: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """The regularised incomplete beta function I_x(a, b) (DLMF 8.17.2).
+
+    Args:
+        a: positive parameter.
+        b: positive parameter.
+        x: from 0 to 1.
+
+    Returns:
+        Values between 0 and 1, in the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
+
+    Raises:
+        DerivativeError: a second derivative in a parameter is asked for.
+
+    Example:
+        >>> betainc(torch.tensor(2.0), torch.tensor(3.0), torch.tensor(0.4))
+        tensor(0.5248)
+    """
+
+
+@betainc.partial("a")
+def _(a: Tensor, b: Tensor, x: Tensor) -> Any:
+    return betainc_by_a(a, b, x)
+
+
+@betainc.partial("b")
+def _(a: Tensor, b: Tensor, x: Tensor) -> Any:
+    return betainc_by_b(a, b, x)
+
+
+@betainc.partial("x")
+def _(a: Tensor, b: Tensor, x: Tensor) -> Any:
+    return beta_pdf(a, b, x)
+
+
+@tg.op(kernel=lent("betaincc", 3, "__pyx_fuse_0betaincc"))
+@tg.domain(a="positive", b="positive", x="[0, 1]")
+def betaincc(a: Real[Tensor, "..."], b: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """The complement 1 - I_x(a, b) of the regularised incomplete beta function (DLMF 8.17.4).
+
+    Args:
+        a: positive parameter.
+        b: positive parameter.
+        x: from 0 to 1.
+
+    Returns:
+        Values between 0 and 1, in the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
+
+    Raises:
+        DerivativeError: a second derivative in a parameter is asked for.
+
+    Example:
+        >>> betaincc(torch.tensor(2.0), torch.tensor(3.0), torch.tensor(0.4))
+        tensor(0.4752)
+    """
+
+
+@betaincc.partial("a")
+def _(a: Tensor, b: Tensor, x: Tensor) -> Any:
+    return -betainc_by_a(a, b, x)
+
+
+@betaincc.partial("b")
+def _(a: Tensor, b: Tensor, x: Tensor) -> Any:
+    return -betainc_by_b(a, b, x)
+
+
+@betaincc.partial("x")
+def _(a: Tensor, b: Tensor, x: Tensor) -> Any:
+    return -beta_pdf(a, b, x)
+
+
+@tg.op(kernel=lent("betaincinv", 3, "__pyx_fuse_0betaincinv"))
+@tg.domain(a="positive", b="positive", y="(0, 1)")
+def betaincinv(a: Real[Tensor, "..."], b: Real[Tensor, "..."], y: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """The x for which I_x(a, b) is y; derivatives by the implicit function theorem.
+
+    Args:
+        a: positive parameter.
+        b: positive parameter.
+        y: between 0 and 1.
+
+    Returns:
+        Values between 0 and 1, in the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
+
+    Raises:
+        DerivativeError: a second derivative in a parameter is asked for.
+
+    Example:
+        >>> betaincinv(torch.tensor(2.0), torch.tensor(3.0), torch.tensor(0.5))
+        tensor(0.3857)
+    """
+
+
+@betaincinv.partial("a")
+def _(a: Tensor, b: Tensor, y: Tensor, out: Tensor) -> Any:
+    return inverse_by_a(a, b, out, betainccinv(b, a, y))
+
+
+@betaincinv.partial("b")
+def _(a: Tensor, b: Tensor, y: Tensor, out: Tensor) -> Any:
+    return inverse_by_b(a, b, out, betainccinv(b, a, y))
+
+
+@betaincinv.partial("y")
+def _(a: Tensor, b: Tensor, y: Tensor, out: Tensor) -> Any:
+    return inverse_by_level(a, b, out, betainccinv(b, a, y), y)
+
+
+@tg.op(kernel=lent("betainccinv", 3, "__pyx_fuse_0betainccinv"))
+@tg.domain(a="positive", b="positive", y="(0, 1)")
+def betainccinv(a: Real[Tensor, "..."], b: Real[Tensor, "..."], y: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """The x for which 1 - I_x(a, b) is y; derivatives by the implicit function theorem.
+
+    Args:
+        a: positive parameter.
+        b: positive parameter.
+        y: between 0 and 1.
+
+    Returns:
+        Values between 0 and 1, in the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
+
+    Raises:
+        DerivativeError: a second derivative in a parameter is asked for.
+
+    Example:
+        >>> betainccinv(torch.tensor(2.0), torch.tensor(3.0), torch.tensor(0.5))
+        tensor(0.3857)
+    """
+
+
+@betainccinv.partial("a")
+def _(a: Tensor, b: Tensor, y: Tensor, out: Tensor) -> Any:
+    return inverse_by_a(a, b, out, betaincinv(b, a, y))
+
+
+@betainccinv.partial("b")
+def _(a: Tensor, b: Tensor, y: Tensor, out: Tensor) -> Any:
+    return inverse_by_b(a, b, out, betaincinv(b, a, y))
+
+
+@betainccinv.partial("y")
+def _(a: Tensor, b: Tensor, y: Tensor, out: Tensor) -> Any:
+    return inverse_by_rest(a, b, out, betaincinv(b, a, y), y)
