@@ -144,6 +144,7 @@ print((torch.compile(lambda x: (g(x) + 1).sin() * 2)(x) - ((g(x) + 1).sin() * 2)
 """
 
 
+@pytest.mark.slow
 def test_an_edited_annotation_is_not_served_from_caches_on_disk(tmp_path):
     """Inductor's cache knows by the name which dtype its code reads: with a stale one it would read garbage."""
     environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}

@@ -9,7 +9,8 @@ from . import matrix, operators
 from .cases import Case
 from .transforms import TRANSFORMS, Transform
 
-SLOW = ("export, run_decompositions",)  # three seconds a cell, of which `export` alone shows the most
+# A second or three a cell, of which others show the most: export, compile(hessian), compile(grad).
+SLOW = ("export, run_decompositions", "compile(jacfwd)", "backward of compile(grad)")
 CELLS = [
     pytest.param(transform, id=repr(transform), marks=[pytest.mark.slow] if transform.name in SLOW else [])
     for transform in TRANSFORMS
