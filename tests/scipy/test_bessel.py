@@ -49,3 +49,15 @@ def test_second_derivatives_in_the_order_are_refused(name):
     (first,) = torch.autograd.grad(getattr(special, name)(v, 2.0), v, create_graph=True)
     with pytest.raises(tg.DerivativeError, match="second derivative in a parameter"):
         torch.autograd.grad(first, v)
+
+
+@pytest.mark.parametrize("name", EXACT)
+@pytest.mark.parametrize("order", [0.0, 1.5])
+def test_the_slope_has_a_derivative_in_the_order(name, order):
+    """At order 0 too, where the term v/z f is 0, and its derivative is not."""
+    v, z = (torch.tensor(x, dtype=torch.float64, requires_grad=True) for x in (order, 2.0))
+    (slope,) = torch.autograd.grad(getattr(special, name)(v, z), z, create_graph=True)
+    (found,) = torch.autograd.grad(slope, v)
+    with mpmath.workdps(60):
+        exact = mpmath.diff(EXACT[name], (mpmath.mpf(order), mpmath.mpf(2)), (1, 1))
+    assert found.item() == pytest.approx(float(exact), rel=1e-11, abs=1e-14)

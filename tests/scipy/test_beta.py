@@ -85,3 +85,12 @@ def test_second_derivatives_in_parameters_are_refused(name):
     (first,) = torch.autograd.grad(getattr(special, name)(a, 3.0, 0.5), a, create_graph=True)
     with pytest.raises(tg.DerivativeError, match="second derivative in a parameter"):
         torch.autograd.grad(first, a)
+
+
+@pytest.mark.parametrize("end", [0.0, 1.0])
+def test_no_second_derivative_is_made_up_at_the_ends(end):
+    """There the density of (2, 2) is 0, and its slope is 6 or -6: that or NaN, not 0."""
+    x = torch.tensor(end, dtype=torch.float64, requires_grad=True)
+    (density,) = torch.autograd.grad(special.betainc(2.0, 2.0, x), x, create_graph=True)
+    (slope,) = torch.autograd.grad(density, x)
+    assert slope.isnan() or slope.item() == pytest.approx(6 - 12 * end)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from jaxtyping import Float, Real
 from torch import Tensor
 
@@ -19,11 +18,6 @@ from .refusals import no_second_derivative
 from .sources import lent, ours
 
 FILE = "bessel.c"
-
-
-def _share(v: Tensor, z: Tensor, value: Tensor) -> Tensor:
-    """v/z times a value, which has the limit 0 where v is 0."""
-    return torch.where(v == 0, 0, v / z * value)
 
 
 # -- derivatives in the order ---------------------------------------------------------------------------------------
@@ -51,7 +45,7 @@ def kv_by_order(v: Real[Tensor, "..."], z: Real[Tensor, "..."]) -> Float[Tensor,
 
 @tg.op(kernel=ours(FILE, "kve_by_order", "kve_dv(v, z)", "v z"))
 def kve_by_order(v: Real[Tensor, "..."], z: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """dexp(z) K/dv."""
+    """d/dv of exp(z) K."""
 
 
 @tg.op(kernel=ours(FILE, "kve_by_argument", "kve_dx(v, z)", "v z"))
@@ -61,17 +55,17 @@ def kve_by_argument(v: Real[Tensor, "..."], z: Real[Tensor, "..."]) -> Float[Ten
 
 @jv_by_order.partial("z")
 def _(v: Tensor, z: Tensor, out: Tensor) -> Any:
-    return _share(v, z, out) - jv_by_order(v + 1, z) + jv(v, z) / z
+    return v / z * out - jv_by_order(v + 1, z) + jv(v, z) / z
 
 
 @yv_by_order.partial("z")
 def _(v: Tensor, z: Tensor, out: Tensor) -> Any:
-    return _share(v, z, out) - yv_by_order(v + 1, z) + yv(v, z) / z
+    return v / z * out - yv_by_order(v + 1, z) + yv(v, z) / z
 
 
 @iv_by_order.partial("z")
 def _(v: Tensor, z: Tensor, out: Tensor) -> Any:
-    return _share(v, z, out) + iv_by_order(v + 1, z) + iv(v, z) / z
+    return v / z * out + iv_by_order(v + 1, z) + iv(v, z) / z
 
 
 @kv_by_order.partial("z")
@@ -133,7 +127,7 @@ def _(v: Tensor, z: Tensor) -> Any:
 
 @jv.partial("z")
 def _(v: Tensor, z: Tensor, out: Tensor) -> Any:
-    return _share(v, z, out) - jv(v + 1, z)
+    return v / z * out - jv(v + 1, z)
 
 
 @tg.op(kernel=lent("yv", 2, "__pyx_fuse_1yv"))
@@ -164,7 +158,7 @@ def _(v: Tensor, z: Tensor) -> Any:
 
 @yv.partial("z")
 def _(v: Tensor, z: Tensor, out: Tensor) -> Any:
-    return _share(v, z, out) - yv(v + 1, z)
+    return v / z * out - yv(v + 1, z)
 
 
 @tg.op(kernel=lent("iv", 2, "__pyx_fuse_1iv"))
@@ -195,7 +189,7 @@ def _(v: Tensor, z: Tensor) -> Any:
 
 @iv.partial("z")
 def _(v: Tensor, z: Tensor, out: Tensor) -> Any:
-    return _share(v, z, out) + iv(v + 1, z)
+    return v / z * out + iv(v + 1, z)
 
 
 @tg.op(kernel=lent("kv", 2, "__pyx_fuse_1kv"))

@@ -34,9 +34,9 @@ def _slope(a: Tensor, b: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return (a - 1) / x - (b - 1) / y
 
 
-def _times(weight: Tensor, value: Tensor) -> Tensor:
-    """The product; 0 where the weight is, though the value be infinite."""
-    return torch.where(weight == 0, 0, weight * value)
+def _times(weight: Tensor, value: Tensor, level: Tensor) -> Tensor:
+    """The product; 0 where the weight has underflowed, though the value be infinite. At the end of a range it is NaN."""
+    return torch.where((weight == 0) & (level > 0) & (level < 1), 0, weight * value)
 
 
 # -- derivatives of the functions -----------------------------------------------------------------------------------
@@ -49,17 +49,17 @@ def beta_pdf(a: Real[Tensor, "..."], b: Real[Tensor, "..."], x: Real[Tensor, "..
 
 @beta_pdf.partial("a")
 def _(a: Tensor, b: Tensor, x: Tensor) -> Any:
-    return _times(beta_pdf(a, b, x), _log_gap(a, b, x))
+    return beta_pdf(a, b, x) * _log_gap(a, b, x)
 
 
 @beta_pdf.partial("b")
 def _(a: Tensor, b: Tensor, x: Tensor) -> Any:
-    return _times(beta_pdf(a, b, x), _log_gap(b, a, 1 - x))
+    return beta_pdf(a, b, x) * _log_gap(b, a, 1 - x)
 
 
 @beta_pdf.partial("x")
 def _(a: Tensor, b: Tensor, x: Tensor) -> Any:
-    return _times(beta_pdf(a, b, x), _slope(a, b, x, 1 - x))
+    return beta_pdf(a, b, x) * _slope(a, b, x, 1 - x)
 
 
 @tg.op(kernel=ours(FILE, "betainc_by_a", "betainc_da(a, b, x)", "a b x"))
@@ -74,12 +74,12 @@ def betainc_by_b(a: Real[Tensor, "..."], b: Real[Tensor, "..."], x: Real[Tensor,
 
 @betainc_by_a.partial("x")
 def _(a: Tensor, b: Tensor, x: Tensor) -> Any:
-    return _times(beta_pdf(a, b, x), _log_gap(a, b, x))
+    return beta_pdf(a, b, x) * _log_gap(a, b, x)
 
 
 @betainc_by_b.partial("x")
 def _(a: Tensor, b: Tensor, x: Tensor) -> Any:
-    return _times(beta_pdf(a, b, x), _log_gap(b, a, 1 - x))
+    return beta_pdf(a, b, x) * _log_gap(b, a, 1 - x)
 
 
 no_second_derivative(betainc_by_a, "betainc", "a", "b")
@@ -120,58 +120,59 @@ def inverse_by_b(
     kernel=ours(
         FILE,
         "inverse_by_level",
-        "x <= 0.5 ? betaincinv_dp(a, b, x, p, 1 - (double)p) : betaincinv_dp(b, a, y, 1 - (double)p, p)",
-        "a b x y p",
+        "x <= 0.5 ? betaincinv_dp(a, b, x, level, 1 - (double)level) : betaincinv_dp(b, a, y, 1 - (double)level, level)",
+        "a b x y level",
     )
 )
 def inverse_by_level(
     a: Real[Tensor, "..."], b: Real[Tensor, "..."], x: Real[Tensor, "..."], y: Real[Tensor, "..."],
-    p: Real[Tensor, "..."],
+    level: Real[Tensor, "..."],
 ) -> Float[Tensor, "..."]:  # fmt: skip
-    """dx/dp where p = I: 1 / density, without the error of x, which the density multiplies."""
+    """dx/dI at the level I: 1 / density, without the error of x, which the density multiplies."""
 
 
 @tg.op(
     kernel=ours(
         FILE,
         "inverse_by_rest",
-        "x <= 0.5 ? -betaincinv_dp(a, b, x, 1 - (double)q, q) : -betaincinv_dp(b, a, y, q, 1 - (double)q)",
-        "a b x y q",
+        "-(x <= 0.5 ? betaincinv_dp(a, b, x, 1 - (double)level, level)"
+        " : betaincinv_dp(b, a, y, level, 1 - (double)level))",
+        "a b x y level",
     )
 )
 def inverse_by_rest(
     a: Real[Tensor, "..."], b: Real[Tensor, "..."], x: Real[Tensor, "..."], y: Real[Tensor, "..."],
-    q: Real[Tensor, "..."],
+    level: Real[Tensor, "..."],
 ) -> Float[Tensor, "..."]:  # fmt: skip
-    """dx/dq where q = 1 - I."""
+    """dx/d(1 - I) at the level 1 - I."""
 
 
 @inverse_by_a.partial("x")
 def _(a: Tensor, b: Tensor, x: Tensor, y: Tensor, out: Tensor) -> Any:
-    return -_log_gap(a, b, x) - _times(out, _slope(a, b, x, y))
+    return -_log_gap(a, b, x) - out * _slope(a, b, x, y)
 
 
 @inverse_by_b.partial("x")
 def _(a: Tensor, b: Tensor, x: Tensor, y: Tensor, out: Tensor) -> Any:
-    return -_log_gap(b, a, y) - _times(out, _slope(a, b, x, y))
+    return -_log_gap(b, a, y) - out * _slope(a, b, x, y)
 
 
-for derivative, level in ((inverse_by_level, "p"), (inverse_by_rest, "q")):
+for derivative in (inverse_by_level, inverse_by_rest):
 
     @derivative.partial("x")
-    def _(a: Tensor, b: Tensor, x: Tensor, y: Tensor, out: Tensor) -> Any:
-        return -_times(out, _slope(a, b, x, y))
+    def _(a: Tensor, b: Tensor, x: Tensor, y: Tensor, level: Tensor, out: Tensor) -> Any:
+        return -_times(out, _slope(a, b, x, y), level)
 
     @derivative.partial("a")
-    def _(a: Tensor, b: Tensor, x: Tensor, out: Tensor) -> Any:
-        return -_times(out, _log_gap(a, b, x))
+    def _(a: Tensor, b: Tensor, x: Tensor, level: Tensor, out: Tensor) -> Any:
+        return -_times(out, _log_gap(a, b, x), level)
 
     @derivative.partial("b")
-    def _(a: Tensor, b: Tensor, y: Tensor, out: Tensor) -> Any:
-        return -_times(out, _log_gap(b, a, y))
+    def _(a: Tensor, b: Tensor, y: Tensor, level: Tensor, out: Tensor) -> Any:
+        return -_times(out, _log_gap(b, a, y), level)
 
-    # As functions of a, b and x alone, which they are where p = I_x(a, b), they do not depend on p.
-    derivative.partial(level)(lambda out: out.new_zeros(()))
+    # A function of a, b and x alone, which it is at this level, does not depend on the level.
+    derivative.partial("level")(lambda out: out.new_zeros(()))
 
 # y moves with x, and is there for its digits alone.
 for derivative in (inverse_by_a, inverse_by_b, inverse_by_level, inverse_by_rest):
