@@ -63,6 +63,12 @@ def test_a_number_is_as_good_as_a_tensor(name):
     torch.testing.assert_close(CALLS[name](lambda n: power(2.0, n), X), CALLS[name](lambda n: power(TWO, n), X))
 
 
+def test_numbers_that_change_between_calls_of_compiled_code():
+    compiled = torch.compile(power, backend="aot_eager", fullgraph=True, dynamic=True)
+    for number in (1.5, 2.5, 2):
+        torch.testing.assert_close(compiled(X, number), X**number)
+
+
 def test_a_gradient_flows_to_the_tensor_alone():
     x = X.clone().requires_grad_()
     (gradient,) = torch.autograd.grad(power(x, 3).sum(), x)

@@ -125,22 +125,25 @@ def with_tensors(signature: Signature, values: Sequence[Any]) -> Sequence[Any]:
     common = promote({tensor.dtype for tensor in tensors}, to_float=False)
     result = list(values)
     for i, parameter in places:
-        dtype = _dtype_of_number(parameter.tensor.dtypes, type(values[i]), common)
+        dtype = _dtype_of_number(parameter.tensor.dtypes, _NUMBERS[type(values[i])], common)
         result[i] = torch.scalar_tensor(values[i], dtype=dtype, device=tensors[0].device)
     return result
 
 
-_NUMBERS = {int: torch.int64, float: torch.float64, complex: torch.complex128}
-"""The types of numbers, and the dtypes that hold them."""
+_NUMBERS = {
+    int: torch.int64, float: torch.float64, complex: torch.complex128, torch.SymInt: torch.int64,
+    torch.SymFloat: torch.float64,
+}  # fmt: skip
+"""The types of numbers, a tracer's too, and the dtypes that hold them."""
 
 
-def _dtype_of_number(dtypes: Dtypes, kind: type, common: torch.dtype) -> torch.dtype:
+def _dtype_of_number(dtypes: Dtypes, own: torch.dtype, common: torch.dtype) -> torch.dtype:
     if dtypes.exact is not None:
         return dtypes.exact
-    followed = common if kind is int or is_inexact(common) else torch.float64
-    if kind is complex:
+    followed = common if own is torch.int64 or is_inexact(common) else torch.float64
+    if own.is_complex:
         followed = complex_twin(followed)
-    return followed if dtypes.admits(followed) else _NUMBERS[kind]
+    return followed if dtypes.admits(followed) else own
 
 
 def _convert(operator: str, parameter: Parameter, value: Any) -> Any:

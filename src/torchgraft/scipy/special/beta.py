@@ -35,7 +35,7 @@ def _slope(a: Tensor, b: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 
 def _times(weight: Tensor, value: Tensor, level: Tensor) -> Tensor:
-    """The product; 0 where the weight has underflowed, though the value be infinite. At the end of a range it is NaN."""
+    """The product; 0 where the weight has underflowed, though the value be infinite. At a range's end it is NaN."""
     return torch.where((weight == 0) & (level > 0) & (level < 1), 0, weight * value)
 
 
@@ -120,7 +120,8 @@ def inverse_by_b(
     kernel=ours(
         FILE,
         "inverse_by_level",
-        "x <= 0.5 ? betaincinv_dp(a, b, x, level, 1 - (double)level) : betaincinv_dp(b, a, y, 1 - (double)level, level)",
+        "x <= 0.5 ? betaincinv_dp(a, b, x, level, 1 - (double)level)"
+        " : betaincinv_dp(b, a, y, 1 - (double)level, level)",
         "a b x y level",
     )
 )
