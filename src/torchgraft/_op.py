@@ -162,14 +162,17 @@ class Op:
 
         return declare
 
-    def nondifferentiable(self, *inputs: str) -> None:
+    def nondifferentiable(self, *inputs: str, reason: str | None = None) -> None:
         """Say that inputs have no derivative: asking for one is then an error that says so.
+
+        Args:
+            reason: why there is none, in words for that error.
 
         Raises:
             DeclarationError: a name does not exist, or has a rule.
 
         Example:
-            >>> scale_rows.nondifferentiable("scale")
+            >>> scale_rows.nondifferentiable("scale", reason="it is calibrated, not learned")
         """
         for name in inputs:
             parameter = self._record.signature.names.get(name)
@@ -186,7 +189,7 @@ class Op:
                 raise DeclarationError(
                     f"input '{name}' already has the rule {rule.label}", operator=self._record.name, argument=name
                 )
-        self._record.nondifferentiable.update(inputs)
+        self._record.nondifferentiable.update(dict.fromkeys(inputs, reason))
         self._record.changed()
 
     # -- kernels, shapes ------------------------------------------------------------------------------------------

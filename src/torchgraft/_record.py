@@ -35,7 +35,7 @@ class Record:
         qualname: ``namespace::name`` in the dispatcher; another one for each redefinition.
         kernels: by device type; the key None is the kernel for every other device.
         rules: by kind, then by input.
-        nondifferentiable: inputs that were declared to have no derivative.
+        nondifferentiable: inputs that were declared to have no derivative, and the reason if one was given.
         shape_rule: output shapes given by hand.
         autocast: the dtype to which floating inputs are cast under autocast; None promotes them to the widest.
         domains: of arguments and axes, for what checks the operator.
@@ -60,7 +60,7 @@ class Record:
             None: make_kernel(signature, function, numpy=signature.numpy, source=source)
         }
         self.rules: dict[Kind, dict[str, Rule]] = {"vjp": {}, "jvp": {}, "partial": {}, "adjoint": {}}
-        self.nondifferentiable: set[str] = set()
+        self.nondifferentiable: dict[str, str | None] = {}
         self.shape_rule: ShapeRule | None = None
         self.domains: dict[str, Domain] = {}
         self.samples: list[Callable[..., Any]] = []

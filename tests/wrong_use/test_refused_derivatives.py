@@ -204,6 +204,14 @@ def test_nondifferentiable():
         jvp(lambda w: operator(x.detach(), w, bias.detach()), (weight.detach(),), (torch.ones(2),))
 
 
+def test_the_reason_why_there_is_no_derivative_is_said():
+    operator = _product()
+    operator.nondifferentiable("weight", reason="it is calibrated, not learned")
+    x, weight, bias = _inputs()
+    with pytest.raises(tg.DerivativeError, match="'weight' is declared nondifferentiable: it is calibrated, not learned"):
+        torch.autograd.grad(operator(x, weight, bias).sum(), weight)
+
+
 # -- forward mode --------------------------------------------------------------------------------------------
 def _dual_level(function, primal):
     with forward_ad.dual_level():

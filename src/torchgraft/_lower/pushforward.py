@@ -197,8 +197,9 @@ def missing_rule(record: Any, name: str, mode: str) -> DerivativeError:
     """The error for a derivative that nobody gave."""
     op = record.name
     if name in record.nondifferentiable:
+        reason = record.nondifferentiable[name]
         return DerivativeError(
-            f"input '{name}' is declared nondifferentiable",
+            f"input '{name}' is declared nondifferentiable" + (f": {reason}" if reason else ""),
             operator=op,
             argument=name,
             expected=f"no {mode} derivative with respect to {name}",
