@@ -47,7 +47,7 @@ def test_the_operators_are_proved(name):
 def test_second_derivatives_in_the_order_are_refused(name):
     v = torch.tensor(0.75, dtype=torch.float64, requires_grad=True)
     (first,) = torch.autograd.grad(getattr(special, name)(v, 2.0), v, create_graph=True)
-    with pytest.raises(tg.DerivativeError, match="second derivative in a parameter"):
+    with pytest.raises(tg.DerivativeError, match="second derivative of"):
         torch.autograd.grad(first, v)
 
 

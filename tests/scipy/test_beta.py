@@ -83,7 +83,7 @@ def test_dtypes_and_shapes_are_scipys(name):
 def test_second_derivatives_in_parameters_are_refused(name):
     a = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
     (first,) = torch.autograd.grad(getattr(special, name)(a, 3.0, 0.5), a, create_graph=True)
-    with pytest.raises(tg.DerivativeError, match="second derivative in a parameter"):
+    with pytest.raises(tg.DerivativeError, match="second derivative of"):
         torch.autograd.grad(first, a)
 
 

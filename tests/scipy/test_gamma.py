@@ -83,7 +83,7 @@ def test_outside_of_the_domain_nothing_is_poisoned(name):
 def test_a_second_derivative_in_the_parameter_is_refused(name):
     a = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
     (first,) = torch.autograd.grad(getattr(special, name)(a, 0.5), a, create_graph=True)
-    with pytest.raises(tg.DerivativeError, match="second derivative in a parameter") as caught:
+    with pytest.raises(tg.DerivativeError, match="second derivative of") as caught:
         torch.autograd.grad(first, a)
     assert caught.value.argument == "a"
 

@@ -204,11 +204,26 @@ def test_nondifferentiable():
         jvp(lambda w: operator(x.detach(), w, bias.detach()), (weight.detach(),), (torch.ones(2),))
 
 
+@pytest.mark.parametrize("as_leaf", [True, False])
+def test_what_has_no_derivative_is_in_nobodys_way(as_leaf):
+    """The gradient of one input alone, though the other, which has none, requires one: leaf or not."""
+    operator = _product()
+    operator.nondifferentiable("weight")
+    x, weight, bias = (leaf if as_leaf else 1 * leaf for leaf in _inputs())
+    assert torch.autograd.grad(operator(x, weight, bias).sum(), x)[0].tolist() == [1, 2]
+    with pytest.raises(tg.DerivativeError, match="declared nondifferentiable"):
+        operator(x, weight, bias).sum().backward()
+    mixed = torch.func.grad(lambda x, w: operator(x, w, bias.detach()).sum(), argnums=0)
+    assert mixed(x.detach(), weight.detach()).tolist() == [1, 2]
+
+
 def test_the_reason_why_there_is_no_derivative_is_said():
     operator = _product()
     operator.nondifferentiable("weight", reason="it is calibrated, not learned")
     x, weight, bias = _inputs()
-    with pytest.raises(tg.DerivativeError, match="'weight' is declared nondifferentiable: it is calibrated, not learned"):
+    with pytest.raises(
+        tg.DerivativeError, match="'weight' is declared nondifferentiable: it is calibrated, not learned"
+    ):
         torch.autograd.grad(operator(x, weight, bias).sum(), weight)
 
 

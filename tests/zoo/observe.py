@@ -168,6 +168,20 @@ def second(target: Any, inputs: tuple[Any, ...]) -> Any:
         return "refused" if "once_differentiable" in str(error) else f"RuntimeError: {error}"
 
 
+def mixed(first: int, then: int) -> Observation:
+    """The gradient of one input, differentiated in another alone."""
+
+    @attempted
+    def observation(target: Any, inputs: tuple[Any, ...]) -> Any:
+        call = Call(target, inputs)
+        leaves = call.leaves()
+        outputs = call.outputs(*leaves)
+        gradient = pulled(outputs, [leaves[first]], drawn(outputs), create_graph=True)
+        return pulled(gradient, [leaves[then]], drawn(gradient, 2))
+
+    return observation
+
+
 @attempted
 def tangents(target: Any, inputs: tuple[Any, ...]) -> Any:
     """Forward mode: for all inputs, and for each alone."""

@@ -10,8 +10,8 @@ from torch import Tensor
 
 import torchgraft as tg
 
-from .observe import mapped, repeated, tangents, values
-from .specimen import Specimen, normal
+from .observe import mapped, mixed, repeated, tangents, values
+from .specimen import Specimen, given, normal
 
 GRADIENT = {"gradient"}
 
@@ -43,6 +43,30 @@ def power(rule):
 
     power.partial("x")(rule)
     return power
+
+
+def powers(by_p, by_x):
+    """x**p, whose derivative in p has one in x, and refuses one in p."""
+
+    @tg.op
+    @tg.domain(x="positive")
+    def slope(x: Float[Tensor, "..."], p: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        return x**p * x.log()
+
+    @tg.op
+    @tg.domain(x="positive")
+    def powers(x: Float[Tensor, "..."], p: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        return x**p
+
+    slope.partial("x")(by_p)
+    slope.nondifferentiable("p")
+    powers.partial("x")(by_x)
+    powers.partial("p")(lambda x, p: slope(x, p))
+    return powers
+
+
+def slope_by_x(x, p):
+    return x ** (p - 1) * (1 + p * x.log())
 
 
 def elu(rule):
@@ -410,6 +434,29 @@ SPECIMENS = [
         expects=GRADIENT,
         cause=("term", "product", "element", "output"),
         source="the product rule, one half of it, in C",
+    ),
+    Specimen(
+        name="mixed_derivative_of_the_slope",
+        wrong=powers(lambda x, p: p * x ** (p - 1) * x.log(), lambda x, p: p * x ** (p - 1)),
+        right=powers(slope_by_x, lambda x, p: p * x ** (p - 1)),
+        truth=torch.pow,
+        inputs=None,
+        probe=given([0.5, 1.5, 2.0, 3.0], [1.5, -0.5, 2.0, 0.25]),
+        shown_by=mixed(1, 0),
+        expects={"second"},
+        cause=("term", "second", "missing", "product"),
+        source="the derivative in a parameter by hand, the product rule forgotten in the mixed one",
+    ),
+    Specimen(
+        name="mixed_derivative_of_a_special_case",
+        wrong=powers(slope_by_x, lambda x, p: torch.where(p == 2, 2 * x, p * x ** (p - 1))),
+        right=powers(slope_by_x, lambda x, p: p * x ** (p - 1)),
+        truth=torch.pow,
+        inputs=given([0.5, 1.5, 2.0, 3.0], [1.5, -0.5, 2.0, 0.25]),
+        shown_by=mixed(0, 1),
+        expects={"second"},
+        cause=("only", "element", "missing", "one entry"),
+        source="torch.where for a value of the parameter where the formula is simple, which makes a constant of it",
     ),
     Specimen(
         name="tail_in_c",

@@ -6,9 +6,7 @@ points are made of the numbers that are given, and those that the target refuses
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -46,20 +44,6 @@ def _doubled(x: Tensor) -> Tensor:
     for axis, size in enumerate(x.shape):
         x = x.index_select(axis, torch.arange(size, device=x.device) // 2 * 2)
     return x
-
-
-def held(case: Case, places: Collection[int]) -> Case:
-    """The case as a function of some primals alone; those at `places` are constants."""
-    constants = {i: case.primals[i].detach().clone() for i in places}
-    free = [i for i in range(len(case.primals)) if i not in constants]
-
-    def function(*given: Tensor) -> Any:
-        primals = {i: constant.clone() for i, constant in constants.items()} | dict(zip(free, given, strict=True))
-        args, kwargs = case.arguments([primals[i] for i in range(len(primals))])
-        return case.target.function(*args, **kwargs)
-
-    target = replace(case.target, function=function, parameters=tuple(case.names[i] for i in free))
-    return Case(target, [case.primals[i] for i in free], seed=case.seed, traits=case.traits)
 
 
 def admitted(case: Case, primals: Sequence[Tensor]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import defaultdict
 from collections.abc import Collection, Iterator
 
 import torch
@@ -17,7 +18,7 @@ from ..claims import Refused, attempt, claimed, refusal, unclaimed
 from ..contract import contract
 from ..finding import Finding, Skip, Verdict
 from ..numeric.gradient import gradient
-from ..points import held, nearby
+from ..points import nearby
 from ..target import Target
 
 HINT = (
@@ -41,11 +42,11 @@ def second_order(case: Case) -> Iterator[Finding]:
         recorded = attempt(lambda: _probed(backward_case(base)))
     except Refused as why:
         expected = isinstance(why.__cause__, DerivativeError) and claimed(case, "second order") is not False
-        parts = _able(case) if expected else []
+        parts = _able(base) if expected else []
         if not parts:
             yield from refusal(case, "second order", why)
         for part in parts:
-            yield from second_order(part)
+            yield from _wrong(base, part, _probed(part))
         return
     yield from unclaimed(case, "second order")
     if any(output.requires_grad for output in recorded.outputs):
@@ -58,29 +59,26 @@ def second_order(case: Case) -> Iterator[Finding]:
         )
 
 
-def _able(case: Case) -> list[Case]:
-    """The case as a function of as many inputs as have second derivatives together, the others held.
+def _able(base: Baseline) -> list[Case]:
+    """The backward in parts: gradients as functions of the inputs in which they have derivatives, the others held.
 
-    An operator that has a second derivative in its argument need not have one in its parameters.
+    The gradient of an operator in its parameter need not have a derivative in that parameter, but one in the argument.
     """
-    every = range(len(case.primals))
 
-    def alone(chosen: Collection[int]) -> Case:
-        return held(case, [i for i in every if i not in chosen])
-
-    def able(chosen: Collection[int]) -> bool:
+    def able(returned: int, inputs: Collection[int]) -> bool:
         with contextlib.suppress(Exception):
-            _probed(backward_case(baseline(alone(chosen))))
+            _probed(backward_case(base, [returned], inputs))
             return True
         return False
 
-    found = dict[tuple[int, ...], None]()
-    for first in every:
-        chosen = {first} if able({first}) else set()
-        for other in every if chosen else ():
-            chosen |= {other} if able(chosen | {other}) else set()
-        found[tuple(sorted(chosen))] = None
-    return [alone(chosen) for chosen in found if chosen]
+    parts = defaultdict[tuple[int, ...], list[int]](list)
+    for returned in _returned(base):
+        inputs: tuple[int, ...] = ()
+        for other in range(len(base.case.primals)):
+            inputs = (*inputs, other) if able(returned, (*inputs, other)) else inputs
+        if inputs:
+            parts[inputs].append(returned)
+    return [backward_case(base, together, inputs) for inputs, together in parts.items()]
 
 
 def _wrong(base: Baseline, derived: Case, recorded: Linearization) -> Iterator[Finding]:
@@ -116,26 +114,41 @@ def _moves(base: Baseline) -> bool:
     return bool(base.differing_gradients(recorded.pull([None if c is None else 2 * c for c in base.cotangents])))
 
 
-def backward_case(base: Baseline) -> Case:
-    """The backward as a case of its own: a function of primals and upstream gradients that returns the gradients."""
+def backward_case(
+    base: Baseline, gradients: Collection[int] | None = None, inputs: Collection[int] | None = None
+) -> Case:
+    """The backward as a case of its own: a function of primals and upstream gradients that returns the gradients.
+
+    Args:
+        base: of the function.
+        gradients: those that are returned, by their inputs; all if None.
+        inputs: of which it is a function, beside the upstream gradients; all if None, and the others are constants.
+    """
     case = base.case
     used = [i for i, c in enumerate(base.cotangents) if c is not None]
-    returned = [i for i, g in enumerate(base.gradients) if g is not None]
-    count = len(base.gradients)
+    returned = _returned(base) if gradients is None else gradients
+    varied = range(len(case.primals)) if inputs is None else inputs
 
     def backward(*arguments: Tensor) -> tuple[Tensor, ...]:
-        given, outer = list(arguments[:count]), torch.is_grad_enabled()
+        given, outer = list(case.primals), torch.is_grad_enabled()
+        for i, primal in zip(varied, arguments, strict=False):
+            given[i] = primal
         primals = [p if p.requires_grad else p.detach().requires_grad_() for p in given]
         cotangents: list[Value] = [None] * len(base.cotangents)
-        for i, cotangent in zip(used, arguments[count:], strict=True):
+        for i, cotangent in zip(used, arguments[len(varied) :], strict=True):
             cotangents[i] = cotangent
         found = case.record(primals).pull(cotangents, create_graph=outer)
         return tuple(_present(found[i], given[i]) for i in returned)
 
-    names = (*case.names, *(f"the upstream gradient of {base.output_name(i)}" for i in used))
+    names = (*(case.names[i] for i in varied), *(f"the upstream gradient of {base.output_name(i)}" for i in used))
     target = Target(f"the backward of {case.target.name}", "callable", backward, backward, names)
-    arguments = [*case.primals, *(base.cotangents[i] for i in used)]
+    arguments = [*(case.primals[i] for i in varied), *(base.cotangents[i] for i in used)]
     return Case(target, arguments, seed=case.seed, traits=case.traits)
+
+
+def _returned(base: Baseline) -> list[int]:
+    """The inputs to which a gradient flows."""
+    return [i for i, g in enumerate(base.gradients) if g is not None]
 
 
 def _present(gradient: Value, primal: Tensor) -> Tensor:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from torch import Tensor
-
 import torchgraft as tg
 
 
@@ -18,15 +14,5 @@ def no_second_derivative(derivative: tg.Op, operator: str, *parameters: str) -> 
         parameters: inputs of both.
     """
     for parameter in parameters:
-        derivative.partial(parameter)(_refusing(operator, parameter))
-
-
-def _refusing(operator: str, parameter: str) -> Any:
-    def refuse() -> Tensor:
-        raise tg.DerivativeError(
-            "the second derivative in a parameter is not available", operator=operator, argument=parameter,
-            expected=f"first derivatives in {parameter}", got="a second one",
-            hint=f"pass {parameter}.detach() where its gradient is differentiated again",
-        )  # fmt: skip
-
-    return refuse
+        reason = f"the second derivative of {operator} in {parameter} is not available"
+        derivative.nondifferentiable(parameter, reason=reason)
