@@ -45,6 +45,20 @@ def test_one_source_may_call_several_functions():
     assert torch.equal(scaled(0.3, X), torch.from_numpy(scipy.special.kve(0.3, X.numpy())))
 
 
+@pytest.mark.parametrize("places", ["double *, double *", "double* sine, double*cosine"])
+def test_results_may_come_through_pointers(places):
+    source = f"""
+    TG_IMPORT(void, lent, (double, {places}))
+    void sici(T x, T *out0, T *out1) {{ double s, c; lent(x, &s, &c); *out0 = (T)s; *out1 = (T)c; }}
+    """
+
+    @tg.op(kernel=tg.c(source, imports={"lent": "scipy.special.cython_special:__pyx_fuse_1sici"}))
+    def sici(x: Float[Tensor, "..."]) -> tuple[Float[Tensor, "..."], Float[Tensor, "..."]]: ...
+
+    for found, expected in zip(sici(X), scipy.special.sici(X.numpy()), strict=True):
+        assert torch.equal(found, torch.from_numpy(expected))
+
+
 def test_what_is_lent_needs_no_sanitizer():
     with tg.debug():
         assert torch.equal(make()(0.3, X), torch.from_numpy(scipy.special.kv(0.3, X.numpy())))

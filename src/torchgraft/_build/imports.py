@@ -78,5 +78,6 @@ def _found(place: str, operator: str) -> Any:
 def _type(text: str) -> str:
     """A function's type without the names of its parameters, and without spaces that mean nothing."""
     result, _, arguments = text.partition("(")
-    found = [re.sub(r"(?<=\w) +\w+$", "", part.strip()) for part in arguments.rstrip(") ").split(",")]
+    parts = [re.sub(r"\s*\*\s*", " *", part.strip()) for part in arguments.rstrip(") ").split(",")]
+    found = [re.sub(r"(?:(?<=\w) +|(?<=\*))\w+$", "", part) for part in parts]
     return f"{' '.join(result.split())} ({', '.join(found)})"

@@ -27,6 +27,26 @@ def lent(name: str, count: int, exported: str | None = None) -> Source:
     )
 
 
+def lent_outputs(name: str, outputs: int, exported: str | None = None) -> Source:
+    """The kernel of a function of one real number that `scipy.special` has, and that has several results.
+
+    Args:
+        name: of the operator, whose outputs have no names.
+        outputs: how many there are.
+        exported: as of `lent`.
+    """
+    pointers = ", ".join(["double", *["double *"] * outputs])
+    results = "".join(f", T *out{i}" for i in range(outputs))
+    found = ", ".join(f"f{i}" for i in range(outputs))
+    places = "".join(f", &f{i}" for i in range(outputs))
+    stored = " ".join(f"*out{i} = (T)f{i};" for i in range(outputs))
+    return c(
+        f"TG_IMPORT(void, scipy_{name}, ({pointers}))\n"
+        f"void {name}(T x{results}) {{ double {found}; scipy_{name}(x{places}); {stored} }}",
+        imports={f"scipy_{name}": f"scipy.special.cython_special:{exported or name}"},
+    )
+
+
 def ours(file: str, name: str, call: str, parameters: str) -> Source:
     """The kernel of a function that a file in `kernels` has, in double precision whatever the dtype.
 
