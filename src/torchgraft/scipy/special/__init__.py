@@ -13,3 +13,13 @@ from .gamma import gammainc as gammainc
 from .gamma import gammaincc as gammaincc
 from .gamma import gammainccinv as gammainccinv
 from .gamma import gammaincinv as gammaincinv
+from .integrals import dawsn as dawsn
+from .integrals import erfcx as erfcx
+from .integrals import erfi as erfi
+from .integrals import exp1 as exp1
+from .integrals import expi as expi
+from .integrals import expn as expn
+from .integrals import fresnel as fresnel
+from .integrals import shichi as shichi
+from .integrals import sici as sici
+from .integrals import spence as spence
