@@ -1,0 +1,144 @@
+"""Interpolation and smoothing: values are SciPy's, derivatives those of differences."""
+
+import inspect
+
+import numpy as np
+import pytest
+import scipy.ndimage
+import torch
+
+import torchgraft as tg
+from torchgraft.scipy import ndimage
+from torchgraft.scipy.ndimage import splines
+
+MODES = ["reflect", "grid-mirror", "constant", "grid-constant", "nearest", "mirror", "grid-wrap", "wrap"]
+
+
+def random(*shape, seed=0):
+    return torch.from_numpy(np.random.default_rng(seed).normal(size=shape))
+
+
+def points(shape, count=60):
+    """Inside, outside, on grid points, half between, and at both ends."""
+    size = torch.tensor(shape, dtype=torch.float64)[:, None]
+    drawn = torch.from_numpy(np.random.default_rng(1).uniform(-2, 3, size=(len(shape), count))) * size
+    drawn[:, :10] = drawn[:, :10].round()
+    drawn[:, 10:15] = drawn[:, 10:15].round() + 0.5
+    inside = torch.rand(len(shape), count, generator=torch.Generator().manual_seed(0)).double() * (size - 1)
+    return torch.cat([drawn, inside, size - 1, 0 * size], 1)
+
+
+@pytest.mark.parametrize("prefilter", [True, False])
+@pytest.mark.parametrize("order", range(6))
+@pytest.mark.parametrize("mode", MODES)
+def test_interpolated_values_are_scipys(mode, order, prefilter):
+    for shape in [(1,), (2,), (9,), (4, 5), (3, 1, 4)]:
+        x, at = random(*shape), points(shape)
+        settings = {"order": order, "mode": mode, "cval": 1.5, "prefilter": prefilter}
+        expected = torch.from_numpy(scipy.ndimage.map_coordinates(x.numpy(), at.numpy(), **settings))
+        found = ndimage.map_coordinates(x, at, **settings)
+        torch.testing.assert_close(found, expected, rtol=0, atol=2e-14 * x.abs().max().item())
+
+
+@pytest.mark.parametrize("order", range(6))
+@pytest.mark.parametrize("mode", MODES)
+def test_derivatives_of_interpolation(mode, order):
+    """In values and coordinates, first and second; away from kinks."""
+    x = random(3, 7).requires_grad_()
+    at = (points((3, 7), 6)[:, 6:12].clone() + 0.3141).requires_grad_()
+    function = lambda x, at: ndimage.map_coordinates(x, at, order=order, mode=mode, cval=1.5)  # noqa: E731
+    assert torch.autograd.gradcheck(function, (x, at), eps=1e-5)
+    assert torch.autograd.gradgradcheck(function, (x, at), eps=1e-5)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_transpose_of_scipys_filter(mode):
+    """Also on lines of a few elements, where SciPy's filter is not quite the inverse that it stands for."""
+    number = splines.MODES.index({"grid-mirror": "reflect"}.get(mode, mode))
+    for n in (1, 2, 5, splines.CUTOFF, splines.CUTOFF + 1, 200):
+        x, y = random(n), random(n, seed=1)
+        (transposed,) = torch.autograd.grad(splines.spline_filter1d(x.requires_grad_(), 5, number), x, y)
+        expected = scipy.ndimage.spline_filter1d(np.eye(n), 5, axis=0, mode=mode).T @ y.numpy()
+        torch.testing.assert_close(transposed, torch.from_numpy(expected), rtol=0, atol=1e-13)
+
+
+def test_derivatives_at_kinks():
+    """From above, at the last point from below; outside those of the extension."""
+    x = torch.tensor([0.0, 1.0, 3.0, 7.0], dtype=torch.float64)
+    at = torch.tensor([[0.0, 1.0, 3.0, -0.5, 3.5]], dtype=torch.float64, requires_grad=True)
+    expected = {"constant": [1, 2, 4, 0, 0], "nearest": [1, 2, 4, 0, 0], "mirror": [1, 2, 4, -1, -4]}
+    for mode, slopes in expected.items():
+        (found,) = torch.autograd.grad(ndimage.map_coordinates(x, at, order=1, mode=mode).sum(), at)
+        assert found.tolist() == [slopes]
+
+
+@pytest.mark.parametrize(
+    "op", [splines.interpolate, splines.spread, splines.spline_filter1d], ids=lambda op: op.__name__
+)
+def test_the_operators_are_proved(name):
+    report = tg.check(getattr(splines, name))
+    assert report.ok, str(report)
+
+
+def test_what_is_not_a_number_stays_alone():
+    x = random(5).requires_grad_()
+    at = torch.tensor([[1.5, torch.nan, torch.inf]], dtype=torch.float64)
+    for mode in MODES:
+        found = ndimage.map_coordinates(x, at, mode=mode)
+        assert found.isnan().tolist()[:2] == [False, True]
+        (gradient,) = torch.autograd.grad(found[0], x)
+        assert gradient.isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.uint8])
+def test_dtypes_of_interpolation(dtype):
+    x = (60 * random(4, 5).abs()).to(dtype)
+    at = points((4, 5)).float()
+    found = ndimage.map_coordinates(x, at, mode="mirror")
+    expected = scipy.ndimage.map_coordinates(x.double().numpy(), at.numpy(), mode="mirror")
+    whole = scipy.ndimage.map_coordinates(x.numpy(), at.numpy(), mode="mirror") if not dtype.is_floating_point else None
+    assert found.dtype == dtype
+    torch.testing.assert_close(found, torch.from_numpy(expected if whole is None else whole).to(dtype), rtol=0, atol=0)
+    assert ndimage.map_coordinates(x, at, torch.float64).dtype == ndimage.map_coordinates(x, at, np.double).dtype
+
+
+def test_interpolation_is_mapped_and_compiled():
+    images, at = random(3, 4, 5), points((4, 5), 5).expand(3, -1, -1)
+    function = lambda x, at: ndimage.map_coordinates(x, at, order=2, mode="wrap").sin()  # noqa: E731
+    expected = torch.stack([function(x, c) for x, c in zip(images, at, strict=True)])
+    torch.testing.assert_close(torch.vmap(function)(images, at), expected)
+    torch.testing.assert_close(torch.vmap(function, (0, None))(images, at[0]), expected)
+    compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
+    image = images[0].clone().requires_grad_()
+    torch.testing.assert_close(compiled(image, at[0]), expected[0])
+    gradients = [torch.autograd.grad(f(image, at[0]).sum(), image)[0] for f in (compiled, function)]
+    torch.testing.assert_close(*gradients)
+    torch.testing.assert_close(torch.func.jacfwd(function)(image, at[0]), torch.func.jacrev(function)(image, at[0]))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "said"),
+    [
+        ({"order": 6}, RuntimeError, "spline order not supported"),
+        ({"mode": "around"}, RuntimeError, "boundary mode not supported"),
+        ({"coordinates": torch.zeros(3, 4)}, tg.ShapeError, "invalid shape for coordinate array"),
+        ({"coordinates": torch.zeros(2)}, tg.ShapeError, "invalid shape for coordinate array"),
+        ({"coordinates": [[0.5], [0.5]]}, tg.ArgumentError, "torch.as_tensor"),
+        ({"coordinates": torch.zeros(2, 4, dtype=torch.complex64)}, tg.DtypeError, "complex64"),
+        ({"output": torch.zeros(4)}, tg.ArgumentError, "an output to write into"),
+        ({"output": "no dtype"}, tg.ArgumentError, "is no dtype"),
+        ({"output": torch.bool}, tg.DtypeError, "floating or integer"),
+        ({"input": torch.zeros(4, 4, device="meta")}, tg.DeviceError, "CPU"),
+    ],
+)
+def test_wrong_interpolation_is_refused(arguments, error, said):
+    with pytest.raises(error, match=said):
+        ndimage.map_coordinates(**{"input": torch.zeros(4, 4), "coordinates": torch.zeros(2, 3)} | arguments)
+
+
+@pytest.mark.parametrize("name", ["map_coordinates"])
+def test_signatures_are_scipys(name):
+    def plain(function):
+        return [(p.name, p.kind, p.default) for p in inspect.signature(function).parameters.values()]
+
+    assert plain(getattr(ndimage, name)) == plain(getattr(scipy.ndimage, name))
