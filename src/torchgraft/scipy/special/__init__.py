@@ -23,3 +23,7 @@ from .integrals import fresnel as fresnel
 from .integrals import shichi as shichi
 from .integrals import sici as sici
 from .integrals import spence as spence
+from .gammaln import betaln as betaln
+from .gammaln import digamma as digamma
+from .gammaln import gammaln as gammaln
+from .gammaln import polygamma as polygamma

@@ -1,0 +1,80 @@
+/* polygamma.c - the digamma and polygamma functions of any real argument, and the derivative of log B(a, b).
+ *
+ * psi(n, x) = (-1)^(n+1) n! zeta(n+1, x) (DLMF 25.11.12). For x > 0 Hurwitz's function is summed up to where the
+ * Euler-Maclaurin formula (25.11.43) takes over. For x < 0 the reflection formula (5.15.6) has the sum over all poles:
+ * with r = x - round(x), s = n + 1,
+ *     sum_k (x+k)^-s = sum over all integers of (r+k)^-s  -  (-1)^s zeta(s, 1-x),
+ * of which nothing is large but the terms at the two poles next to x, where they belong. */
+#include "gammabeta.h"
+
+#define PI 3.14159265358979323846
+
+/* sum_{k >= 1} (q/(q+k))^s, q > 0, s >= 2 */
+static double zeta_rest(double s, double q) {
+    static const double c[] = {1.0 / 12, -1.0 / 720, 1.0 / 30240, -1.0 / 1209600, 1.0 / 47900160,
+                               -691.0 / 1307674368000.0, 1.0 / 74724249600.0, -3617.0 / 10670622842880000.0};
+    double sum = 0, k = 1, term;
+    for (; q + k < 2 * s + 10; k += 1) {
+        term = exp(-s * log1p(k / q));
+        sum += term;
+        if (term * (q + k) <= 1e-18 * sum) return sum;
+    }
+    double a = q + k;
+    double rising = s / a, tail = a / (s - 1) + 0.5;
+    for (int i = 0; i < 8; i++) {
+        tail += c[i] * rising;
+        rising *= (s + 2 * i + 1) / a * ((s + 2 * i + 2) / a);
+    }
+    return sum + exp(-s * log1p(k / q)) * tail;
+}
+
+/* n! q^-(n+1) f, which may be in range where its factors are not */
+static double scaled_by_power(double n, double q, double f) {
+    if (n > 170) return exp(lgamma(n + 1) - (n + 1) * log(q)) * f;
+    double factorial = n <= 20 ? 1 : tgamma(n + 1), power = pow(q, -(n + 1));
+    if (n <= 20) for (int k = 2; k <= n; k++) factorial *= k;
+    if (power > 1e-290 && power < 1e290) return factorial * (power * f);
+    double half = pow(q, -0.5 * (n + 1));
+    return half * factorial * f * half;
+}
+
+/* pi cot(pi r), |r| <= 1/2 */
+static double pi_cot(double r) { return copysign(PI * sin(PI * (0.5 - fabs(r))) / sin(PI * fabs(r)), r); }
+
+/* psi(x); at 0 the infinity of its side, at the other poles, which have two, NaN */
+double digamma_real(double x) {
+    if (x > 0) return psi(x);
+    if (x == 0) return -1 / x;
+    double r = x - nearbyint(x);
+    return r == 0 ? NAN : psi(1 - x) - pi_cot(r);
+}
+
+/* psi(n, x); at the poles what SciPy says, (-1)^(n+1) inf */
+double polygamma_real(double n, double x) {
+    if (!(n >= 0) || n != floor(n) || isnan(x)) return NAN;
+    if (n == 0) return digamma_real(x);
+    double s = n + 1, even = fmod(s, 2) == 0 ? 1 : -1;
+    if (isinf(x)) return x > 0 ? even * 0 : NAN;
+    if (x > 0) return even * scaled_by_power(n, x, 1 + zeta_rest(s, x));
+    double r = x - nearbyint(x);
+    if (r == 0) return even * INFINITY;
+    double up = pow(r / (1 + r), s), down = pow(r / (1 - r), s), far = pow(r / (1 - x), s);
+    double sum = (1 + up) + up * zeta_rest(s, 1 + r);
+    if (x < -0.5) sum += even * (down * (1 + zeta_rest(s, 1 - r)) - far * (1 + zeta_rest(s, 1 - x)));
+    return even * scaled_by_power(n, fabs(r), r < 0 ? even * sum : sum);
+}
+
+/* d/da log B(a, b) = psi(a) - psi(a+b), which loses nothing where b is small beside a */
+double betaln_da(double a, double b) {
+    if (isnan(a) || isnan(b)) return NAN;
+    if (isinf(a)) return a > 0 && b < INFINITY ? -0.0 : NAN;
+    if (isinf(b)) return b > 0 ? -INFINITY : NAN;
+    if (a >= 0 && b >= 0) return a == 0 ? (b > 0 ? -INFINITY : NAN) : -digamma_diff(a, b);
+    double n = a + b;
+    if (a > 0 && n > 0) return digamma_diff(n, -b);
+    if (a >= 0 || n >= 0) return digamma_real(a) - digamma_real(n);
+    double r = a - nearbyint(a), q = n - nearbyint(n), poles = PI * sin(PI * remainder(b, 2));
+    double both = sin(PI * remainder(a, 2)) * sin(PI * remainder(n, 2));
+    if (r == 0 || q == 0) return NAN;
+    return (b > 0 ? digamma_diff(1 - n, b) : -digamma_diff(1 - a, -b)) - poles / both;
+}

@@ -1,0 +1,118 @@
+"""The logarithms of the gamma and beta functions and the polygamma functions: values and derivatives are mpmath's."""
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+import scipy.special
+import torch
+
+import torchgraft as tg
+from torchgraft.scipy import special
+
+# Tiny and huge arguments, both sides of the zeros, next to the poles, and far out on the negative axis.
+ARGUMENTS = [
+    1e-300,
+    1e-8,
+    0.3,
+    1.0,
+    1.4616321449683622,
+    1.5,
+    9.999999999,
+    10.0,
+    1e4,
+    1e300,
+    -1e-8,
+    -0.5,
+    -2.6,
+    -3 + 1e-9,
+    -700.3,
+]
+PAIRS = [
+    (2.0, 3.0),
+    (1e-8, 0.7),
+    (1e8, 1e-3),
+    (1e-3, 1e8),
+    (3e4, 2e4),
+    (0.5, 0.5),
+    (1e150, 2.0),
+    (-2.3, 0.6),
+    (1.7, -0.4),
+]
+
+
+def derivatives(function, *point):
+    """The value, and its first derivatives."""
+    arguments = [torch.tensor(x, dtype=torch.float64, requires_grad=True) for x in point]
+    value = function(*arguments)
+    return value.item(), [g.item() for g in torch.autograd.grad(value, arguments)]
+
+
+@pytest.mark.parametrize("x", ARGUMENTS)
+def test_first_and_second_derivatives_of_gammaln(x):
+    point = torch.tensor(x, dtype=torch.float64, requires_grad=True)
+    value = special.gammaln(point)
+    assert value.item() == scipy.special.gammaln(x)
+    (slope,) = torch.autograd.grad(value, point, create_graph=True)
+    (second,) = torch.autograd.grad(slope, point)
+    with mpmath.workdps(50):
+        exact = mpmath.digamma(mpmath.mpf(x)), mpmath.polygamma(1, mpmath.mpf(x))
+        condition = max(1, abs(x * exact[1] / exact[0]))
+    assert slope.item() == pytest.approx(float(exact[0]), rel=float(1e-15 * condition), abs=0)
+    assert second.item() == pytest.approx(float(exact[1]), rel=1e-14 + 1e-15 * abs(x) * 1e7 * (x < 0), abs=0)
+
+
+@pytest.mark.parametrize("point", PAIRS, ids=str)
+def test_betaln(point):
+    value, found = derivatives(special.betaln, *point)
+    assert value == scipy.special.betaln(*point)
+    with mpmath.workdps(400):
+        a, b = map(mpmath.mpf, point)
+        exact = [float(mpmath.digamma(c) - mpmath.digamma(a + b)) for c in (a, b)]
+    assert found == pytest.approx(exact, rel=1e-14, abs=0)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 5, 20, 150])
+@pytest.mark.parametrize("x", [1e-2, 1.4616321449683622, 3.0, 57.3, 1e4, -0.5, -2.6, -40.125])
+def test_polygamma(n, x):
+    """As SciPy's where that has digits; those of n = 150 it loses."""
+    found, (slope,) = derivatives(lambda x: special.polygamma(n, x), x)
+    with mpmath.workdps(60):
+        exact = [mpmath.polygamma(order, mpmath.mpf(x)) for order in (n, n + 1)]
+    assert slope == pytest.approx(float(exact[1]), rel=3e-13, abs=0)
+    assert found == pytest.approx(float(exact[0]), rel=float(1e-15 * max(1, abs(x * exact[1] / exact[0]))), abs=0)
+    if n < 150:
+        assert found == pytest.approx(float(scipy.special.polygamma(n, x)), rel=1e-12)
+
+
+def test_poles_and_infinities():
+    x = torch.tensor([0.0, -1.0, math.inf], dtype=torch.float64)
+    orders = torch.tensor([[1], [2]])
+    np.testing.assert_array_equal(special.polygamma(orders, x), scipy.special.polygamma(orders.numpy(), x.numpy()))
+    assert derivatives(special.gammaln, 0.0) == (math.inf, [-math.inf])
+    assert derivatives(special.betaln, 0.0, 2.0)[1][0] == -math.inf
+    assert derivatives(special.betaln, math.inf, 2.0)[1] == [0, -math.inf]
+    assert special.polygamma(1.5, torch.tensor(2.0)).isnan()
+
+
+@pytest.mark.parametrize("name", ["gammaln", "betaln", "digamma", "polygamma"])
+def test_the_operators_are_proved(name):
+    report = tg.check(getattr(special, name))
+    assert report.ok, str(report)
+
+
+def test_the_order_of_a_derivative_has_none():
+    n = torch.tensor(1.0, requires_grad=True)
+    with pytest.raises(tg.DerivativeError, match="an integer"):
+        special.polygamma(n, torch.tensor(2.0)).backward()
+
+
+@pytest.mark.parametrize("point", [(0.25, 30.0), (2e5, 1.5)], ids=str)
+def test_second_derivatives_of_betaln(point):
+    a, b = (torch.tensor(x, dtype=torch.float64) for x in point)
+    found = torch.func.hessian(special.betaln, argnums=(0, 1))(a, b)
+    both, *own = (float(mpmath.polygamma(1, x)) for x in (sum(point), *point))
+    for i in range(2):
+        for j in range(2):
+            assert found[i][j].item() == pytest.approx((own[i] if i == j else 0) - both, rel=1e-9)
