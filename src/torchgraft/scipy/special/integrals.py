@@ -34,7 +34,7 @@ fresnel_s_nth = nth(FILE, "fresnel_s_nth", "fresnel_derivative(x, n, false)", LE
 fresnel_c_nth = nth(FILE, "fresnel_c_nth", "fresnel_derivative(x, n, true)", LENT)
 
 
-@tg.op(kernel=nth_source(FILE, "expn_nth", "expn_derivative(order, x, n)", "order x", LENT))
+@tg.op(kernel=nth_source(FILE, "T expn_nth(T order, T x, int64_t n)", "expn_derivative(order, x, n)", LENT))
 def expn_nth(order: Real[Tensor, "..."], x: Real[Tensor, "..."], n: int) -> Float[Tensor, "..."]:
     """The derivative of order `n` of E_order in x."""
 

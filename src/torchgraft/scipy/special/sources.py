@@ -56,7 +56,10 @@ def ours(file: str, name: str, call: str, parameters: str) -> Source:
         call: an expression in C, such as ``"gammainc_da(a, x)"``.
         parameters: its variables, such as ``"a x"``.
     """
-    # The text as a whole, not an #include of it: what is compiled is what names the library in the cache.
-    text = _LOCAL.sub(lambda found: (KERNELS / found[1]).read_text(), (KERNELS / file).read_text())
     arguments = ", ".join(f"T {parameter}" for parameter in parameters.split())
-    return c(f"{text}\nT {name}({arguments}) {{ return (T){call}; }}", flags=["-ffp-contract=off"])
+    return c(f"{kernel_text(file)}\nT {name}({arguments}) {{ return (T){call}; }}", flags=["-ffp-contract=off"])
+
+
+def kernel_text(file: str) -> str:
+    """The text of a file in `kernels`, as a whole: what is compiled is what names the library in the cache."""
+    return _LOCAL.sub(lambda found: (KERNELS / found[1]).read_text(), (KERNELS / file).read_text())

@@ -1,0 +1,152 @@
+"""Hypergeometric functions 0F1, 1F1 and 2F1, differentiable in the argument to any order.
+
+Values are SciPy's. Derivatives come from `kernels/hyper.c`, which says how.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxtyping import Float, Real
+from torch import Tensor
+
+import torchgraft as tg
+
+from .nth import nth_source
+from .sources import lent
+
+FILE = "hyper.c"
+LENT = {"scipy_jv": "__pyx_fuse_1jv", "scipy_hyp1f1": "__pyx_fuse_1hyp1f1", "scipy_hyp2f1": "__pyx_fuse_1hyp2f1"}
+REASON = "the derivative in a parameter of a hypergeometric function is a series of its own, which is not there"
+
+# -- derivatives ----------------------------------------------------------------------------------------------------
+
+
+@tg.op(kernel=nth_source(FILE, "T hyp0f1_nth(T v, T z, int64_t n)", "hyp0f1_derivative(v, z, n)", LENT))
+def hyp0f1_nth(v: Real[Tensor, "..."], z: Real[Tensor, "..."], n: int) -> Float[Tensor, "..."]:
+    """The derivative of order `n` in z."""
+
+
+@hyp0f1_nth.partial("z")
+def _(v: Tensor, z: Tensor, n: int) -> Any:
+    return hyp0f1_nth(v, z, n + 1)
+
+
+@tg.op(kernel=nth_source(FILE, "T hyp1f1_nth(T a, T b, T x, int64_t n)", "hyp1f1_derivative(a, b, x, n)", LENT))
+def hyp1f1_nth(a: Real[Tensor, "..."], b: Real[Tensor, "..."], x: Real[Tensor, "..."], n: int) -> Float[Tensor, "..."]:
+    """The derivative of order `n` in x."""
+
+
+@hyp1f1_nth.partial("x")
+def _(a: Tensor, b: Tensor, x: Tensor, n: int) -> Any:
+    return hyp1f1_nth(a, b, x, n + 1)
+
+
+@tg.op(kernel=nth_source(FILE, "T hyp2f1_nth(T a, T b, T c, T z, int64_t n)", "hyp2f1_derivative(a, b, c, z, n)", LENT))
+def hyp2f1_nth(
+    a: Real[Tensor, "..."], b: Real[Tensor, "..."], c: Real[Tensor, "..."], z: Real[Tensor, "..."], n: int
+) -> Float[Tensor, "..."]:
+    """The derivative of order `n` in z."""
+
+
+@hyp2f1_nth.partial("z")
+def _(a: Tensor, b: Tensor, c: Tensor, z: Tensor, n: int) -> Any:
+    return hyp2f1_nth(a, b, c, z, n + 1)
+
+
+hyp0f1_nth.nondifferentiable("v", reason=REASON)
+hyp1f1_nth.nondifferentiable("a", "b", reason=REASON)
+hyp2f1_nth.nondifferentiable("a", "b", "c", reason=REASON)
+
+# -- functions ------------------------------------------------------------------------------------------------------
+
+
+@tg.op(kernel=lent("hyp0f1", 2, "__pyx_fuse_1hyp0f1"))
+@tg.domain(v="positive", z="real")
+def hyp0f1(v: Real[Tensor, "..."], z: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """The confluent hypergeometric limit function 0F1(; v; z) (DLMF 16.2.1; derivative 16.3.1).
+
+    Args:
+        v: parameter, any real number but 0, -1, -2, ...
+        z: argument, any real number.
+
+    Returns:
+        In the shape to which the arguments broadcast.
+
+    Raises:
+        DerivativeError: a derivative in `v` is asked for.
+
+    Example:
+        >>> hyp0f1(2.5, torch.tensor(1.0))
+        tensor(1.4616)
+    """
+
+
+@hyp0f1.partial("z")
+def _(v: Tensor, z: Tensor) -> Any:
+    return hyp0f1_nth(v, z, 1)
+
+
+@tg.op(kernel=lent("hyp1f1", 3, "__pyx_fuse_1hyp1f1"))
+@tg.domain(a="real", b="positive", x="real")
+def hyp1f1(a: Real[Tensor, "..."], b: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """Kummer's confluent hypergeometric function 1F1(a; b; x) (DLMF 13.2.2; derivative 13.3.16).
+
+    Args:
+        a: parameter, any real number.
+        b: parameter, any real number but 0, -1, -2, ...
+        x: argument, any real number.
+
+    Returns:
+        In the shape to which the arguments broadcast.
+
+    Raises:
+        DerivativeError: a derivative in `a` or `b` is asked for.
+
+    Example:
+        >>> hyp1f1(0.5, 2.5, torch.tensor(1.0))
+        tensor(1.2523)
+    """
+
+
+@hyp1f1.partial("x")
+def _(a: Tensor, b: Tensor, x: Tensor) -> Any:
+    return hyp1f1_nth(a, b, x, 1)
+
+
+@tg.op(kernel=lent("hyp2f1", 4, "__pyx_fuse_1hyp2f1"))
+@tg.domain(a="positive", b="positive", c="positive", z="(-2, 0.5)")
+def hyp2f1(
+    a: Real[Tensor, "..."], b: Real[Tensor, "..."], c: Real[Tensor, "..."], z: Real[Tensor, "..."]
+) -> Float[Tensor, "..."]:
+    """Gauss' hypergeometric function 2F1(a, b; c; z) (DLMF 15.2.1; derivative 15.5.1).
+
+    Values are SciPy's, which has few right digits or none at some points: where a - b is next to an integer and z < -1,
+    where c - a - b is and z > 0.9, and with parameters above 20. Derivatives do not rest on them.
+
+    Args:
+        a: parameter, any real number.
+        b: parameter, any real number.
+        c: parameter, any real number but 0, -1, -2, ...
+        z: argument, below 1.
+
+    Returns:
+        In the shape to which the arguments broadcast; outside of the domain what SciPy gives.
+
+    Raises:
+        DerivativeError: a derivative in `a`, `b` or `c` is asked for.
+
+    Example:
+        >>> hyp2f1(0.5, 1.5, 2.5, torch.tensor(0.5))
+        tensor(1.2108)
+    """
+
+
+@hyp2f1.partial("z")
+def _(a: Tensor, b: Tensor, c: Tensor, z: Tensor) -> Any:
+    return hyp2f1_nth(a, b, c, z, 1)
+
+
+hyp0f1.nondifferentiable("v", reason=REASON)
+hyp1f1.nondifferentiable("a", "b", reason=REASON)
+hyp2f1.nondifferentiable("a", "b", "c", reason=REASON)

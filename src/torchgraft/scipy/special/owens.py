@@ -1,0 +1,69 @@
+"""Owen's T function, twice differentiable in both arguments.
+
+Values are SciPy's. Derivatives come from `kernels/owens.c`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxtyping import Float, Real
+from torch import Tensor
+
+import torchgraft as tg
+
+from .nth import nth_source, refuse_order
+from .sources import lent
+
+FILE = "owens.c"
+MOST = 2
+
+
+@tg.op(kernel=nth_source(FILE, "T owens_t_nth(T h, T a, int64_t i, int64_t j)", "owens_t_derivative(h, a, i, j)"))
+def owens_t_nth(h: Real[Tensor, "..."], a: Real[Tensor, "..."], i: int, j: int) -> Float[Tensor, "..."]:
+    """The derivative of order `i` in h and `j` in a."""
+
+
+@owens_t_nth.partial("h")
+def _(h: Tensor, a: Tensor, i: int, j: int) -> Any:
+    if i + j >= MOST:
+        refuse_order("owens_t", "h", MOST)
+    return owens_t_nth(h, a, i + 1, j)
+
+
+@owens_t_nth.partial("a")
+def _(h: Tensor, a: Tensor, i: int, j: int) -> Any:
+    if i + j >= MOST:
+        refuse_order("owens_t", "a", MOST)
+    return owens_t_nth(h, a, i, j + 1)
+
+
+@tg.op(kernel=lent("owens_t", 2))
+@tg.domain(h="real", a="real")
+def owens_t(h: Real[Tensor, "..."], a: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """Owen's T function, P(X > h and 0 < Y < aX) of standard normal X and Y (Owen 1956, eq. 1.1; derivatives 2.1).
+
+    Args:
+        h: any real number.
+        a: any real number.
+
+    Returns:
+        In the shape to which the arguments broadcast.
+
+    Raises:
+        DerivativeError: a third derivative is asked for.
+
+    Example:
+        >>> owens_t(torch.tensor(0.5), torch.tensor(2.0))
+        tensor(0.1416)
+    """
+
+
+@owens_t.partial("h")
+def _(h: Tensor, a: Tensor) -> Any:
+    return owens_t_nth(h, a, 1, 0)
+
+
+@owens_t.partial("a")
+def _(h: Tensor, a: Tensor) -> Any:
+    return owens_t_nth(h, a, 0, 1)

@@ -1,0 +1,212 @@
+"""Elliptic, hypergeometric, zeta, Owen's and Lambert's functions: derivatives are mpmath's where closed forms fail."""
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+import scipy.special
+import torch
+
+import torchgraft as tg
+from torchgraft.scipy import special
+
+
+def slopes(name, *point, by=-1):
+    """The value, and its first and second derivative in one argument."""
+    point = [torch.tensor(x, dtype=torch.float64) for x in point]
+    x = point[by].requires_grad_()
+    value = getattr(special, name)(*point)
+    (first,) = torch.autograd.grad(value, x, create_graph=True)
+    (second,) = torch.autograd.grad(first, x)
+    return value.item(), first.item(), second.item()
+
+
+def close(found, exact, rel=1e-12):
+    return found == pytest.approx([float(mpmath.re(x)) for x in exact], rel=rel, abs=0)
+
+
+# -- elliptic integrals ---------------------------------------------------------------------------------------------
+
+
+def legendre(m):
+    """B, D and (D - B)/m, of which K and E and all derivatives are made."""
+    first, second = mpmath.ellipk(m), mpmath.ellipe(m)
+    d = (first - second) / m
+    return first - d, d, (2 * d - first) / m
+
+
+@pytest.mark.parametrize("m", [-1e300, -1e8, -1.0, -1e-9, 1e-300, 1e-9, 0.5, 0.99, 1 - 1e-15])
+def test_elliptic_integrals(m):
+    k, e = slopes("ellipk", m), slopes("ellipe", m)
+    assert (k[0], e[0]) == (scipy.special.ellipk(m), scipy.special.ellipe(m))
+    with mpmath.workdps(700):
+        b, d, j = legendre(mpmath.mpf(m))
+        c = 1 - mpmath.mpf(m)
+        assert close(k[1:], [b / (2 * c), j / (4 * c) + b / (2 * c**2)])
+        assert close(e[1:], [-d / 2, (j - b / c) / 4])
+
+
+@pytest.mark.parametrize("p", [1e-100, 1e-8, 0.3, 1 - 1e-12, 5.0])
+def test_the_elliptic_integral_of_the_complement(p):
+    found = slopes("ellipkm1", p)
+    assert found[0] == scipy.special.ellipkm1(p)
+    with mpmath.workdps(300):
+        b, _, j = legendre(1 - mpmath.mpf(p))
+        assert close(found[1:], [-b / (2 * p), j / (4 * p) + b / (2 * mpmath.mpf(p) ** 2)])
+
+
+# -- hypergeometric functions ---------------------------------------------------------------------------------------
+
+HYPER = [
+    ("hyp0f1", (291.578, 0.336)), ("hyp0f1", (280.6, -1.82)), ("hyp0f1", (0.3, 1e4)), ("hyp0f1", (0.3, -1e4)),
+    ("hyp0f1", (-2 + 1e-8, 5.0)), ("hyp0f1", (-6.5, -40.0)), ("hyp0f1", (1.0, 0.0)), ("hyp0f1", (200.0, -300.0)),
+    ("hyp1f1", (2.0, 3.5, -30.0)), ("hyp1f1", (20.0, 1.5, -10.0)), ("hyp1f1", (-3.0, 2.5, 4.0)),
+    ("hyp1f1", (158.4, 3.66, -15.3)), ("hyp1f1", (0.0, 2.0, 1.0)), ("hyp1f1", (0.5, 1.5, 700.0)),
+    ("hyp2f1", (2.0, 3.0, 4.5, -3.0)), ("hyp2f1", (100.0, 100.0, 300.0, -0.5)), ("hyp2f1", (0.5, 1.5, 2.5, 0.999999)),
+    ("hyp2f1", (0.5489, 1.5489, 6.8377, -3.4133)), ("hyp2f1", (3.0, 3.0 + 1e-8, 2.5, -1e4)),
+    ("hyp2f1", (2.0733, 0.8168, 2.8901, 1 - 2.4e-7)), ("hyp2f1", (-3.0, 2.5, 1.5, 7.0)),
+    ("hyp2f1", (1.5, -2.5, -3.5, 0.4)), ("hyp2f1", (0.5, 0.5, 1.0, 0.0)), ("hyp2f1", (0.0, 2.0, 3.0, 0.5)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "point"), HYPER)
+def test_hypergeometric_functions(name, point):
+    value, *found = slopes(name, *point)
+    np.testing.assert_equal(value, getattr(scipy.special, name)(*point))
+    *parameters, z = map(mpmath.mpf, point)
+    upper, exact = {"hyp0f1": 0, "hyp1f1": 1, "hyp2f1": 2}[name], []
+    with mpmath.workdps(60):
+        for n in (1, 2):
+            ratio = mpmath.fprod(mpmath.rf(a, n) for a in parameters[:upper]) / mpmath.rf(parameters[-1], n)
+            exact.append(ratio * getattr(mpmath, name)(*(p + n for p in parameters), z))
+    assert close(found, exact)
+
+
+def test_a_slope_that_nobody_can_vouch_for_is_none():
+    assert math.isnan(slopes("hyp2f1", -95.15, 56.08, 53.66, 0.99996)[1])
+
+
+# -- zeta -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("s", [-250.5, -20.3, -4.0, -1.0, -0.5, -1e-9, 0.0, 0.5, 1 - 1e-9, 1 + 1e-9, 2.0, 30.0, 100.0])
+def test_riemann(s):
+    value, *found = slopes("zeta", s)
+    assert value == scipy.special.zeta(s)
+    with mpmath.workdps(150):
+        at, step = mpmath.mpf(s), mpmath.mpf(10) ** -40
+        assert close(found, [mpmath.diff(mpmath.zeta, at, n, h=step) for n in (1, 2)])
+
+
+HURWITZ = [(1 + 1e-8, 0.5), (1.5, 1e-3), (2.0, 1.0), (3.25, 7.5), (60.0, 0.3), (84.0, 60.0), (2.5, 1e6)]
+
+
+@pytest.mark.parametrize(("s", "q"), HURWITZ)
+def test_hurwitz(s, q):
+    value, *by_s = slopes("zeta", s, q, by=0)
+    assert value == scipy.special.zeta(s, q)
+    x, y = (torch.tensor(v, dtype=torch.float64, requires_grad=True) for v in (s, q))
+    (first,) = torch.autograd.grad(special.zeta(x, y), y, create_graph=True)
+    mixed = [g.item() for g in torch.autograd.grad(first, (x, y))]
+    with mpmath.workdps(320):
+        s, q = mpmath.mpf(s), mpmath.mpf(q)
+        of = [[mpmath.zeta(s + k, q, n) for k in range(3)] for n in range(3)]
+        assert close(by_s, [of[1][0], of[2][0]])
+        assert close([first.item(), *mixed], [-s * of[0][1], -s * of[1][1] - of[0][1], s * (s + 1) * of[0][2]])
+
+
+# -- Owen's T -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("a", [-1e3, -1e-8, 0.0, 0.7, 1e8])
+@pytest.mark.parametrize("h", [-3.0, 1e-8, 0.0, 25.0])
+def test_owens_t(h, a):
+    x, y = (torch.tensor(v, dtype=torch.float64, requires_grad=True) for v in (h, a))
+    value = special.owens_t(x, y)
+    assert value.item() == scipy.special.owens_t(h, a)
+    by_h, by_a = torch.autograd.grad(value, (x, y), create_graph=True)
+    second = [*torch.autograd.grad(by_h, (x, y), retain_graph=True), *torch.autograd.grad(by_a, (x, y))]
+    with mpmath.workdps(80):
+        h, a = mpmath.mpf(h), mpmath.mpf(a)
+        bell, b = mpmath.exp(-(h**2) / 2), 1 + a**2
+        both = mpmath.exp(-(h**2) * b / 2) / (2 * mpmath.pi)
+        slope = -bell * mpmath.erf(a * h / mpmath.sqrt(2)) / (2 * mpmath.sqrt(2 * mpmath.pi))
+        exact = [slope, both / b, -h * slope - a * both, -h * both, -h * both, -both * (h**2 * a + 2 * a / b) / b]
+    assert close([t.item() for t in (by_h, by_a, *second)], exact)
+
+
+# -- Lambert's W ----------------------------------------------------------------------------------------------------
+
+BRANCH_POINT = -math.exp(-1)
+LAMBERT = [
+    *[(z, 0) for z in (-0.27, -0.2695, -1e-300, 1e-300, 0.5, 1.0, 30.0, 1e300)],
+    *[(z, -1) for z in (-0.2707, -0.2706, -0.1, -1e-10, -1e-307, -5e-324)],
+    *[(BRANCH_POINT + offset, k) for offset in (1.2e-16, 1e-12, 1e-6, 1e-2) for k in (0, -1)],
+]
+
+
+@pytest.mark.parametrize(("z", "k"), LAMBERT)
+def test_lambertw(z, k):
+    """Also next to the branch point, where SciPy has half of the digits."""
+    x = torch.tensor(z, dtype=torch.float64, requires_grad=True)
+    value = special.lambertw(x, k)
+    (first,) = torch.autograd.grad(value, x, create_graph=True)
+    (second,) = torch.autograd.grad(first, x)
+    with mpmath.workdps(80):
+        w, z = mpmath.lambertw(mpmath.mpf(z), k).real, mpmath.mpf(z)
+        for _ in range(4):  # it ends early next to the branch point
+            w -= (w * mpmath.exp(w) - z) / ((1 + w) * mpmath.exp(w))
+        slope = mpmath.exp(-w) / (1 + w)
+        assert abs(value.item() - w) <= 2.1 * np.spacing(abs(value.item()))
+        assert close([first.item(), second.item()], [slope, -(slope**2) * (w + 2) / (1 + w)])
+
+
+def test_lambertw_has_two_real_branches():
+    assert special.lambertw(torch.tensor(-0.4, dtype=torch.float64)).isnan()
+    assert special.lambertw(torch.tensor(0.1, dtype=torch.float64), -1).isnan()
+    with pytest.raises(tg.ArgumentError):
+        special.lambertw(torch.tensor(1.0), 1)
+
+
+# -- all ------------------------------------------------------------------------------------------------------------
+
+LIMITS = [
+    ("ellipk", (0.0,), math.pi / 8), ("ellipk", (1.0,), math.inf), ("ellipk", (-math.inf,), 0.0),
+    ("ellipk", (1.5,), math.nan), ("ellipkm1", (0.0,), -math.inf), ("ellipe", (1.0,), -math.inf),
+    ("hyp0f1", (2.0, math.inf), math.inf), ("zeta", (1.0,), -math.inf), ("zeta", (math.inf,), 0.0),
+    ("zeta", (2.0, 0.0), -math.inf), ("zeta", (0.5, 2.0), math.nan), ("owens_t", (1.0, math.inf), 0.0),
+    ("owens_t", (math.inf, 0.0), 0.0), ("lambertw", (0.0,), 1.0), ("lambertw", (BRANCH_POINT,), math.inf),
+    ("lambertw", (math.inf,), 0.0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "point", "slope"), LIMITS)
+def test_limits(name, point, slope):
+    np.testing.assert_allclose(slopes(name, *point)[1], slope, rtol=1e-15)
+
+
+ONE = {"ellipk": 0.3, "ellipkm1": 0.3, "ellipe": 0.3, "zeta": 2.5}
+NAMES = [*ONE, "hyp0f1", "hyp1f1", "hyp2f1", "owens_t", "lambertw"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_operators_are_proved(name):
+    report = tg.check(getattr(special, name))
+    assert report.ok, str(report)
+
+
+@pytest.mark.parametrize("name", ONE)
+def test_third_derivatives_are_refused(name):
+    x = torch.tensor(ONE[name], dtype=torch.float64, requires_grad=True)
+    (first,) = torch.autograd.grad(getattr(special, name)(x), x, create_graph=True)
+    (second,) = torch.autograd.grad(first, x, create_graph=True)
+    with pytest.raises(tg.DerivativeError, match="so high an order"):
+        torch.autograd.grad(second, x)
+
+
+@pytest.mark.parametrize("parameter", range(3))
+def test_parameters_of_hypergeometric_functions_have_no_derivative(parameter):
+    point = [torch.tensor(x, requires_grad=i == parameter) for i, x in enumerate((0.5, 1.5, 2.5, 0.5))]
+    with pytest.raises(tg.DerivativeError, match="a series of its own"):
+        special.hyp2f1(*point).backward()
