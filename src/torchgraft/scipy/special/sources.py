@@ -8,7 +8,7 @@ from pathlib import Path
 from ..._build.source import Source, c
 
 KERNELS = Path(__file__).parent / "kernels"
-_LOCAL = re.compile(r'^#include "(\w+\.h)"$', re.M)
+_LOCAL = re.compile(r'^#include "(\w+\.[ch])"$', re.M)
 
 
 def lent(name: str, count: int, exported: str | None = None) -> Source:
@@ -62,4 +62,4 @@ def ours(file: str, name: str, call: str, parameters: str) -> Source:
 
 def kernel_text(file: str) -> str:
     """The text of a file in `kernels`, as a whole: what is compiled is what names the library in the cache."""
-    return _LOCAL.sub(lambda found: (KERNELS / found[1]).read_text(), (KERNELS / file).read_text())
+    return _LOCAL.sub(lambda found: kernel_text(found[1]), (KERNELS / file).read_text())

@@ -141,10 +141,10 @@ static void log1p_all(double *x) {
 
 typedef struct { double one, own, other; } moments;  /* of 1, -log(t/x), -log((1-t)/y) */
 
-/* int_0^inf exp(-(s u + n g)) (1, y u + g, x u - g) du */
-static moments lower_moments(point p) {
+/* own = y u + g, other = x u - g and w = exp(-(s u + n g)) at the nodes; the range of u */
+static double lower_nodes(point p, double *own, double *other, double *w) {
     double a = p.a, b = p.b, x = p.x.hi, y = p.y.hi, n = p.n.hi, s = -p.e.hi;
-    double range = integration_range(s, n, x, y, a, b), own[NODES], other[NODES], w[NODES];
+    double range = integration_range(s, n, x, y, a, b);
     if (range <= SHORT_RANGE) {
         double c[TERMS + 1];  /* x e^-u/(y + x e^-u) = x + sum c_k u^k solves c' = -c (1 - c); g' = x - c */
         c[1] = -x * y;
@@ -184,6 +184,12 @@ static moments lower_moments(point p) {
         }
     }
     exp_all(w);
+    return range;
+}
+
+/* int_0^inf exp(-(s u + n g)) (1, y u + g, x u - g) du */
+static moments lower_moments(point p) {
+    double own[NODES], other[NODES], w[NODES], range = lower_nodes(p, own, other, w);
     moments m = {0, 0, 0};
     for (int i = 0; i < NODES; i++) {
         double v = weight[i] * w[i];
