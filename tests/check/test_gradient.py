@@ -460,6 +460,15 @@ def test_ties_alone_prove_nothing_wrong():
     assert not found_or_unsure(Case(make_target(lambda x: x.sort().values[1]), (tied,)))
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("seed", range(5))
+def test_ties_of_few_digits_prove_nothing_wrong(dtype, seed):
+    """So few that equal elements which are to differ have to go some way."""
+    tied = (-1.125 * torch.ones(2, 3, 5)).to(dtype)
+    tied[seed % 2, :, seed % 5] = -1.375
+    assert not found_or_unsure(Case(make_target(lambda x: x.topk(2, largest=False).values), (tied,), seed=seed))
+
+
 def test_what_is_wrong_without_ties_too_is_wrong_with_them():
     double = type("Double", (torch.autograd.Function,), {
         "forward": staticmethod(lambda ctx, x: 2 * x), "backward": staticmethod(lambda ctx, grad: grad),

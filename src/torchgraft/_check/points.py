@@ -26,6 +26,26 @@ def nearby(case: Case, salt: int = 0, spread: float = 2.0**-10) -> list[Tensor]:
     return [moved(primal) for primal in case.primals]
 
 
+def untied(case: Case) -> list[Tensor]:
+    """Other primals nearby, of which none that were equal are: with few digits they have to go further apart."""
+    source = generator(case, 43)
+    return [_untied(primal, source) for primal in case.primals]
+
+
+def _untied(x: Tensor, source: torch.Generator) -> Tensor:
+    if x.is_complex():
+        return torch.view_as_complex(_untied(torch.view_as_real(x), source))
+    flat = x.flatten()
+    _, group, counts = flat.unique(return_inverse=True, return_counts=True)
+    shuffled = torch.randperm(len(flat), generator=source).to(x.device)
+    order = shuffled[group[shuffled].argsort(stable=True)]  # one group of equal elements after another
+    rank = torch.empty_like(group)
+    rank[order] = torch.arange(len(flat), device=x.device) - (counts.cumsum(0) - counts)[group[order]]
+    count, epsilon = counts[group].double(), torch.finfo(x.dtype).eps
+    step = (2.0**-3 / count).clamp(max=32 * epsilon).maximum(2.0**-10 / count).clamp(min=epsilon)
+    return (flat * (1 + step * (rank - (count - 1) / 2))).to(x.dtype).reshape(x.shape)
+
+
 def elsewhere(case: Case) -> list[Tensor]:
     """Primals far away, of which other elements are positive or largest; nearby ones where the target takes none."""
     rolled = [primal.roll(1) for primal in case.primals]

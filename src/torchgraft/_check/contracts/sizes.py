@@ -40,6 +40,8 @@ def other_sizes(case: Case) -> Iterator[Finding]:
         variant = _varied(larger)
         if variant is None:
             continue
+        variant.traits |= {what}
+        variant.seed += taken
         taken += 1
         for finding in _look(variant):
             if finding.code not in wrong:

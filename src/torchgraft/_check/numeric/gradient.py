@@ -18,7 +18,7 @@ from torch import Tensor
 from ..case import Case
 from ..contract import contract
 from ..finding import Finding, Inconclusive, Skip
-from ..points import nearby
+from ..points import untied
 from .backward import Backward, BackwardRaises
 from .flat import flatten
 from .grid import GRIDS, signed
@@ -93,7 +93,7 @@ class _Comparison:
         case = self.probe.case
         if not any(_tied(primal) for primal in case.primals):
             return False
-        apart = case.replaced(nearby(case))
+        apart = case.replaced(untied(case))
         if any(_tied(primal) for primal in apart.primals):
             return False
         with contextlib.suppress(Exception):
@@ -112,13 +112,17 @@ class _Comparison:
         """Changes as large as each tensor's elements are, then as large as each element is.
 
         With few digits a large input would drown a small one; there each has a direction of its own, and its name.
+        Odd cases are many: each takes one of the two ways.
         """
         names = self.probe.case.names
-        if len(names) > 1 and self.probe.grid != GRIDS[torch.float64]:
+        odd = bool(self.probe.case.traits)
+        relative = odd and bool(torch.randint(2, (), generator=self.generator))
+        if not relative and len(names) > 1 and self.probe.grid != GRIDS[torch.float64]:
             yield from ((self.probe.direction(self.generator, primals=[i]), name) for i, name in enumerate(names))
-        else:
+        elif not relative:
             yield self.probe.direction(self.generator), None
-        yield self.probe.direction(self.generator, relative=True), None
+        if relative or not odd:
+            yield self.probe.direction(self.generator, relative=True), None
 
     def _further(self) -> Iterator[tuple[Tensor, str | None]]:
         """Each input alone, where little could be compared: what jumps with one may be smooth in another."""
