@@ -43,7 +43,8 @@ def _untied(x: Tensor, source: torch.Generator) -> Tensor:
     rank[order] = torch.arange(len(flat), device=x.device) - (counts.cumsum(0) - counts)[group[order]]
     count, epsilon = counts[group].double(), torch.finfo(x.dtype).eps
     step = (2.0**-3 / count).clamp(max=32 * epsilon).maximum(2.0**-10 / count).clamp(min=epsilon)
-    return (flat * (1 + step * (rank - (count - 1) / 2))).to(x.dtype).reshape(x.shape)
+    moved: Tensor = flat * (1 + step * (rank - (count - 1) / 2))
+    return moved.to(x.dtype).reshape(x.shape)
 
 
 def elsewhere(case: Case) -> list[Tensor]:
