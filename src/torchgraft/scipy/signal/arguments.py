@@ -1,0 +1,64 @@
+"""What the functions have in common: arguments are looked at, and brought to one dtype."""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+from torch import Tensor
+
+from ... import _torch
+from ..._errors import ArgumentError, DtypeError
+from ..errors import InvalidValueError
+
+
+def check_tensors(operator: str, **arguments: object) -> None:
+    """Refuse what is no tensor; SciPy takes arrays and lists, whose dtype and device would be a guess.
+
+    Raises:
+        ArgumentError: an argument is something else.
+    """
+    for name, value in arguments.items():
+        if not isinstance(value, Tensor):
+            raise ArgumentError(
+                "is not a tensor", operator=operator, argument=name, expected="a tensor", got=type(value).__name__,
+                hint=f"pass torch.as_tensor({name}), with the dtype that you mean",
+            )  # fmt: skip
+
+
+def check_axis(operator: str, x: Tensor, axis: int) -> int:
+    """The axis, counted from the first.
+
+    Raises:
+        InvalidValueError: there is none such.
+    """
+    if not -x.dim() <= axis < x.dim():
+        raise InvalidValueError(
+            "there is no such axis", operator=operator, argument="axis",
+            expected=f"between {-x.dim()} and {x.dim() - 1}" if x.dim() else "x with an axis at least", got=axis,
+        )  # fmt: skip
+    return axis % x.dim()
+
+
+def inexact(operator: str, **tensors: Tensor) -> list[Tensor]:
+    """The tensors in their common dtype by NumPy's rules: integers of 32 bits and more need double precision.
+
+    Raises:
+        DtypeError: all are integers.
+    """
+    dtypes = [tensor.dtype for tensor in tensors.values()]
+    if not any(dtype.is_floating_point or dtype.is_complex for dtype in dtypes):
+        raise DtypeError(
+            "filters no integers", operator=operator, argument=next(iter(tensors)),
+            expected="a floating or complex dtype among the arguments", got=", ".join(map(str, dtypes)),
+            hint="pass x.double()",
+        )  # fmt: skip
+    exact = [dtype for dtype in dtypes if not dtype.is_floating_point and not dtype.is_complex]
+    wide = [torch.float64 for dtype in exact if dtype.itemsize >= 4]
+    common = functools.reduce(torch.promote_types, [*dtypes, *wide])
+    return [tensor.to(common) for tensor in tensors.values()]
+
+
+def has_numbers(tensor: Tensor) -> bool:
+    """Whether the values of a tensor can be looked at: in no compiler, and under no transform."""
+    return not torch.compiler.is_compiling() and not _torch.functorch_active() and _torch.holds_numbers(tensor)
