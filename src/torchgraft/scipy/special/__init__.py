@@ -1,10 +1,13 @@
 """Functions of `scipy.special`, under its names."""
 
 from .bessel import iv as iv
+from .bessel import ive as ive
 from .bessel import jv as jv
+from .bessel import jve as jve
 from .bessel import kv as kv
 from .bessel import kve as kve
 from .bessel import yv as yv
+from .bessel import yve as yve
 from .beta import betainc as betainc
 from .beta import betaincc as betaincc
 from .beta import betainccinv as betainccinv

@@ -1,425 +1,13 @@
 /*
- * Derivatives with respect to the order of the Bessel functions J, Y, I, K of real order v and argument x > 0,
- * and of the scaled ive = iv exp(-x), kve = kv exp(x). NaN for x < 0: x^v is complex between integer orders.
+ * The Bessel functions jv, yv, iv, kv and the scaled ive = iv exp(-|x|), kve = kv exp(x) of any real order v and
+ * argument x: NAME_n(v, x, n) is the derivative number n = 0, 1, 2 in the argument, NAME_dv(v, x, n) that in the order
+ * of the derivative number n = 0, 1 in the argument.
  *
- * Method: contour integrals. Each function is an integral of exp(phi(t)) with phi linear in v, so d/dv is a factor
- * -t (or t) under the integral and nothing is differenced. On a contour through the saddle on which exp(phi) falls off
- * double exponentially the trapezoidal rule converges geometrically: 15 to 60 nodes give all digits. The step is
- * 1/sqrt(a + b |phi''|): a for the distance of the singularities of the map, b for the width of the saddle; at
- * these a and b, found by experiment, the error of the rule is about 1e-16. A node needs phi(t) - phi(base), base at
- * or near the saddle, by formulas without cancellation, and phi(base) itself. That is up to 1e4, where half an ulp of
- * double is an error of 1e-12, so it is a long double (where that is double nothing but this accuracy is lost).
- *
- *   K          real line               int_0^oo exp(-x cosh t) cosh(vt) dt                               DLMF 10.32.9
- *   I          steepest descent        1/(2 pi i) int_{oo-i pi}^{oo+i pi} exp(x cosh t - vt) dt          10.32.12
- *   J, v > x   steepest descent        1/(2 pi i) int_{oo-i pi}^{oo+i pi} exp(x sinh t - vt) dt          10.9.17
- *   J, Y       near steepest descent   H_v = 1/(pi i) int_{-oo}^{oo+i pi} exp(x sinh t - vt) dt          10.9.18
- *
- * Regions, |v| for v:
- *   J   x^2 <= 8(v + 1): power series, it loses at most exp(x^2/(2(v + 1))) < 55 by cancellation and is the fastest;
- *       v > x and J/|Y| < exp(-2): own path, J is recessive on the path of H; else the path of H
- *   Y   x^2 <= 8, v < 10: Temme's series and the recurrence up in v, as the integral needs O(log 1/x) nodes; else H
- *   K   x^2 <= 2, v < 10: Temme, same reason (K = O(exp(-x)) is lost in the series beyond); else the real line
- *   I   x <= 21 or x^2 <= 2(v + 1): power series, faster; loses a factor 10 at most; else its path, where exp(-2x)
- *       is negligible: as v -> 0 the path takes a corner at i pi, which has this size
- *   I   v < 1/2, x^2 > 2: dI/dv = E'(v) - cos(pi v) K - sin(pi v)/pi dK/dv, E = (I_v + I_{-v})/2. E' is odd in v, of
- *       size v I/x, and K is exp(-2x) I: each is lost in the sum of the other, so each is computed apart
- *   v < 0: reflection, DLMF 10.2.3, 10.4.1 (J, Y), 10.27.2, 10.27.3 (I, K)
+ *   v < 0         reflection, DLMF 10.2.3, 10.4.1 (J, Y), 10.27.2, 10.27.3 (I, K), with sin(pi v) that is 0 at integers
+ *   x < 0         parity of the first kind at integer orders; else, and for d/dv, NaN: x^v is complex
+ *   0, infinity   limits; at 0, where ive has a kink, the mean of both sides as first derivative
  */
-#include <math.h>
-#include <stdbool.h>
-
-#define PI 3.14159265358979323846
-#define PIL 3.14159265358979323846264338327950288L
-#define LN2L 0.693147180559945309417232121458176568L
-#define NEGLIGIBLE (-41.0) /* exp(-41) = 1.6e-18 */
-
-/*
- * Value f, derivative d in the order, and for I and K the derivative g in the argument of the scaled function
- * (I' - I, K' + K, which recurrences lose to cancellation for large x), all times exp(e).
- */
-typedef struct { double f, d, g; long double e; } triple;
-
-/* a exp(e) with one rounding where it under- or overflows. */
-static double scaled(double a, long double e)
-{
-    if (a == 0 || e < -2000) return 0 * a;
-    if (e > 2000) return a * INFINITY;
-    long double n = rintl(e / LN2L);
-    return ldexp(a * exp((double)(e - n * LN2L)), (int)n);
-}
-
-/* sin(pi v), cos(pi v): exact reduction, exact zeros. */
-static double sinpi_(double v)
-{
-    double r = fmod(fabs(v), 2), s = v < 0 ? -1 : 1;
-    if (r >= 1) r -= 1, s = -s;
-    return s * (r > 0.5 ? sin(PI * (1 - r)) : sin(PI * r));
-}
-
-static double cospi_(double v)
-{
-    double r = fmod(fabs(v), 2);
-    if (r > 1) r = 2 - r;
-    return r <= 0.25 ? cos(PI * r) : r >= 0.75 ? -cos(PI * (1 - r)) : sin(PI * (0.5 - r));
-}
-
-/* log(x/2), (x/2)^v, right for subnormal x too */
-static double log_half(double x) { return log(x) - (double)LN2L; }
-static double pow_half(double x, double v) { return pow(x, v) * exp2(-v); }
-
-/* psi(z), z >= 1: recurrence to z >= 10, then DLMF 5.11.2. */
-static double digamma(double z)
-{
-    double s = 0;
-    for (; z < 10; z += 1) s -= 1 / z;
-    double r = 1 / (z * z);
-    double b = r * (1./12 - r * (1./120 - r * (1./252 - r * (1./240 - r * (1./132 - r * (691./32760 - r * (1./12)))))));
-    return s + (log(z) - 0.5 / z - b);
-}
-
-/* ---- power series: DLMF 10.2.2 (sign -1: J), 10.25.2 (sign +1: I); derivatives 10.15.1, 10.38.1 ---- */
-
-static triple power_series(double v, double x, int sign)
-{
-    double z = sign * (x / 2) * (x / 2), term = 1, l = log_half(x) - digamma(v + 1), f = 1, d = l, g = v;
-    for (int k = 1;; k++) {
-        double r = 1 / (k * (v + k));
-        term *= z * r;
-        l -= k * r;
-        f += term;
-        d += term * l;
-        g += term * (v + 2 * k);
-        if (fabs(term) < 1e-18 * fmax(1, f)) break;
-    }
-    if (v < 150) {
-        double a = pow_half(x, v) / (v < 1 ? tgamma(v + 1) : v * tgamma(v)); /* the rounding of v + 1 matters */
-        if (a > 1e-290) return (triple){f * a, d * a, g * a / x - f * a, 0};
-    }
-    long double n = v + 1.0L, r = 1 / (n * n); /* log Gamma: DLMF 5.11.1 (v < 150: only its underflow is wanted) */
-    long double lg = (n - 0.5L) * logl(n) - n + 0.918938533204672741780329736405617640L
-                   + (1 / 12.0L - r * (1 / 360.0L - r * (1 / 1260.0L - r / 1680.0L))) / n;
-    return (triple){f, d, g / x - f, v * (logl(x) - LN2L) - lg};
-}
-
-/* ---- small x: Temme's series of K and Y of orders eps = v - n, |eps| <= 1/2, and eps + 1 ---- */
-
-/* A function even in eps, and its derivative by e = eps^2: dividing by eps before differentiating loses nothing. */
-typedef struct { double v, d; } even;
-
-static even add(even a, even b) { return (even){a.v + b.v, a.d + b.d}; }
-static even mul(even a, even b) { return (even){a.v * b.v, a.v * b.d + a.d * b.v}; }
-static even times(double c, even a) { return (even){c * a.v, c * a.d}; }
-
-static even even_polynomial(const double *c, int n, double e)
-{
-    even p = {0, 0};
-    while (n--) p = (even){p.v * e + c[n], p.d * e + p.v};
-    return p;
-}
-
-/* a, b of orders v - 1, v to orders v - 1 + n, v + n: DLMF 10.6.1 (sign -1), 10.29.1 (sign +1) */
-static void recur_up(triple *a, triple *b, double v, int n, double x, int sign)
-{
-    for (; n > 0; n--, v += 1) {
-        double f = 2 * v / x * b->f + sign * a->f, d = 2 * v / x * b->d + 2 / x * b->f + sign * a->d;
-        *a = *b, b->f = f, b->d = d;
-        if (isinf(f) || isinf(d)) { /* the larger orders are as well */
-            if (n > 1) *a = *b;
-            return;
-        }
-    }
-}
-
-/*
- * (x/2)^-eps/Gamma(1 - eps) = s + eps f and (x/2)^eps/Gamma(1 + eps) = s - eps f, with s and f even in eps;
- * 1/Gamma(1 + eps) = g2 - eps g1 (Taylor series DLMF 5.7.1, g1 and g2 Temme's Gamma_1 and Gamma_2).
- */
-static void temme_start(double eps, double x, even *g1, even *g2, even *s, even *f)
-{
-    static const double odd[] = {-0.57721566490153286061, 0.042002635034095235529, 0.042197734555544336748,
-        -0.0072189432466630995424, 0.00021524167411497095, 2.0134854780788238656e-5, -1.1330272319816958824e-6,
-        -6.1160951044814158179e-9, 1.1812745704870201446e-9, -7.7822634399050712540e-12, -5.1003702874544759790e-13};
-    static const double evn[] = {1, -0.65587807152025388108, 0.16653861138229148950, -0.0096219715278769735621,
-        -0.0011651675918590651121, 0.00012805028238811618615, -1.2504934821426706573e-6, -2.0563384169776071035e-7,
-        5.0020076444692229301e-9, 1.0434267116911005105e-10, -3.6968056186422057082e-12, -2.0583260535665067832e-14};
-    double e = eps * eps, L = -log_half(x), w = e * L * L, sg = fabs(eps * L);
-    even ch, sc; /* cosh(eps L), sinh(eps L)/(eps L) */
-    *g1 = even_polynomial(odd, 11, e), *g2 = even_polynomial(evn, 12, e);
-    if (w < 0.25) {
-        static const double c[] = {1, 1/2., 1/24., 1/720., 1/40320., 1/3628800., 1/479001600., 1/87178291200.};
-        static const double h[] = {1, 1/6., 1/120., 1/5040., 1/362880., 1/39916800., 1/6227020800., 1/1307674368e3};
-        ch = even_polynomial(c, 8, w), sc = even_polynomial(h, 8, w);
-        ch.d *= L * L, sc.d *= L * L;
-    } else {
-        double sh = sinh(sg), c = cosh(sg);
-        ch = (even){c, L * L * sh / sg / 2}, sc = (even){sh / sg, (c - sh / sg) / (2 * e)};
-    }
-    *f = add(mul(ch, *g1), times(L, mul(sc, *g2)));
-    *s = add(mul(ch, *g2), times(L, mul((even){e, 1}, mul(sc, *g1))));
-}
-
-/* sign +1: K, -1: Y. Temme's f_k, p_k, q_k; p_k + q_k = s_k, (p_k - q_k)/eps = f_k. */
-static triple temme(double v, double x, int sign)
-{
-    double n = rint(v), eps = v - n, e = eps * eps, L = -log_half(x);
-    even g1, g2, s, f;
-    temme_start(eps, x, &g1, &g2, &s, &f);
-    even gg = add(mul(g2, g2), times(-1, mul((even){e, 1}, mul(g1, g1)))); /* 1/(Gamma(1 + eps) Gamma(1 - eps)) */
-    gg = (even){1 / gg.v, -gg.d / (gg.v * gg.v)};
-    f = mul(gg, f), s = mul(gg, s);
-    double sine = eps == 0 ? PI : sinpi_(eps) / eps, half = eps == 0 ? PI / 2 : sinpi_(eps / 2) / eps;
-    double t = sign < 0 ? 2 * half * half * eps : 0, dt = sign < 0 ? PI * sine - 2 * half * half : 0;
-    double l = g2.v - eps * g1.v, r = g2.v + eps * g1.v;       /* 1/Gamma(1 + eps), 1/Gamma(1 - eps) */
-    double p = pow_half(x, -eps) / l / 2, q = pow_half(x, eps) / r / 2;
-    double lp = L - (2 * eps * (g2.d - eps * g1.d) - g1.v) / l; /* logarithmic derivatives of p, q */
-    double lq = -L - (2 * eps * (g2.d + eps * g1.d) + g1.v) / r;
-    double c = 1, z = sign * (x / 2) * (x / 2);
-    triple a = {0}, b = {0};
-    for (int k = 0;; k++) {
-        double fd = 2 * eps * f.d, g = f.v + t * q, gd = fd + t * q * lq + dt * q;
-        a.f += c * g, a.d += c * gd;
-        b.f += c * (p - k * g), b.d += c * (p * lp - k * gd);
-        if (k && fabs(c) * k < 1e-18) break;
-        double i = k + 1, ie = 1 / (i * i - e);
-        even ri = {ie, ie * ie}, fk = mul(ri, add(times(i, f), s));
-        s = mul(ri, add(times(i, s), mul((even){e, 1}, f)));
-        f = fk;
-        p /= i - eps, lp += 1 / (i - eps);
-        q /= i + eps, lq -= 1 / (i + eps);
-        c *= z / i;
-    }
-    b.f *= 2 / x, b.d *= 2 / x;
-    recur_up(&a, &b, eps + 1, (int)n, x, sign);
-    double norm = sign < 0 ? -2 / PI : 1, g = isinf(b.f) ? -INFINITY : (1 + v / x) * a.f - b.f; /* DLMF 10.29.2 */
-    return (triple){norm * a.f, norm * a.d, g, 0};
-}
-
-/* sinh(u) - u, S = sinh(u) (sign +1); sin(u) - u, S = sin(u) (sign -1) */
-static double minus(double S, double u, int sign)
-{
-    double w = sign * u * u;
-    if (u * u > 0.25) return S - u;
-    return u * w * (1/6. + w * (1/120. + w * (1/5040. + w * (1/362880. + w * (1/39916800. + w * (1/6227020800.))))));
-}
-
-/* asinh(a/x) = log((a + b)/x), b^2 = a^2 + x^2; a/x may overflow. */
-static double asinh_ratio(double a, double b, double x) { return a < x ? asinh(a / x) : log(a + b) - log(x); }
-
-/* ---- K: trapezoidal rule on the real line ---- */
-
-/* Nodes t = j h >= 0 (the integrand is even) outwards from the one next to base, sinh base = v/x; u = t - base. */
-static triple k_integral(double v, double x)
-{
-    double r = hypot(v, x), h = 1 / sqrt(14 + 2.4 * r), base = asinh_ratio(v, r, x), mid = rint(base / h);
-    long double E = expl(base), xc = x * (E + 1 / E) / 2, xs = x * (E - 1 / E) / 2;
-    double c = xc, s = xs, rho = v - xs, S1 = sinh(h / 2), C1 = cosh(h / 2), f = 0, d = 0, g = 0;
-    double Sm = sinh((mid * h - base) / 2), Cm = sqrt(1 + Sm * Sm);
-    for (int side = 1; side >= -1; side -= 2) {
-        double S = Sm, C = Cm; /* sinh, cosh of u/2 */
-        for (double j = mid; j >= 0; j += side) {
-            double t = j * h, u = t - base, phi = rho * u - s * minus(2 * S * C, u, 1) - c * 2 * S * S;
-            if (!(phi >= NEGLIGIBLE)) break;
-            if (side > 0 || j != mid) {
-                double w = exp(phi), q = v * t > 19 ? 1 : -expm1(-2 * v * t); /* cosh, sinh = exp(vt) (1 - q/2, q/2) */
-                double even_part = j == 0 ? w / 2 : w * (1 - q / 2);
-                f += even_part;
-                d += w * t * q / 2;
-                g -= even_part * (v * v / (c + x) + 2 * S * (c * S + s * C)) / x; /* cosh t - 1 = (c - x + ..)/x */
-            }
-            double S0 = S;
-            S = S * C1 + side * C * S1;
-            C = C * C1 + side * S0 * S1;
-        }
-    }
-    return (triple){f * h, d * h, g * h, (long double)v * base - xc};
-}
-
-/* ---- I (v >= 1/2) and J (v > x, well apart): exact steepest descent ---- */
-
-/*
- * On t = tau + i theta, 0 <= theta < pi, with c = (v/x) theta/sin(theta) = sinh(tau) for I, cosh(tau) for J, phi is
- * real: phi = x r cos(theta) - v tau, r = sqrt(c^2 +- 1) = cosh(tau), sinh(tau) (Watson, Bessel Functions, 8.31), so
- *   f = 1/pi int_0^pi exp(phi) dtheta,   df/dv = -1/pi int_0^pi (tau + theta tau') exp(phi) dtheta,
- * all terms of one sign. theta = 2 atan(sinh s), s = j h: double exponential decay as theta -> pi.
- */
-static triple steepest(double v, double x, int sign)
-{
-    double c0 = v / x, r0 = sign > 0 ? hypot(v, x) / x : sqrt((v - x) * (v + x)) / x;
-    double tau0 = sign > 0 ? asinh(c0) : asinh(r0), near = sign > 0 ? 0 : 1 / tau0; /* J: r = 0 at theta ~ i tau0 */
-    double h = 1 / sqrt(20 + 10 * x * r0 + 30 * near * near);
-    double S = 0, C = 1, S1 = sinh(h), C1 = cosh(h), f = 0, d = 0, g = 0;
-    for (int j = 0;; j++) {
-        double a = j ? atan(S) / S : 1, y2 = S * S, q = a - 1 + a * y2; /* tan^2(theta/2), theta/sin(theta) - 1 */
-        double c = c0 * (1 + q), r = sqrt(r0 * r0 + c0 * c0 * q * (2 + q));
-        double dr = c0 * c0 * q * (2 + q) / (r + r0), vers = 2 * y2 / (1 + y2), cosine = 1 - vers;
-        double dtau = log1p((c0 * q + dr) / (c0 + r0)), phi = x * (dr * cosine - r0 * vers) - v * dtau;
-        if (!(phi >= NEGLIGIBLE)) break;
-        double w = exp(phi) * (j ? 2 : 1) / C;  /* dtheta/ds = 2/cosh s */
-        f += w;
-        double slope = c * ((1 + q) * vers - q) / r; /* theta tau', tau' = c (1 - theta cot(theta))/(r theta) */
-        d += w * (tau0 + dtau + slope);
-        g += w * (c * c / (1 + r) - r * vers + slope * c / (1 + q)); /* I: Im((cosh t - 1) (tau' + i)) */
-        double S0 = S;
-        S = S * C1 + C * S1;
-        C = C * C1 + S0 * S1;
-    }
-    long double E = expl(tau0), base = x * (sign > 0 ? E + 1 / E : E - 1 / E) / 2 - (long double)v * tau0;
-    return (triple){f * h / PI, -d * h / PI, g * h / PI, base};
-}
-
-/* ---- I, |v| < 1/2: E'(v), E = (I_v + I_{-v})/2, times exp(-x) ---- */
-
-/*
- * x <= 21: power series of E, u_k = (P + Q)/2 and w_k = (P - Q)/(2v) with P, Q = (x/2)^(+-v)/Gamma(k + 1 +- v), in even
- * functions of v. x > 21: DLMF 10.40.5, whose two exponentials are E and -sin(pi v)/pi K.
- */
-static double i_even_part(double v, double x)
-{
-    double e = v * v;
-    if (x > 21) {
-        even a = {1, 0}, sum = a;
-        for (int k = 1; fabs(a.v) + x * fabs(a.d) > 1e-17; k++) { /* a.v = 0 from k = 1 on at v = 1/2 */
-            a = mul(a, (even){((2 * k - 1) * (2 * k - 1) - 4 * e) / (8 * k * x), -4 / (8 * k * x)});
-            sum = add(sum, a);
-        }
-        return 2 * v * sum.d / sqrt(2 * PI * x);
-    }
-    even g1, g2, u, w;
-    temme_start(v, x, &g1, &g2, &u, &w);
-    w = times(-1, w);
-    double c = 1, z = (x / 2) * (x / 2), sum = 0, size = 0;
-    for (int k = 1; fabs(c * u.v) > 1e-18 * size; k++) {
-        sum += c * u.d, size += fabs(c * u.v);
-        double r = 1 / (k * k - e);
-        even uk = times(r, (even){k * u.v - e * w.v, k * u.d - e * w.d - w.v});
-        even wk = times(r, (even){k * w.v - u.v, k * w.d - u.d});
-        u = (even){uk.v, uk.d + r * uk.v}, w = (even){wk.v, wk.d + r * wk.v};
-        c *= z / k;
-    }
-    return 2 * v * sum * exp(-x);
-}
-
-/* ---- J and Y: contour of the Hankel function ---- */
-
-/*
- * t = s + i theta(s), tan(theta/2) = y = m (sinh s + sqrt(sinh^2 s + sin^2 b)), m = 1/(2 cos^2(b/2)): from -oo to
- * oo + i pi through i b with slope 1; for b = pi/2 it is the steepest path of v = 0. i b is the saddle, cos b = v/x;
- * in the transition region and for v > x a point at the distance of the size of that region, x^(-1/3). All phi are
- * relative to phi(base), base = i b for x >= v, the saddle a = -acosh(v/x) for v > x.
- */
-typedef struct {
-    double v, x, a, b, sb, cb, tb, m; /* sin, cos b, tan(b/2) */
-    double xc, xs, rho;               /* x cosh a, x sinh a, phi'(base): 0 but for rounding, or off the saddle */
-} contour;
-
-typedef struct { double re, im, s, theta, slope; } node; /* phi - phi(base), t, dtheta/ds */
-
-/* The node at s = a + u; S, C = sinh, cosh u. */
-static node hankel_node(const contour *p, double u, double S, double C)
-{
-    double x = p->x, sb = p->sb, cb = p->cb, tb = p->tb;
-    double xsh = p->xc * S + p->xs * C, xch = p->xc * C + p->xs * S, sh = xsh / x; /* x sinh s, x cosh s */
-    double root = sqrt(sh * sh + sb * sb), dy = p->m * (sh + sh * sh / (root + sb));
-    double y = sh < 0 ? p->m * sb * sb / (root - sh) : tb + dy;
-    double sine = 2 * y / (1 + y * y); /* 1 - cos(theta) = y sine */
-    node n = {.s = p->a + u, .slope = sine * xch / (x * root)};
-    if (p->a < 0) {
-        n.theta = 2 * atan(y);
-        n.re = p->xc * minus(S, u, 1) + p->rho * u + p->xs * S * S / (1 + C) - xsh * y * sine;
-        n.im = xch * sine - p->v * n.theta;
-    } else {
-        double z = dy / (1 + y * tb), eta = 2 * atan(z);   /* eta = theta - b */
-        double se = 2 * z / (1 + z * z), ve = z * se;      /* sin, 1 - cos */
-        n.theta = p->b + eta;
-        n.re = -xsh * (sb * se + cb * ve) + x * cb * minus(S, u, 1) + p->rho * u;
-        n.im = x * (S * S / (1 + C) * sine + cb * minus(se, eta, -1) - sb * ve) + p->rho * eta;
-    }
-    return n;
-}
-
-typedef struct { triple j, y; } hankel_pair;
-
-static hankel_pair hankel(double v, double x)
-{
-    double w = sqrt(fabs(x - v)) * sqrt(x + v), least = fmin(1, 1.3 / cbrt(x)), c = 1, s = 0;
-    contour p = {v, x, .b = atan2(w, v), .sb = w / x, .cb = v / x, .xc = x};
-    long double e = 0; /* phi(base) = e + i chi, c + i s = exp(i chi) */
-    if (x >= v && p.b >= least) { /* chi = x sin b - v b = x - v pi/2 + r */
-        long double V = v, r = V * asinl(V / x) - V * V / (x + sqrtl((x - V) * (x + V))) - PIL / 2 * fmod(v, 4);
-        double cr = cosl(r), sr = sinl(r), cx = cos(x), sx = sin(x);
-        c = cx * cr - sx * sr, s = sx * cr + cx * sr;
-    } else {
-        long double sl = sinl(least), cl = cosl(least);
-        p.b = least, p.sb = sl, p.cb = cl;
-        if (x >= v) {
-            long double chi = x * sl - (long double)v * least;
-            p.rho = x * cl - v, c = cosl(chi), s = sinl(chi);
-        } else {
-            p.a = -asinh_ratio(w, v, x);
-            long double E = expl(p.a), xc = x * (E + 1 / E) / 2, xs = x * (E - 1 / E) / 2;
-            p.xc = xc, p.xs = xs, p.rho = xc - v, e = xs - (long double)v * p.a;
-        }
-    }
-    p.tb = p.sb / (1 + p.cb), p.m = (1 + p.tb * p.tb) / 2;
-    double h = 1 / sqrt(40 / (p.b * p.b) + 2.5 * fmax(2 * x * p.sb, -p.xs)), S1 = sinh(h), C1 = cosh(h);
-    double fr = 0, fi = 0, dr = 0, di = 0; /* int exp(phi) dt, int t exp(phi) dt */
-    for (int side = 1; side >= -1; side -= 2) {
-        double S = 0, C = 1;
-        for (int k = 0;; k++) {
-            node n = hankel_node(&p, side * k * h, S, C);
-            if (!(n.re >= NEGLIGIBLE)) break;
-            if (k || side > 0) {
-                double g = exp(n.re), gr = g * cos(n.im), gi = g * sin(n.im);
-                double pr = gr - n.slope * gi, pi = gi + n.slope * gr;
-                fr += pr, fi += pi;
-                dr += n.s * pr - n.theta * pi, di += n.s * pi + n.theta * pr;
-            }
-            double S0 = S;
-            S = S * C1 + side * C * S1;
-            C = C * C1 + side * S0 * S1;
-        }
-    }
-    c *= h / PI, s *= h / PI; /* H = exp(i chi)/(pi i) f, dH/dv = -exp(i chi)/(pi i) d */
-    return (hankel_pair){{s * fr + c * fi, -(s * dr + c * di), 0, e}, {s * fi - c * fr, c * dr - s * di, 0, e}};
-}
-
-/* ---- regions, v >= 0 and x > 0 ---- */
-
-static triple j_triple(double v, double x)
-{
-    if (x * x <= 8 * (v + 1)) return power_series(v, x, -1); /* largest term/sum <= exp(2 x^2/(4(v + 1))) */
-    if (v > x) { /* J/Y ~ exp(-2 zeta) */
-        double w = sqrt((v - x) * (v + x)), zeta = v * asinh_ratio(w, v, x) - w;
-        if (zeta > 1) return steepest(v, x, -1);
-    }
-    return hankel(v, x).j;
-}
-
-static triple y_triple(double v, double x)
-{
-    if (x * x <= 8 && v < 10) {
-        triple y = temme(v, x, -1);
-        if (isfinite(y.f) && isfinite(y.d)) return y; /* else with an exponent */
-    }
-    return hankel(v, x).y;
-}
-
-static triple i_triple(double v, double x)
-{
-    return x <= 21 || x * x <= 2 * (v + 1) ? power_series(v, x, 1) : steepest(v, x, 1);
-}
-
-static triple k_triple(double v, double x)
-{
-    if (x * x <= 2 && v < 10) {
-        triple k = temme(v, x, 1);
-        if (isfinite(k.d) && isfinite(k.g)) return k;
-    }
-    return k_integral(v, x);
-}
-
-/* ---- v < 0, x = 0 and beyond ---- */
+#include "bessel.h"
 
 /* a f + b d of one function: 0 inf is 0 here, sin(pi v) = 0 is exact. */
 static double combine(double a, double f, double b, double d) { return (a == 0 ? 0 : a * f) + (b == 0 ? 0 : b * d); }
@@ -429,95 +17,182 @@ static double sum(double a, long double ea, double b, long double eb)
     return a == 0 ? scaled(b, eb) : b == 0 ? scaled(a, ea) : scaled(a, ea) + scaled(b, eb);
 }
 
-static bool outside(double v, double x) { return isnan(v) || isinf(v) || isnan(x) || x < 0; }
+static bool unknown(double v, double x) { return isnan(v) || isinf(v) || isnan(x); }
+static bool integer(double v) { return v == floor(v); }
+static double parity(double v) { return fmod(fabs(v), 2) == 0 ? 1 : -1; }
 
-/* x -> 0: (x/2)^v log(x/2)/Gamma(v + 1), or (x/2)^v (1/Gamma)'(v + 1) at the zeros v = -1, -2, ... of 1/Gamma(v + 1) */
-static double first_kind_at_0(double v)
+/* ---- first terms as x -> 0, and limits ---- */
+
+/* c (x/2)^p exp(e) */
+static double power(double c, double x, double p, long double e)
 {
-    if (v > 0) return 0;
-    bool even_floor = fmod(floor(v), 2) == 0, integer = v == floor(v);
-    return integer == even_floor ? -INFINITY : INFINITY;
+    return c == 0 ? 0 : scaled(c, (p == 0 ? 0 : p * (logl(x) - LN2L)) + e);
 }
 
-static double kv_scaled_dv(double v, double x, int scale)
+/* Derivative n of (x/2)^v/Gamma(v + 1) (1 + sign (x/2)^2/(v + 1)), DLMF 10.2.2, 10.25.2. */
+static double first_kind_near_0(double v, double x, int n, int sign)
 {
-    if (outside(v, x)) return NAN;
-    if (v == 0 || isinf(x)) return 0;
-    if (x == 0) return copysign(INFINITY, v);
-    triple k = k_triple(fabs(v), x);
-    return copysign(1, v) * scaled(k.d, k.e + scale * (long double)x);
+    if (v < 0 && integer(v)) return (sign < 0 ? parity(v) : 1) * first_kind_near_0(-v, x, n, sign);
+    double m = fabs(v), inverse; /* 1/Gamma(v + 1) = inverse exp(e), DLMF 5.5.3 */
+    long double e;
+    inverse = reciprocal_gamma(v > -1 ? v : m - 1, &e);
+    if (v < -1) inverse = sinpi_(m) / PI / inverse, e = -e;
+    double c[] = {1, v / 2, v * (v - 1) / 4}, d[] = {1, (v + 2) / 2, (v + 2) * (v + 1) / 4}, p = v + 2 - n;
+    double first = power(inverse * c[n], x, v - n, e);
+    return (x > 0 ? p > -0.5 : p >= 0) ? first + power(inverse * sign * d[n] / (v + 1), x, p, e) : first;
 }
 
-static double iv_scaled_dv(double v, double x, int scale)
+/* Derivative n > 0 of -(Gamma(m) (x/2)^-m + cosine Gamma(-m) (x/2)^m), m >= 0: -2 K, pi Y; DLMF 10.27.4, 10.2.3 */
+static double second_kind_near_0(double m, double x, int n, double cosine)
 {
-    if (outside(v, x) || isinf(x)) return NAN;
-    if (x == 0) return first_kind_at_0(v);
+    if (x == 0) return n == 1 ? INFINITY : -INFINITY;
+    double sign = n == 1 ? 0.5 : -0.25, c = n == 1 ? 1 : m + 1, d = n == 1 ? 1 : 1 - m;
+    long double e;
+    double inverse = reciprocal_gamma(m, &e), first = power(sign * c / inverse, x, -m - n, -e);
+    return first + (m < 1 ? power(sign * d * cosine * tgamma(1 - m), x, m - n, 0) : 0);
+}
+
+/* ---- derivatives in the argument, and values ---- */
+
+static double kv_scaled(double v, double x, int n, int scale)
+{
+    if (unknown(v, x) || x < 0) return NAN;
+    if (isinf(x)) return 0;
+    if (x == 0) return n == 1 ? -INFINITY : INFINITY;
+    if (x < TINY && n > 0) return -second_kind_near_0(fabs(v), x, n, 1) / 2;
+    bessel k = k_of(fabs(v), x);
+    return scaled((scale ? k.s : k.f)[n], k.e + scale * (long double)x);
+}
+
+static double iv_scaled(double v, double x, int n, int scale)
+{
+    if (unknown(v, x)) return NAN;
+    if (x < 0) return integer(v) ? parity(fabs(v) + n) * iv_scaled(v, -x, n, scale) : NAN;
+    if (isinf(x)) return scale ? 0 : INFINITY;
+    if (x < TINY) {
+        double i[3];
+        for (int k = 0; k <= n; k++) i[k] = first_kind_near_0(v, x, k, 1);
+        if (!scale || n == 0 || (x == 0 && n == 1)) return i[n];
+        return n == 1 ? i[1] - i[0] : i[2] - 2 * i[1] + i[0];
+    }
     double m = fabs(v);
     long double shift = scale * (long double)x;
-    bool small = m < 0.5 && x * x > 2;
-    if (!small) {
-        triple i = i_triple(m, x);
-        if (v >= 0) return scaled(i.d, i.e + shift);
-        triple k = k_triple(m, x);
-        return sum(-i.d, i.e + shift, -2 * combine(cospi_(m), k.f, sinpi_(m) / PI, k.d), k.e + shift);
+    bessel i = i_of(m, x);
+    double a = (scale ? i.s : i.f)[n];
+    if (v >= 0) return scaled(a, i.e + shift);
+    bessel k = k_of(m, x);
+    double scaled_k[] = {k.f[0], k.f[1] - k.f[0], k.f[2] - 2 * k.f[1] + k.f[0]};
+    return sum(a, i.e + shift, 2 / PI * combine(sinpi_(m), (scale ? scaled_k : k.f)[n], 0, 0), k.e + shift);
+}
+
+double iv_n(double v, double x, int n) { return iv_scaled(v, x, n, 0); }
+double kv_n(double v, double x, int n) { return kv_scaled(v, x, n, 0); }
+double ive_n(double v, double x, int n) { return iv_scaled(v, x, n, -1); }
+double kve_n(double v, double x, int n) { return kv_scaled(v, x, n, 1); }
+
+double jv_n(double v, double x, int n)
+{
+    if (unknown(v, x)) return NAN;
+    if (x < 0) return integer(v) ? parity(fabs(v) + n) * jv_n(v, -x, n) : NAN;
+    if (isinf(x)) return 0;
+    if (x < TINY) return first_kind_near_0(v, x, n, -1);
+    double m = fabs(v);
+    bessel j = j_of(m, x);
+    if (v >= 0) return scaled(j.f[n], j.e);
+    bessel y = y_of(m, x);
+    return sum(combine(cospi_(m), j.f[n], 0, 0), j.e, combine(-sinpi_(m), y.f[n], 0, 0), y.e);
+}
+
+double yv_n(double v, double x, int n)
+{
+    if (unknown(v, x) || x < 0) return NAN;
+    if (isinf(x)) return 0;
+    double m = fabs(v), s = v < 0 ? sinpi_(m) : 0, c = v < 0 ? cospi_(m) : 1;
+    if (x < TINY && (n > 0 || x == 0)) {
+        double y = n > 0 ? second_kind_near_0(m, x, n, cospi_(m)) / PI : -INFINITY;
+        return combine(c, y, s, first_kind_near_0(m, x, n, -1));
     }
-    double even_part = copysign(1, v) * i_even_part(m, x); /* E'(v) - cos(pi v) K - sin(pi v)/pi dK/dv */
-    triple k = k_triple(m, x);
-    return sum(even_part, x + shift, -combine(cospi_(m), k.f, sinpi_(m) / PI, k.d), k.e + shift);
+    bessel y = y_of(m, x);
+    if (v >= 0) return scaled(y.f[n], y.e);
+    bessel j = j_of(m, x);
+    return sum(combine(s, j.f[n], 0, 0), j.e, combine(c, y.f[n], 0, 0), y.e);
 }
 
-/* ---- derivatives with respect to the order ---- */
+/* ---- derivatives in the order, and of these in the argument ---- */
 
-double iv_dv(double v, double x) { return iv_scaled_dv(v, x, 0); }
-double kv_dv(double v, double x) { return kv_scaled_dv(v, x, 0); }
-double ive_dv(double v, double x) { return iv_scaled_dv(v, x, -1); }
-double kve_dv(double v, double x) { return kv_scaled_dv(v, x, 1); }
-
-double jv_dv(double v, double x)
+/* As x -> 0: (x/2)^v log(x/2)/Gamma(v + 1), or (x/2)^v (1/Gamma)'(v + 1) at the zeros of 1/Gamma; f' is f_{v-1}/2. */
+static double first_kind_dv_at_0(double v, int n)
 {
-    if (outside(v, x) || isinf(x)) return NAN;
-    if (x == 0) return first_kind_at_0(v);
+    if (v - n > 0) return 0;
+    bool even_floor = fmod(floor(v - n), 2) == 0;
+    return integer(v) == even_floor ? -INFINITY : INFINITY;
+}
+
+static double kv_scaled_dv(double v, double x, int n, int scale)
+{
+    if (unknown(v, x) || x < 0) return NAN;
+    if (v == 0 || isinf(x)) return 0;
+    if (x == 0) return copysign(INFINITY, n == 0 ? v : -v);
+    bessel k = k_of(fabs(v), x);
+    return copysign(1, v) * scaled((scale ? k.t : k.d)[n], k.e + scale * (long double)x);
+}
+
+static double iv_scaled_dv(double v, double x, int n, int scale)
+{
+    if (unknown(v, x) || x < 0) return NAN;
+    if (isinf(x)) return scale || v == 0 ? 0 : copysign(INFINITY, -v);
+    if (x == 0) return first_kind_dv_at_0(v, n);
+    double m = fabs(v);
+    long double shift = scale * (long double)x;
+    if (m >= 0.5 || x * x <= 2) {
+        bessel i = i_of(m, x);
+        double d = (scale ? i.t : i.d)[n];
+        if (v >= 0) return scaled(d, i.e + shift);
+        bessel k = k_of(m, x);
+        double f = n && scale ? k.f[1] - k.f[0] : k.f[n], by_order = n && scale ? k.d[1] - k.d[0] : k.d[n];
+        return sum(-d, i.e + shift, -2 * combine(cospi_(m), f, sinpi_(m) / PI, by_order), k.e + shift);
+    }
+    pair e = i_even_part(m, x); /* E'(v) - cos(pi v) K - sin(pi v)/pi dK/dv */
+    bessel k = k_of(m, x);
+    double even_part = copysign(1, v) * (n == 0 ? e.f : scale ? e.d : e.d + e.f);
+    double f = n && scale ? k.f[1] - k.f[0] : k.f[n], by_order = n && scale ? k.d[1] - k.d[0] : k.d[n];
+    return sum(even_part, x + shift, -combine(cospi_(m), f, sinpi_(m) / PI, by_order), k.e + shift);
+}
+
+double iv_dv(double v, double x, int n) { return iv_scaled_dv(v, x, n, 0); }
+double kv_dv(double v, double x, int n) { return kv_scaled_dv(v, x, n, 0); }
+double ive_dv(double v, double x, int n) { return iv_scaled_dv(v, x, n, -1); }
+double kve_dv(double v, double x, int n) { return kv_scaled_dv(v, x, n, 1); }
+
+double jv_dv(double v, double x, int n)
+{
+    if (unknown(v, x) || x < 0) return NAN;
+    if (isinf(x)) return 0;
+    if (x == 0) return first_kind_dv_at_0(v, n);
     double m = fabs(v), s = sinpi_(m), c = cospi_(m);
-    triple j = j_triple(m, x);
-    if (v >= 0) return scaled(j.d, j.e);
-    triple y = y_triple(m, x);
-    return sum(PI * s * j.f - c * j.d, j.e, combine(PI * c, y.f, s, y.d), y.e);
+    bessel j = j_of(m, x);
+    if (v >= 0) return scaled(j.d[n], j.e);
+    bessel y = y_of(m, x);
+    return sum(PI * s * j.f[n] - c * j.d[n], j.e, combine(PI * c, y.f[n], s, y.d[n]), y.e);
 }
 
-double yv_dv(double v, double x)
+double yv_dv(double v, double x, int n)
 {
-    if (outside(v, x) || isinf(x)) return NAN;
+    if (unknown(v, x) || x < 0) return NAN;
+    if (isinf(x)) return 0;
     double m = fabs(v), s = sinpi_(m), c = cospi_(m);
-    if (x == 0) return v == 0 ? -PI / 2 : v > 0 ? -INFINITY : copysign(INFINITY, c != 0 ? c : -s);
-    triple y = y_triple(m, x);
-    if (v >= 0) return scaled(y.d, y.e);
-    triple j = j_triple(m, x);
-    return sum(-PI * c * j.f - s * j.d, j.e, combine(PI * s, y.f, -c, y.d), y.e);
+    if (x == 0 && v == 0) return n == 0 ? -PI / 2 : 0;
+    if (x == 0) return copysign(INFINITY, v > 0 ? -1 : c != 0 ? c : -s) * (n == 0 ? 1 : -1);
+    bessel y = y_of(m, x);
+    if (v >= 0) return scaled(y.d[n], y.e);
+    bessel j = j_of(m, x);
+    return sum(-PI * c * j.f[n] - s * j.d[n], j.e, combine(PI * s, y.f[n], -c, y.d[n]), y.e);
 }
 
-/* ---- x > 0: derivatives of ive, kve with respect to the argument; ive itself, which SciPy has wrong for v < 0 ---- */
+/* ---- values where SciPy's are not ---- */
 
-double kve_dx(double v, double x)
-{
-    if (outside(v, x) || x < 1e-280 || isinf(x)) return NAN;
-    triple k = k_triple(fabs(v), x);
-    return scaled(k.g, k.e + x);
-}
+/* It gives 0, infinity or NaN long before they are right, and what is left of its digits beyond 2^30 is not half. */
+bool doubtful(double theirs, double x) { return theirs == 0 || !isfinite(theirs) || fabs(x) > 0x1p30; }
 
-double ive_dx(double v, double x)
-{
-    if (outside(v, x) || x < 1e-280 || isinf(x)) return NAN;
-    triple i = i_triple(fabs(v), x);
-    if (v >= 0) return scaled(i.g, i.e - x);
-    triple k = k_triple(-v, x);
-    return sum(i.g, i.e - x, 2 / PI * sinpi_(-v) * (k.g - 2 * k.f), k.e - x);
-}
-
-double ive_value(double v, double x)
-{
-    if (outside(v, x) || x == 0 || isinf(x)) return NAN;
-    triple i = i_triple(fabs(v), x);
-    if (v >= 0) return scaled(i.f, i.e - x);
-    triple k = k_triple(-v, x);
-    return sum(i.f, i.e - x, 2 / PI * combine(sinpi_(-v), k.f, 0, 0), k.e - x);
-}
+/* Ours, where the function has a value: orders that are not finite, and such, are SciPy's. */
+double better(double theirs, double ours) { return isnan(ours) ? theirs : ours; }
