@@ -389,3 +389,29 @@ def test_what_is_detached_and_harmless_is_not_refused(rule, twice):
     made = twice(cube_with(rule), x)
     second = made[0] if isinstance(made, tuple) else made.diagonal()
     assert second.tolist() == [6, 12]
+
+
+TRANSFORMED = {
+    "vjp": lambda grad, x: torch.func.vjp(lambda x: x**3, x)[1](grad)[0],
+    "gradient": lambda grad, x: torch.func.grad(lambda x: (grad * x**3).sum())(x),
+    "constant gradient": lambda grad, x: grad * torch.func.grad(lambda t: (3 * x * x * t).sum())(x),
+    "recorded gradient": lambda grad, x: torch.autograd.grad((grad * x**3).sum(), x, create_graph=True)[0],
+}
+
+
+@pytest.mark.parametrize("twice", ["create_graph", "grad of grad"])
+@pytest.mark.parametrize("rule", TRANSFORMED.values(), ids=TRANSFORMED)
+def test_a_rule_may_differentiate(rule, twice):
+    """Where its own level has ended, or a gradient is constant there, nothing is lost."""
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    made = TWICE[twice](cube_with(rule), x)
+    second = made[0] if isinstance(made, tuple) else made.diagonal()
+    assert second.tolist() == [6, 12]
+
+
+def test_a_rule_that_differentiates_and_keeps_no_record_has_no_second_derivative():
+    f = cube_with(lambda grad, x: torch.autograd.grad((grad * x**3).sum(), x, retain_graph=True)[0])
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    (first,) = torch.autograd.grad(f(x).sum(), x, create_graph=True)
+    with pytest.raises(tg.DerivativeError, match="leaves torch through grad"):
+        torch.autograd.grad(first.sum(), x)

@@ -219,3 +219,21 @@ def test_default_device_does_not_matter():
     operator = make_scale(np.ndarray)
     with torch.device("meta"):
         assert operator(torch.ones(2, device="cpu"), torch.ones(2, device="cpu")).tolist() == [1, 1]
+
+
+# -- batches of different rank -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first", ["*#batch n", "*batch n"])
+def test_vmap_of_batches_that_broadcast(first):
+    @tg.op
+    def product(x: Float[Tensor, first], y: Float[Tensor, "*#batch n"]) -> Float[Tensor, first]:
+        return x * y
+
+    x, y = torch.randn(3, 2, 5), torch.randn(3, 5)
+    lined_up = x * y[:, None]
+    assert torch.equal(torch.vmap(product)(x, y), lined_up)
+    assert torch.equal(torch.vmap(product, (0, None))(x, y[0]), x * y[0])
+    assert torch.equal(torch.vmap(product, (None, 0))(x[0], y), x[0] * y[:, None])
+    both = torch.vmap(torch.vmap(product, (None, 0)), (0, None))(x, y)
+    assert torch.equal(both, x[:, None] * y[None, :, None])

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
+from .._spec.axes import Axis
 from .._spec.signature import Parameter, Signature
 
 
@@ -33,22 +34,25 @@ def into_batch_axes(
     """The leaves with the mapped axis among the operator's own batch axes; None where it has no place there."""
     owners = _owners(signature, values)
     if signature.loop or _all_lead(signature, None):
-        return _align(signature, owners, leaves, dims)
+        return _align(owners, leaves, dims)
     runs = {token.name for _, p in signature.tensors if p.tensor.axes and (token := p.tensor.axes.leading_run)}
     name = runs.pop() if len(runs) == 1 else None
     if name is None or not all(o.type.axes and _leads(o.type.axes.leading_run, name) for o in signature.outputs):
         return None
-    moved: list[Tensor] = []
-    for owner, leaf, dim in zip(owners, leaves, dims, strict=True):
-        axes = owner.tensor.axes
-        has_run = axes is not None and _leads(axes.leading_run, name)
-        if dim is not None and not has_run:
-            return None
-        if dim is not None:
-            moved.append(leaf.movedim(dim, 0))
-        else:
-            moved.append(leaf.unsqueeze(0).expand(size, *leaf.shape) if has_run else leaf)
+    having = [_leads(_run(owner), name) for owner in owners]
+    if any(dim is not None and not has for dim, has in zip(dims, having, strict=True)):
+        return None
+    moved = list(leaves)
+    places = [i for i, has in enumerate(having) if has]
+    aligned = _align([owners[i] for i in places], [leaves[i] for i in places], [dims[i] for i in places])
+    for i, leaf in zip(places, aligned, strict=True):
+        run = _run(owners[i])
+        moved[i] = leaf.expand(size, *leaf.shape) if dims[i] is None and run is not None and not run.broadcast else leaf
     return moved
+
+
+def _run(owner: Parameter) -> Axis | None:
+    return owner.tensor.axes.leading_run if owner.tensor.axes is not None else None
 
 
 def _owners(signature: Signature, values: Sequence[Any]) -> list[Parameter]:
@@ -66,9 +70,7 @@ def _all_lead(signature: Signature, name: str | None) -> bool:
     return all(item is not None and _leads(item.leading_run, name) for item in axes)
 
 
-def _align(
-    signature: Signature, owners: Sequence[Parameter], leaves: Sequence[Tensor], dims: Sequence[int | None]
-) -> list[Tensor]:
+def _align(owners: Sequence[Parameter], leaves: Sequence[Tensor], dims: Sequence[int | None]) -> list[Tensor]:
     """Mapped leaves with the new axis in front of all leading ones, lined up by axes of size 1."""
 
     def leading(owner: Parameter, leaf: Tensor, dim: int | None) -> int:

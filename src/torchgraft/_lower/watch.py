@@ -73,7 +73,7 @@ class Watch(torch.overrides.TorchFunctionMode):
         self._aliases: dict[int, Tensor] = {}  # made by `.data` and `.detach()`: what is written there, others see
         self._memory: dict[int, _Taint] = {}  # what was written to, which views share
         self._levels: dict[int, tuple[Tensor, set[int]]] = {}  # with the tensor, so that no other one takes over its id
-
+        self._depth = _torch.transform_depth()
         self._bare: list[Tensor] = []  # what was read and has no derivative, wherever it comes from
 
     def lost(self, value: Any) -> str | None:
@@ -128,8 +128,13 @@ class Watch(torch.overrides.TorchFunctionMode):
             if self._tainted:
                 self.hand_on(_read(name, args, kwargs or {}), [result])
             return result
+        depth = _torch.transform_depth()
+        if depth != self._depth:  # a level that has ended has left its tensors
+            self._levels.clear()
+            self._depth = depth
         read = _read(name, args, kwargs or {})
         levels = set[int]().union(*map(self._levels_of, read))
+        recorded = _is_recorded(func, args, kwargs or {})
         inherited = next((taint for taint in map(self._taint, read) if taint is not None), None)
         result = func(*args, **(kwargs or {}))
         written = _written(func, name, args, kwargs or {})
@@ -150,7 +155,7 @@ class Watch(torch.overrides.TorchFunctionMode):
         for value in changed:
             if not isinstance(value, Tensor):
                 self.left = self.left or (name if inherited is None else inherited.name)
-            elif inherited is not None or dropped or levels - self._levels_of(value):
+            elif inherited is not None or dropped or (levels - self._levels_of(value) and not recorded):
                 found = inherited or _Taint(value, name, not torch.is_grad_enabled())
                 self._tainted[id(value)] = found._replace(tensor=value)
                 if any(value is tensor for tensor in written):
@@ -178,6 +183,11 @@ def _is_ours(frame: types.FrameType) -> bool:
     """Whether the call of an operator or a Function is at work, which has a derivative of its own."""
     name = frame.f_code.co_filename
     return name.startswith(GENERATED) or (name.startswith(_PACKAGE) and "_examples" not in name)
+
+
+def _is_recorded(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether this is a backward pass that autograd records: what it leaves without a derivative is constant."""
+    return func is torch.autograd.grad and bool(kwargs.get("create_graph", args[4] if len(args) > 4 else False))
 
 
 def _is_foreign(func: Any, caller: types.FrameType) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,6 +57,7 @@ class Arguments:
         signature: of what is called.
         domains: of its arguments and axes.
         precisions: that floating tensors may have, plain ones first.
+        constants: parameters that are no one's to differentiate by.
     """
 
     def __init__(
@@ -64,9 +65,12 @@ class Arguments:
         signature: Signature,
         domains: Mapping[str, Domain] | None = None,
         precisions: Sequence[torch.dtype] = PRECISIONS,
+        constants: Collection[str] = (),
     ) -> None:
         self._signature = signature
         self._domains = domains or {}
+        able = (p.name for _, p in signature.tensors if p.tensor.dtypes.differentiable and p.name not in constants)
+        self._floating = next(able, None)
         self._sizes = SizePlan(signature, self._domains)
         self._precisions = [precision for precision in precisions if self._may_have(precision)] or PRECISIONS[:1]
 
@@ -90,7 +94,7 @@ class Arguments:
         """
         precision = draw.choose("dtype", self._precisions)
         sizes = self._sizes.draw(draw, long=precision not in HALVES)  # which lose all their digits on the way
-        call = _Call(self._signature, self._domains, self._sizes, sizes, precision, draw)
+        call = _Call(self._signature, self._domains, self._sizes, sizes, precision, self._floating, draw)
         made = [(p, call.argument(p)) for p in self._signature.parameters]
         args = tuple(value for parameter, value in made if not parameter.keyword_only)
         kwargs = {parameter.name: value for parameter, value in made if parameter.keyword_only}
@@ -107,10 +111,11 @@ class _Call:
         plan: SizePlan,
         sizes: Sizes,
         precision: torch.dtype,
+        floating: str | None,
         draw: Draw,
     ) -> None:
         self._signature, self._domains, self._plan = signature, domains, plan
-        self._sizes, self._precision, self._draw = sizes, precision, draw
+        self._sizes, self._precision, self._always_floating, self._draw = sizes, precision, floating, draw
         self._generator = torch.Generator().manual_seed(draw.seed())
         self.traits: set[str] = set()
         self._odd(str(precision).removeprefix("torch.") if precision is not PRECISIONS[0] else "plain")
@@ -196,8 +201,8 @@ class _Call:
         kinds = [d for d in (self._precision, complex_twin(self._precision)) if dtypes.admits(d)]
         if self._precision in HALVES or not dtypes.numeric:
             kinds = kinds[:1]
-        if dtypes.promotes and parameter is not self._signature.tensors[0][1]:
-            kinds.append(torch.int64)  # the first stays floating: a case without a derivative shows nothing
+        if dtypes.promotes and parameter.name != self._always_floating and self._precision not in HALVES:
+            kinds.append(torch.int64)  # one stays floating: a case without a derivative shows nothing
         return self._draw.choose(f"dtype of {parameter.name}", kinds)
 
     def _floating(self, name: str, shape: Shape, dtype: torch.dtype) -> Tensor:

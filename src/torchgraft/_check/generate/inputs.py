@@ -151,7 +151,7 @@ def make_arguments(target: Target, precisions: Sequence[torch.dtype] = PRECISION
     """
     parameters = target.origin.parameters() if target.kind == "module" else ()
     own = [parameter.dtype.to_real() for parameter in parameters if differentiable(parameter)]
-    return Arguments(*needed(target), own[:1] or precisions)
+    return Arguments(*needed(target), own[:1] or precisions, target.constants)
 
 
 def make_case(
