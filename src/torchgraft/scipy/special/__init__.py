@@ -12,6 +12,12 @@ from .beta import betainc as betainc
 from .beta import betaincc as betaincc
 from .beta import betainccinv as betainccinv
 from .beta import betaincinv as betaincinv
+from .distributions import chdtr as chdtr
+from .distributions import chdtrc as chdtrc
+from .distributions import fdtr as fdtr
+from .distributions import pdtr as pdtr
+from .distributions import stdtr as stdtr
+from .distributions import stdtrit as stdtrit
 from .elliptic import ellipe as ellipe
 from .elliptic import ellipk as ellipk
 from .elliptic import ellipkm1 as ellipkm1
@@ -39,3 +45,9 @@ from .integrals import sici as sici
 from .integrals import spence as spence
 from .lambert import lambertw as lambertw
 from .owens import owens_t as owens_t
+from .logarithms import boxcox as boxcox
+from .logarithms import inv_boxcox as inv_boxcox
+from .logarithms import xlog1py as xlog1py
+from .logarithms import xlogy as xlogy
+from .normal import log_ndtr as log_ndtr
+from .normal import ndtri as ndtri

@@ -1,0 +1,363 @@
+"""Distribution functions of Student's t, F, chi-square and Poisson, differentiable in degrees of freedom too.
+
+Values are SciPy's, but for quantiles t of Student's beyond 1e140 sqrt(df), where SciPy's end. Derivatives of Student's
+come from `kernels/student.c` and those of F from `kernels/fisher.c`, which say how; chi-square and Poisson are
+incomplete gamma functions. Second derivatives are there but for those in parameters.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxtyping import Float, Real
+from torch import Tensor
+
+import torchgraft as tg
+
+from ..._build.source import c
+from .gamma import gamma_density, gammainc_by_a
+from .refusals import no_second_derivative
+from .sources import kernel_text, lent, ours
+
+# -- derivatives of Student's distribution ---------------------------------------------------------------------------
+
+
+@tg.op(kernel=ours("student.c", "student_pdf", "student_density(df, t)", "df t"))
+def student_pdf(df: Real[Tensor, "..."], t: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """dF/dt, the density."""
+
+
+@tg.op(kernel=ours("student.c", "student_score_of", "student_score(df, t)", "df t"))
+def student_score_of(df: Real[Tensor, "..."], t: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """D log(density) in df."""
+
+
+@tg.op(kernel=ours("student.c", "stdtr_by_df", "stdtr_dv(df, t)", "df t"))
+def stdtr_by_df(df: Real[Tensor, "..."], t: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """dF/d df."""
+
+
+@tg.op(kernel=ours("student.c", "stdtrit_by_df", "stdtrit_dv(df, t, p)", "df t p"))
+def stdtrit_by_df(df: Real[Tensor, "..."], t: Real[Tensor, "..."], p: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """dt/d df at a given p = F(t): -(dF/d df) / density."""
+
+
+@tg.op(kernel=ours("student.c", "stdtrit_by_p", "stdtrit_dp(df, t, p)", "df t p"))
+def stdtrit_by_p(df: Real[Tensor, "..."], t: Real[Tensor, "..."], p: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """dt/dp where p = F(t): 1 / density, without the error of t, which the density multiplies by t^2."""
+
+
+def _fall(df: Tensor, t: Tensor) -> Any:
+    """-d log(density) / dt."""
+    return (df + 1) * t / (df + t * t)
+
+
+@student_pdf.partial("df")
+def _(df: Tensor, t: Tensor, out: Tensor) -> Any:
+    return out * student_score_of(df, t)
+
+
+@student_pdf.partial("t")
+def _(df: Tensor, t: Tensor, out: Tensor) -> Any:
+    return -out * _fall(df, t)
+
+
+@student_score_of.partial("t")
+def _(df: Tensor, t: Tensor) -> Any:
+    return t * (1 - t * t) / (df + t * t) ** 2
+
+
+@stdtr_by_df.partial("t")
+def _(df: Tensor, t: Tensor) -> Any:
+    return student_pdf(df, t) * student_score_of(df, t)
+
+
+@stdtrit_by_df.partial("t")
+def _(df: Tensor, t: Tensor, out: Tensor) -> Any:
+    return out * _fall(df, t) - student_score_of(df, t)
+
+
+@stdtrit_by_p.partial("t")
+def _(df: Tensor, t: Tensor, out: Tensor) -> Any:
+    return out * _fall(df, t)
+
+
+@stdtrit_by_p.partial("df")
+def _(df: Tensor, t: Tensor, out: Tensor) -> Any:
+    return -out * student_score_of(df, t)
+
+
+# As functions of df and t alone, which they are where p = F(t), they do not depend on p: it is there for its digits.
+stdtrit_by_df.partial("p")(lambda p: p.new_zeros(()))
+stdtrit_by_p.partial("p")(lambda p: p.new_zeros(()))
+
+no_second_derivative(student_score_of, "stdtr", "df")
+no_second_derivative(stdtr_by_df, "stdtr", "df")
+no_second_derivative(stdtrit_by_df, "stdtrit", "df")
+
+# -- derivatives of the F distribution -------------------------------------------------------------------------------
+
+
+@tg.op(kernel=ours("fisher.c", "fisher_pdf", "fisher_density(dfn, dfd, x)", "dfn dfd x"))
+def fisher_pdf(dfn: Real[Tensor, "..."], dfd: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """dF/dx, the density."""
+
+
+@tg.op(kernel=ours("fisher.c", "fisher_score_n", "fisher_score_dfn(dfn, dfd, x)", "dfn dfd x"))
+def fisher_score_n(dfn: Real[Tensor, "..."], dfd: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """D log(density) in dfn."""
+
+
+@tg.op(kernel=ours("fisher.c", "fisher_score_d", "fisher_score_dfd(dfn, dfd, x)", "dfn dfd x"))
+def fisher_score_d(dfn: Real[Tensor, "..."], dfd: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """D log(density) in dfd."""
+
+
+@tg.op(kernel=ours("fisher.c", "fdtr_by_dfn", "fdtr_dfn(dfn, dfd, x)", "dfn dfd x"))
+def fdtr_by_dfn(dfn: Real[Tensor, "..."], dfd: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """dF/d dfn."""
+
+
+@tg.op(kernel=ours("fisher.c", "fdtr_by_dfd", "fdtr_dfd(dfn, dfd, x)", "dfn dfd x"))
+def fdtr_by_dfd(dfn: Real[Tensor, "..."], dfd: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """dF/d dfd."""
+
+
+@fisher_pdf.partial("dfn")
+def _(dfn: Tensor, dfd: Tensor, x: Tensor, out: Tensor) -> Any:
+    return out * fisher_score_n(dfn, dfd, x)
+
+
+@fisher_pdf.partial("dfd")
+def _(dfn: Tensor, dfd: Tensor, x: Tensor, out: Tensor) -> Any:
+    return out * fisher_score_d(dfn, dfd, x)
+
+
+@fisher_pdf.partial("x")
+def _(dfn: Tensor, dfd: Tensor, x: Tensor, out: Tensor) -> Any:
+    return -out * (1 + dfn / 2 * dfd * (x - 1) / (dfn * x + dfd)) / x
+
+
+@fisher_score_n.partial("x")
+def _(dfn: Tensor, dfd: Tensor, x: Tensor) -> Any:
+    return (dfd / (dfn * x + dfd)) ** 2 * (1 / x - 1) / 2
+
+
+@fisher_score_d.partial("x")
+def _(dfn: Tensor, dfd: Tensor, x: Tensor) -> Any:
+    return (dfn / (dfn * x + dfd)) ** 2 * (1 - x) / 2
+
+
+@fdtr_by_dfn.partial("x")
+def _(dfn: Tensor, dfd: Tensor, x: Tensor) -> Any:
+    return fisher_pdf(dfn, dfd, x) * fisher_score_n(dfn, dfd, x)
+
+
+@fdtr_by_dfd.partial("x")
+def _(dfn: Tensor, dfd: Tensor, x: Tensor) -> Any:
+    return fisher_pdf(dfn, dfd, x) * fisher_score_d(dfn, dfd, x)
+
+
+for derivative in (fisher_score_n, fisher_score_d, fdtr_by_dfn, fdtr_by_dfd):
+    no_second_derivative(derivative, "fdtr", "dfn", "dfd")
+
+# -- functions ------------------------------------------------------------------------------------------------------
+
+
+@tg.op(kernel=lent("stdtr", 2, "__pyx_fuse_0stdtr"))
+@tg.domain(df="positive", t="real")
+def stdtr(df: Real[Tensor, "..."], t: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """Student's distribution function, the integral of the density from -inf to `t` (by DLMF 8.17.2).
+
+    Args:
+        df: degrees of freedom, positive, also inf.
+        t: any real number.
+
+    Returns:
+        Values between 0 and 1, in the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
+
+    Raises:
+        DerivativeError: a second derivative in `df` is asked for.
+
+    Example:
+        >>> stdtr(torch.tensor(3.0), torch.tensor(1.5))
+        tensor(0.8847)
+    """
+
+
+@stdtr.partial("df")
+def _(df: Tensor, t: Tensor) -> Any:
+    return stdtr_by_df(df, t)
+
+
+@stdtr.partial("t")
+def _(df: Tensor, t: Tensor) -> Any:
+    return student_pdf(df, t)
+
+
+STDTRIT = c(
+    f"""{kernel_text("student.c")}
+TG_IMPORT(double, scipy_stdtrit, (double, double, int))
+T stdtrit(T df, T p) {{ return (T)stdtrit_value(df, p, scipy_stdtrit(df, p, 0)); }}""",
+    flags=["-ffp-contract=off"],
+    imports={"scipy_stdtrit": "scipy.special.cython_special:__pyx_fuse_0stdtrit"},
+)
+
+
+@tg.op(kernel=STDTRIT)
+@tg.domain(df="positive", p="(0, 1)")
+def stdtrit(df: Real[Tensor, "..."], p: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """The t for which Student's distribution function is p; derivatives by the implicit function theorem.
+
+    Args:
+        df: degrees of freedom, positive, also inf.
+        p: between 0 and 1.
+
+    Returns:
+        In the shape to which the arguments broadcast; outside of the domain what SciPy gives.
+
+    Raises:
+        DerivativeError: a second derivative in `df` is asked for.
+
+    Example:
+        >>> stdtrit(torch.tensor(3.0), torch.tensor(0.975))
+        tensor(3.1824)
+    """
+
+
+@stdtrit.partial("df")
+def _(df: Tensor, p: Tensor, out: Tensor) -> Any:
+    return stdtrit_by_df(df, out, p)
+
+
+@stdtrit.partial("p")
+def _(df: Tensor, p: Tensor, out: Tensor) -> Any:
+    return stdtrit_by_p(df, out, p)
+
+
+@tg.op(kernel=lent("fdtr", 3, "__pyx_fuse_0fdtr"))
+@tg.domain(dfn="positive", dfd="positive", x="nonnegative")
+def fdtr(dfn: Real[Tensor, "..."], dfd: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """The F distribution function, I_w(dfn/2, dfd/2) where w = dfn x / (dfn x + dfd) (by DLMF 8.17.2).
+
+    Args:
+        dfn: degrees of freedom of the numerator, positive.
+        dfd: degrees of freedom of the denominator, positive.
+        x: argument, not negative.
+
+    Returns:
+        Values between 0 and 1, in the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
+
+    Raises:
+        DerivativeError: a second derivative in degrees of freedom is asked for.
+
+    Example:
+        >>> fdtr(torch.tensor(2.0), torch.tensor(3.0), torch.tensor(1.5))
+        tensor(0.6465)
+    """
+
+
+@fdtr.partial("dfn")
+def _(dfn: Tensor, dfd: Tensor, x: Tensor) -> Any:
+    return fdtr_by_dfn(dfn, dfd, x)
+
+
+@fdtr.partial("dfd")
+def _(dfn: Tensor, dfd: Tensor, x: Tensor) -> Any:
+    return fdtr_by_dfd(dfn, dfd, x)
+
+
+@fdtr.partial("x")
+def _(dfn: Tensor, dfd: Tensor, x: Tensor) -> Any:
+    return fisher_pdf(dfn, dfd, x)
+
+
+@tg.op(kernel=lent("chdtr", 2))
+@tg.domain(v="positive", x="nonnegative")
+def chdtr(v: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """The chi-square distribution function, P(v/2, x/2) (DLMF 8.2.4).
+
+    Args:
+        v: degrees of freedom, positive.
+        x: argument, not negative.
+
+    Returns:
+        Values between 0 and 1, in the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
+
+    Raises:
+        DerivativeError: a second derivative in `v` is asked for.
+
+    Example:
+        >>> chdtr(torch.tensor(3.0), torch.tensor(2.0))
+        tensor(0.4276)
+    """
+
+
+@chdtr.partial("v")
+def _(v: Tensor, x: Tensor) -> Any:
+    return gammainc_by_a(v / 2, x / 2) / 2
+
+
+@chdtr.partial("x")
+def _(v: Tensor, x: Tensor) -> Any:
+    return gamma_density(v / 2, x / 2) / 2
+
+
+@tg.op(kernel=lent("chdtrc", 2))
+@tg.domain(v="positive", x="nonnegative")
+def chdtrc(v: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """The complement of the chi-square distribution function, Q(v/2, x/2) (DLMF 8.2.4).
+
+    Args:
+        v: degrees of freedom, positive.
+        x: argument, not negative.
+
+    Returns:
+        Values between 0 and 1, in the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
+
+    Raises:
+        DerivativeError: a second derivative in `v` is asked for.
+
+    Example:
+        >>> chdtrc(torch.tensor(3.0), torch.tensor(2.0))
+        tensor(0.5724)
+    """
+
+
+@chdtrc.partial("v")
+def _(v: Tensor, x: Tensor) -> Any:
+    return -gammainc_by_a(v / 2, x / 2) / 2
+
+
+@chdtrc.partial("x")
+def _(v: Tensor, x: Tensor) -> Any:
+    return -gamma_density(v / 2, x / 2) / 2
+
+
+@tg.op(kernel=lent("pdtr", 2))
+@tg.domain(k="nonnegative", m="nonnegative")
+def pdtr(k: Real[Tensor, "..."], m: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """The Poisson distribution function, Q(floor(k) + 1, m) (DLMF 8.4.10).
+
+    Args:
+        k: number of events, not negative; what it has behind the point is dropped.
+        m: mean, not negative.
+
+    Returns:
+        Values between 0 and 1, in the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
+
+    Raises:
+        DerivativeError: a derivative in `k` is asked for.
+
+    Example:
+        >>> pdtr(torch.tensor(2.0), torch.tensor(1.5))
+        tensor(0.8088)
+    """
+
+
+@pdtr.partial("m")
+def _(k: Tensor, m: Tensor) -> Any:
+    return -gamma_density(k.floor() + 1, m)
+
+
+pdtr.nondifferentiable("k", reason="events are counted: the function is constant between integers")

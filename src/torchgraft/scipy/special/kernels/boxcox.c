@@ -1,0 +1,76 @@
+/* boxcox.c - derivatives of Box and Cox's power transform (x^k - 1)/k and of its inverse (1 + k y)^(1/k), also next to
+ * k = 0, where they are log x and exp y.
+ *
+ * (x^k - 1)/k = L int_0^1 e^(u s) ds,  L = log x, u = k L, so that its n-th derivative in k is L^(n+1) times
+ *     m_n(u) = int_0^1 s^n e^(u s) ds = (e^u - n m_(n-1))/u    (by parts, stable for |u| > n),
+ * which for smaller u is a series of positive terms: of e^(u s), or for u < 0 of e^u e^(-u (1-s)). */
+#include "gammabeta.h"
+
+static double moment(double n, double u) {
+    if (fabs(u) > n + 1) {
+        double e = exp(u), m = expm1(u) / u;
+        for (int j = 1; j <= n; j++) m = (e - j * m) / u;
+        return m;
+    }
+    double term = 1, sum = 0, a = fabs(u);
+    for (int k = 0; k < 200 && !(term < 1e-18 * sum); k++) {
+        if (u < 0) {
+            term = k == 0 ? 1 / (n + 1) : term * a / (n + k + 1);
+            sum += term;
+        } else {
+            if (k > 0) term *= a / k;
+            sum += term / (n + k + 1);
+        }
+    }
+    return u < 0 ? exp(u) * sum : sum;
+}
+
+/* d^n/dk^n (x^k - 1)/k */
+double boxcox_dk(double x, double k, double n) {
+    double L = log(x), u = k * L;
+    if (isnan(L) || isnan(k)) return NAN;
+    if (k == 0) return pow(L, n + 1) / (n + 1);
+    if (u < -700) return tgamma(n + 1) * pow(-1 / k, n + 1);
+    if (u <= 700) return pow(L, n + 1) * moment(n, u);
+    double rest = 1, half = exp(0.5 * u);  /* m_n = e^u rest/u */
+    for (int j = 1; j <= n; j++) rest = 1 - j * rest / u;
+    return half * (pow(L, n) / k * rest) * half;
+}
+
+/* d^n/dk^n x^(k-1), the slope of the transform in x */
+double boxcox_dx(double x, double k, double n) {
+    if (x < 0) return NAN;
+    if (x == 0 && k > 1) return 0;
+    return pow(x, k - 1) * (n == 0 ? 1 : pow(log(x), n));
+}
+
+/* 1 + k y and its logarithm, of the exact product */
+static double base(double y, double k) { return fma(k, y, 1); }
+
+static double log_base(double y, double k) {
+    double w = k * y;
+    if (!(w > -0.5) || !(w < 1e300)) return log(base(y, k));
+    return log1p(w) + fma(k, y, -w) / (1 + w);
+}
+
+/* log(1 + k y)/k */
+static double exponent(double y, double k) { return k == 0 || fabs(k * y) < 1e-300 ? y : log_base(y, k) / k; }
+
+/* d/dy (1 + k y)^(1/k) = (1 + k y)^(1/k - 1) */
+double inv_boxcox_dy(double y, double k) {
+    if (k == 1) return base(y, k) >= 0 ? 1 : NAN;
+    if (base(y, k) == 0) return k < 0 || k > 1 ? INFINITY : 0;
+    return exp(exponent(y, k) - log_base(y, k));
+}
+
+/* d/dk = (1 + k y)^(1/k) (w/(1 + w) - log(1 + w))/k^2, w = k y. Next to w = 0, with q = w/(2 + w), log(1 + w) =
+ * 2 atanh(q) and w/(1 + w) = 2 q/(1 + q). */
+double inv_boxcox_dk(double y, double k) {
+    double w = k * y, q = w / (2 + w);
+    if (base(y, k) == 0) return k == 0 ? NAN : inv_boxcox_dy(y, k) * y / k;
+    if (fabs(q) < 0.17) {
+        double half = 0.5 * (1 - q) * (1 - q) * (1 / (1 + q) + q * atanh_tail(q));
+        return -exp(exponent(y, k)) * (y * y * half);
+    }
+    return inv_boxcox_dy(y, k) * (y / k) - exp(exponent(y, k)) * (log_base(y, k) / k / k);
+}
