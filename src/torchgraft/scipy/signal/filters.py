@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from ..arguments import check_axis, check_tensors, has_numbers, inexact
 from ..errors import InvalidValueError
-from .arguments import check_axis, check_tensors, has_numbers, inexact
 from .recursion import filtered
 from .sliding import slide
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from ... import _torch
-from ..._errors import ArgumentError, DtypeError
-from ..errors import InvalidValueError
+from .. import _torch
+from .._errors import ArgumentError, DtypeError
+from .errors import InvalidValueError
 
 
 def check_tensors(operator: str, **arguments: object) -> None:
@@ -41,7 +42,7 @@ def check_axis(operator: str, x: Tensor, axis: int) -> int:
 
 
 def inexact(operator: str, **tensors: Tensor) -> list[Tensor]:
-    """The tensors in their common dtype by NumPy's rules: integers of 32 bits and more need double precision.
+    """The tensors in their common dtype.
 
     Raises:
         DtypeError: all are integers.
@@ -53,10 +54,16 @@ def inexact(operator: str, **tensors: Tensor) -> list[Tensor]:
             expected="a floating or complex dtype among the arguments", got=", ".join(map(str, dtypes)),
             hint="pass x.double()",
         )  # fmt: skip
-    exact = [dtype for dtype in dtypes if not dtype.is_floating_point and not dtype.is_complex]
-    wide = [torch.float64 for dtype in exact if dtype.itemsize >= 4]
-    common = functools.reduce(torch.promote_types, [*dtypes, *wide])
+    common = common_dtype(dtypes)
     return [tensor.to(common) for tensor in tensors.values()]
+
+
+def common_dtype(dtypes: Sequence[torch.dtype]) -> torch.dtype:
+    """The dtype to which NumPy promotes: beside floats, integers of 32 bits and more need double precision."""
+    kinds = {dtype.is_floating_point or dtype.is_complex for dtype in dtypes}
+    integers = [dtype for dtype in dtypes if not dtype.is_floating_point and not dtype.is_complex]
+    wide = [torch.float64 for dtype in integers if kinds == {True, False} and dtype.itemsize >= 4]
+    return functools.reduce(torch.promote_types, [*dtypes, *wide])
 
 
 def has_numbers(tensor: Tensor) -> bool:
