@@ -1,5 +1,6 @@
 """Interpolation and smoothing: values are SciPy's, derivatives those of differences."""
 
+import doctest
 import inspect
 
 import numpy as np
@@ -9,7 +10,7 @@ import torch
 
 import torchgraft as tg
 from torchgraft.scipy import ndimage
-from torchgraft.scipy.ndimage import splines
+from torchgraft.scipy.ndimage import gaussian, splines
 
 MODES = ["reflect", "grid-mirror", "constant", "grid-constant", "nearest", "mirror", "grid-wrap", "wrap"]
 
@@ -72,14 +73,6 @@ def test_derivatives_at_kinks():
         assert found.tolist() == [slopes]
 
 
-@pytest.mark.parametrize(
-    "op", [splines.interpolate, splines.spread, splines.spline_filter1d], ids=lambda op: op.__name__
-)
-def test_the_operators_are_proved(name):
-    report = tg.check(getattr(splines, name))
-    assert report.ok, str(report)
-
-
 def test_what_is_not_a_number_stays_alone():
     x = random(5).requires_grad_()
     at = torch.tensor([[1.5, torch.nan, torch.inf]], dtype=torch.float64)
@@ -136,7 +129,101 @@ def test_wrong_interpolation_is_refused(arguments, error, said):
         ndimage.map_coordinates(**{"input": torch.zeros(4, 4), "coordinates": torch.zeros(2, 3)} | arguments)
 
 
-@pytest.mark.parametrize("name", ["map_coordinates"])
+# -- smoothing --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.int32, torch.uint8])
+@pytest.mark.parametrize("mode", MODES)
+def test_smoothed_values_are_scipys(mode, dtype):
+    for shape in [(1,), (2,), (20,), (4, 5), (3, 1, 4)]:
+        x = (100 * random(*shape).abs()).to(dtype)
+        for settings in (
+            {"sigma": 1.3},
+            {"sigma": 3, "order": 2, "output": np.float32},
+            {"sigma": 0.4, "radius": 9, "cval": 2.5},
+            {"sigma": [0.7, 0, 2.1][: len(shape)], "order": [0, 1, 3][: len(shape)], "truncate": 2.5},
+            {"sigma": 1, "axes": -1, "output": "float64"},
+        ):
+            expected = scipy.ndimage.gaussian_filter(x.numpy(), mode=mode, **settings)
+            found = ndimage.gaussian_filter(x, mode=mode, **settings)
+            torch.testing.assert_close(found, torch.from_numpy(expected), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("order", range(3))
+@pytest.mark.parametrize("mode", MODES)
+def test_derivatives_of_smoothing(mode, order):
+    x, sigma = random(2, 5).requires_grad_(), torch.tensor([0.6, 1.4], dtype=torch.float64, requires_grad=True)
+    function = lambda x, sigma: ndimage.gaussian_filter(x, sigma, order, mode=mode, cval=1.5)  # noqa: E731
+    assert torch.autograd.gradcheck(function, (x, sigma))
+    assert torch.autograd.gradgradcheck(function, (x, sigma))
+
+
+def test_smoothing_is_mapped_and_compiled():
+    images, sigmas = random(3, 4, 5), torch.tensor([0.5, 1.0, 2.0])
+    function = lambda x, sigma: ndimage.gaussian_filter(x, sigma, radius=3).sin()  # noqa: E731
+    expected = torch.stack([function(x, sigma) for x, sigma in zip(images, sigmas, strict=True)])
+    torch.testing.assert_close(torch.vmap(function)(images, sigmas), expected)
+    compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
+    image, sigma = images[0].clone().requires_grad_(), sigmas[0].clone().requires_grad_()
+    torch.testing.assert_close(compiled(image, sigma), expected[0])
+    found, wanted = (torch.autograd.grad(f(image, sigma).sum(), (image, sigma)) for f in (compiled, function))
+    torch.testing.assert_close(found, wanted)
+    torch.testing.assert_close(torch.func.jacfwd(function)(image, sigma), torch.func.jacrev(function)(image, sigma))
+    free = lambda sigma: ndimage.gaussian_filter(image, sigma, truncate=3.0).square().sum()  # noqa: E731
+    fixed = lambda sigma: ndimage.gaussian_filter(image, sigma, radius=2).square().sum()  # noqa: E731
+    torch.testing.assert_close(torch.func.hessian(free)(sigma), torch.func.hessian(fixed)(sigma))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_halves_are_smoothed_in_more_digits(dtype):
+    x = random(6, 6).to(dtype)
+    torch.testing.assert_close(ndimage.gaussian_filter(x, 1), ndimage.gaussian_filter(x.float(), 1).to(dtype))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "said"),
+    [
+        ({"sigma": [1, 2, 3]}, ValueError, "sequence argument must have length"),
+        ({"order": -1}, ValueError, "order must be non-negative"),
+        ({"radius": -1}, ValueError, "nonnegative integer"),
+        ({"radius": 1.5}, ValueError, "nonnegative integer"),
+        ({"axes": (0, 0)}, ValueError, "axes must be unique"),
+        ({"axes": 2}, ValueError, "axes must be unique, and exist"),
+        ({"mode": "around"}, RuntimeError, "boundary mode not supported"),
+        ({"output": np.zeros((4, 4))}, tg.ArgumentError, "an output to write into"),
+        ({"input": np.zeros((4, 4))}, tg.ArgumentError, "is no tensor"),
+        ({"input": torch.zeros(4, 4, dtype=torch.bool)}, tg.DtypeError, "torch.bool"),
+    ],
+)
+def test_wrong_smoothing_is_refused(arguments, error, said):
+    with pytest.raises(error, match=said):
+        ndimage.gaussian_filter(**{"input": torch.zeros(4, 4), "sigma": 1.0} | arguments)
+
+
+# -- both -------------------------------------------------------------------------------------------------------------
+
+
+OPERATORS = [
+    splines.interpolate, splines.spread, splines.spline_filter1d, gaussian.correlate1d, gaussian.gaussian_weights,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("op", OPERATORS, ids=lambda op: op.__name__)
+def test_the_operators_are_proved(op):
+    report = tg.check(op)
+    assert report.ok, str(report)
+
+
+@pytest.mark.parametrize("name", ["map_coordinates", "gaussian_filter"])
+def test_examples_print_what_they_say(name):
+    function, runner = getattr(ndimage, name), doctest.DocTestRunner(verbose=False)
+    names = {"torch": torch} | vars(ndimage)
+    example = doctest.DocTestParser().get_doctest(function.__doc__, names, name, None, 0)
+    assert example.examples
+    assert runner.run(example).failed == 0
+
+
+@pytest.mark.parametrize("name", ["map_coordinates", "gaussian_filter"])
 def test_signatures_are_scipys(name):
     def plain(function):
         return [(p.name, p.kind, p.default) for p in inspect.signature(function).parameters.values()]

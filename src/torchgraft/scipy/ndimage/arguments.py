@@ -80,3 +80,10 @@ def rounded(values: Tensor, dtype: torch.dtype) -> Tensor:
     limits = torch.iinfo(dtype)
     whole = torch.trunc(values + torch.copysign(torch.full_like(values, 0.5), values))
     return whole.clamp(limits.min, limits.max).to(dtype)
+
+
+def unsupported_mode(operator: str, mode: object, modes: str) -> tg.UnsupportedError:
+    """The error for an extension that SciPy does not have."""
+    return tg.UnsupportedError(
+        "boundary mode not supported", operator=operator, argument="mode", expected=modes, got=repr(mode)
+    )

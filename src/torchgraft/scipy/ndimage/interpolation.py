@@ -11,7 +11,7 @@ from torch import Tensor
 
 import torchgraft as tg
 
-from .arguments import output_dtype, real_tensor, rounded
+from .arguments import output_dtype, real_tensor, rounded, unsupported_mode
 from .splines import MODES, interpolate, spline_filter1d
 
 _PADDING = 12  # SciPy's, for the modes that have no exact filter
@@ -88,10 +88,7 @@ def _extension(mode: str) -> int:
     """The number of a mode."""
     name = {"grid-mirror": "reflect"}.get(mode, mode)
     if name not in MODES:
-        raise tg.UnsupportedError(
-            "boundary mode not supported", operator="map_coordinates", argument="mode",
-            expected=", ".join((*MODES, "grid-mirror")), got=repr(mode),
-        )  # fmt: skip
+        raise unsupported_mode("map_coordinates", mode, ", ".join((*MODES, "grid-mirror")))
     return MODES.index(name)
 
 
