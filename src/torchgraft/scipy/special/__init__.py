@@ -1,5 +1,6 @@
 """Functions of `scipy.special`, under its names."""
 
+from .airy import airy as airy
 from .bessel import iv as iv
 from .bessel import ive as ive
 from .bessel import jv as jv

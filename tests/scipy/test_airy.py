@@ -1,0 +1,64 @@
+"""The Airy functions: values are SciPy's, derivatives are mpmath's."""
+
+import math
+
+import mpmath
+import pytest
+import scipy.special
+import torch
+
+import torchgraft as tg
+from torchgraft.scipy import special
+
+# Both sides of the switches between methods, at 100 and -10, and where SciPy's phase has lost digits or all of them.
+POINTS = [0.0, 1e-8, -0.3, 2.07, 9.9, 66.0, 99.99, 100.01, 103.5, -9.99, -10.01, -2.3381, -3e4, -5e8]
+
+
+def exact(z, order):
+    """Derivatives of both and their slopes by f'' = z f, and their amplitudes, those of both where they oscillate."""
+    with mpmath.workdps(60):
+        z = mpmath.mpf(z)
+        found = []
+        for function in (mpmath.airyai, mpmath.airybi):
+            f, slope = function(z), function(z, derivative=1)
+            found += [f, slope, z * f, f + z * slope][order : order + 2]
+        sizes = [math.hypot(found[k % 2], found[k % 2 + 2]) if z < 0 else abs(found[k]) for k in range(4)]
+        return list(map(float, found)), list(map(float, sizes))
+
+
+def tensor(z):
+    return torch.tensor(z, dtype=torch.float64, requires_grad=True)
+
+
+@pytest.mark.parametrize("z", POINTS)
+def test_derivatives(z):
+    x = tensor(z)
+    for k, value in enumerate(special.airy(x)):
+        (slope,) = torch.autograd.grad(value, x, create_graph=True)
+        (second,) = torch.autograd.grad(slope, x)
+        for found, order in ((slope, 1), (second, 2)):
+            expected, sizes = exact(z, order)
+            assert found.item() == pytest.approx(expected[k], rel=1e-13, abs=1e-14 * sizes[k])
+
+
+@pytest.mark.parametrize("z", [0.5, 12.0, -7.0, -40.0])
+def test_values_are_scipys(z):
+    assert [value.item() for value in special.airy(tensor(z))] == list(scipy.special.airy(z))
+
+
+@pytest.mark.parametrize("z", [104.0, 106.0, -1e7])
+def test_values_that_scipy_does_not_have(z):
+    """It gives 0 and NaN."""
+    assert [value.item() for value in special.airy(tensor(z))] == pytest.approx(exact(z, 0)[0], rel=1e-13, abs=1e-323)
+
+
+def test_limits():
+    x = tensor(math.inf)
+    values = special.airy(x)
+    slopes = [torch.autograd.grad(value, x, retain_graph=True)[0].item() for value in values]
+    assert [value.item() for value in values] == slopes == [0, 0, math.inf, math.inf]
+
+
+def test_the_operator_is_proved():
+    report = tg.check(special.airy)
+    assert report.ok, str(report)
