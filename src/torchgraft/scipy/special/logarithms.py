@@ -1,6 +1,6 @@
 """Products with logarithms, and the power transform of Box and Cox, differentiable in all arguments.
 
-Values are SciPy's. Derivatives that closed forms lose next to their limits come from `kernels/boxcox.c`, which says how.
+Values are SciPy's. Derivatives whose closed forms lose digits come from `kernels/boxcox.c`, which says how.
 """
 
 from __future__ import annotations

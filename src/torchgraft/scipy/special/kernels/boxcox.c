@@ -44,33 +44,36 @@ double boxcox_dx(double x, double k, double n) {
     return pow(x, k - 1) * (n == 0 ? 1 : pow(log(x), n));
 }
 
-/* 1 + k y and its logarithm, of the exact product */
+/* 1 + w, w = k y, and its logarithm, of the exact product */
 static double base(double y, double k) { return fma(k, y, 1); }
 
 static double log_base(double y, double k) {
     double w = k * y;
-    if (!(w > -0.5) || !(w < 1e300)) return log(base(y, k));
-    return log1p(w) + fma(k, y, -w) / (1 + w);
+    if (isinf(w)) return w > 0 ? log(fabs(k)) + log(fabs(y)) : NAN;
+    return w > -0.5 ? log1p(w) + fma(k, y, -w) / (1 + w) : log(base(y, k));
 }
 
-/* log(1 + k y)/k */
-static double exponent(double y, double k) { return k == 0 || fabs(k * y) < 1e-300 ? y : log_base(y, k) / k; }
+/* k next to 0, where the power is an exponential */
+static int exponential(double y, double k) { return k == 0 || fabs(k * y) < 1e-300; }
 
-/* d/dy (1 + k y)^(1/k) = (1 + k y)^(1/k - 1) */
+/* (1 + k y)^(1/k) */
+static double inverse(double y, double k) { return exp(exponential(y, k) ? y : log_base(y, k) / k); }
+
+/* its derivative in y, (1 + k y)^(1/k - 1) */
 double inv_boxcox_dy(double y, double k) {
-    if (k == 1) return base(y, k) >= 0 ? 1 : NAN;
-    if (base(y, k) == 0) return k < 0 || k > 1 ? INFINITY : 0;
-    return exp(exponent(y, k) - log_base(y, k));
+    if (exponential(y, k)) return exp(y);
+    double b = base(y, k);
+    if (k == 1) return b >= 0 ? 1 : NAN;
+    if (b == 0) return k < 0 || k > 1 ? INFINITY : 0;
+    return exp(log_base(y, k) * ((1 - k) / k));
 }
 
-/* d/dk = (1 + k y)^(1/k) (w/(1 + w) - log(1 + w))/k^2, w = k y. Next to w = 0, with q = w/(2 + w), log(1 + w) =
- * 2 atanh(q) and w/(1 + w) = 2 q/(1 + q). */
+/* its derivative in k, (1 + k y)^(1/k) (w/(1 + w) - log(1 + w))/k^2. Next to w = 0, with q = w/(2 + w),
+ * log(1 + w) = 2 atanh(q) and w/(1 + w) = 2 q/(1 + q). */
 double inv_boxcox_dk(double y, double k) {
-    double w = k * y, q = w / (2 + w);
-    if (base(y, k) == 0) return k == 0 ? NAN : inv_boxcox_dy(y, k) * y / k;
-    if (fabs(q) < 0.17) {
-        double half = 0.5 * (1 - q) * (1 - q) * (1 / (1 + q) + q * atanh_tail(q));
-        return -exp(exponent(y, k)) * (y * y * half);
-    }
-    return inv_boxcox_dy(y, k) * (y / k) - exp(exponent(y, k)) * (log_base(y, k) / k / k);
+    double w = k == 0 ? 0 : k * y, q = w / (2 + w), b = base(y, k), value = inverse(y, k);
+    if (b == 0) return inv_boxcox_dy(y, k) * y / k;
+    if (value == 0) return 0;
+    if (fabs(w) < 0.4) return -value * y * y * (0.5 * (1 - q) * (1 - q) * (1 / (1 + q) + q * atanh_tail(q)));
+    return value * (((isinf(w) ? 1 : w / b) - log_base(y, k)) / k / k);
 }

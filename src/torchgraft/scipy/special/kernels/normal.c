@@ -21,7 +21,7 @@ static double ratio(double x) {
 }
 
 /* d log Phi / dx = phi/Phi */
-double log_ndtr_dx(double x) { return x <= -FAR ? fraction(-x) - x : isinf(x) ? 0 : ratio(x); }
+double log_ndtr_dx(double x) { return x <= -FAR ? fraction(-x) - x : x > 40 ? 0 : ratio(x); }
 
 /* phi/Phi + x */
 double log_ndtr_excess(double x) { return x <= -FAR ? fraction(-x) : x + log_ndtr_dx(x); }
