@@ -24,6 +24,7 @@ except ModuleNotFoundError as error:
     ) from error
 
 Norm = Literal["backward", "ortho", "forward"] | None
+CPUS = os.cpu_count() or 1
 INVERSE_TYPE = {1: 1, 2: 3, 3: 2, 4: 4}
 INVERSE_NORM = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
 
@@ -212,16 +213,15 @@ def _transform(
     kind: str = norm or "backward"
     length = x.shape[axis] if n is None else n
     least = 2 if type == 1 and name in ("dct", "idct") else 1
-    cpus = os.cpu_count() or 1
     for argument, fits, expected, got in (
         ("type", type in INVERSE_TYPE, "1, 2, 3 or 4", type),
         ("norm", kind in INVERSE_NORM, "'backward', 'ortho' or 'forward'", repr(norm)),
         ("x" if n is None else "n", length >= least, f"{least} numbers at least", length),
-        ("workers", workers is None or (workers and workers >= -cpus), f"not 0, and at least {-cpus}", workers),
+        ("workers", workers is None or (workers and workers >= -CPUS), f"not 0, and at least {-CPUS}", workers),
     ):
         if not fits:
             raise InvalidValueError(
-                "has no such transform", operator=name, argument=argument, expected=expected, got=got
+                "there is no such transform", operator=name, argument=argument, expected=expected, got=got
             )
     scaled = kind == "ortho" if scaled is None else scaled
     if name in ("idct", "idst"):

@@ -129,7 +129,7 @@ def _window(operator: str, n: Sequence[int], k: Sequence[int], mode: Mode) -> tu
 
 def _faster(in1: Tensor, kernel: Tensor, sizes: Sequence[int]) -> Method:
     """The faster method, by rough times in nanoseconds; the direct one where sizes are symbols of a compiler."""
-    n = math.prod(a + b - 1 for a, b in zip(in1.shape, kernel.shape, strict=True))
+    n = math.prod([a + b - 1 for a, b in zip(in1.shape, kernel.shape, strict=True)])
     products = min(in1.numel() * kernel.numel(), math.prod(sizes) * min(in1.numel(), kernel.numel()))
     if in1.dim() > DIRECT_AXES:
         return "fft"
@@ -150,8 +150,9 @@ def _direct(operator: str, in1: Tensor, kernel: Tensor, starts: Sequence[int], s
     if in1.dtype is torch.bool:  # as NumPy does: whether any product is true
         return _direct(operator, in1.long(), kernel.long(), starts, sizes) != 0
     leads = [k - 1 - start for k, start in zip(kernel.shape, starts, strict=True)]
-    arrays = (array.reshape((1,) * missing + tuple(array.shape)) for array in (in1, kernel))
-    made: Tensor = slide(*arrays, *[1] * missing, *sizes, *[0] * missing, *leads)
+    ones = (1,) * missing
+    arrays = [array.reshape(ones + tuple(array.shape)) for array in (in1, kernel)]
+    made: Tensor = slide(*arrays, *ones, *sizes, *[0] * missing, *leads)
     return made.reshape(sizes)
 
 
