@@ -7,7 +7,7 @@ import gc
 import platform
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -93,13 +93,15 @@ def table(rows: list[Row]) -> str:
     return "\n".join([*lines, "", f"Medians of {ROUNDS} interleaved rounds; {machine()}."])
 
 
-def write(title: str, text: str) -> None:
-    """Put the table between the markers of the README, in every language."""
+def write(title: str, text: str, pages: Sequence[Path] = READMES) -> None:
+    """Put the table between its markers, in the README of every language if nothing else is said."""
     start, end = f"<!-- table: {title} -->", "<!-- end -->"
-    for readme in READMES:
-        before, _, rest = readme.read_text().partition(start)
-        _, _, after = rest.partition(end)
-        readme.write_text(f"{before}{start}\n{text}\n{end}{after}")
+    for page in pages:
+        before, found, rest = page.read_text().partition(start)
+        _, closed, after = rest.partition(end)
+        if not (found and closed):
+            raise ValueError(f"{page} has no place for the table: {start} ... {end}")
+        page.write_text(f"{before}{start}\n{text}\n{end}{after}")
 
 
 def run(title: str, description: str | None, benchmarks: Mapping[str, Callable[[], list[Row]]]) -> None:
