@@ -45,10 +45,11 @@ from .integrals import shichi as shichi
 from .integrals import sici as sici
 from .integrals import spence as spence
 from .lambert import lambertw as lambertw
-from .owens import owens_t as owens_t
 from .logarithms import boxcox as boxcox
 from .logarithms import inv_boxcox as inv_boxcox
 from .logarithms import xlog1py as xlog1py
 from .logarithms import xlogy as xlogy
 from .normal import log_ndtr as log_ndtr
 from .normal import ndtri as ndtri
+from .owens import owens_t as owens_t
+from .struve import struve as struve
