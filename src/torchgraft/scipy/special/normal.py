@@ -38,19 +38,29 @@ def log_ndtr_by_x(x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
     """The density over the distribution function."""
 
 
+@tg.op(kernel=ours(FILE, "log_ndtr_by_x_x", "log_ndtr_dxx(x)", "x"))
+def log_ndtr_by_x_x(x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """The derivative of that, -log_ndtr_by_x(x) excess(x)."""
+
+
 @tg.op(kernel=ours(FILE, "excess", "log_ndtr_excess(x)", "x"))
 def excess(x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """The density over the distribution function, and x: what the first exceeds -x by."""
+    """What the density over the distribution function exceeds -x by."""
 
 
 @log_ndtr_by_x.partial("x")
+def _(x: Tensor) -> Any:
+    return log_ndtr_by_x_x(x)
+
+
+@log_ndtr_by_x_x.partial("x")
 def _(x: Tensor, out: Tensor) -> Any:
-    return -out * excess(x)
+    return log_ndtr_by_x(x) * (excess(x) ** 2 - out - 1)
 
 
 @excess.partial("x")
-def _(x: Tensor, out: Tensor) -> Any:
-    return 1 - log_ndtr_by_x(x) * out
+def _(x: Tensor) -> Any:
+    return 1 + log_ndtr_by_x_x(x)
 
 
 # -- functions ------------------------------------------------------------------------------------------------------
