@@ -253,7 +253,7 @@ def fdtr(dfn: Real[Tensor, "..."], dfd: Real[Tensor, "..."], x: Real[Tensor, "..
 
     Example:
         >>> fdtr(torch.tensor(2.0), torch.tensor(3.0), torch.tensor(1.5))
-        tensor(0.6465)
+        tensor(0.6464)
     """
 
 
