@@ -35,9 +35,24 @@ def betaln_by_a(a: Real[Tensor, "..."], b: Real[Tensor, "..."]) -> Float[Tensor,
     """d/da of log B(a, b): the digamma function at a less that at a + b."""
 
 
+@tg.op(kernel=ours(FILE, "betaln_by_a_a", "betaln_da_da(a, b)", "a b"))
+def betaln_by_a_a(a: Real[Tensor, "..."], b: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """The second derivative of log B(a, b) in a."""
+
+
+@betaln_by_a_a.partial("a")
+def _(a: Tensor, b: Tensor) -> Any:
+    return polygamma(2, a) - polygamma(2, a + b)
+
+
+@betaln_by_a_a.partial("b")
+def _(a: Tensor, b: Tensor) -> Any:
+    return -polygamma(2, a + b)
+
+
 @betaln_by_a.partial("a")
 def _(a: Tensor, b: Tensor) -> Any:
-    return polygamma(1, a) - polygamma(1, a + b)
+    return betaln_by_a_a(a, b)
 
 
 @betaln_by_a.partial("b")

@@ -9,13 +9,19 @@
 
 #define PI 3.14159265358979323846
 
+/* (q/(q+k))^s; from a higher power the rounding of the quotient would be seen */
+static double power_of(double s, double q, double k) {
+    double r = q / (q + k);
+    return s == 2 ? r * r : s == 3 ? r * r * r : exp(-s * log1p(k / q));
+}
+
 /* sum_{k >= 1} (q/(q+k))^s, q > 0, s >= 2 */
 static double zeta_rest(double s, double q) {
     static const double c[] = {1.0 / 12, -1.0 / 720, 1.0 / 30240, -1.0 / 1209600, 1.0 / 47900160,
                                -691.0 / 1307674368000.0, 1.0 / 74724249600.0, -3617.0 / 10670622842880000.0};
     double sum = 0, k = 1, term;
     for (; q + k < 2 * s + 10; k += 1) {
-        term = exp(-s * log1p(k / q));
+        term = power_of(s, q, k);
         sum += term;
         if (term * (q + k) <= 1e-18 * sum) return sum;
     }
@@ -25,7 +31,7 @@ static double zeta_rest(double s, double q) {
         tail += c[i] * rising;
         rising *= (s + 2 * i + 1) / a * ((s + 2 * i + 2) / a);
     }
-    return sum + exp(-s * log1p(k / q)) * tail;
+    return sum + power_of(s, q, k) * tail;
 }
 
 /* n! q^-(n+1) f, which may be in range where its factors are not */
@@ -77,4 +83,21 @@ double betaln_da(double a, double b) {
     double both = sin(PI * remainder(a, 2)) * sin(PI * remainder(n, 2));
     if (r == 0 || q == 0) return NAN;
     return (b > 0 ? digamma_diff(1 - n, b) : -digamma_diff(1 - a, -b)) - poles / both;
+}
+
+/* psi'(a) - psi'(a+b), likewise: recurrence (DLMF 5.15.5), then the asymptotic series (5.15.8) at p = 1/a less that at
+ * q = 1/(a+b), by p^(m+1) - q^(m+1) = (p - q) sum, sum = p^m + p^(m-1) q + ... */
+double betaln_da_da(double a, double b) {
+    static const double c[] = {0.5, 1.0 / 6, 0, -1.0 / 30, 0, 1.0 / 42, 0, -1.0 / 30, 0, 5.0 / 66, 0, -691.0 / 2730, 0,
+                               7.0 / 6, 0, -3617.0 / 510};
+    if (!(a > 0 && b >= 0) || isinf(a) || isinf(b)) return polygamma_real(1, a) - polygamma_real(1, a + b);
+    double result = 0;
+    for (; a < LARGE; a += 1) result += b / (a + b) / a * (1 / a + 1 / (a + b));
+    double p = 1 / a, q = 1 / (a + b), power = 1, sum = 1, series = 1;
+    for (int m = 0; m < 16; m++) {
+        power *= q;
+        sum = p * sum + power;
+        series += c[m] * sum;
+    }
+    return result + b * p * q * series;
 }
