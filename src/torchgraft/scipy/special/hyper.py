@@ -87,7 +87,7 @@ def _(v: Tensor, z: Tensor) -> Any:
     return hyp0f1_nth(v, z, 1)
 
 
-@tg.op(kernel=lent("hyp1f1", 3, "__pyx_fuse_1hyp1f1"))
+@tg.op(kernel=nth_source(FILE, "T hyp1f1(T a, T b, T x)", "hyp1f1_derivative(a, b, x, 0)", LENT))
 @tg.domain(a="real", b="positive", x="real")
 def hyp1f1(a: Real[Tensor, "..."], b: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
     """Kummer's confluent hypergeometric function 1F1(a; b; x) (DLMF 13.2.2; derivative 13.3.16).
@@ -122,7 +122,8 @@ def hyp2f1(
     """Gauss' hypergeometric function 2F1(a, b; c; z) (DLMF 15.2.1; derivative 15.5.1).
 
     Values are SciPy's, which has few right digits or none at some points: where a - b is next to an integer and z < -1,
-    where c - a - b is and z > 0.9, and with parameters above 20. Derivatives do not rest on them.
+    where c - a - b is and z > 0.9, and with parameters above 20. Derivatives do not rest on them; they are NaN where
+    no six of their digits can be vouched for, as may be with parameters above 30 whose terms cancel.
 
     Args:
         a: parameter, any real number.

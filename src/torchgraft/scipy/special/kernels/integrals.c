@@ -56,7 +56,7 @@ static double expn_of_any_order(double order, double x)
     if (order > 0) return scipy_expn(order, x, 0);
     if (isnan(x) || x < 0) return NAN;
     if (x == 0) return INFINITY;
-    if (isinf(x)) return 0;
+    if (x > 800) return 0;
     int m = (int)-order;
     double quotient = exponential_sum(m, x) / x;
     for (int k = 1; k <= m; k++) quotient *= k / x;
@@ -194,7 +194,8 @@ double dawsn_derivative(double x, int n)
         for (int i = 0; i <= n; i++) term *= r;
         for (int k = 0; k < 40; k++) {
             sum += term;
-            double next = term * (k + 0.5) * square * ((2 * k + n + 1.0) * (2 * k + n + 2)) / ((2 * k + 1.0) * (2 * k + 2));
+            double steps = (2 * k + n + 1.0) * (2 * k + n + 2) / ((2 * k + 1.0) * (2 * k + 2));
+            double next = term * (k + 0.5) * square * steps;
             if (!(fabs(next) > EPS * fabs(sum)) || fabs(next) >= fabs(term)) break;
             term = next;
         }

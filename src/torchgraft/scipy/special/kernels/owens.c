@@ -33,6 +33,7 @@ double owens_t_derivative(double h, double a, int i, int j)
     if (isinf(h) || (j > 0 && isinf(a))) return 0;
     double b = 1 + a * a, slope = -bell(h, 0) * erf(a * h * SQRT_HALF) / (2 * SQRT_TWO_PI);
     if (j == 0) return i == 1 ? slope : -h * slope - (isinf(a) ? 0 : a * mass(h, a));
-    if (i == 1) return -h * mass(h, a);
-    return j == 1 ? mass(h, a) / b : -mass(h, a) * (a / b) * (h * h + 2 / b);
+    double height = mass(h, a);
+    if (i == 1) return -h * height;
+    return j == 1 ? height / b : height == 0 ? 0 : -height * (a / b) * (h * h + 2 / b);
 }

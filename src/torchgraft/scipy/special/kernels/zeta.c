@@ -6,13 +6,14 @@
  *   zeta(s), s < -1/2: the reflection 25.4.1
  *   in q           25.11.17, k times: (-1)^k (s)_k zeta(s + k, q)
  *
- * Derivatives in s need no formulas of their own: every number is a jet, the first coefficients of its Taylor series in s.
+ * Derivatives in s need no formulas of their own: every number is a jet, the first coefficients of its Taylor series.
  */
 #include <math.h>
 
 #define PI 3.14159265358979323846
 #define LOG_2PI 1.83787706640934548356
 #define JET 3 /* orders 0, 1, 2 */
+#define FARTHEST (-1e6) /* q below which nobody waits for the sum */
 
 typedef struct { double c[JET]; } jet;
 
@@ -50,7 +51,7 @@ static jet hurwitz(double s, double q, int n)
         jet term = jet_exp(pow(a, -s), a > 0 ? -log(a) : NAN);
         sum = jet_add(sum, term);
         size += fabs(term.c[n]);
-        if (a > 1 && fabs(term.c[n]) < 1e-18 * size) return sum;
+        if (a > 1 && fabs(term.c[n]) <= 1e-18 * size) return sum;
     }
     double pole = 1 / (s - 1), r = 1 / a;
     jet rest = {{a * pole + 0.5, -a * pole * pole, a * pole * pole * pole}}, rising = jet_step(s, (jet){{r, 0, 0}});
@@ -97,7 +98,7 @@ static jet reflected(double s)
 double zeta_derivative(double s, double q, int n, int k)
 {
     if (isnan(s) || isnan(q) || s < 1 || n >= JET) return NAN;
-    if (q <= 0 && (q < 0 && (q == floor(q) || s != floor(s) || n > 0))) return NAN;
+    if (q < FARTHEST || (q < 0 && (q == floor(q) || s != floor(s) || n > 0))) return NAN;
     double sign = k % 2 ? -1 : 1;
     if (q == 0) return sign * INFINITY; /* as q^-s near 0 */
     if (isinf(s) || isinf(q)) return 0;
