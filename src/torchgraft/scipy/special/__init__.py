@@ -52,4 +52,8 @@ from .logarithms import xlogy as xlogy
 from .normal import log_ndtr as log_ndtr
 from .normal import ndtri as ndtri
 from .owens import owens_t as owens_t
+from .spherical import spherical_in as spherical_in
+from .spherical import spherical_jn as spherical_jn
+from .spherical import spherical_kn as spherical_kn
+from .spherical import spherical_yn as spherical_yn
 from .struve import struve as struve

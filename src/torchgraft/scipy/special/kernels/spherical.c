@@ -1,0 +1,151 @@
+/*
+ * The spherical Bessel functions j_n, y_n, i_n, k_n of real argument, and their derivatives of order d = 0, 1, 2, 3.
+ *
+ *   j, i, x^2 <= 4n + 6   power series, DLMF 10.53.1, 10.53.3, by terms: formulas in f_n, f_{n+1} cancel for small x
+ *   j, n < x              recurrence up from j_0 and j_1, DLMF 10.51.1; stable where j oscillates
+ *   j, i else             continued fraction for f_{n+1}/f_n, recurrence down to f_0 (or f_1), which is known
+ *   y, k                  recurrence up, as they grow
+ *   derivatives           DLMF 10.51.2, 10.51.5 and these differentiated, in f_n and f_{n+1}
+ *   x < 0                 parity, DLMF 10.47(v)
+ *   0, infinity           limits; y_n at 0 as from the right
+ */
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define HALF_PI 1.57079632679489661923
+
+static double sign_of(double n) { return fmod(n, 2) == 0 ? 1 : -1; }
+
+/*
+ * Derivative d of f where f' = (n/x) f + sign g, g' = f - ((n + 2)/x) g: sign -1: j and y, g = f_{n+1}; +1: i and
+ * k, g = i_{n+1}, -k_{n+1}.
+ */
+static double derivative(double f, double g, double n, double x, int64_t d, int sign)
+{
+    double a = n / x, b = (n - 1) / x, c = (n - 2) / x;
+    if (d == 0) return f;
+    if (d == 1) return a * f + sign * g;
+    if (d == 2) return (a * b + sign) * f - sign * 2 / x * g;
+    return (a * b * c + sign * c) * f + (1 + sign * (n * (n + 1) + 6) / x / x) * g;
+}
+
+/* Derivative d of the power series, sign -1: j, +1: i; x^power without its 0 factors, which differentiating leaves. */
+static double series(double n, double x, int64_t d, int sign)
+{
+    double k = n >= d ? 0 : ceil((d - n) / 2), power = n + 2 * k - d, z = sign * x * x / 2, c = 1, sum = 0, term;
+    for (double i = 1; i <= n; i++) c *= (i <= power ? x : 1) / (2 * i + 1);
+    if (power > n) c *= x; /* n = 0, power 1 */
+    for (double i = 1; i <= k; i++) c *= sign / (2 * i * (2 * n + 1 + 2 * i));
+    do {
+        term = c;
+        for (int64_t i = 0; i < d; i++) term *= n + 2 * k - i;
+        sum += term;
+        k++;
+        c *= z / (k * (2 * n + 1 + 2 * k));
+    } while (fabs(term) > 1e-18 * fabs(sum));
+    return sum;
+}
+
+/* f_{n+1}/f_n = x/(2n + 3 + sign x^2/(2n + 5 + ...)), DLMF 10.33.1 and the like, by Lentz's method */
+static double ratio(double n, double x, int sign)
+{
+    double z = sign * x * x, f = 2 * n + 3, c = f, d = 0, factor = 0;
+    for (double b = 2 * n + 5; fabs(factor - 1) > 1e-16; b += 2) {
+        d = b + z * d, c = b + z / c;
+        if (d == 0) d = 1e-300;
+        if (c == 0) c = 1e-300;
+        d = 1 / d, f *= factor = c * d;
+    }
+    return x / f;
+}
+
+static double j_positive(double n, double x, int64_t d)
+{
+    if (isinf(x)) return 0;
+    if (x * x <= 4 * n + 6) return series(n, x, d, -1);
+    double zero = sin(x) / x, one = (zero - cos(x)) / x, f = zero, g = one;
+    if (n < x) {
+        for (double k = 1; k <= n; k++) {
+            double next = (2 * k + 1) / x * g - f;
+            f = g, g = next;
+        }
+        return derivative(f, g, n, x, d, -1);
+    }
+    double a = 1, b = ratio(n, x, -1), size = 1, r = b; /* j_k, j_{k+1} in units of j_n */
+    for (double k = n; k > 0; k--) {
+        double next = (2 * k + 1) / x * a - b;
+        b = a, a = next;
+        if (fabs(a) > 1e200) a *= 1e-200, b *= 1e-200, size *= 1e-200;
+    }
+    f = size * (fabs(zero) > fabs(one) ? zero / a : one / b);
+    return derivative(f, r * f, n, x, d, -1);
+}
+
+static double y_positive(double n, double x, int64_t d)
+{
+    if (isinf(x)) return 0;
+    double f = -cos(x) / x, g = (f - sin(x)) / x;
+    for (double k = 1; k <= n && !isinf(f); k++) {
+        double next = (2 * k + 1) / x * g - f;
+        f = g, g = next;
+    }
+    double found = derivative(f, g, n, x, d, -1);
+    return isfinite(found) ? found : -sign_of(d) * INFINITY; /* next to 0 */
+}
+
+/* a exp(x) */
+static double times_exp(double a, double x) { return a * exp(x / 2) * exp(x / 2); }
+
+static double i_positive(double n, double x, int64_t d)
+{
+    if (isinf(x)) return INFINITY;
+    if (x * x <= 4 * n + 6) return series(n, x, d, 1);
+    double r = ratio(n, x, 1), last = r, f = -expm1(-2 * x) / (2 * x);
+    for (double k = n; k > 0; k--) f *= last = 1 / (last + (2 * k + 1) / x); /* i_k/i_{k-1} */
+    return times_exp(derivative(f, r * f, n, x, d, 1), x);
+}
+
+static double k_positive(double n, double x, int64_t d)
+{
+    if (isinf(x)) return 0;
+    double f = HALF_PI / x, g = f + f / x;
+    for (double k = 1; k <= n && !isinf(f); k++) {
+        double next = f + (2 * k + 1) / x * g;
+        f = g, g = next;
+    }
+    double found = derivative(f, -g, n, x, d, 1);
+    return isfinite(found) ? times_exp(found, -x) : sign_of(d) * INFINITY;
+}
+
+static int outside(double n, double x) { return !(n >= 0) || isinf(n) || isnan(x); }
+
+double spherical_j(double n, double x, int64_t d)
+{
+    n = trunc(n); /* as SciPy does */
+    if (outside(n, x)) return NAN;
+    return x < 0 ? sign_of(n + d) * j_positive(n, -x, d) : j_positive(n, fabs(x), d);
+}
+
+double spherical_y(double n, double x, int64_t d)
+{
+    n = trunc(n);
+    if (outside(n, x)) return NAN;
+    return x < 0 ? -sign_of(n + d) * y_positive(n, -x, d) : y_positive(n, fabs(x), d);
+}
+
+double spherical_i(double n, double x, int64_t d)
+{
+    n = trunc(n);
+    if (outside(n, x)) return NAN;
+    return x < 0 ? sign_of(n + d) * i_positive(n, -x, d) : i_positive(n, fabs(x), d);
+}
+
+double spherical_k(double n, double x, int64_t d)
+{
+    n = trunc(n);
+    if (outside(n, x)) return NAN;
+    if (x >= 0) return k_positive(n, fabs(x), d);
+    return -sign_of(d) * (2 * HALF_PI * i_positive(n, -x, d) + sign_of(n) * k_positive(n, -x, d));
+}

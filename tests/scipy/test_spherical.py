@@ -1,0 +1,82 @@
+"""Spherical Bessel functions: values are SciPy's, derivatives in the argument are mpmath's."""
+
+import math
+
+import mpmath
+import pytest
+import scipy.special
+import torch
+
+import torchgraft as tg
+from torchgraft.scipy import special
+
+BESSEL = {"jn": mpmath.besselj, "yn": mpmath.bessely, "in": mpmath.besseli, "kn": mpmath.besselk}
+
+# Both sides of the ends of the series and of the recurrences, small arguments, where SciPy's derivatives cancel.
+POINTS = [
+    (0, 1e-6), (1, 1e-4), (2, 0.01), (7, 5.8), (7, 5.9), (7, 6.99), (7, 7.01), (60, 40.0), (3, 500.0), (0, 2.0),
+    (1, -3.0), (4, -0.2),
+]  # fmt: skip
+
+
+def exact(name, n, z, order):
+    """A derivative; of integer n these are functions on the whole real line but 0."""
+
+    def function(x):
+        found = mpmath.sqrt(mpmath.pi / (2 * abs(x))) * BESSEL[name](n + mpmath.mpf(0.5), abs(x))
+        if x > 0 or name != "kn":
+            return found * (1 if x > 0 else (-1) ** (n + (name == "yn")))
+        return -found * (-1) ** n - mpmath.sqrt(mpmath.pi**3 / (2 * abs(x))) * mpmath.besseli(n + mpmath.mpf(0.5), -x)
+
+    with mpmath.workdps(90):
+        return float(mpmath.diff(function, mpmath.mpf(z), order))
+
+
+def derivatives(name, n, z):
+    """The value, what `derivative` gives, and the second and third derivative."""
+    x = torch.tensor(z, dtype=torch.float64, requires_grad=True)
+    function = getattr(special, f"spherical_{name}")
+    found = [function(n, x), function(n, x, derivative=True)]
+    (slope,) = torch.autograd.grad(found[0], x, create_graph=True)
+    assert slope.item() == found[1].item()
+    for _ in range(2):
+        found.append(torch.autograd.grad(found[-1], x, create_graph=True)[0])
+    return x, [value.item() for value in found], found[-1]
+
+
+@pytest.mark.parametrize("point", POINTS, ids=str)
+@pytest.mark.parametrize("name", BESSEL)
+def test_derivatives(name, point):
+    _, found, _ = derivatives(name, *point)
+    assert found[0] == pytest.approx(getattr(scipy.special, f"spherical_{name}")(*point), rel=1e-15)
+    assert found[1:] == pytest.approx([exact(name, *point, order) for order in (1, 2, 3)], rel=1e-12)
+
+
+INF = math.inf
+AT_0 = {
+    ("jn", 0): (1, 0, -1 / 3, 0), ("jn", 1): (0, 1 / 3, 0, -1 / 5), ("jn", 2): (0, 0, 2 / 15, 0), ("jn", 9): (0,) * 4,
+    ("in", 0): (1, 0, 1 / 3, 0), ("in", 3): (0, 0, 0, 2 / 35),
+    ("yn", 0): (-INF, INF, -INF, INF), ("yn", 5): (-INF, INF, -INF, INF), ("kn", 2): (INF, -INF, INF, -INF),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "n"), AT_0)
+def test_limits_at_0(name, n):
+    assert derivatives(name, n, 0.0)[1] == pytest.approx(AT_0[name, n], rel=1e-15)
+
+
+@pytest.mark.parametrize("name", BESSEL)
+def test_the_operators_are_proved(name):
+    report = tg.check(getattr(special, f"spherical_{name}"))
+    assert report.ok, str(report)
+
+
+@pytest.mark.parametrize("name", BESSEL)
+def test_what_there_is_not_is_refused(name):
+    n, function = torch.tensor(2.0, requires_grad=True), getattr(special, f"spherical_{name}")
+    with pytest.raises(tg.DerivativeError, match="the order is an integer"):
+        function(n, 1.5).backward()
+    x, _, third = derivatives(name, 2, 1.5)
+    with pytest.raises(tg.DerivativeError, match="so high an order"):
+        torch.autograd.grad(third, x)
+    assert function(-1, x).isnan()
