@@ -161,7 +161,7 @@ def test_the_operators_are_proved(name):
     assert report.ok, str(report)
 
 
-@pytest.mark.parametrize("name, parameter", [("stdtr", 0), ("stdtrit", 0), ("fdtr", 0), ("fdtr", 1), ("chdtr", 0)])
+@pytest.mark.parametrize(("name", "parameter"), [("stdtr", 0), ("stdtrit", 0), ("fdtr", 0), ("fdtr", 1), ("chdtr", 0)])
 def test_second_derivatives_in_parameters_are_refused(name, parameter):
     point = [torch.tensor(x, dtype=torch.float64, requires_grad=True) for x in (3.0, 0.4, 0.7)[: 2 + (name == "fdtr")]]
     (first,) = torch.autograd.grad(getattr(special, name)(*point), point[parameter], create_graph=True)
@@ -169,7 +169,9 @@ def test_second_derivatives_in_parameters_are_refused(name, parameter):
         torch.autograd.grad(first, point[parameter])
 
 
-@pytest.mark.parametrize("name, point", [("stdtr", (3.5, -0.8)), ("stdtrit", (3.5, 0.9)), ("fdtr", (3.0, 7.5, 1.4))])
+@pytest.mark.parametrize(
+    ("name", "point"), [("stdtr", (3.5, -0.8)), ("stdtrit", (3.5, 0.9)), ("fdtr", (3.0, 7.5, 1.4))]
+)
 def test_mixed_second_derivatives(name, point):
     """Against differences of the first."""
     function, step = getattr(special, name), 1e-5

@@ -74,7 +74,7 @@ def test_ends_of_the_ranges():
     assert derivatives("xlog1py", 0.0, -1.0)[1] == [-math.inf, 0]
 
 
-@pytest.mark.parametrize("x, y", [(0.0, 3.0), (2.0, 1e-300), (-1e8, 1e8)])
+@pytest.mark.parametrize(("x", "y"), [(0.0, 3.0), (2.0, 1e-300), (-1e8, 1e8)])
 def test_products(x, y):
     value, found = derivatives("xlogy", x, y)
     assert value == scipy.special.xlogy(x, y)
@@ -99,7 +99,9 @@ def test_the_operators_are_proved(name):
     assert report.ok, str(report)
 
 
-@pytest.mark.parametrize("name, point", [("boxcox", (2.5, 0.3)), ("boxcox", (2.5, 0.0)), ("inv_boxcox", (1.5, 0.3))])
+@pytest.mark.parametrize(
+    ("name", "point"), [("boxcox", (2.5, 0.3)), ("boxcox", (2.5, 0.0)), ("inv_boxcox", (1.5, 0.3))]
+)
 def test_mixed_second_derivatives(name, point):
     """Against differences of the first."""
     step = 1e-5
