@@ -95,6 +95,15 @@ def test_dtypes_of_interpolation(dtype):
     assert ndimage.map_coordinates(x, at, torch.float64).dtype == ndimage.map_coordinates(x, at, np.double).dtype
 
 
+def test_many_points_are_shared_among_threads():
+    x, at = random(5, 6).requires_grad_(), points((5, 6), 4000)
+    whole = ndimage.map_coordinates(x, at, mode="mirror")
+    parts = torch.cat([ndimage.map_coordinates(x, part, mode="mirror") for part in at.split(1000, 1)])
+    torch.testing.assert_close(whole, parts, rtol=0, atol=0)
+    weights = random(len(whole))
+    torch.testing.assert_close(torch.autograd.grad(whole, x, weights), torch.autograd.grad(parts, x, weights))
+
+
 def test_interpolation_is_mapped_and_compiled():
     images, at = random(3, 4, 5), points((4, 5), 5).expand(3, -1, -1)
     function = lambda x, at: ndimage.map_coordinates(x, at, order=2, mode="wrap").sin()  # noqa: E731

@@ -183,6 +183,17 @@ def test_nothing_is_kept(method):
         gc.enable()
 
 
+def test_compilers_break_the_graph():
+    function = lambda p: 2 * optimize.root(lambda x: x**3 - p, [1.0]).x.sin().sum()  # noqa: E731
+    p, compiled = double(2.0), torch.compile(function, backend="eager")
+    for value in (p, double(5.0)):
+        assert compiled(value).item() == function(value).item()
+    assert torch.autograd.grad(compiled(p), p) == torch.autograd.grad(function(p), p)
+    whole = torch.compile(lambda p: optimize.brentq(lambda x: x - p, 0.0, 3.0), backend="eager", fullgraph=True)
+    with pytest.raises(torch._dynamo.exc.Unsupported):
+        whole(p)
+
+
 # -- brentq -----------------------------------------------------------------------------------------------------------
 
 

@@ -15,6 +15,7 @@ from .arguments import output_dtype, real_tensor, rounded, unsupported_mode
 from .splines import MODES, interpolate, spline_filter1d
 
 _PADDING = 12  # SciPy's, for the modes that have no exact filter
+MOST_RUNS, SHORTEST_RUN = 16, 1024
 
 
 def map_coordinates(
@@ -69,10 +70,16 @@ def map_coordinates(
             values, places = _padded(values, mode, float(cval)), places + _PADDING
         for axis in range(values.ndim):
             values = spline_filter1d(values.movedim(axis, -1), order, extension).movedim(-1, axis)
-    points = places.flatten(1).mT
-    orders = [0] * values.ndim
-    found = interpolate(values.flatten(), points, list(values.shape), orders, order, extension, float(cval))
-    return rounded(found.reshape(coordinates.shape[1:]), dtype)
+    points, orders = places.flatten(1).mT, [0] * values.ndim
+    runs = _runs(points, values.numel())
+    found = interpolate(values.reshape(1, -1), runs, list(values.shape), orders, order, extension, float(cval))
+    return rounded(found.flatten()[: len(points)].reshape(coordinates.shape[1:]), dtype)
+
+
+def _runs(points: Tensor, size: int) -> Tensor:
+    """The points in runs, which threads share, with some more at the end; each has a gradient of the array."""
+    count = max(1, min(MOST_RUNS, len(points) // SHORTEST_RUN, 4 * len(points) // max(size, 1)))
+    return torch.nn.functional.pad(points, (0, 0, 0, -len(points) % count)).reshape(count, -1, points.shape[-1])
 
 
 def _padded(values: Tensor, mode: str, cval: float) -> Tensor:

@@ -12,14 +12,13 @@ from torch import Tensor
 
 import torchgraft as tg
 
-from ... import _torch
-from .exchange import ConvergenceError, as_tensor, lent, real_start, real_values
+from .exchange import ConvergenceError, as_tensor, eager, lent, real_start, real_values
 from .implicit import Equations
 
 XTOL, RTOL, MAXITER = 2e-12, 4 * float(np.finfo(float).eps), 100  # SciPy's
 
 
-@_torch.no_dynamo
+@eager
 def brentq(
     f: Callable[..., Any],
     a: float | Tensor,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -19,6 +20,24 @@ class ConvergenceError(tg.TorchgraftError, RuntimeError):
     Example:
         >>> raise ConvergenceError("Failed to converge after 100 iterations.", operator="brentq", expected="a root")
     """
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def eager(function: F) -> F:
+    """`function`, at which compilers break the graph: SciPy's solvers are not to be traced.
+
+    The mark is made where a compiler is met: ``torch.compiler.disable`` costs the import of Dynamo.
+    """
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_dynamo_compiling():
+            return torch.compiler.disable(function)(*args, **kwargs)
+        return function(*args, **kwargs)
+
+    return call  # type: ignore[return-value]
 
 
 def real_start(operator: str, name: str, value: Any) -> Tensor:

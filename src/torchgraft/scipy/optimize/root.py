@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 
 from ... import _torch
-from .exchange import ConvergenceError, as_array, as_tensor, lent, real_start, real_values
+from .exchange import ConvergenceError, as_array, as_tensor, eager, lent, real_start, real_values
 from .implicit import Equations
 
 FLAT = ("hybr", "lm")
 """Methods that give the function a flat x, whatever the shape of the start, and use a Jacobian."""
 
 
-@_torch.no_dynamo
+@eager
 def root(
     fun: Callable[..., Any],
     x0: Tensor | Sequence[Any] | float,

@@ -97,8 +97,12 @@ static bool find_all(neighbours *found, const double *x, const int64_t *sizes, i
 
 /* The sum over the neighbours in the axes from here on. */
 static double sum(const neighbours *at, int64_t axes, int64_t degree, const double *coefficients, double outside) {
-    if (axes == 0) return *coefficients;
     double result = 0;
+    if (axes == 1) {
+        for (int64_t j = 0; j <= degree; j++)
+            result += at->weight[j] * (at->offset[j] >= 0 ? coefficients[at->offset[j]] : outside);
+        return result;
+    }
     for (int64_t j = 0; j <= degree; j++) {
         if (at->offset[j] >= 0) {
             result += at->weight[j] * sum(at + 1, axes - 1, degree, coefficients + at->offset[j], outside);
@@ -113,20 +117,21 @@ static double sum(const neighbours *at, int64_t axes, int64_t degree, const doub
 
 /* Adds to the neighbours what each weighs. */
 static void scatter(const neighbours *at, int64_t axes, int64_t degree, double value, double *coefficients) {
-    if (axes == 0) {
-        *coefficients += value;
-        return;
-    }
-    for (int64_t j = 0; j <= degree; j++)
-        if (at->offset[j] >= 0)
+    for (int64_t j = 0; j <= degree; j++) {
+        if (at->offset[j] < 0) continue;
+        if (axes == 1)
+            coefficients[at->offset[j]] += at->weight[j] * value;
+        else
             scatter(at + 1, axes - 1, degree, at->weight[j] * value, coefficients + at->offset[j]);
+    }
 }
 
 /* Whether sizes and orders are those of the arrays. */
 static bool fit(int64_t count, const int64_t *sizes, int64_t sizes_length, int64_t orders_length, int64_t axes) {
     int64_t product = 1;
     for (int64_t axis = 0; axis < sizes_length; axis++) product *= sizes[axis];
-    return product == count && sizes_length == axes && orders_length == axes && axes <= MOST_AXES;
+    bool axes_fit = axes > 0 && axes <= MOST_AXES && sizes_length == axes && orders_length == axes;
+    return product == count && axes_fit;
 }
 
 int interpolate(int64_t size, int64_t n, int64_t axes, const double *coefficients, const double *coordinates, const int64_t *sizes,
