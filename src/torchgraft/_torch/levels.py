@@ -15,7 +15,7 @@ functorch_active: Callable[[], bool] = _C._are_functorch_transforms_active
 
 def transform_depth() -> int:
     """How many transform levels are active."""
-    top = _C._functorch.peek_interpreter_stack()
+    top: Any = _C._functorch.peek_interpreter_stack()  # None where there is none
     return 0 if top is None else int(top.level())
 
 

@@ -9,7 +9,7 @@
  *
  * n > 3, n x > 3/2, n y > 3/2: quadrature in the logit, t/(1-t) = (x/y) e^-u below x (above: exchange a, x with b, y):
  *     int_0^inf exp(-(s u + n g)) w(u) du,  s = a - n x,  g(u) = x u + log(1 - x + x e^-u)  (convex),
- *     -log(t/x) = y u + g,  -log((1-t)/y) = x u - g.  Nearest singularities at distance pi: 32 nodes give 1e-14.
+ *     -log(t/x) = y u + g,  log((1-t)/y) = x u - g.  Nearest singularities at distance pi: 32 nodes give 1e-14.
  *     g: Taylor series for short ranges (n large); else by log1p in terms of the smaller of x, y: n g keeps its digits.
  * Otherwise, x the smaller side (n x <= 3/2, or n <= 3 and x <= 1/2): DLMF 8.17.7 differentiated,
  *     I = F (1 + a S),  F = x^a Gamma(n)/(Gamma(a+1) Gamma(b)),  S = sum_k t_k/(a+k),  t_k = (1-b)_k x^k/k!.
@@ -139,7 +139,7 @@ static void log1p_all(double *x) {
     }
 }
 
-typedef struct { double one, own, other; } moments;  /* of 1, -log(t/x), -log((1-t)/y) */
+typedef struct { double one, own, other; } moments;  /* of 1, -log(t/x), log((1-t)/y) */
 
 /* own = y u + g, other = x u - g and w = exp(-(s u + n g)) at the nodes; the range of u */
 static double lower_nodes(point p, double *own, double *other, double *w) {
