@@ -286,6 +286,18 @@ def test_transforms(name):
     torch.testing.assert_close(torch.export.export(Model(), (x,)).module()(x), wanted)
 
 
+def test_exported_programs_take_other_sizes():
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return signal.lfilter(TAP, FEEDBACK, x), signal.sosfilt(SOS, x)
+
+    sizes = {"x": {0: torch.export.Dim("rows", min=2), 1: torch.export.Dim("n", min=4)}}
+    exported = torch.export.export(Model(), (X,), dynamic_shapes=sizes).module()
+    x = torch.from_numpy(numbers(7, 33))
+    for found, wanted in zip(exported(x), Model()(x), strict=True):
+        torch.testing.assert_close(found, wanted)
+
+
 def test_coefficients_can_be_mapped():
     b = torch.stack([TAP, 2 * TAP])
     found = torch.func.vmap(lambda b: signal.lfilter(b, FEEDBACK, X))(b)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -64,6 +65,15 @@ def common_dtype(dtypes: Sequence[torch.dtype]) -> torch.dtype:
     integers = [dtype for dtype in dtypes if not dtype.is_floating_point and not dtype.is_complex]
     wide = [torch.float64 for dtype in integers if kinds == {True, False} and dtype.itemsize >= 4]
     return functools.reduce(torch.promote_types, [*dtypes, *wide])
+
+
+def known(condition: Any) -> bool:
+    """Whether a condition on sizes is known to hold: for numbers that it does, for symbols of a compiler that it must."""
+    if isinstance(condition, bool) and not torch.compiler.is_compiling():
+        return condition
+    from torch.fx.experimental.symbolic_shapes import statically_known_true  # which imports what compilers need
+
+    return statically_known_true(condition)
 
 
 def has_numbers(tensor: Tensor) -> bool:

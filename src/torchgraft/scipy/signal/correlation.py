@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..._errors import UnsupportedError
-from ..arguments import check_tensors, common_dtype
+from ..arguments import check_tensors, common_dtype, known
 from ..errors import InvalidValueError
 from .sliding import slide
 
@@ -128,16 +128,16 @@ def _window(operator: str, n: Sequence[int], k: Sequence[int], mode: Mode) -> tu
 
 
 def _faster(in1: Tensor, kernel: Tensor, sizes: Sequence[int]) -> Method:
-    """The faster method, by rough times in nanoseconds; the direct one where sizes are symbols of a compiler."""
-    n = math.prod([a + b - 1 for a, b in zip(in1.shape, kernel.shape, strict=True)])
-    products = min(in1.numel() * kernel.numel(), math.prod(sizes) * min(in1.numel(), kernel.numel()))
+    """The faster method, by rough times; the direct one where sizes are symbols of a compiler."""
     if in1.dim() > DIRECT_AXES:
         return "fft"
-    exact = not in1.is_floating_point() and not in1.is_complex()
-    if exact or type(n) is not int or type(products) is not int:
+    if not in1.is_floating_point() and not in1.is_complex():
         return "direct"
-    transforms = (4.5 if in1.dim() == 1 else 1.5) * n * math.log2(n + 1) + 50_000
-    return "direct" if 0.1 * products < transforms else "fft"
+    pairs = list(zip(in1.shape, kernel.shape, strict=True))
+    products = [torch.sym_min(n * k, size * torch.sym_min(n, k)) for (n, k), size in zip(pairs, sizes, strict=True)]
+    points = math.prod([n + k - 1 for n, k in pairs])
+    transforms = (600 if in1.dim() == 1 else 200) * points + 500_000
+    return "fft" if known(math.prod(products) > transforms) else "direct"
 
 
 def _direct(operator: str, in1: Tensor, kernel: Tensor, starts: Sequence[int], sizes: Sequence[int]) -> Tensor:
@@ -177,8 +177,9 @@ def _by_fft(operator: str, in1: Tensor, kernel: Tensor, starts: Sequence[int], s
     return (full.round() if exact else full).to(dtype).contiguous()
 
 
+FAST_LENGTHS = sorted(odd << count for odd in (1, 3, 5, 9, 15, 25) for count in range(40))
+
+
 def fast_length(n: int) -> int:
     """The least power of two, times few threes and fives, that is not below n; n itself where it is a symbol."""
-    if type(n) is not int:
-        return n
-    return min(odd << max(0, -(-n // odd) - 1).bit_length() for odd in (1, 3, 5, 9, 15, 25))
+    return next((length for length in FAST_LENGTHS if known(n <= length)), n)

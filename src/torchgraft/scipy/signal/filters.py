@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ..arguments import check_axis, check_tensors, has_numbers, inexact
+from ..arguments import check_axis, check_tensors, has_numbers, inexact, known
 from ..errors import InvalidValueError
 from .recursion import filtered
 from .sliding import slide
@@ -145,7 +145,9 @@ def _grouped(signals: Tensor) -> Tensor:
     """``(*batch, n)`` as ``(groups, rows, n)``: groups go to threads, and the rows of one side by side."""
     *batch, n = signals.shape
     count = math.prod(batch)
-    rows = math.gcd(count, SIDE_BY_SIDE) if type(count) is int and count else 1  # not of a symbol in a compiler
+    if known(count <= SIDE_BY_SIDE):
+        return signals.reshape(1, count, n)
+    rows = next((rows for rows in (SIDE_BY_SIDE, SIDE_BY_SIDE // 2) if known(count % rows == 0)), 1)
     return signals.reshape(count // rows, rows, n)
 
 
