@@ -66,7 +66,7 @@ static bool find(neighbours *found, double x, int64_t n, int64_t stride, int64_t
     x = fmin(fmax(x, -4e15), 4e15);     /* where the cast is defined; no grid is as large */
     double knot = floor(x + half);
     if (degree % 2 && mode != REFLECT && mode != GRID_WRAP && x == (double)(n - 1) && n > 1) knot -= 1;
-    double t = x + half - knot;
+    double t = x - knot + half; /* in this order exact to the last digit but one */
     double weight[MOST_NEIGHBOURS + 1] = {1}; /* of a degree that grows */
     for (int64_t d = 1; d <= degree; d++)
         for (int64_t j = d; j >= 0; j--) {
