@@ -67,6 +67,7 @@ HYPER = [
     ("hyp2f1", (0.5489, 1.5489, 6.8377, -3.4133)), ("hyp2f1", (3.0, 3.0 + 1e-8, 2.5, -1e4)),
     ("hyp2f1", (2.0733, 0.8168, 2.8901, 1 - 2.4e-7)), ("hyp2f1", (-3.0, 2.5, 1.5, 7.0)),
     ("hyp2f1", (1.5, -2.5, -3.5, 0.4)), ("hyp2f1", (0.5, 0.5, 1.0, 0.0)), ("hyp2f1", (0.0, 2.0, 3.0, 0.5)),
+    ("hyp2f1", (66.53, 6.12, 71.13, 0.9157)), ("hyp2f1", (33.04, 46.66, 85.43, 0.9445)),
 ]  # fmt: skip
 
 
@@ -119,8 +120,8 @@ def test_hurwitz(s, q):
 # -- Owen's T -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("a", [-1e3, -1e-8, 0.0, 0.7, 1e8])
-@pytest.mark.parametrize("h", [-3.0, 1e-8, 0.0, 25.0])
+@pytest.mark.parametrize("a", [-1e3, -1e-8, 0.0, 1.1869884985596424, 1e8])
+@pytest.mark.parametrize("h", [-3.0, 1e-8, 0.0, 20.367694412234222])
 def test_owens_t(h, a):
     x, y = (torch.tensor(v, dtype=torch.float64, requires_grad=True) for v in (h, a))
     value = special.owens_t(x, y)
@@ -133,7 +134,7 @@ def test_owens_t(h, a):
         both = mpmath.exp(-(h**2) * b / 2) / (2 * mpmath.pi)
         slope = -bell * mpmath.erf(a * h / mpmath.sqrt(2)) / (2 * mpmath.sqrt(2 * mpmath.pi))
         exact = [slope, both / b, -h * slope - a * both, -h * both, -h * both, -both * (h**2 * a + 2 * a / b) / b]
-    assert close([t.item() for t in (by_h, by_a, *second)], exact)
+    assert close([t.item() for t in (by_h, by_a, *second)], exact, rel=2e-15)
 
 
 # -- Lambert's W ----------------------------------------------------------------------------------------------------

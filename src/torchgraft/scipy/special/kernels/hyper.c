@@ -156,19 +156,19 @@ static solution step_2f1(solution s, dd a, dd b, dd c, dd z, dd rest, dd t)
     return (solution){f, dd_div(g, t), f_error, g_error / fabs(t.hi)};
 }
 
-/* At 0 <= z < 1; rest = 1 - z, which z has lost next to 1. Steps are short where the other solutions of the equation,
- * z^(1 - c) and rest^(c - a - b), have large Taylor coefficients. */
+/* At 0 <= z < 1; rest = 1 - z, which z has lost next to 1. Steps are short where the other solution of the
+ * equation, z^(1 - c), has large Taylor coefficients. */
 static solution inside_2f1(dd a, dd b, dd c, dd z, dd rest)
 {
-    double excess = c.hi - a.hi - b.hi, to_one = fmin(0.5, 12 / (1 + fabs(excess))), to_zero = 12 / (1 + fabs(c.hi));
-    if (z.hi <= 0.6 || excess > MILD) {
+    double to_zero = 12 / (1 + fabs(c.hi));
+    if (z.hi <= 0.6 || c.hi - a.hi - b.hi > MILD) {
         solution s = series_2f1(a, b, c, z);
         if (z.hi <= 0.6 || isfinite(s.f_error)) return s;
     }
     dd at = dd_of(0.5), left = dd_of(0.5);
     solution s = series_2f1(a, b, c, at);
     for (int i = 0; isfinite(s.f_error); i++) {
-        double step = fmin(to_one * left.hi, to_zero * at.hi);
+        double step = fmin(0.5 * left.hi, to_zero * at.hi);
         bool last = left.hi - rest.hi <= step;
         dd t = last ? dd_add(left, dd_neg(rest)) : dd_of(step);
         s = step_2f1(s, a, b, c, at, left, t);
