@@ -88,6 +88,18 @@ def test_limits_at_0(name, v):
     assert (getattr(special, name)(order, z).item(), slope.item(), second.item()) == AT_0[name][v]
 
 
+@pytest.mark.parametrize(("v", "z"), [(0.3, 1e-150), (1.0, 1e-145), (-0.7, 1e-141), (1e-13, 1e-250)], ids=str)
+@pytest.mark.parametrize("name", ["jv", "yv", "iv", "kv", "ive", "kve"])
+def test_slopes_next_to_0(name, v, z):
+    """Where 1/z^2 overflows; by recurrence, as mpmath's steps are larger than z."""
+    with mpmath.workdps(300):
+        below, f, above = (EXACT[name](mpmath.mpf(v) + k, mpmath.mpf(z)) for k in (-1, 0, 1))
+        scaled = {"ive": -f, "kve": f}.get(name, 0)
+        signs = {"j": (1, -1), "y": (1, -1), "i": (1, 1), "k": (-1, -1)}[name[0]]
+        expected = float((signs[0] * below + signs[1] * above) / 2 + scaled)
+    assert slope_of(name, v, z)[0].item() == pytest.approx(expected, rel=1e-13)
+
+
 @pytest.mark.parametrize("v", [0.0, 3.0, -2.0])
 @pytest.mark.parametrize("name", ["jv", "iv", "ive"])
 def test_negative_arguments_at_integer_orders(name, v):

@@ -9,8 +9,12 @@
  */
 #include "bessel.h"
 
-/* a f + b d of one function: 0 inf is 0 here, sin(pi v) = 0 is exact. */
-static double combine(double a, double f, double b, double d) { return (a == 0 ? 0 : a * f) + (b == 0 ? 0 : b * d); }
+/* a f + b d: 0 inf is 0 here, sin(pi v) = 0 is exact; where both are infinite, d is the larger. */
+static double combine(double a, double f, double b, double d)
+{
+    if (b != 0 && isinf(d)) return b * d;
+    return (a == 0 ? 0 : a * f) + (b == 0 ? 0 : b * d);
+}
 
 static double sum(double a, long double ea, double b, long double eb)
 {
@@ -110,7 +114,7 @@ double yv_n(double v, double x, int n)
     double m = fabs(v), s = v < 0 ? sinpi_(m) : 0, c = v < 0 ? cospi_(m) : 1;
     if (x < TINY && (n > 0 || x == 0)) {
         double y = n > 0 ? second_kind_near_0(m, x, n, cospi_(m)) / PI : -INFINITY;
-        return combine(c, y, s, first_kind_near_0(m, x, n, -1));
+        return combine(s, first_kind_near_0(m, x, n, -1), c, y);
     }
     bessel y = y_of(m, x);
     if (v >= 0) return scaled(y.f[n], y.e);
@@ -128,11 +132,15 @@ static double first_kind_dv_at_0(double v, int n)
     return integer(v) == even_floor ? -INFINITY : INFINITY;
 }
 
+/* Where 1/x may overflow one term of f_v' = (f_{v-1} +- f_{v+1})/2 is all: DLMF 10.6.1, 10.29.1. */
+static bool next_to_0(double x, int n) { return n == 1 && x < 1e-300; }
+
 static double kv_scaled_dv(double v, double x, int n, int scale)
 {
     if (unknown(v, x) || x < 0) return NAN;
     if (v == 0 || isinf(x)) return 0;
     if (x == 0) return copysign(INFINITY, n == 0 ? v : -v);
+    if (next_to_0(x, n) && fabs(v) >= 0.5) return -kv_scaled_dv(v > 0 ? v + 1 : v - 1, x, 0, 0) / 2;
     bessel k = k_of(fabs(v), x);
     return copysign(1, v) * scaled((scale ? k.t : k.d)[n], k.e + scale * (long double)x);
 }
@@ -142,6 +150,7 @@ static double iv_scaled_dv(double v, double x, int n, int scale)
     if (unknown(v, x) || x < 0) return NAN;
     if (isinf(x)) return scale || v == 0 ? 0 : copysign(INFINITY, -v);
     if (x == 0) return first_kind_dv_at_0(v, n);
+    if (next_to_0(x, n)) return iv_scaled_dv(v - 1, x, 0, 0) / 2;
     double m = fabs(v);
     long double shift = scale * (long double)x;
     if (m >= 0.5 || x * x <= 2) {
@@ -169,6 +178,7 @@ double jv_dv(double v, double x, int n)
     if (unknown(v, x) || x < 0) return NAN;
     if (isinf(x)) return 0;
     if (x == 0) return first_kind_dv_at_0(v, n);
+    if (next_to_0(x, n)) return jv_dv(v - 1, x, 0) / 2;
     double m = fabs(v), s = sinpi_(m), c = cospi_(m);
     bessel j = j_of(m, x);
     if (v >= 0) return scaled(j.d[n], j.e);
@@ -183,6 +193,7 @@ double yv_dv(double v, double x, int n)
     double m = fabs(v), s = sinpi_(m), c = cospi_(m);
     if (x == 0 && v == 0) return n == 0 ? -PI / 2 : 0;
     if (x == 0) return copysign(INFINITY, v > 0 ? -1 : c != 0 ? c : -s) * (n == 0 ? 1 : -1);
+    if (next_to_0(x, n) && m >= 0.5) return (v > 0 ? -yv_dv(v + 1, x, 0) : yv_dv(v - 1, x, 0)) / 2;
     bessel y = y_of(m, x);
     if (v >= 0) return scaled(y.d[n], y.e);
     bessel j = j_of(m, x);

@@ -48,7 +48,8 @@ typedef struct { double f[3], d[2], s[3], t[2]; long double e; } bessel;
 /* Completes s and t by their sums; sign -1: I exp(-x), +1: K exp(x). */
 static bessel with_scaled(bessel p, int sign)
 {
-    p.s[0] = p.f[0], p.s[1] = p.f[1] + sign * p.f[0], p.s[2] = p.f[2] + 2 * sign * p.f[1] + p.f[0];
+    p.s[0] = p.f[0], p.s[1] = p.f[1] + sign * p.f[0];
+    p.s[2] = isinf(p.f[2]) ? p.f[2] : p.f[2] + 2 * sign * p.f[1] + p.f[0];
     p.t[0] = p.d[0], p.t[1] = p.d[1] + sign * p.d[0];
     return p;
 }
