@@ -1,0 +1,1 @@
+"""Entries of `torchgraft.scipy.special`, by family."""
