@@ -79,6 +79,7 @@ LAYERS = (
     ("_examples",),
     ("_demo",),
     ("cli",),
+    ("__main__",),
 )
 LEVEL = {unit: level for level, units in enumerate(LAYERS) for unit in units}
 

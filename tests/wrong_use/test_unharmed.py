@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from jaxtyping import Complex, Float, Inexact
+from jaxtyping import Complex, Float, Inexact, Int64
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
@@ -237,3 +237,31 @@ def test_vmap_of_batches_that_broadcast(first):
     assert torch.equal(torch.vmap(product, (None, 0))(x[0], y), x[0] * y[:, None])
     both = torch.vmap(torch.vmap(product, (None, 0)), (0, None))(x, y)
     assert torch.equal(both, x[:, None] * y[None, :, None])
+
+
+# -- symbols, and outputs without a tangent ------------------------------------------------------------------
+
+
+def test_a_size_stays_a_symbol_after_a_call_with_numbers():
+    @tg.op
+    def first(x: Float[Tensor, "*batch n"], count: int) -> Float[Tensor, "*batch {count}"]:
+        return x[..., :count].clone()
+
+    class Module(torch.nn.Module):
+        def forward(self, x):
+            return first(x, x.shape[-1])
+
+    x = torch.randn(3, 12)
+    first(x, 12)
+    program = torch.export.export(Module(), (x,), dynamic_shapes={"x": {1: torch.export.Dim("n", min=4)}})
+    assert program.module()(torch.randn(3, 7)).shape == (3, 7)
+
+
+def test_integers_have_no_tangent():
+    @tg.op
+    def order(x: Float[np.ndarray, "n"]) -> Int64[np.ndarray, "n"]:
+        return np.argsort(x)
+
+    x = torch.tensor([3.0, 1.0, 2.0])
+    for jacobian in (torch.func.jacfwd, torch.func.jacrev):
+        assert jacobian(lambda x: x[order(x)])(x).tolist() == [[0, 1, 0], [0, 0, 1], [1, 0, 0]]

@@ -188,10 +188,10 @@ class HotPath:
 
     def _admitted(self) -> str:
         """The test that the entry is about arguments like these."""
-        tests = []
-        if self.signature.shape_arguments:
+        tests = [f"@admits({', '.join(self._leaves())})"]
+        if self.signature.shape_arguments:  # last: to compare a tracer's symbol is to make a number of it
             tests.append(f"({', '.join(self._shape_arguments())},) == @entry.shape_arguments")
-        return " and ".join([*tests, f"@admits({', '.join(self._leaves())})"])
+        return " and ".join(tests)
 
     def _leaves(self) -> list[str]:
         return [f"@absent if {p.name} is None else {p.name}" if p.optional else p.name for p in self.tensors]

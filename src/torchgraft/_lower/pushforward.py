@@ -60,7 +60,7 @@ class Pushforward:
         """One tangent for each output of the operator; None for those that have none."""
         derived: list[Rule] = []
         done: set[Rule] = set()
-        for name, tangents in self.tangents.items():
+        for name, tangents in self.tangents.items() if self.outputs else ():  # integers have no tangent
             if all(tangent is None for tangent in tangents):
                 continue
             rule = self.record.forward_rule(name)
