@@ -18,6 +18,7 @@ ORDER = [
     "guide.md",
     "extending.md",
     "cpp.md",
+    "scipy.md",
     "reference/operators.md",
     "reference/rules.md",
     "reference/native.md",
