@@ -9,7 +9,7 @@ BIN    := $(VENV)/bin
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint docs bench test-torch clean
+.PHONY: help demo test test-all lint docs wheel bench test-torch clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ lint: $(VENV)/.stamp ## style, formatting and types
 
 docs: $(VENV)/.stamp ## the documentation site, in site/
 	$(BIN)/python -m docs._sphinx
+
+wheel: $(VENV)/.stamp ## the wheel, in dist/, with the kernels of torchgraft.scipy compiled
+	HATCH_BUILD_HOOK_ENABLE_TORCHGRAFT=true $(BIN)/python -m hatchling build -t wheel
 
 bench: $(VENV)/.stamp ## every benchmark, printing the tables of the README
 	@set -e; for script in benchmarks/[!_]*.py; do echo "== $$script"; $(BIN)/python "$$script"; done
