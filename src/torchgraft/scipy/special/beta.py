@@ -209,16 +209,19 @@ def betainc(a: Real[Tensor, "..."], b: Real[Tensor, "..."], x: Real[Tensor, "...
 
 @betainc.partial("a")
 def _(a: Tensor, b: Tensor, x: Tensor) -> Any:
+    """dI/da (DLMF 8.17.2 and 8.17.7, differentiated in a; `kernels/beta.c`)."""
     return betainc_by_a(a, b, x)
 
 
 @betainc.partial("b")
 def _(a: Tensor, b: Tensor, x: Tensor) -> Any:
+    """dI/db (DLMF 8.17.2 and 8.17.7, differentiated in b; `kernels/beta.c`)."""
     return betainc_by_b(a, b, x)
 
 
 @betainc.partial("x")
 def _(a: Tensor, b: Tensor, x: Tensor) -> Any:
+    """dI/dx, the density (DLMF 8.17.1 differentiated; `kernels/beta.c`)."""
     return beta_pdf(a, b, x)
 
 
@@ -246,16 +249,19 @@ def betaincc(a: Real[Tensor, "..."], b: Real[Tensor, "..."], x: Real[Tensor, "..
 
 @betaincc.partial("a")
 def _(a: Tensor, b: Tensor, x: Tensor) -> Any:
+    """-dI/da (DLMF 8.17.2 and 8.17.7, differentiated in a; `kernels/beta.c`)."""
     return -betainc_by_a(a, b, x)
 
 
 @betaincc.partial("b")
 def _(a: Tensor, b: Tensor, x: Tensor) -> Any:
+    """-dI/db (DLMF 8.17.2 and 8.17.7, differentiated in b; `kernels/beta.c`)."""
     return -betainc_by_b(a, b, x)
 
 
 @betaincc.partial("x")
 def _(a: Tensor, b: Tensor, x: Tensor) -> Any:
+    """-dI/dx, less the density (DLMF 8.17.1 differentiated; `kernels/beta.c`)."""
     return -beta_pdf(a, b, x)
 
 
@@ -283,16 +289,19 @@ def betaincinv(a: Real[Tensor, "..."], b: Real[Tensor, "..."], y: Real[Tensor, "
 
 @betaincinv.partial("a")
 def _(a: Tensor, b: Tensor, y: Tensor, out: Tensor) -> Any:
+    """-(dI/da) / (dI/dx), by the implicit function theorem (`kernels/beta.c`)."""
     return inverse_by_a(a, b, out, betainccinv(b, a, y))
 
 
 @betaincinv.partial("b")
 def _(a: Tensor, b: Tensor, y: Tensor, out: Tensor) -> Any:
+    """-(dI/db) / (dI/dx), by the implicit function theorem (`kernels/beta.c`)."""
     return inverse_by_b(a, b, out, betainccinv(b, a, y))
 
 
 @betaincinv.partial("y")
 def _(a: Tensor, b: Tensor, y: Tensor, out: Tensor) -> Any:
+    """1 / (dI/dx), by the implicit function theorem (`kernels/beta.c`)."""
     return inverse_by_level(a, b, out, betainccinv(b, a, y), y)
 
 
@@ -320,14 +329,17 @@ def betainccinv(a: Real[Tensor, "..."], b: Real[Tensor, "..."], y: Real[Tensor, 
 
 @betainccinv.partial("a")
 def _(a: Tensor, b: Tensor, y: Tensor, out: Tensor) -> Any:
+    """-(dI/da) / (dI/dx), by the implicit function theorem (`kernels/beta.c`)."""
     return inverse_by_a(a, b, out, betaincinv(b, a, y))
 
 
 @betainccinv.partial("b")
 def _(a: Tensor, b: Tensor, y: Tensor, out: Tensor) -> Any:
+    """-(dI/db) / (dI/dx), by the implicit function theorem (`kernels/beta.c`)."""
     return inverse_by_b(a, b, out, betaincinv(b, a, y))
 
 
 @betainccinv.partial("y")
 def _(a: Tensor, b: Tensor, y: Tensor, out: Tensor) -> Any:
+    """-1 / (dI/dx), by the implicit function theorem (`kernels/beta.c`)."""
     return inverse_by_rest(a, b, out, betaincinv(b, a, y), y)

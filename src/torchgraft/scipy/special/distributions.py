@@ -187,11 +187,13 @@ def stdtr(df: Real[Tensor, "..."], t: Real[Tensor, "..."]) -> Float[Tensor, "...
 
 @stdtr.partial("df")
 def _(df: Tensor, t: Tensor) -> Any:
+    """dF/d df (DLMF 8.17.2 differentiated under the integral; `kernels/student.c`)."""
     return stdtr_by_df(df, t)
 
 
 @stdtr.partial("t")
 def _(df: Tensor, t: Tensor) -> Any:
+    """dF/dt, the density (DLMF 8.17.2 differentiated; `kernels/student.c`)."""
     return student_pdf(df, t)
 
 
@@ -227,11 +229,13 @@ def stdtrit(df: Real[Tensor, "..."], p: Real[Tensor, "..."]) -> Float[Tensor, ".
 
 @stdtrit.partial("df")
 def _(df: Tensor, p: Tensor, out: Tensor) -> Any:
+    """-(dF/d df) / (dF/dt), by the implicit function theorem (`kernels/student.c`)."""
     return stdtrit_by_df(df, out, p)
 
 
 @stdtrit.partial("p")
 def _(df: Tensor, p: Tensor, out: Tensor) -> Any:
+    """1 / (dF/dt), by the implicit function theorem (`kernels/student.c`)."""
     return stdtrit_by_p(df, out, p)
 
 
@@ -259,16 +263,19 @@ def fdtr(dfn: Real[Tensor, "..."], dfd: Real[Tensor, "..."], x: Real[Tensor, "..
 
 @fdtr.partial("dfn")
 def _(dfn: Tensor, dfd: Tensor, x: Tensor) -> Any:
+    """dF/d dfn (DLMF 8.17.2 differentiated under the integral; `kernels/fisher.c`)."""
     return fdtr_by_dfn(dfn, dfd, x)
 
 
 @fdtr.partial("dfd")
 def _(dfn: Tensor, dfd: Tensor, x: Tensor) -> Any:
+    """dF/d dfd (DLMF 8.17.2 differentiated under the integral; `kernels/fisher.c`)."""
     return fdtr_by_dfd(dfn, dfd, x)
 
 
 @fdtr.partial("x")
 def _(dfn: Tensor, dfd: Tensor, x: Tensor) -> Any:
+    """dF/dx, the density (DLMF 8.17.2 differentiated; `kernels/fisher.c`)."""
     return fisher_pdf(dfn, dfd, x)
 
 
@@ -295,11 +302,13 @@ def chdtr(v: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."
 
 @chdtr.partial("v")
 def _(v: Tensor, x: Tensor) -> Any:
+    """(dP/da) / 2 at v/2, x/2 (DLMF 8.2.4 and 8.7.1, differentiated in a; `kernels/gamma.c`)."""
     return gammainc_by_a(v / 2, x / 2) / 2
 
 
 @chdtr.partial("x")
 def _(v: Tensor, x: Tensor) -> Any:
+    """(dP/dx) / 2 at v/2, x/2 (DLMF 8.8.13; `kernels/gamma.c`)."""
     return gamma_density(v / 2, x / 2) / 2
 
 
@@ -326,11 +335,13 @@ def chdtrc(v: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "...
 
 @chdtrc.partial("v")
 def _(v: Tensor, x: Tensor) -> Any:
+    """-(dP/da) / 2 at v/2, x/2 (DLMF 8.2.5 and 8.7.1, differentiated in a; `kernels/gamma.c`)."""
     return -gammainc_by_a(v / 2, x / 2) / 2
 
 
 @chdtrc.partial("x")
 def _(v: Tensor, x: Tensor) -> Any:
+    """-(dP/dx) / 2 at v/2, x/2 (DLMF 8.8.13; `kernels/gamma.c`)."""
     return -gamma_density(v / 2, x / 2) / 2
 
 
@@ -357,6 +368,7 @@ def pdtr(k: Real[Tensor, "..."], m: Real[Tensor, "..."]) -> Float[Tensor, "..."]
 
 @pdtr.partial("m")
 def _(k: Tensor, m: Tensor) -> Any:
+    """-dP/dx at floor(k) + 1, m (DLMF 8.8.13; `kernels/gamma.c`)."""
     return -gamma_density(k.floor() + 1, m)
 
 

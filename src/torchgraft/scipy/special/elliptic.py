@@ -44,6 +44,7 @@ def ellipk(m: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
 
 @ellipk.partial("m")
 def _(m: Tensor) -> Any:
+    """dK/dm (DLMF 19.4.1, by integrals that do not cancel; `kernels/elliptic.c`)."""
     return ellipk_nth(m, 1)
 
 
@@ -69,6 +70,7 @@ def ellipkm1(p: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
 
 @ellipkm1.partial("p")
 def _(p: Tensor) -> Any:
+    """-dK/dm at m = 1 - p (DLMF 19.4.1, by integrals that do not cancel; `kernels/elliptic.c`)."""
     return ellipkm1_nth(p, 1)
 
 
@@ -94,4 +96,5 @@ def ellipe(m: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
 
 @ellipe.partial("m")
 def _(m: Tensor) -> Any:
+    """dE/dm (DLMF 19.4.2, by integrals that do not cancel; `kernels/elliptic.c`)."""
     return ellipe_nth(m, 1)

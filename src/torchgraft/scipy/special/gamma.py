@@ -125,11 +125,13 @@ def gammainc(a: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, ".
 
 @gammainc.partial("a")
 def _(a: Tensor, x: Tensor) -> Any:
+    """dP/da (DLMF 8.2.4 and 8.7.1, differentiated in a; `kernels/gamma.c`)."""
     return gammainc_by_a(a, x)
 
 
 @gammainc.partial("x")
 def _(a: Tensor, x: Tensor) -> Any:
+    """dP/dx, the density (DLMF 8.8.13; `kernels/gamma.c`)."""
     return gamma_density(a, x)
 
 
@@ -156,11 +158,13 @@ def gammaincc(a: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "
 
 @gammaincc.partial("a")
 def _(a: Tensor, x: Tensor) -> Any:
+    """dQ/da = -dP/da (DLMF 8.2.5 and 8.7.1, differentiated in a; `kernels/gamma.c`)."""
     return -gammainc_by_a(a, x)
 
 
 @gammaincc.partial("x")
 def _(a: Tensor, x: Tensor) -> Any:
+    """dQ/dx = -dP/dx (DLMF 8.8.13; `kernels/gamma.c`)."""
     return -gamma_density(a, x)
 
 
@@ -187,11 +191,13 @@ def gammaincinv(a: Real[Tensor, "..."], y: Real[Tensor, "..."]) -> Float[Tensor,
 
 @gammaincinv.partial("a")
 def _(a: Tensor, out: Tensor) -> Any:
+    """-(dP/da) / (dP/dx), by the implicit function theorem (`kernels/gamma.c`)."""
     return -gammainc_slope(a, out)
 
 
 @gammaincinv.partial("y")
 def _(a: Tensor, y: Tensor, out: Tensor) -> Any:
+    """1 / (dP/dx), by the implicit function theorem (`kernels/gamma.c`)."""
     return gammaincinv_by_p(a, out, y)
 
 
@@ -218,9 +224,11 @@ def gammainccinv(a: Real[Tensor, "..."], y: Real[Tensor, "..."]) -> Float[Tensor
 
 @gammainccinv.partial("a")
 def _(a: Tensor, out: Tensor) -> Any:
+    """-(dQ/da) / (dQ/dx), by the implicit function theorem (`kernels/gamma.c`)."""
     return -gammainc_slope(a, out)
 
 
 @gammainccinv.partial("y")
 def _(a: Tensor, y: Tensor, out: Tensor) -> Any:
+    """1 / (dQ/dx), by the implicit function theorem (`kernels/gamma.c`)."""
     return gammainccinv_by_q(a, out, y)

@@ -82,6 +82,7 @@ def gammaln(x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
 
 @gammaln.partial("x")
 def _(x: Tensor) -> Any:
+    """The digamma function (DLMF 5.2.2; `kernels/polygamma.c`)."""
     return psi_at(x)
 
 
@@ -105,11 +106,13 @@ def betaln(a: Real[Tensor, "..."], b: Real[Tensor, "..."]) -> Float[Tensor, "...
 
 @betaln.partial("a")
 def _(a: Tensor, b: Tensor) -> Any:
+    """psi(a) - psi(a + b) (DLMF 5.12.1 differentiated, 5.2.2; `kernels/polygamma.c`)."""
     return betaln_by_a(a, b)
 
 
 @betaln.partial("b")
 def _(a: Tensor, b: Tensor) -> Any:
+    """psi(b) - psi(a + b) (DLMF 5.12.1 differentiated, 5.2.2; `kernels/polygamma.c`)."""
     return betaln_by_a(b, a)
 
 
@@ -132,6 +135,7 @@ def digamma(z: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
 
 @digamma.partial("z")
 def _(z: Tensor) -> Any:
+    """The trigamma function (DLMF 5.15.1; `kernels/polygamma.c`)."""
     return polygamma(1, z)
 
 
@@ -158,6 +162,7 @@ def polygamma(n: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "
 
 @polygamma.partial("x")
 def _(n: Tensor, x: Tensor) -> Any:
+    """The next polygamma function, by definition (DLMF 5.15; `kernels/polygamma.c`)."""
     return polygamma(n + 1, x)
 
 

@@ -65,9 +65,11 @@ def zeta(x: Real[np.ndarray, "..."], q: Real[np.ndarray, "..."] | None = None) -
 
 @zeta.partial("x")
 def _(x: Tensor, q: Tensor | None) -> Any:
+    """The derivative in the exponent (DLMF 25.11.28 and 25.4.1, differentiated; `kernels/zeta.c`)."""
     return riemann_nth(x, 1) if q is None else hurwitz_nth(x, q, 1, 0)
 
 
 @zeta.partial("q")
 def _(x: Tensor, q: Tensor) -> Any:
+    """-x zeta(x + 1, q) (DLMF 25.11.17; `kernels/zeta.c`)."""
     return hurwitz_nth(x, q, 0, 1)

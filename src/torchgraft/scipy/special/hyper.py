@@ -84,6 +84,7 @@ def hyp0f1(v: Real[Tensor, "..."], z: Real[Tensor, "..."]) -> Float[Tensor, "...
 
 @hyp0f1.partial("z")
 def _(v: Tensor, z: Tensor) -> Any:
+    """0F1(; v + 1; z) / v (DLMF 16.3.1; `kernels/hyper.c`)."""
     return hyp0f1_nth(v, z, 1)
 
 
@@ -111,6 +112,7 @@ def hyp1f1(a: Real[Tensor, "..."], b: Real[Tensor, "..."], x: Real[Tensor, "..."
 
 @hyp1f1.partial("x")
 def _(a: Tensor, b: Tensor, x: Tensor) -> Any:
+    """(a / b) 1F1(a + 1; b + 1; x) (DLMF 13.3.15; `kernels/hyper.c`)."""
     return hyp1f1_nth(a, b, x, 1)
 
 
@@ -145,6 +147,7 @@ def hyp2f1(
 
 @hyp2f1.partial("z")
 def _(a: Tensor, b: Tensor, c: Tensor, z: Tensor) -> Any:
+    """(a b / c) 2F1(a + 1, b + 1; c + 1; z) (DLMF 15.5.1; `kernels/hyper.c`)."""
     return hyp2f1_nth(a, b, c, z, 1)
 
 

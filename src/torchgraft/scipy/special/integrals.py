@@ -69,6 +69,7 @@ def exp1(z: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
 
 @exp1.partial("z")
 def _(z: Tensor) -> Any:
+    """-exp(-z) / z (DLMF 6.2.1 differentiated; `kernels/integrals.c`)."""
     return exp1_nth(z, 1)
 
 
@@ -91,6 +92,7 @@ def expi(x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
 
 @expi.partial("x")
 def _(x: Tensor) -> Any:
+    """exp(x) / x (DLMF 6.2.5 differentiated; `kernels/integrals.c`)."""
     return expi_nth(x, 1)
 
 
@@ -117,6 +119,7 @@ def expn(n: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]
 
 @expn.partial("x")
 def _(n: Tensor, x: Tensor) -> Any:
+    """-E_(n-1)(x) (DLMF 8.19.13; `kernels/integrals.c`)."""
     return expn_nth(n, x, 1)
 
 
@@ -142,6 +145,7 @@ def sici(x: Real[Tensor, "..."]) -> tuple[Float[Tensor, "..."], Float[Tensor, ".
 
 @sici.partial("x")
 def _(x: Tensor) -> Any:
+    """sin(x) / x and cos(x) / x (DLMF 6.2.9 and 6.2.13, differentiated; `kernels/integrals.c`)."""
     return si_nth(x, 1), ci_nth(x, 1)
 
 
@@ -164,6 +168,7 @@ def shichi(x: Real[Tensor, "..."]) -> tuple[Float[Tensor, "..."], Float[Tensor, 
 
 @shichi.partial("x")
 def _(x: Tensor) -> Any:
+    """sinh(x) / x and cosh(x) / x (DLMF 6.2.15 and 6.2.16, differentiated; `kernels/integrals.c`)."""
     return shi_nth(x, 1), chi_nth(x, 1)
 
 
@@ -186,6 +191,7 @@ def fresnel(z: Real[Tensor, "..."]) -> tuple[Float[Tensor, "..."], Float[Tensor,
 
 @fresnel.partial("z")
 def _(z: Tensor) -> Any:
+    """sin(pi z^2 / 2) and cos(pi z^2 / 2) (DLMF 7.2.8 and 7.2.7, differentiated; `kernels/integrals.c`)."""
     return fresnel_s_nth(z, 1), fresnel_c_nth(z, 1)
 
 
@@ -208,6 +214,7 @@ def spence(z: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
 
 @spence.partial("z")
 def _(z: Tensor) -> Any:
+    """log(z) / (1 - z) (DLMF 25.12.2 differentiated; `kernels/integrals.c`)."""
     return spence_nth(z, 1)
 
 
@@ -230,6 +237,7 @@ def dawsn(x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
 
 @dawsn.partial("x")
 def _(x: Tensor) -> Any:
+    """1 - 2 x F(x) (DLMF 7.2.5 differentiated; `kernels/integrals.c`)."""
     return dawsn_nth(x, 1)
 
 
@@ -252,6 +260,7 @@ def erfi(z: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
 
 @erfi.partial("z")
 def _(z: Tensor) -> Any:
+    """2 exp(z^2) / sqrt(pi) (DLMF 7.2.1 differentiated; `kernels/integrals.c`)."""
     return erfi_nth(z, 1)
 
 
@@ -274,4 +283,5 @@ def erfcx(x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
 
 @erfcx.partial("x")
 def _(x: Tensor) -> Any:
+    """2 x erfcx(x) - 2 / sqrt(pi) (DLMF 7.2.2 differentiated; `kernels/integrals.c`)."""
     return erfcx_nth(x, 1)

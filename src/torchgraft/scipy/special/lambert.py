@@ -48,4 +48,5 @@ def lambertw(z: Real[Tensor, "..."], k: Literal[0, -1] = 0, tol: float = 1e-8) -
 
 @lambertw.partial("z")
 def _(z: Tensor, k: int) -> Any:
+    """exp(-w) / (1 + w) (DLMF 4.13.4; `kernels/lambertw.c`)."""
     return lambertw_nth(z, k, 1)

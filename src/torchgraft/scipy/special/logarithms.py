@@ -114,11 +114,13 @@ def xlogy(x: Real[Tensor, "..."], y: Real[Tensor, "..."]) -> Float[Tensor, "..."
 
 @xlogy.partial("x")
 def _(y: Tensor) -> Any:
+    """log(y), by definition."""
     return y.log()
 
 
 @xlogy.partial("y")
 def _(x: Tensor, y: Tensor) -> Any:
+    """x / y (DLMF 4.7.1), and 0 where x is 0."""
     return quotient(x, y)
 
 
@@ -142,11 +144,13 @@ def xlog1py(x: Real[Tensor, "..."], y: Real[Tensor, "..."]) -> Float[Tensor, "..
 
 @xlog1py.partial("x")
 def _(y: Tensor) -> Any:
+    """log(1 + y), by definition."""
     return y.log1p()
 
 
 @xlog1py.partial("y")
 def _(x: Tensor, y: Tensor) -> Any:
+    """x / (1 + y) (DLMF 4.7.1), and 0 where x is 0."""
     return quotient(x, 1 + y)
 
 
@@ -170,11 +174,13 @@ def boxcox(x: Real[Tensor, "..."], lmbda: Real[Tensor, "..."]) -> Float[Tensor, 
 
 @boxcox.partial("x")
 def _(x: Tensor, lmbda: Tensor) -> Any:
+    """x^(lmbda - 1), by definition (`kernels/boxcox.c`)."""
     return boxcox_by_x(x, lmbda, 0)
 
 
 @boxcox.partial("lmbda")
 def _(x: Tensor, lmbda: Tensor) -> Any:
+    """The derivative of log(x) times the integral of x^(lmbda s) over [0, 1], by definition (`kernels/boxcox.c`)."""
     return boxcox_by_lmbda(x, lmbda, 1)
 
 
@@ -201,9 +207,11 @@ def inv_boxcox(y: Real[Tensor, "..."], lmbda: Real[Tensor, "..."]) -> Float[Tens
 
 @inv_boxcox.partial("y")
 def _(y: Tensor, lmbda: Tensor) -> Any:
+    """(1 + lmbda y)^(1 / lmbda - 1), by definition (`kernels/boxcox.c`)."""
     return inv_boxcox_by_y(y, lmbda)
 
 
 @inv_boxcox.partial("lmbda")
 def _(y: Tensor, lmbda: Tensor) -> Any:
+    """The derivative of exp(log(1 + lmbda y) / lmbda), by definition (`kernels/boxcox.c`)."""
     return inv_boxcox_by_lmbda(y, lmbda)

@@ -85,6 +85,7 @@ def ndtri(y: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
 
 @ndtri.partial("y")
 def _(y: Tensor, out: Tensor) -> Any:
+    """1 / density, by the implicit function theorem (`kernels/normal.c`)."""
     return ndtri_by_y(out, y)
 
 
@@ -106,4 +107,5 @@ def log_ndtr(x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
 
 @log_ndtr.partial("x")
 def _(x: Tensor) -> Any:
+    """The density over the distribution function, by definition (DLMF 7.2.2, 7.9.3; `kernels/normal.c`)."""
     return log_ndtr_by_x(x)

@@ -41,7 +41,7 @@ def _(h: Tensor, a: Tensor, i: int, j: int) -> Any:
 @tg.op(kernel=lent("owens_t", 2))
 @tg.domain(h="real", a="real")
 def owens_t(h: Real[Tensor, "..."], a: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """Owen's T function, P(X > h and 0 < Y < aX) of standard normal X and Y (Owen 1956, eq. 1.1; derivatives 2.1).
+    """Owen's T function, P(X > h and 0 < Y < aX) of standard normal X and Y (Owen 1956).
 
     Args:
         h: any real number.
@@ -61,9 +61,11 @@ def owens_t(h: Real[Tensor, "..."], a: Real[Tensor, "..."]) -> Float[Tensor, "..
 
 @owens_t.partial("h")
 def _(h: Tensor, a: Tensor) -> Any:
+    """-exp(-h^2 / 2) erf(a h / sqrt(2)) / (2 sqrt(2 pi)), by definition (Owen 1956; `kernels/owens.c`)."""
     return owens_t_nth(h, a, 1, 0)
 
 
 @owens_t.partial("a")
 def _(h: Tensor, a: Tensor) -> Any:
+    """exp(-h^2 (1 + a^2) / 2) / (2 pi (1 + a^2)), by definition (Owen 1956; `kernels/owens.c`)."""
     return owens_t_nth(h, a, 0, 1)
