@@ -120,7 +120,7 @@ def _(y: Tensor) -> Any:
 
 @xlogy.partial("y")
 def _(x: Tensor, y: Tensor) -> Any:
-    """x / y (DLMF 4.7.1), and 0 where x is 0."""
+    """The quotient x / y (DLMF 4.7.1), and 0 where x is 0."""
     return quotient(x, y)
 
 
@@ -150,7 +150,7 @@ def _(y: Tensor) -> Any:
 
 @xlog1py.partial("y")
 def _(x: Tensor, y: Tensor) -> Any:
-    """x / (1 + y) (DLMF 4.7.1), and 0 where x is 0."""
+    """The quotient x / (1 + y) (DLMF 4.7.1), and 0 where x is 0."""
     return quotient(x, 1 + y)
 
 
