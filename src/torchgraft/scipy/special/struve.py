@@ -1,6 +1,7 @@
 """The Struve function, differentiable in the argument.
 
-Values are SciPy's. Derivatives, to the second order, come from `kernels/struve.c`, which says how.
+Values are SciPy's where they are right, else ours. Both, and derivatives to the second order, come from
+`kernels/struve.c`, which says how.
 """
 
 from __future__ import annotations
@@ -13,16 +14,12 @@ from torch import Tensor
 import torchgraft as tg
 
 from .nth import nth_source, refuse_order
-from .sources import lent
 
+LENT = {"scipy_struve": "struve"}
 ORDER = "no formula for the derivative in the order is implemented"
 
 
-@tg.op(
-    kernel=nth_source(
-        "struve.c", "T struve_nth(T v, T x, int64_t n)", "struve_derivative(v, x, n)", {"scipy_struve": "struve"}
-    )
-)
+@tg.op(kernel=nth_source("struve.c", "T struve_nth(T v, T x, int64_t n)", "struve_derivative(v, x, n)", LENT))
 def struve_nth(v: Real[Tensor, "..."], x: Real[Tensor, "..."], n: int) -> Float[Tensor, "..."]:
     """The derivative of order `n`, 1 or 2, in the argument."""
 
@@ -35,7 +32,7 @@ def _(v: Tensor, x: Tensor, n: int) -> Any:
 struve_nth.nondifferentiable("v", reason=ORDER)
 
 
-@tg.op(kernel=lent("struve", 2))
+@tg.op(kernel=nth_source("struve.c", "T struve(T v, T x)", "struve_value(v, x)", LENT))
 @tg.domain(x="positive")
 def struve(v: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
     """The Struve function H_v(x) (DLMF 11.2.1).

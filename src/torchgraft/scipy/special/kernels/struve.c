@@ -1,37 +1,27 @@
 /*
- * First and second derivatives in the argument of the Struve function H_v(x), of SciPy's values of H.
+ * The Struve function H_v(x), and its first and second derivative in the argument.
  *
- *   -5/4 < v < 2, x^2 <= 12(v + 3/2)   power series, DLMF 11.2.1, as recurrences cancel for small x next to v = 0 and -1.
+ *   -5/4 < v < 2, x^2 <= 12(v + 3/2)   power series, DLMF 11.2.1: recurrences cancel for small x next to v = 0, -1.
  *                                      It loses a factor 4 at most
- *   v >= -5/4 elsewhere                H' = H_{v-1} - (v/x) H, DLMF 11.4.26
+ *   x > 5, x >= 0.9 v, x >= -v/2       Y_v + K_v, DLMF 11.2.5, Y of bessel.c and K the integral 11.5.2. SciPy's values
+ *                                      are up to 2e-9 off here; for smaller x the sum cancels
+ *   v >= -5/4 elsewhere                H' = H_{v-1} - (v/x) H, DLMF 11.4.26, of SciPy's values
  *   v < -5/4                           H' = (v/x) H - H_{v+1} + g, g = (x/2)^v/(sqrt(pi) Gamma(v + 3/2)), DLMF 11.4.27:
  *                                      v + 1 has no rounding, which next to the poles of Gamma would be seen
  *   x < 0                              parity of integer orders, else NaN
  *   0, infinity                        limits
  */
-#include <math.h>
-#include <stdbool.h>
+#include "bessel.c"
 #include <stdint.h>
 
-#define PI 3.14159265358979323846
 #define SQRT_PI 1.77245385090551602730
 
 TG_IMPORT(double, scipy_struve, (double, double, int))
 
-static double value(double v, double x) { return scipy_struve(v, x, 0); }
-
-/* cos(pi v): exact reduction, exact zeros */
-static double cosine(double v)
-{
-    double r = fmod(fabs(v), 2);
-    if (r > 1) r = 2 - r;
-    return r <= 0.25 ? cos(PI * r) : r >= 0.75 ? -cos(PI * (1 - r)) : sin(PI * (0.5 - r));
-}
-
 /* 1/Gamma(v + 3/2), for v < -1 by DLMF 5.5.3: long double for its range */
-static long double reciprocal_gamma(double v)
+static long double gamma_factor(double v)
 {
-    return v < -1 ? -cosine(v) * tgammal(-v - 0.5L) / PI : 1 / tgammal(v + 1.5L);
+    return v < -1 ? -cospi_(v) * tgammal(-v - 0.5L) / PI : 1 / tgammal(v + 1.5L);
 }
 
 /* Derivative n of the term c (x/2)^(v + q): a factor that is 0 wins. */
@@ -43,12 +33,30 @@ static double differentiated(double c, double v, int q, double x, int64_t n)
 
 static double series(double v, double x, int64_t n)
 {
-    double c = (double)(2 / SQRT_PI * reciprocal_gamma(v)), found = 0, term = 0;
+    double c = (double)(2 / SQRT_PI * gamma_factor(v)), found = 0, term = 0;
     for (int k = 0; isfinite(found) && (k < 2 || fabs(term) > 1e-18 * fabs(found)); k++) {
         found += term = differentiated(c, v, 2 * k + 1, x, n);
         c /= -(k + 1.5) * (k + v + 1.5);
     }
     return found;
+}
+
+/*
+ * Derivative n of K_v = a int_0^oo exp(-u) (1 + (u/x)^2)^(v - 1/2) du, a = (x/2)^(v - 1)/(sqrt(pi) Gamma(v + 1/2)): of
+ * the integral over u/x, factors -u/x. The trapezoidal rule in s, u = exp(s - exp(-s)).
+ */
+static double struve_k(double v, double x, int64_t n)
+{
+    double sums[3] = {0}, h = 0.08;
+    for (double s = -3.75;; s += h) {
+        double e = exp(-s), u = exp(s - e), q = u / x, w = exp((v - 0.5) * log1p(q * q) - u) * u * (1 + e);
+        if (s > 1 && w < 1e-20 * sums[0]) break;
+        sums[0] += w, sums[1] += w * u, sums[2] += w * u * u;
+    }
+    long double a = powl(x / 2.0L, v - 1) * gamma_factor(v) * (v + 0.5L) / SQRT_PI * h;
+    if (n == 0) return (double)(a * sums[0]);
+    double k = n == 1 ? v * sums[0] - sums[1] : v * (v - 1) * sums[0] - 2 * v * sums[1] + sums[2];
+    return (double)(a * k) / (n == 1 ? x : x * x);
 }
 
 /* As x -> infinity, DLMF 11.6.1: (x/2)^(v - 1)/(sqrt(pi) Gamma(v + 1/2)), and for v < 1/2 oscillations that vanish. */
@@ -61,9 +69,20 @@ static double at_infinity(double v, int64_t n)
 /* As x -> 0, v <= -5/4: the first term of the power series, where v + 3/2 is no pole; else that of (-1)^m J_{m+1/2}. */
 static double at_0(double v, int64_t n)
 {
-    double first = (double)reciprocal_gamma(v);
+    double first = (double)gamma_factor(v);
     if (first != 0) return differentiated(first, v, 1, 0, n);
     return v == -1.5 && n == 2 ? -INFINITY : 0;
+}
+
+/* Where Y_v + K_v loses nothing. */
+static bool splits(double v, double x) { return x > 5 && x >= (v < 0 ? 0.5 : 0.9) * fabs(v); }
+
+/* SciPy's value; ours where that loses digits, next to |v| from above, and at 0, where it has no limits. */
+double struve_value(double v, double x)
+{
+    bool lost = fabs(v) > 15 && x <= 2 * fabs(v) && x >= 0.9 * fabs(v) && splits(v, x);
+    if (x == 0 && v < -1.25 && isfinite(v)) return at_0(v, 0);
+    return lost ? yv_n(v, x, 0) + struve_k(v, x, 0) : scipy_struve(v, x, 0);
 }
 
 double struve_derivative(double v, double x, int64_t n)
@@ -76,11 +95,13 @@ double struve_derivative(double v, double x, int64_t n)
     if (isinf(x)) return at_infinity(v, n);
     if (v > -1.25 && v < 2 && x * x <= 12 * (v + 1.5)) return series(v, x, n);
     if (x == 0) return v < 0 ? at_0(v, n) : 0; /* v >= 2 */
-    double h = value(v, x);
+    if (splits(v, x)) return yv_n(v, x, (int)n) + struve_k(v, x, n);
+    double h = scipy_struve(v, x, 0);
     if (v >= -1.25) {
-        double below = value(v - 1, x);
-        return n == 1 ? below - v / x * h : value(v - 2, x) - (2 * v - 1) / x * below + v * (v + 1) / x / x * h;
+        double below = scipy_struve(v - 1, x, 0);
+        if (n == 1) return below - v / x * h;
+        return scipy_struve(v - 2, x, 0) - (2 * v - 1) / x * below + v * (v + 1) / x / x * h;
     }
-    double above = value(v + 1, x), g = (double)(powl(x / 2.0L, v) * reciprocal_gamma(v) / SQRT_PI);
+    double above = scipy_struve(v + 1, x, 0), g = (double)(powl(x / 2.0L, v) * gamma_factor(v) / SQRT_PI);
     return n == 1 ? v / x * h - above + g : (v / x * ((v - 1) / x) - 1) * h + above / x + 2 * v / x * g;
 }
