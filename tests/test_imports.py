@@ -2,6 +2,7 @@
 
 import ast
 import graphlib
+import importlib
 import inspect
 import re
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from jaxtyping import Float
 
 import torchgraft
 
@@ -256,7 +258,8 @@ def undocumented(namespace, names):
         thing = namespace[name]
         if isinstance(thing, str):
             continue
-        if not (vars(thing) if isinstance(thing, type) else {"__doc__": inspect.getdoc(thing)}).get("__doc__"):
+        own = vars(thing).get("__doc__") if isinstance(thing, type) else inspect.getdoc(thing)
+        if not own or own == inspect.getdoc(type(thing)):
             yield name
         if isinstance(thing, type):
             members = {n: value for n, value in vars(thing).items() if n[0] != "_"}
@@ -268,12 +271,23 @@ def test_public_names_are_documented():
     assert list(undocumented(vars(torchgraft), torchgraft.__all__)) == []
 
 
+@pytest.mark.parametrize("package", ["special", "signal", "ndimage", "fft", "optimize"])
+def test_functions_of_scipy_are_documented(package):
+    names = vars(importlib.import_module(f"torchgraft.scipy.{package}"))
+    assert list(undocumented(names, [n for n, value in names.items() if n[0] != "_" and callable(value)])) == []
+
+
 def test_missing_docstrings_are_found():
     class Bare:
         def method(self):
             pass
 
+    @torchgraft.op
+    def double(x: Float[torch.Tensor, "..."]) -> Float[torch.Tensor, "..."]:
+        return 2 * x
+
     assert list(undocumented({"Bare": Bare}, ["Bare"])) == ["Bare", "Bare.method"]
+    assert list(undocumented({"double": double}, ["double"])) == ["double"]
 
 
 def test_everything_public_is_listed():
