@@ -55,13 +55,13 @@ class Draw:
 
 
 def points(entry: Entry, count: int | None = None) -> Any:
-    """The points of a function, one a row; a third of them numbers of float32.
+    """The points of a function, one a row; a quarter of them numbers of float32.
 
     Args:
         entry: of the function.
         count: how many of them, always the same ones; all by default.
     """
-    each = -(-POINTS * 21 // (20 * len(entry.regions)))  # some are the same, and some have no reference
+    each = -(-POINTS * 11 // (10 * len(entry.regions)))  # some are the same, and some have no reference
     drawn = [
         np.column_stack(np.broadcast_arrays(*region(Draw(f"{entry.formula} {i}", each))))
         for i, region in enumerate(entry.regions)
@@ -70,7 +70,7 @@ def points(entry: Entry, count: int | None = None) -> Any:
     with np.errstate(over="ignore", under="ignore"):
         narrow = every.astype(np.float32).astype(float)
     fits = (abs(narrow) >= np.finfo(np.float32).tiny) & np.isfinite(narrow) | (every == 0)
-    every[::3] = np.where(fits.all(axis=1, keepdims=True), narrow, every)[::3]
+    every[::4] = np.where(fits.all(axis=1, keepdims=True), narrow, every)[::4]
     every = every[np.random.default_rng(0).permutation(len(every))]
     every = np.concatenate([np.array(entry.hard, dtype=float).reshape(-1, every.shape[1]), every])
     first = np.unique(every, axis=0, return_index=True)[1]

@@ -18,7 +18,7 @@ from mpmath import mp, mpf
 if TYPE_CHECKING:
     from .entry import Entry
 
-DIGITS = (50, 80, 160, 320, 640, 1280)
+DIGITS = (50, 80, 160, 320, 800, 1600)
 AGREED = mpf(10) ** -19
 NOTHING = mpf(10) ** -340  # less than any double
 FAILURES = (ArithmeticError, TypeError, ValueError, mp.NoConvergence)  # TypeError where a complex number is compared
@@ -37,7 +37,11 @@ class Split:
 
     @staticmethod
     def of(number: Any) -> Split:
-        return number if isinstance(number, Split) else Split(mpf(0), mp.re(number))
+        if isinstance(number, Split):
+            return number
+        if mp.im(number) != 0:
+            raise ValueError("outside of the domain")
+        return Split(mpf(0), mp.re(number))
 
     @property
     def whole(self) -> Any:
@@ -92,7 +96,7 @@ def attempt(entry: Entry, point: tuple[float, ...], digits: int) -> Jet | None:
                 inverted(entry.exact, at) if isinstance(entry.exact, Inverse) else jet(entry.exact, at, entry.varied)
             )
             every = [number for value, slopes in found for number in (value, *(n for slope in slopes for n in slope))]
-            return found if all(mp.isfinite(number) and mp.im(number) == 0 for number in every) else None
+            return found if all(mp.isfinite(number) for number in every) else None
         except FAILURES:
             return None
 

@@ -77,7 +77,7 @@ TORCH: dict[str, Callable[..., Any]] = {
     "polygamma": torch_polygamma,
     "xlog1py": torch.special.xlog1py,
     "xlogy": torch.special.xlogy,
-    "zeta": torch.special.zeta,
+    "zeta": lambda x, q=1.0: torch.special.zeta(x, q),
 }
 
 

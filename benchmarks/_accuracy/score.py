@@ -149,7 +149,8 @@ def scores(entry: Entry, points: Any, exact: Any, ours: Any, narrow: Any, rivals
 def in_float32(entry: Entry, points: Any, exact: Any, narrow: Any) -> Score:
     """Of the value and all derivatives together, at the points that are numbers of float32."""
     every = []
-    chosen = (points == points.astype(np.float32)).all(axis=1)
+    with np.errstate(over="ignore"):
+        chosen = (points == points.astype(np.float32)).all(axis=1)
     for _, _, result, position in entry.quantities():
         truth, scale, _ = parts(exact[:, result], position)
         error = relative(narrow[:, result, 1 + position], truth, scale, np.float32)

@@ -85,6 +85,7 @@ ENTRIES = [
     Entry(
         "ndtri", "y", Inverse(ndtr, ndtri), (
             lambda d: (d.uniform(0, 1),), lambda d: (d.log(-300, 0),), lambda d: (1 - d.log(-15, 0),),
+            lambda d: (d.uniform(0, 0.01),),
             lambda d: (d.about(d.choice(0.5, 0.1353352832366127, 0.8646647167633873)),),
         ), limits={(0.0,): (-float("inf"), float("inf")), (1.0,): (float("inf"), float("inf"))},
     ),

@@ -102,7 +102,8 @@ def gammaln(x: Any) -> Any:
 
 
 def betaln(a: Any, b: Any) -> Any:
-    return gammaln(a) + gammaln(b) - gammaln(a + b)
+    with mp.extradps(3 * int(abs(mp.log10(abs(a))) + abs(mp.log10(abs(b)))) + 10):  # which the sum loses
+        return gammaln(a) + gammaln(b) - gammaln(a + b)
 
 
 def digamma(z: Any) -> Any:

@@ -97,6 +97,8 @@ def lambertw_lower(z: Any) -> Any:
 
 def branch(z: Any, k: int) -> Any:
     """Mpmath's, whose iteration ends early next to the branch point, and some more steps of Newton's method."""
+    if z < -mp.exp(-1):
+        raise ValueError("no real branch")
     w = mp.re(mp.lambertw(z, k))
     for _ in range(3):
         if 1 + w:
@@ -107,7 +109,7 @@ def branch(z: Any, k: int) -> Any:
 E = 0.36787944117144233
 LAMBERT = (
     lambda d: (d.log(-8, 4),),
-    lambda d: (d.uniform(-E, 3).clip(-E, None),),
+    lambda d: (d.uniform(-0.36, 3),),
     lambda d: (-E + d.log(-16, -0.5),),
     lambda d: (d.about(d.choice(-0.2695, 1, 0.5, 30)),),
     lambda d: (d.signed(d.log(-300, -1)),),
