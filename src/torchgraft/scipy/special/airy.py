@@ -54,4 +54,5 @@ def airy(z: Real[Tensor, "..."]) -> Four:
 
 @airy.partial("z")
 def _(z: Tensor) -> Any:
+    """Ai', z Ai, Bi' and z Bi (DLMF 9.2.1; `kernels/airy.c`)."""
     return airy_nth(z, 1)

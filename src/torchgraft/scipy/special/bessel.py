@@ -104,11 +104,13 @@ def jv(v: Real[Tensor, "..."], z: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
 
 @jv.partial("v")
 def _(v: Tensor, z: Tensor) -> Any:
+    """dJ/dv (DLMF 10.2.2, 10.9.17 and 10.9.18, differentiated in v; `kernels/bessel.c`)."""
     return jv_by_order(v, z, 0)
 
 
 @jv.partial("z")
 def _(v: Tensor, z: Tensor) -> Any:
+    """dJ/dz (DLMF 10.2.2, 10.9.17 and 10.9.18, differentiated in z; `kernels/bessel.c`)."""
     return jv_nth(v, z, 1)
 
 
@@ -135,11 +137,13 @@ def yv(v: Real[Tensor, "..."], z: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
 
 @yv.partial("v")
 def _(v: Tensor, z: Tensor) -> Any:
+    """dY/dv (DLMF 10.9.18, differentiated in v; Temme 1976 for small z; `kernels/bessel.c`)."""
     return yv_by_order(v, z, 0)
 
 
 @yv.partial("z")
 def _(v: Tensor, z: Tensor) -> Any:
+    """dY/dz (DLMF 10.9.18, differentiated in z; Temme 1976 for small z; `kernels/bessel.c`)."""
     return yv_nth(v, z, 1)
 
 
@@ -167,11 +171,13 @@ def iv(v: Real[Tensor, "..."], z: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
 
 @iv.partial("v")
 def _(v: Tensor, z: Tensor) -> Any:
+    """dI/dv (DLMF 10.25.2 and 10.32.12, differentiated in v; `kernels/bessel.c`)."""
     return iv_by_order(v, z, 0)
 
 
 @iv.partial("z")
 def _(v: Tensor, z: Tensor) -> Any:
+    """dI/dz (DLMF 10.25.2 and 10.32.12, differentiated in z; `kernels/bessel.c`)."""
     return iv_nth(v, z, 1)
 
 
@@ -198,11 +204,13 @@ def kv(v: Real[Tensor, "..."], z: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
 
 @kv.partial("v")
 def _(v: Tensor, z: Tensor) -> Any:
+    """dK/dv (DLMF 10.32.9, differentiated in v; Temme 1975 for small z; `kernels/bessel.c`)."""
     return kv_by_order(v, z, 0)
 
 
 @kv.partial("z")
 def _(v: Tensor, z: Tensor) -> Any:
+    """dK/dz (DLMF 10.32.9, differentiated in z; Temme 1975 for small z; `kernels/bessel.c`)."""
     return kv_nth(v, z, 1)
 
 
@@ -230,11 +238,13 @@ def jve(v: Real[Tensor, "..."], z: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
 
 @jve.partial("v")
 def _(v: Tensor, z: Tensor) -> Any:
+    """dJ/dv (DLMF 10.2.2, 10.9.17 and 10.9.18, differentiated in v; `kernels/bessel.c`)."""
     return jv_by_order(v, z, 0)
 
 
 @jve.partial("z")
 def _(v: Tensor, z: Tensor) -> Any:
+    """dJ/dz (DLMF 10.2.2, 10.9.17 and 10.9.18, differentiated in z; `kernels/bessel.c`)."""
     return jv_nth(v, z, 1)
 
 
@@ -261,18 +271,20 @@ def yve(v: Real[Tensor, "..."], z: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
 
 @yve.partial("v")
 def _(v: Tensor, z: Tensor) -> Any:
+    """dY/dv (DLMF 10.9.18, differentiated in v; Temme 1976 for small z; `kernels/bessel.c`)."""
     return yv_by_order(v, z, 0)
 
 
 @yve.partial("z")
 def _(v: Tensor, z: Tensor) -> Any:
+    """dY/dz (DLMF 10.9.18, differentiated in z; Temme 1976 for small z; `kernels/bessel.c`)."""
     return yv_nth(v, z, 1)
 
 
 @tg.op(kernel=_value("ive", "ive", "v < 0"))
 @tg.domain(z="positive")
 def ive(v: Real[Tensor, "..."], z: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """The scaled modified Bessel function exp(-|z|) I_v(z) (DLMF 10.25.2).
+    """The scaled modified Bessel function exp(-abs(z)) I_v(z) (DLMF 10.25.2).
 
     Args:
         v: order, any real number.
@@ -294,11 +306,13 @@ def ive(v: Real[Tensor, "..."], z: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
 
 @ive.partial("v")
 def _(v: Tensor, z: Tensor) -> Any:
+    """exp(-|z|) dI/dv (DLMF 10.25.2 and 10.32.12, differentiated in v; `kernels/bessel.c`)."""
     return ive_by_order(v, z, 0)
 
 
 @ive.partial("z")
 def _(v: Tensor, z: Tensor) -> Any:
+    """The derivative of exp(-|z|) I (DLMF 10.25.2 and 10.32.12, differentiated in z; `kernels/bessel.c`)."""
     return ive_nth(v, z, 1)
 
 
@@ -325,9 +339,11 @@ def kve(v: Real[Tensor, "..."], z: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
 
 @kve.partial("v")
 def _(v: Tensor, z: Tensor) -> Any:
+    """exp(z) dK/dv (DLMF 10.32.9, differentiated in v; Temme 1975 for small z; `kernels/bessel.c`)."""
     return kve_by_order(v, z, 0)
 
 
 @kve.partial("z")
 def _(v: Tensor, z: Tensor) -> Any:
+    """The derivative of exp(z) K (DLMF 10.32.9, differentiated in z; Temme 1975 for small z; `kernels/bessel.c`)."""
     return kve_nth(v, z, 1)

@@ -129,7 +129,7 @@ expn.nondifferentiable("n", reason=INTEGER)
 @tg.op(kernel=lent_outputs("sici", 2, "__pyx_fuse_1sici"))
 @tg.domain(x="nonzero")
 def sici(x: Real[Tensor, "..."]) -> tuple[Float[Tensor, "..."], Float[Tensor, "..."]]:
-    """The sine and cosine integrals Si(x) and Ci(|x|) (DLMF 6.2.9, 6.2.13).
+    """The sine and cosine integrals Si(x) and Ci(abs(x)) (DLMF 6.2.9, 6.2.13).
 
     Args:
         x: argument, any real number.
@@ -152,7 +152,7 @@ def _(x: Tensor) -> Any:
 @tg.op(kernel=lent_outputs("shichi", 2, "__pyx_fuse_1shichi"))
 @tg.domain(x="nonzero")
 def shichi(x: Real[Tensor, "..."]) -> tuple[Float[Tensor, "..."], Float[Tensor, "..."]]:
-    """The hyperbolic sine and cosine integrals Shi(x) and Chi(|x|) (DLMF 6.2.15, 6.2.16).
+    """The hyperbolic sine and cosine integrals Shi(x) and Chi(abs(x)) (DLMF 6.2.15, 6.2.16).
 
     Args:
         x: argument, any real number.

@@ -89,6 +89,7 @@ def spherical_jn(n: Real[Tensor, "..."], z: Real[Tensor, "..."], derivative: boo
 
 @spherical_jn.partial("z")
 def _(n: Tensor, z: Tensor, derivative: bool) -> Any:
+    """dj/dz (DLMF 10.51.2; 10.53.1 for small z, differentiated; `kernels/spherical.c`)."""
     return spherical_jn_nth(n, z, 1 + derivative)
 
 
@@ -119,6 +120,7 @@ def spherical_yn(n: Real[Tensor, "..."], z: Real[Tensor, "..."], derivative: boo
 
 @spherical_yn.partial("z")
 def _(n: Tensor, z: Tensor, derivative: bool) -> Any:
+    """dy/dz (DLMF 10.51.2; `kernels/spherical.c`)."""
     return spherical_yn_nth(n, z, 1 + derivative)
 
 
@@ -149,6 +151,7 @@ def spherical_in(n: Real[Tensor, "..."], z: Real[Tensor, "..."], derivative: boo
 
 @spherical_in.partial("z")
 def _(n: Tensor, z: Tensor, derivative: bool) -> Any:
+    """di/dz (DLMF 10.51.5; 10.53.3 for small z, differentiated; `kernels/spherical.c`)."""
     return spherical_in_nth(n, z, 1 + derivative)
 
 
@@ -179,6 +182,7 @@ def spherical_kn(n: Real[Tensor, "..."], z: Real[Tensor, "..."], derivative: boo
 
 @spherical_kn.partial("z")
 def _(n: Tensor, z: Tensor, derivative: bool) -> Any:
+    """dk/dz (DLMF 10.51.5; `kernels/spherical.c`)."""
     return spherical_kn_nth(n, z, 1 + derivative)
 
 

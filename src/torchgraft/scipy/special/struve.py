@@ -55,6 +55,7 @@ def struve(v: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "...
 
 @struve.partial("x")
 def _(v: Tensor, x: Tensor) -> Any:
+    """H_(v-1) - (v / x) H_v (DLMF 11.4.27, 11.2.1 and 11.2.5, differentiated; `kernels/struve.c`)."""
     return struve_nth(v, x, 1)
 
 

@@ -9,7 +9,7 @@
  *
  *   K' = B/(2c)    K'' = J/(4c) + B/(2c^2)    E' = -D/2    E'' = (J - B/c)/4.
  *
- * The arithmetic-geometric mean gives all three (DLMF 19.8.6, 19.8.7, where E = K (1 - sum 2^(n-1) c_n^2)): the first
+ * The arithmetic-geometric mean gives all three (DLMF 19.8(i), where E = K (1 - sum 2^(n-1) c_n^2)): the first
  * term of the sum, m/2, is what cancels, and the second is m^2/(8 (1 + sqrt c)^2) times 2/m^2 without m. With S =
  * (sum from n = 1)/m^2: D = K (1/2 + m S), B = K (1/2 - m S), J = 2 K S. The differences that are left, at m -> 1 and
  * m -> -oo, cost a factor of log c: 7e-13 at c = 1e-299, 1e-14 where m is a double next to 1.

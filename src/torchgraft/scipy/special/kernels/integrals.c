@@ -10,7 +10,7 @@
  *                 n + 1, its recurrence in n beyond
  *   S C           sin and cos of pi x^2/2 (DLMF 7.2.7, 7.2.8), reduced exactly, and a recurrence
  *   spence        log(z)/(1 - z), its power series around 1, a recurrence elsewhere
- *   dawsn         recurrence (DLMF 7.10.4 at integer orders) up to x = 7, asymptotic series (7.12.1 rotated) beyond
+ *   dawsn         recurrence (DLMF 7.10.3) up to x = 7, asymptotic series (7.12.1 rotated) beyond
  *   erfi          exp(x^2) times a Hermite-like polynomial whose terms are all positive (7.10.1)
  *   erfcx         the recurrence of repeated integrals (7.18.7) up to x = 2; it is unstable beyond, where their
  *                 continued fraction (7.18.13) converges fast

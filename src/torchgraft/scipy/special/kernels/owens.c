@@ -1,6 +1,6 @@
 /*
  * Derivatives of Owen's T(h, a), the integral over [0, a] of exp(-h^2 (1 + t^2)/2)/(1 + t^2)/(2 pi) (Owen, "Tables for
- * computing bivariate normal probabilities", 1956, eq. 1.1 and 2.1), of order i in h and j in a, i + j = 1 or 2:
+ * computing bivariate normal probabilities", 1956), of order i in h and j in a, i + j = 1 or 2:
  *
  *   dT/da = exp(-h^2 (1 + a^2)/2)/(2 pi (1 + a^2)),  dT/dh = -exp(-h^2/2) erf(a h/sqrt 2)/(2 sqrt(2 pi)).
  *

@@ -5,8 +5,8 @@
  *                                      It loses a factor 4 at most
  *   x > 5, x >= 0.9 v, x >= -v/2       Y_v + K_v, DLMF 11.2.5, Y of bessel.c and K the integral 11.5.2. SciPy's values
  *                                      are up to 2e-9 off here; for smaller x the sum cancels
- *   v >= -5/4 elsewhere                H' = H_{v-1} - (v/x) H, DLMF 11.4.26, of SciPy's values
- *   v < -5/4                           H' = (v/x) H - H_{v+1} + g, g = (x/2)^v/(sqrt(pi) Gamma(v + 3/2)), DLMF 11.4.27:
+ *   v >= -5/4 elsewhere                H' = H_{v-1} - (v/x) H, DLMF 11.4.27, of SciPy's values
+ *   v < -5/4                           H' = (v/x) H - H_{v+1} + g, g = (x/2)^v/(sqrt(pi) Gamma(v + 3/2)), DLMF 11.4.28:
  *                                      v + 1 has no rounding, which next to the poles of Gamma would be seen
  *   x < 0                              parity of integer orders, else NaN
  *   0, infinity                        limits
