@@ -1,5 +1,6 @@
 """The documentation site: what goes into it is complete, and its checks find what they are there to find."""
 
+import importlib
 import inspect
 import re
 import subprocess
@@ -38,7 +39,14 @@ def public_members(name):
     return [n for n, value in members if n[0] != "_" and isinstance(value, kinds)]
 
 
+SCIPY = ("special", "signal", "ndimage", "fft", "optimize")
+
+
 def public_names():
+    for package in SCIPY:
+        names = vars(importlib.import_module(f"torchgraft.scipy.{package}")).items()
+        yield from (f"scipy.{package}.{name}" for name, value in names if name[0] != "_" and callable(value))
+    yield "scipy.errors.InvalidValueError"
     yield from torchgraft.__all__
     for name in torchgraft.__all__:
         if inspect.isclass(getattr(torchgraft, name)):
@@ -55,7 +63,7 @@ def test_the_reference_is_read_as_it_is_written():
     text = ".. autofunction:: torchgraft.op\n\n.. autoclass:: torchgraft.Op\n   :members: kernel, shape\n"
     assert list(documented(text)) == ["op", "Op", "Op.kernel", "Op.shape"]
     assert "Function.apply" in documented(".. autoclass:: torchgraft.Function\n   :members:\n")
-    assert {"op", "Op.vjp", "Op.torch_op", "Function.apply"} <= set(public_names())
+    assert {"op", "Op.vjp", "Op.torch_op", "Function.apply", "scipy.special.airy"} <= set(public_names())
 
 
 # -- the pages --------------------------------------------------------------------------------------------------

@@ -1,9 +1,5 @@
 """Sphinx's configuration. The theme draws its icons in the page and takes the reader's fonts; nothing is loaded."""
 
-from typing import Any
-
-from sphinx.application import Sphinx
-
 import torchgraft
 
 project = "torchgraft"
@@ -15,6 +11,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "docs._sphinx.command_line",
     "docs._sphinx.languages",
+    "docs._sphinx.signatures",
 ]
 
 # Markdown: anchors as GitHub makes them.
@@ -48,16 +45,3 @@ html_copy_source = False
 html_show_copyright = False
 pygments_dark_style = "github-dark"
 html_theme_options = {"top_of_page_buttons": []}
-
-
-def without_inherited(
-    app: Sphinx, what: str, name: str, thing: Any, options: Any, signature: str, returns: str
-) -> tuple[str, str] | None:
-    """A class without a constructor of its own needs no signature: all errors have that of their base."""
-    inherited = what in ("class", "exception") and "__init__" not in vars(thing)
-    return ("", returns) if signature and inherited else None
-
-
-def setup(app: Sphinx) -> None:
-    """Called by Sphinx."""
-    app.connect("autodoc-process-signature", without_inherited)

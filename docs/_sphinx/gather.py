@@ -25,6 +25,7 @@ ORDER = [
     "reference/check.md",
     "reference/functions.md",
     "reference/modules.md",
+    "reference/scipy.md",
     "reference/errors.md",
 ]
 
