@@ -15,6 +15,7 @@ import pytest
 
 from torchgraft import cli
 from torchgraft._check.command import command
+from torchgraft._check.command.collect import collect
 from torchgraft._check.command.select import selector
 from torchgraft._errors import ArgumentError
 
@@ -144,6 +145,19 @@ def test_what_is_imported_is_not_collected(write, check):
 
 def test_a_target_with_two_names_is_checked_once(write, check):
     assert list(verdicts(check(write(SQUARE + "again = square\n"), "ops.py", *QUICK)[1])) == ["ops.py:square"]
+
+
+def test_what_a_package_does_not_export_is_its_own_affair(tmp_path, monkeypatch):
+    package = tmp_path / "library" / "exporting"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("from .ops import square as square\n")
+    (package / "ops.py").write_text(HEAD + SQUARE + CUBE)
+    (package / "others.py").write_text(HEAD + CUBE)  # of which nothing is exported, so that nothing is private
+    monkeypatch.syspath_prepend(package.parent)
+    found = {entry.place: entry.why_not for entry in collect("exporting")}
+    assert found.pop("exporting.ops:cube").startswith("its package does not export it")
+    assert found == {"exporting.ops:square": "", "exporting.others:cube": ""}
+    assert [entry.why_not for entry in [*collect("exporting.ops"), *collect("exporting.ops:cube")]] == ["", "", ""]
 
 
 def test_a_function_is_checked_on_its_samples(write, check):

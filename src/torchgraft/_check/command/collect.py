@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import FunctionType, ModuleType
@@ -48,14 +49,15 @@ def collect(place: str) -> list[Entry]:
     """What can be checked of a module, a file, or all of a package or folder; or the one thing that a place names.
 
     Of a module these are its own operators, not those it imports; the subclasses of `autograd.Function` and the
-    operators of `torch.library` that it declares; and the modules and functions that have ``samples``.
+    operators of `torch.library` that it declares; and the modules and functions that have ``samples``. Where a package
+    exports some operators of a module, the others are that module's own affair: they may rely on how they are called.
 
     Raises:
         DeclarationError: there is no such place, or it cannot be imported; or it names what cannot be checked.
     """
     where, name = split(place)
     if not name:
-        return [entry for each in expand(where) for entry in _declared(each)]
+        return [entry for each in expand(where) for entry in _declared(each, where)]
     target = _target(_load(where), name, place)
     entry = _entry(place, target)
     if entry.why_not:
@@ -93,14 +95,31 @@ def _target(module: ModuleType, name: str, place: str) -> Target:
         raise DeclarationError("cannot be checked", argument=place, expected=error.expected, got=error.got) from None
 
 
-def _declared(where: str) -> Iterator[Entry]:
+def _declared(where: str, root: str) -> Iterator[Entry]:
     module = _load(where)
+    packages = _packages(module.__name__) if where != root else ()
+    exported = {id(value) for package in packages for value in vars(package).values()}
+    operators = {name: id(value) for name, value in _checkable(module) if isinstance(value, Op)}
+    hidden = {name for name, number in operators.items() if number not in exported}
+    if len(hidden) == len(operators):  # no package says what is public
+        hidden = set()
     for name, _ in _checkable(module):
         place = f"{where}:{name}"
+        if name in hidden:
+            yield Entry(place, "operator", NOT_EXPORTED)
+            continue
         try:
             yield _entry(place, _target(module, name, place))
         except Exception as error:  # a module's constructor may raise anything
             yield Entry(place, "module", f"it cannot be made: {type(error).__name__}: {error}".partition("\n")[0])
+
+
+def _packages(module: str) -> Iterator[ModuleType]:
+    """The packages that a module is in."""
+    while "." in module:
+        module = module.rpartition(".")[0]
+        if module in sys.modules:
+            yield sys.modules[module]
 
 
 def _checkable(module: ModuleType) -> Iterator[tuple[str, Any]]:
@@ -147,6 +166,7 @@ NOTHING = (
     "nothing with samples"
 )
 NOTHING_SAYS = "nothing says what it takes"
+NOT_EXPORTED = "its package does not export it; name it to have it checked"
 _HINT = """annotate it with jaxtyping, or give it samples:
     def samples(generator):
         yield torch.randn(3, 4, dtype=torch.float64, generator=generator), 2.0
