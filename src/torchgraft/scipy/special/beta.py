@@ -17,6 +17,7 @@ from torch import Tensor
 
 import torchgraft as tg
 
+from ..._build.source import Source
 from .gamma import psi_of
 from .refusals import no_second_derivative
 from .sources import lent, ours
@@ -88,43 +89,29 @@ no_second_derivative(betainc_by_b, "betainc", "a", "b")
 # -- derivatives of the inverses, as functions of x and y = 1 - x ---------------------------------------------------
 
 
-@tg.op(
-    kernel=ours(
-        FILE,
-        "inverse_by_a",
-        "x <= 0.5 ? -betainc_da_over_density(a, b, x) : betainc_db_over_density(b, a, y)",
-        "a b x y",
-    )
-)
+def _inverse_source(name: str, near_0: str, near_1: str) -> Source:
+    """Of what is to be known at x, and at y = 1 - x of the exchanged function."""
+    call = f"x <= 0.5 ? {near_0}(a, b, x, level, 1 - (double)level) : {near_1}(b, a, y, 1 - (double)level, level)"
+    return ours(FILE, name, call, "a b x y level")
+
+
+@tg.op(kernel=_inverse_source("inverse_by_a", "betaincinv_da", "-betaincinv_db"))
 def inverse_by_a(
-    a: Real[Tensor, "..."], b: Real[Tensor, "..."], x: Real[Tensor, "..."], y: Real[Tensor, "..."]
-) -> Float[Tensor, "..."]:
-    """dx/da at a given I: -(dI/da) / (dI/dx)."""
+    a: Real[Tensor, "..."], b: Real[Tensor, "..."], x: Real[Tensor, "..."], y: Real[Tensor, "..."],
+    level: Real[Tensor, "..."],
+) -> Float[Tensor, "..."]:  # fmt: skip
+    """dx/da at the level I: -(dI/da) / (dI/dx)."""
 
 
-@tg.op(
-    kernel=ours(
-        FILE,
-        "inverse_by_b",
-        "x <= 0.5 ? -betainc_db_over_density(a, b, x) : betainc_da_over_density(b, a, y)",
-        "a b x y",
-    )
-)
+@tg.op(kernel=_inverse_source("inverse_by_b", "betaincinv_db", "-betaincinv_da"))
 def inverse_by_b(
-    a: Real[Tensor, "..."], b: Real[Tensor, "..."], x: Real[Tensor, "..."], y: Real[Tensor, "..."]
-) -> Float[Tensor, "..."]:
-    """dx/db at a given I."""
+    a: Real[Tensor, "..."], b: Real[Tensor, "..."], x: Real[Tensor, "..."], y: Real[Tensor, "..."],
+    level: Real[Tensor, "..."],
+) -> Float[Tensor, "..."]:  # fmt: skip
+    """dx/db at the level I."""
 
 
-@tg.op(
-    kernel=ours(
-        FILE,
-        "inverse_by_level",
-        "x <= 0.5 ? betaincinv_dp(a, b, x, level, 1 - (double)level)"
-        " : betaincinv_dp(b, a, y, 1 - (double)level, level)",
-        "a b x y level",
-    )
-)
+@tg.op(kernel=_inverse_source("inverse_by_level", "betaincinv_dp", "betaincinv_dp"))
 def inverse_by_level(
     a: Real[Tensor, "..."], b: Real[Tensor, "..."], x: Real[Tensor, "..."], y: Real[Tensor, "..."],
     level: Real[Tensor, "..."],
@@ -132,52 +119,38 @@ def inverse_by_level(
     """dx/dI at the level I: 1 / density, without the error of x, which the density multiplies."""
 
 
-@tg.op(
-    kernel=ours(
-        FILE,
-        "inverse_by_rest",
-        "-(x <= 0.5 ? betaincinv_dp(a, b, x, 1 - (double)level, level)"
-        " : betaincinv_dp(b, a, y, level, 1 - (double)level))",
-        "a b x y level",
-    )
-)
-def inverse_by_rest(
-    a: Real[Tensor, "..."], b: Real[Tensor, "..."], x: Real[Tensor, "..."], y: Real[Tensor, "..."],
-    level: Real[Tensor, "..."],
-) -> Float[Tensor, "..."]:  # fmt: skip
-    """dx/d(1 - I) at the level 1 - I."""
-
-
 @inverse_by_a.partial("x")
-def _(a: Tensor, b: Tensor, x: Tensor, y: Tensor, out: Tensor) -> Any:
-    return -_log_gap(a, b, x) - out * _slope(a, b, x, y)
+def _(a: Tensor, b: Tensor, x: Tensor, y: Tensor, level: Tensor, out: Tensor) -> Any:
+    change = -_log_gap(a, b, x) - _times(out, _slope(a, b, x, y), level)
+    return _times(inverse_by_level(a, b, x, y, level) != 0, change, level)  # else x has underflowed, and does not move
 
 
 @inverse_by_b.partial("x")
-def _(a: Tensor, b: Tensor, x: Tensor, y: Tensor, out: Tensor) -> Any:
-    return -_log_gap(b, a, y) - out * _slope(a, b, x, y)
+def _(a: Tensor, b: Tensor, x: Tensor, y: Tensor, level: Tensor, out: Tensor) -> Any:
+    change = -_log_gap(b, a, y) - _times(out, _slope(a, b, x, y), level)
+    return _times(inverse_by_level(a, b, x, y, level) != 0, change, level)
 
 
-for derivative in (inverse_by_level, inverse_by_rest):
+@inverse_by_level.partial("x")
+def _(a: Tensor, b: Tensor, x: Tensor, y: Tensor, level: Tensor, out: Tensor) -> Any:
+    return -_times(out, _slope(a, b, x, y), level)
 
-    @derivative.partial("x")
-    def _(a: Tensor, b: Tensor, x: Tensor, y: Tensor, level: Tensor, out: Tensor) -> Any:
-        return -_times(out, _slope(a, b, x, y), level)
 
-    @derivative.partial("a")
-    def _(a: Tensor, b: Tensor, x: Tensor, level: Tensor, out: Tensor) -> Any:
-        return -_times(out, _log_gap(a, b, x), level)
+@inverse_by_level.partial("a")
+def _(a: Tensor, b: Tensor, x: Tensor, level: Tensor, out: Tensor) -> Any:
+    return -_times(out, _log_gap(a, b, x), level)
 
-    @derivative.partial("b")
-    def _(a: Tensor, b: Tensor, y: Tensor, level: Tensor, out: Tensor) -> Any:
-        return -_times(out, _log_gap(b, a, y), level)
 
-    # A function of a, b and x alone, which it is at this level, does not depend on the level.
-    derivative.partial("level")(lambda out: out.new_zeros(()))
+@inverse_by_level.partial("b")
+def _(a: Tensor, b: Tensor, y: Tensor, level: Tensor, out: Tensor) -> Any:
+    return -_times(out, _log_gap(b, a, y), level)
 
-# y moves with x, and is there for its digits alone.
-for derivative in (inverse_by_a, inverse_by_b, inverse_by_level, inverse_by_rest):
+
+# As functions of a, b and x alone, which they are at this level, they do not depend on it; y moves with x, and is there
+# for its digits alone.
+for derivative in (inverse_by_a, inverse_by_b, inverse_by_level):
     derivative.partial("y")(lambda out: out.new_zeros(()))
+    derivative.partial("level")(lambda out: out.new_zeros(()))
 
 no_second_derivative(inverse_by_a, "betaincinv", "a", "b")
 no_second_derivative(inverse_by_b, "betaincinv", "a", "b")
@@ -290,13 +263,13 @@ def betaincinv(a: Real[Tensor, "..."], b: Real[Tensor, "..."], y: Real[Tensor, "
 @betaincinv.partial("a")
 def _(a: Tensor, b: Tensor, y: Tensor, out: Tensor) -> Any:
     """-(dI/da) / (dI/dx), by the implicit function theorem (`kernels/beta.c`)."""
-    return inverse_by_a(a, b, out, betainccinv(b, a, y))
+    return inverse_by_a(a, b, out, betainccinv(b, a, y), y)
 
 
 @betaincinv.partial("b")
 def _(a: Tensor, b: Tensor, y: Tensor, out: Tensor) -> Any:
     """-(dI/db) / (dI/dx), by the implicit function theorem (`kernels/beta.c`)."""
-    return inverse_by_b(a, b, out, betainccinv(b, a, y))
+    return inverse_by_b(a, b, out, betainccinv(b, a, y), y)
 
 
 @betaincinv.partial("y")
@@ -330,16 +303,16 @@ def betainccinv(a: Real[Tensor, "..."], b: Real[Tensor, "..."], y: Real[Tensor, 
 @betainccinv.partial("a")
 def _(a: Tensor, b: Tensor, y: Tensor, out: Tensor) -> Any:
     """-(dI/da) / (dI/dx), by the implicit function theorem (`kernels/beta.c`)."""
-    return inverse_by_a(a, b, out, betaincinv(b, a, y))
+    return -inverse_by_b(b, a, betaincinv(b, a, y), out, y)
 
 
 @betainccinv.partial("b")
 def _(a: Tensor, b: Tensor, y: Tensor, out: Tensor) -> Any:
     """-(dI/db) / (dI/dx), by the implicit function theorem (`kernels/beta.c`)."""
-    return inverse_by_b(a, b, out, betaincinv(b, a, y))
+    return -inverse_by_a(b, a, betaincinv(b, a, y), out, y)
 
 
 @betainccinv.partial("y")
 def _(a: Tensor, b: Tensor, y: Tensor, out: Tensor) -> Any:
     """-1 / (dI/dx), by the implicit function theorem (`kernels/beta.c`)."""
-    return inverse_by_rest(a, b, out, betaincinv(b, a, y), y)
+    return -inverse_by_level(b, a, betaincinv(b, a, y), out, y)

@@ -305,11 +305,42 @@ double betainc_da_over_density(double a, double b, double x) { return ratios(a, 
 
 double betainc_db_over_density(double a, double b, double x) { return ratios(a, b, x, 0, 1).db; }
 
+/* An x below the least normal number is that number or 0 in SciPy's inverses, but I is there a power of x: the true x is
+ * LEAST e^s. */
+#define LEAST 0x1p-1022
+
+static int below_least(double a, double b, double x, double p, double q) {
+    return x <= LEAST && a > 0 && b > 0 && p > 0 && q > 0 && !isinf(a) && !isinf(b) && !isnan(p) && !isnan(q);
+}
+
+static double log_of(double p, double q) { return p < q ? log(p) : log1p(-q); }
+
+/* s, where I = p = 1 - q */
+static double shift(double a, double b, double p, double q) {
+    point at = make_point(a, b, LEAST);
+    mass d = binomial(at);
+    double f = at.a * (at.b / at.n.hi) * scale(a, b) * scale(b, a);
+    return (log_of(p, q) - d.e.hi - log(d.f * f * series(at).tail)) / a;
+}
+
+/* dx/da, dx/db of x = betaincinv(a, b, p), also of betainccinv(a, b, q), p + q = 1 */
+double betaincinv_da(double a, double b, double x, double p, double q) {
+    if (!below_least(a, b, x, p, q)) return -betainc_da_over_density(a, b, x);
+    double s = shift(a, b, p, q);
+    return exp(s) * (-betainc_da_over_density(a, b, LEAST) - LEAST * s / a);
+}
+
+double betaincinv_db(double a, double b, double x, double p, double q) {
+    if (!below_least(a, b, x, p, q)) return -betainc_db_over_density(a, b, x);
+    return exp(shift(a, b, p, q)) * -betainc_db_over_density(a, b, LEAST);
+}
+
 /* dx/dp of x = betaincinv(a, b, p), and -dx/dq of betainccinv(a, b, q), p + q = 1. 1/density would multiply the
  * rounding error of x by |a y - b x|/y; I/density is flat, and p is known. For x next to 1, where 1 - x has lost its
  * digits, call with y = betainccinv(b, a, p): betaincinv_dp(b, a, y, q, p). */
 double betaincinv_dp(double a, double b, double x, double p, double q) {
     if (outside(a, b, x) || isnan(p) || isnan(q)) return NAN;
+    if (below_least(a, b, x, p, q)) return exp(shift(a, b, p, q) + log(LEAST) - log(a) - log_of(p, q));
     if (at_boundary(a, b, x)) return 1 / beta_density(a, b, x);
     point at = make_point(a, b, x);
     double small = small_side(at.n.hi), xy = at.x.hi * at.y.hi;

@@ -16,6 +16,8 @@
  * Limits: a = 0 stands for a -> 0+ (dP/da = -E1(x)); outside the domain and for NaN: NaN. */
 #include "gammabeta.h"
 
+#define LEAST 0x1p-1022
+
 double digamma_of(double x) { return psi(x); }
 
 /* a (log x - psi(a)); finite for a -> 0 */
@@ -140,9 +142,15 @@ double gammainc_da_over_density(double a, double x) {
 }
 
 /* dx/dp of x = gammaincinv(a, p), and -dx/dq of gammainccinv(a, q), p + q = 1. 1/density would multiply the rounding
- * error of x by |a - 1 - x|, 1e4 in far tails; P/density is flat, and p is known. */
+ * error of x by |a - 1 - x|, 1e4 in far tails; P/density is flat, and p is known. An x below the least normal number has
+ * lost its digits, but not log x, as P is there a power of x. */
 double gammaincinv_dp(double a, double x, double p, double q) {
     if (outside(a, x) || isnan(p) || isnan(q)) return NAN;
+    if (x < LEAST && a > 0 && p > 0 && q > 0) {
+        mass d = poisson(a, LEAST);
+        double log_P = d.e.hi + log(d.f * series(a, LEAST).tail), log_p = p < q ? log(p) : log1p(-q);
+        return exp((log_p - log_P) / a + log(LEAST) - log(a) - log_p);
+    }
     if (x == 0 || isinf(a) || isinf(x)) return 1 / density_at_boundary(a, x);
     if (x <= 1.5) return p < q ? series(a, x).tail * (x / a) / p : 1 / density_of_gamma(a, x);
     int below;
