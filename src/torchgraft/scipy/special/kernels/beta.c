@@ -260,8 +260,8 @@ double betainc_db(double a, double b, double x) { return derivatives(a, b, x, 0,
 
 /* D a b/(n x y); D may be subnormal or 1/x infinite where the density is a normal number */
 static double density_at(point p, mass d, double a, double b) {
-    double lift = p.x.hi < 0x1p-200 ? 0x1p200 : 1, f = p.a * (p.b / p.n.hi);
-    return scaled_exp(d.e, d.f * f * lift) / (p.x.hi * lift) / p.y.hi * scale(a, b) * scale(b, a);
+    double f = p.a * (p.b / p.n.hi), lift = f < 0x1p300 ? 0x1p200 : 1;
+    return scaled_exp(d.e, d.f * f * lift) / (p.x.hi * lift * p.y.hi) * scale(a, b) * scale(b, a);
 }
 
 static double density_at_0(double a, double b) { return a < 1 ? INFINITY : a == 1 ? b : 0; }

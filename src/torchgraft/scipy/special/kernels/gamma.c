@@ -94,7 +94,7 @@ static int outside(double a, double x) {
 
 /* D a/x; D may be subnormal or a/x infinite where the density is a normal number */
 static double density_from(mass d, double a, double x) {
-    double lift = x < 0x1p-200 ? 0x1p200 : 1;
+    double lift = a < 0x1p300 && x < 0x1p300 ? 0x1p200 : 1;
     return scaled_exp(d.e, d.f * a * lift) / (x * lift);
 }
 
