@@ -15,10 +15,11 @@ import torch
 from torch import Tensor
 
 from .. import _torch
-from .._errors import DerivativeError, RuleError
+from .._errors import DerivativeError
 from .._rules.kinds import cotangent_names
 from .._rules.results import as_results, settle_gradient
 from .._spec.plan import Layout, Plan
+from .conduct import mutated
 from .pullback import Pullback
 from .pushforward import missing_rule
 from .refuse import connect, watched
@@ -88,7 +89,7 @@ class NodeFactory:
             "partial": functools.partial,
             "watched": watched,
             "missing": self._missing,
-            "mutated": _mutated,
+            "mutated": mutated,
             "version": _torch.version,
             "stale": self._stale,
         }
@@ -355,16 +356,6 @@ def _attached(
     except Exception:  # what cannot be found out is refused
         return [False] * len(positions)
     return [results[i].requires_grad for i in positions]
-
-
-def _mutated(label: str, reads: tuple[str, ...]) -> RuleError:
-    return RuleError(
-        "the rule wrote into a tensor that it was given",
-        operator=label,
-        expected="a rule without side effects",
-        got=f"{' or '.join(reads)} changed in place",
-        hint="work on a copy\nwrong: return grad.mul_(2)\nright: return grad * 2",
-    )
 
 
 def _profiled(label: str, call: Callable[..., Any], *arguments: Any) -> Any:

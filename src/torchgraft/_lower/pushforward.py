@@ -15,6 +15,7 @@ from .._rules.kinds import cotangent_names, differentiable_outputs
 from .._rules.results import as_results, settle_gradient, settle_tangent
 from .._rules.rule import Rule
 from .._spec.plan import Plan, leaves_of
+from .conduct import unwritten, within_level
 from .pullback import Pullback, apply, call_operator, make_partials, weigh
 from .refuse import connect, refuse_lost, watched
 from .watch import Watch
@@ -75,7 +76,7 @@ class Pushforward:
                 self._add({"jvp": self._jvp, "partial": self._partial, "adjoint": self._adjoint}[rule.kind](rule, name))
         if derived:
             self._add(self._transpose([self.lowering.pullback(rule) for rule in derived]))
-        by_name = {output.name: total for output, total in zip(self.outputs, self.totals, strict=True)}
+        by_name = {output.name: total for output, total in zip(self.outputs, self._owned(), strict=True)}
         return [by_name.get(output.name) for output in self.signature.outputs]
 
     def _add(self, terms: Sequence[Tensor | None]) -> None:
@@ -83,6 +84,17 @@ class Pushforward:
             if term is not None:
                 total = self.totals[i]
                 self.totals[i] = term if total is None else total + term
+
+    def _owned(self) -> list[Tensor | None]:
+        """The tangents, copied where their memory is another tensor's: who writes into an output writes there too."""
+        given = [tangent for tangents in self.tangents.values() for tangent in tangents if tangent is not None]
+        outputs = [self.env[output.name] for output in self.signature.outputs]
+        taken = set(map(_torch.memory, [*self.record.leaves(self.values), *outputs, *given]))
+        owned: list[Tensor | None] = []
+        for total in self.totals:
+            owned.append(total.clone() if total is not None and _torch.memory(total) in taken else total)
+            taken.add(_torch.memory(total))
+        return owned
 
     def _settle(self, label: str, terms: Sequence[Any]) -> list[Tensor]:
         return [
@@ -120,14 +132,16 @@ class Pushforward:
                     self.record, rule, self.plan, reads, lambda r: as_results(rule.label, r, names, many=False)
                 )
 
-            made = watched(rule.label, run, *reads)
+            with unwritten(rule.label, rule.reads, reads):
+                made = watched(rule.label, run, *reads)
         linear = [tangent for given in rule.inputs for tangent in self.tangents.get(given, ()) if tangent is not None]
         return self._connect(rule, self._settle(rule.label, made), reads, linear)
 
     def _partial(self, rule: Rule, name: str) -> Sequence[Tensor]:
         reads = [self.env[read] for read in rule.reads]
         make = functools.partial(make_partials(self.lowering, rule), self.plan)
-        partials = make(*reads) if rule.opaque else watched(rule.label, make, *reads)
+        with unwritten(rule.label, rule.reads, reads):
+            partials = make(*reads) if rule.opaque else watched(rule.label, make, *reads)
         partials = self._connect(rule, partials, reads)
         tangent = self._filled(name)[0]
         terms = [weigh(tangent, p).expand(self.env[o.name].shape) for o, p in zip(self.outputs, partials, strict=True)]
@@ -158,12 +172,13 @@ class Pushforward:
             tangents: list[Tensor] = []
             lost: dict[Pullback, str] = {}
             for pullback in pullbacks:
-                with Watch() as watch:
-                    made = pullback.call(self.plan, *(env[read] for read in pullback.reads))
+                reads = [env[read] for read in pullback.reads]
+                with Watch() as watch, within_level(pullback.label), unwritten(pullback.label, pullback.reads, reads):
+                    made = pullback.call(self.plan, *reads)
                 name = next((name for name in map(watch.lost, made) if name is not None), None)
                 if name is not None and not pullback.opaque:
                     lost[pullback] = name
-                given = [t for name in pullback.inputs for t in self.tangents.get(name, [])]
+                given = [t for name in pullback.inputs for t in self._transposed(name)]
                 for leaf, value, tangent in zip(leaves_of(self.plan, pullback.inputs), made, given, strict=True):
                     if tangent is None:
                         continue
@@ -182,6 +197,11 @@ class Pushforward:
             if pullback in lost:
                 filled = refuse_lost(pullback.label, lost[pullback], filled, [*reads, *tangents])
         return filled
+
+    def _transposed(self, name: str) -> Sequence[Tensor | None]:
+        """The tangents of an input of a vjp; None where a rule of its own pushes them, which has counted them."""
+        tangents, rule = self.tangents.get(name, []), self.record.forward_rule(name)
+        return tangents if rule is not None and rule.kind == "vjp" else [None] * len(tangents)
 
     def _connect(
         self, rule: Rule | Pullback, made: Sequence[Any], reads: Sequence[Any], linear: Sequence[Tensor] = ()

@@ -16,6 +16,7 @@ from torch import Tensor
 from .. import _torch
 from .._errors import DerivativeError
 from .._spec.dtypes import is_inexact
+from .conduct import within_level
 from .library import DispatcherOp
 from .watch import Watch
 
@@ -83,7 +84,7 @@ def connect(
 
 def watched(label: str, function: Callable[..., Any], *values: Any) -> Any:
     """What a rule makes of `values`; where something leaves torch on the way, its derivative raises."""
-    with Watch() as watch:
+    with Watch() as watch, within_level(label):
         made = function(*values)
     several = made if isinstance(made, (list, tuple)) else [made]
     lost = [watch.lost(item) for item in several]

@@ -50,6 +50,7 @@ from .levels import current_level as current_level
 from .levels import functorch_active as functorch_active
 from .levels import inside_level as inside_level
 from .levels import level as level
+from .levels import opens_no_level as opens_no_level
 from .levels import outside_level as outside_level
 from .levels import recording_levels as recording_levels
 from .levels import requires_grad_inside as requires_grad_inside

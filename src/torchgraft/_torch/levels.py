@@ -56,6 +56,11 @@ def outside_level() -> Iterator[None]:
         _level.depth = before
 
 
+def opens_no_level(error: RuntimeError) -> bool:
+    """Whether torch could not open a transform level: inside the processing of another, or of a dual level."""
+    return any(words in str(error) for words in ("savedLocalDispatchKeySet_", "Nested forward mode AD"))
+
+
 def requires_grad_inside(tensor: Tensor) -> Tensor:
     """`tensor.requires_grad_()`, also inside a transform, which forbids it to user code."""
     before = _C._functorch.get_inplace_requires_grad_allowed()
