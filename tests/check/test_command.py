@@ -152,10 +152,11 @@ def test_what_a_package_does_not_export_is_its_own_affair(tmp_path, monkeypatch)
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("from .ops import square as square\n")
     (package / "ops.py").write_text(HEAD + SQUARE + CUBE)
-    (package / "others.py").write_text(HEAD + CUBE)  # of which nothing is exported, so that nothing is private
+    (package / "others.py").write_text(HEAD + CUBE + SQUARE.replace("square", "_square"))  # nothing of it is exported
     monkeypatch.syspath_prepend(package.parent)
     found = {entry.place: entry.why_not for entry in collect("exporting")}
-    assert found.pop("exporting.ops:cube").startswith("its package does not export it")
+    for private in ("exporting.ops:cube", "exporting.others:_square"):
+        assert found.pop(private).startswith("it is private to its package")
     assert found == {"exporting.ops:square": "", "exporting.others:cube": ""}
     assert [entry.why_not for entry in [*collect("exporting.ops"), *collect("exporting.ops:cube")]] == ["", "", ""]
 

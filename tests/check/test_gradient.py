@@ -297,6 +297,7 @@ RIGHT = {
     "small": (torch.square, 1e-20 * normal(4)),
     "large": (torch.square, 1e20 * normal(4)),
     "large angles": (torch.sin, 1e5 * normal(4)),
+    "tiny and noisy": (lambda x: 1e-200 * (1e5 + x.sin()), normal(4)),
     "inverse": (torch.linalg.inv, normal(5, 5)),
     "constant": (lambda x: 0 * x + 3, normal(3)),
     "floor": (torch.floor, normal(10)),

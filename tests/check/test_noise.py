@@ -30,3 +30,10 @@ def test_each_column_has_its_own():
     measured = ecnoise(levels * torch.randn(SAMPLES, 2, generator=generator, dtype=torch.float64))
     assert (measured / levels < 4).all()
     assert (measured / levels > 0.2).all()
+
+
+@pytest.mark.parametrize("scale", [2.0**-700, 2.0**700])
+def test_the_scale_does_not_matter(scale):
+    generator = torch.Generator().manual_seed(0)
+    samples = 1 + 1e-12 * torch.randn(SAMPLES, 5, generator=generator, dtype=torch.float64)
+    torch.testing.assert_close(ecnoise(samples * scale) / scale, ecnoise(samples), rtol=1e-12, atol=0)

@@ -96,12 +96,6 @@ def test_poles_and_infinities():
     assert special.polygamma(1.5, torch.tensor(2.0)).isnan()
 
 
-@pytest.mark.parametrize("name", ["gammaln", "betaln", "digamma", "polygamma"])
-def test_the_operators_are_proved(name):
-    report = tg.check(getattr(special, name))
-    assert report.ok, str(report)
-
-
 def test_the_order_of_a_derivative_has_none():
     n = torch.tensor(1.0, requires_grad=True)
     with pytest.raises(tg.DerivativeError, match="an integer"):

@@ -1,7 +1,6 @@
 """Interpolation and smoothing: values are SciPy's, derivatives those of differences."""
 
 import doctest
-import inspect
 
 import numpy as np
 import pytest
@@ -10,7 +9,7 @@ import torch
 
 import torchgraft as tg
 from torchgraft.scipy import ndimage
-from torchgraft.scipy.ndimage import gaussian, splines
+from torchgraft.scipy.ndimage import splines
 
 MODES = ["reflect", "grid-mirror", "constant", "grid-constant", "nearest", "mirror", "grid-wrap", "wrap"]
 
@@ -213,17 +212,6 @@ def test_wrong_smoothing_is_refused(arguments, error, said):
 # -- both -------------------------------------------------------------------------------------------------------------
 
 
-OPERATORS = [
-    splines.interpolate, splines.spread, splines.spline_filter1d, gaussian.correlate1d, gaussian.gaussian_weights,
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("op", OPERATORS, ids=lambda op: op.__name__)
-def test_the_operators_are_proved(op):
-    report = tg.check(op)
-    assert report.ok, str(report)
-
-
 @pytest.mark.parametrize("name", ["map_coordinates", "gaussian_filter"])
 def test_examples_print_what_they_say(name):
     function, runner = getattr(ndimage, name), doctest.DocTestRunner(verbose=False)
@@ -231,11 +219,3 @@ def test_examples_print_what_they_say(name):
     example = doctest.DocTestParser().get_doctest(function.__doc__, names, name, None, 0)
     assert example.examples
     assert runner.run(example).failed == 0
-
-
-@pytest.mark.parametrize("name", ["map_coordinates", "gaussian_filter"])
-def test_signatures_are_scipys(name):
-    def plain(function):
-        return [(p.name, p.kind, p.default) for p in inspect.signature(function).parameters.values()]
-
-    assert plain(getattr(ndimage, name)) == plain(getattr(scipy.ndimage, name))

@@ -2,9 +2,7 @@
 
 import doctest
 import gc
-import inspect
 import itertools
-import re
 import weakref
 
 import numpy as np
@@ -279,22 +277,6 @@ def test_wrong_assignments_are_refused(cost, error, said):
 
 
 # -- all --------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["root", "brentq"])
-def test_signatures_are_scipys(name):
-    def plain(function):
-        return [(p.name, p.kind, p.default) for p in inspect.signature(function).parameters.values()]
-
-    assert plain(getattr(optimize, name)) == plain(getattr(scipy.optimize, name))
-
-
-def test_the_signature_of_an_assignment_is_scipys():
-    """SciPy's is compiled, and says it in its documentation alone."""
-    section = scipy.optimize.linear_sum_assignment.__doc__.partition("Parameters")[2].partition("Returns")[0]
-    parameters = inspect.signature(optimize.linear_sum_assignment).parameters
-    assert list(parameters) == re.findall(r"^(\w+) : ", section, re.M)
-    assert f"default: {parameters['maximize'].default}" in section
 
 
 @pytest.mark.parametrize("name", ["root", "brentq", "linear_sum_assignment"])

@@ -66,12 +66,6 @@ def test_limits_at_0(name, n):
 
 
 @pytest.mark.parametrize("name", BESSEL)
-def test_the_operators_are_proved(name):
-    report = tg.check(getattr(special, f"spherical_{name}"))
-    assert report.ok, str(report)
-
-
-@pytest.mark.parametrize("name", BESSEL)
 def test_what_there_is_not_is_refused(name):
     n, function = torch.tensor(2.0, requires_grad=True), getattr(special, f"spherical_{name}")
     with pytest.raises(tg.DerivativeError, match="the order is an integer"):

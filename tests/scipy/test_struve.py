@@ -54,11 +54,6 @@ def test_limits_at_0(v, slopes):
     assert (slope.item(), second.item()) == pytest.approx(slopes, rel=1e-15)
 
 
-def test_the_operator_is_proved():
-    report = tg.check(special.struve)
-    assert report.ok, str(report)
-
-
 def test_what_there_is_not_is_refused():
     v, x = tensor(0.5), tensor(2.0)
     with pytest.raises(tg.DerivativeError, match="derivative in the order"):

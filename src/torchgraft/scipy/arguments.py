@@ -68,7 +68,7 @@ def common_dtype(dtypes: Sequence[torch.dtype]) -> torch.dtype:
 
 
 def known(condition: Any) -> bool:
-    """Whether a condition on sizes is known to hold: for numbers, that it does; for a compiler's symbols, that it must."""
+    """Whether a condition on sizes is known to hold: for a compiler's symbols, that it must."""
     if isinstance(condition, bool) and not torch.compiler.is_compiling():
         return condition
     from torch.fx.experimental.symbolic_shapes import statically_known_true  # which imports what compilers need

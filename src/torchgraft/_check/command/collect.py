@@ -16,6 +16,7 @@ from ... import _torch
 from ..._errors import ArgumentError, DeclarationError
 from ..._locate import attribute, expand, load, split
 from ..._op import Op
+from ..._rules.kinds import differentiable_outputs
 from ..generate.annotations import signature_of
 from ..target import FUNCTIONS, Target, make_target
 from .contain import staying
@@ -50,7 +51,8 @@ def collect(place: str) -> list[Entry]:
 
     Of a module these are its own operators, not those it imports; the subclasses of `autograd.Function` and the
     operators of `torch.library` that it declares; and the modules and functions that have ``samples``. Where a package
-    exports some operators of a module, the others are that module's own affair: they may rely on how they are called.
+    exports some operators of a module, the others are that module's own affair, as those with an underscore are: they
+    may rely on how they are called.
 
     Raises:
         DeclarationError: there is no such place, or it cannot be imported; or it names what cannot be checked.
@@ -101,12 +103,12 @@ def _declared(where: str, root: str) -> Iterator[Entry]:
     exported = {id(value) for package in packages for value in vars(package).values()}
     operators = {name: id(value) for name, value in _checkable(module) if isinstance(value, Op)}
     hidden = {name for name, number in operators.items() if number not in exported}
-    if len(hidden) == len(operators):  # no package says what is public
-        hidden = set()
+    if len(hidden) == len(operators):  # no package says what is public, but names do
+        hidden = {name for name in operators if name.startswith("_") and where != root}
     for name, _ in _checkable(module):
         place = f"{where}:{name}"
         if name in hidden:
-            yield Entry(place, "operator", NOT_EXPORTED)
+            yield Entry(place, "operator", PRIVATE)
             continue
         try:
             yield _entry(place, _target(module, name, place))
@@ -158,15 +160,17 @@ def _has_samples(value: Any) -> bool:
 
 def _entry(place: str, target: Target) -> Entry:
     known = target.samples or signature_of(target) is not None
-    return Entry(place, target.kind, "" if known else NOTHING_SAYS)
+    constant = target.operator is not None and not differentiable_outputs(target.operator._record.signature)
+    return Entry(place, target.kind, NO_DERIVATIVE if constant else "" if known else NOTHING_SAYS)
 
 
 NOTHING = (
     "nothing is declared there that can be checked: no operator, no autograd.Function, no torch.library operator, "
     "nothing with samples"
 )
+NO_DERIVATIVE = "its outputs have no derivative"
 NOTHING_SAYS = "nothing says what it takes"
-NOT_EXPORTED = "its package does not export it; name it to have it checked"
+PRIVATE = "it is private to its package; name its module to have it checked"
 _HINT = """annotate it with jaxtyping, or give it samples:
     def samples(generator):
         yield torch.randn(3, 4, dtype=torch.float64, generator=generator), 2.0

@@ -26,9 +26,10 @@ def ecnoise(samples: Tensor) -> Tensor:
 
     [1] Moré and Wild, "Estimating computational noise", SIAM J. Sci. Comput. 33 (2011), equation (2.3).
     """
-    largest, differences = torch.zeros_like(samples[0]), samples
+    unit = samples.abs().amax(0).clamp(min=torch.finfo(samples.dtype).tiny)  # squares of small values would be zero
+    largest, differences = torch.zeros_like(samples[0]), samples / unit
     for k in range(1, _ORDERS[-1] + 1):
         differences = differences[1:] - differences[:-1]
         if k in _ORDERS:
             largest = torch.maximum(largest, _GAMMA[k] * differences.square().mean(0))
-    return largest.sqrt()
+    return largest.sqrt() * unit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import torch
@@ -151,4 +152,8 @@ def _backward_noise(probe: Probe, pairing: Pairing) -> float:
 
 
 def _norm(vector: Tensor) -> float:
-    return float(torch.linalg.vector_norm(vector))
+    """The Euclidean norm, also of elements whose squares a number cannot hold."""
+    largest = float(vector.abs().max()) if len(vector) else 0.0
+    if largest == 0 or not math.isfinite(largest):
+        return largest
+    return largest * float(torch.linalg.vector_norm(vector / largest))

@@ -1,6 +1,6 @@
 """Solutions of equations as functions of what the equations are made of, by the implicit function theorem.
 
-The gradient of a solution is a Python function of tensors, as the equations are. It becomes an operator by `lifted`,
+The gradient of a solution is a Python function of tensors, as the equations are. It becomes an operator by `_lifted`,
 whose kernel runs it and whose own gradient is what `torch.func.vjp` makes of it, lifted again: so solutions have
 derivatives of any order, in both modes, under every transform.
 """
@@ -43,7 +43,7 @@ Function = Callable[..., Tensor]
 
 
 @tg.op
-def lifted(function: Int64[Tensor, ""], inputs: list[Tensor], size: int) -> Float64[Tensor, "{size}"]:
+def _lifted(function: Int64[Tensor, ""], inputs: list[Tensor], size: int) -> Float64[Tensor, "{size}"]:
     """The value, of `size` elements, of a function that torch can differentiate."""
     called: Function = _OBJECTS[int(function)]
     with Replacing({}):  # who watches over rules leaves alone what is called from here, as it does operators
@@ -51,7 +51,7 @@ def lifted(function: Int64[Tensor, ""], inputs: list[Tensor], size: int) -> Floa
     return value
 
 
-@lifted.vjp("inputs")
+@_lifted.vjp("inputs")
 def _(grad: Tensor, function: Tensor, inputs: list[Tensor]) -> Any:
     called: Function = _OBJECTS[int(function)]
 
@@ -59,7 +59,7 @@ def _(grad: Tensor, function: Tensor, inputs: list[Tensor]) -> Any:
         gradients: tuple[Tensor, ...] = torch.func.vjp(called, *inputs)[1](grad)
         return joined(gradients)
 
-    return split(lifted(_key(pull), [grad, *inputs], _count(inputs)), inputs)
+    return split(_lifted(_key(pull), [grad, *inputs], _count(inputs)), inputs)
 
 
 def joined(tensors: Sequence[Tensor]) -> Tensor:
@@ -106,7 +106,7 @@ class Equations:
 
     def solved(self) -> Tensor:
         """The solution, differentiable in the tensors that f uses."""
-        made: Tensor = solution(_key(self), self.start.flatten(), self.closure.tensors)
+        made: Tensor = _solution(_key(self), self.start.flatten(), self.closure.tensors)
         return made.reshape(self.start.shape)
 
     def solve(self, start: Tensor, tensors: Sequence[Tensor]) -> Tensor:
@@ -165,18 +165,18 @@ def _largest(values: Tensor) -> float:
 
 
 @tg.op
-def solution(equations: Int64[Tensor, ""], start: Float[Tensor, "n"], tensors: list[Tensor]) -> Float[Tensor, "n"]:
+def _solution(equations: Int64[Tensor, ""], start: Float[Tensor, "n"], tensors: list[Tensor]) -> Float[Tensor, "n"]:
     """The x for which f(x, tensors) is zero; it does not depend on where the solver starts."""
     problem: Equations = _OBJECTS[int(equations)]
     return problem.solve(start, tensors)
 
 
-@solution.vjp("start")
+@_solution.vjp("start")
 def _(start: Tensor) -> Any:
     return torch.zeros_like(start)
 
 
-@solution.vjp("tensors")
+@_solution.vjp("tensors")
 def _(grad: Tensor, equations: Tensor, tensors: list[Tensor], out: Tensor) -> Any:
     pull = _OBJECTS[int(equations)].pull
-    return split(lifted(_key(pull), [grad, out, *tensors], _count(tensors)), tensors)
+    return split(_lifted(_key(pull), [grad, out, *tensors], _count(tensors)), tensors)
