@@ -8,6 +8,7 @@ import multiprocessing
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,7 @@ def computed(entry: Entry, points: list[Point], jobs: int) -> Iterator[tuple[Poi
     if jobs == 1 or len(points) < 2 * jobs:
         yield from ((point, flat(reference(entry, point))) for point in points)
         return
-    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
         of_entry: Iterable[Any] = pool.imap(_Task(entry), points, chunksize=8)
         yield from zip(points, map(flat, of_entry), strict=True)
 
@@ -103,6 +104,12 @@ def _text(function: Callable[..., Any]) -> str:
         current = left.pop()
         if current.__qualname__ not in texts:
             texts[current.__qualname__] = inspect.getsource(current)
-            called = (current.__globals__.get(name) for name in current.__code__.co_names)
+            called = (current.__globals__.get(name) for name in _names(current.__code__))
             left += [f for f in called if inspect.isfunction(f) and f.__module__.startswith(__package__)]
     return "".join(texts[name] for name in sorted(texts))
+
+
+def _names(code: CodeType) -> list[str]:
+    """Those that a function looks up, and functions within it."""
+    within = [name for constant in code.co_consts if isinstance(constant, CodeType) for name in _names(constant)]
+    return [*code.co_names, *within]

@@ -37,11 +37,10 @@ class Split:
 
     @staticmethod
     def of(number: Any) -> Split:
-        if isinstance(number, Split):
-            return number
-        if mp.im(number) != 0:
+        found = number if isinstance(number, Split) else Split(mpf(0), number)
+        if mp.im(found.base) != 0 or mp.im(found.rest) != 0:
             raise ValueError("outside of the domain")
-        return Split(mpf(0), mp.re(number))
+        return Split(mp.re(found.base), mp.re(found.rest))
 
     @property
     def whole(self) -> Any:
@@ -107,8 +106,7 @@ def jet(function: Callable[..., Any], at: list[Any], varied: list[int]) -> Jet:
     for i in varied:
         step = (abs(at[i]) or mpf(1)) * mpf(10) ** -(mp.dps // 4)
         for j, (first, second) in enumerate(differences(function, at, i, step, values)):
-            even = first == 0 == at[i]  # and not by rounding
-            scale, noise = abs(at[i] * second), 0 if even else mpf(10) ** (2 - mp.dps) * abs(values[j].rest) / step
+            scale, noise = abs(at[i] * second), mpf(10) ** (2 - mp.dps) * abs(values[j].rest) / step
             near = scale > NEAR * abs(first) > NEAR * noise and beside_zero(function, at, i, j, step, first, second)
             slopes[j].append((first, scale if near else mpf(0), noise))
     return [(value.whole, found) for value, found in zip(values, slopes, strict=True)]

@@ -9,6 +9,7 @@ from mpmath import mp, mpf
 
 from ..draw import Draw
 from ..entry import Entry
+from ..exact import Split
 
 # -- of real order --------------------------------------------------------------------------------------------------
 
@@ -22,10 +23,12 @@ def yv(v: Any, z: Any) -> Any:
 
 
 def iv(v: Any, z: Any) -> Any:
-    return mp.besseli(v, z)
+    if v > 0:
+        return mp.besseli(v, z)
+    return mp.besseli(-v, z) - 2 / mp.pi * mp.sinpi(v) * macdonald(v, z)  # DLMF 10.27.2
 
 
-def kv(v: Any, z: Any) -> Any:
+def macdonald(v: Any, z: Any) -> Any:
     """Between, where mpmath's cancels: DLMF 10.32.9 by the trapezoidal rule.
 
     Its error is exp(d (1 - cos s) - 2 pi s / step) for any s < pi/2.
@@ -47,12 +50,21 @@ def kv(v: Any, z: Any) -> Any:
             return total * step
 
 
+def even(v: Any, value: Any) -> Any:
+    """At 0, where differences of an even function vanish exactly, no rounding is left in them."""
+    return value if v else Split(value, mpf(0))
+
+
+def kv(v: Any, z: Any) -> Any:
+    return even(v, macdonald(v, z))
+
+
 def ive(v: Any, z: Any) -> Any:
-    return mp.exp(-abs(z)) * mp.besseli(v, z)
+    return mp.exp(-z) * iv(v, z)
 
 
 def kve(v: Any, z: Any) -> Any:
-    return mp.exp(z) * kv(v, z)
+    return even(v, mp.exp(z) * macdonald(v, z))
 
 
 # -- of half an integer, airy, struve -------------------------------------------------------------------------------

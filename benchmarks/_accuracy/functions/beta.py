@@ -16,6 +16,8 @@ from ..inverse import solved
 
 def beta_tail(a: Any, b: Any, x: Any, y: Any) -> tuple[bool, Any]:
     """The smaller of I_x(a, b) and I_y(b, a), or nearly so, and whether it is the first; x + y = 1."""
+    if x <= 0 or y <= 0:
+        raise ValueError("outside of the domain")
     if (lower := bool(x * (a + b + 2) < a + 1)) is False:
         a, b, x, y = b, a, y, x
     front = mp.exp(a * mp.log(x) + b * mp.log(y) + mp.loggamma(a + b) - mp.loggamma(a + 1) - mp.loggamma(b))
