@@ -1,6 +1,6 @@
 """Hypergeometric functions 0F1, 1F1 and 2F1, differentiable in the argument to any order.
 
-Values are SciPy's. Derivatives come from `kernels/hyper.c`, which says how.
+Values are SciPy's, of 0F1 ours where it has none. Derivatives come from `kernels/hyper.c`, which says how.
 """
 
 from __future__ import annotations
@@ -16,7 +16,12 @@ from .nth import nth_source
 from .sources import lent
 
 FILE = "hyper.c"
-LENT = {"scipy_jv": "__pyx_fuse_1jv", "scipy_hyp1f1": "__pyx_fuse_1hyp1f1", "scipy_hyp2f1": "__pyx_fuse_1hyp2f1"}
+LENT = {
+    "scipy_jv": "__pyx_fuse_1jv",
+    "scipy_hyp0f1": "__pyx_fuse_1hyp0f1",
+    "scipy_hyp1f1": "__pyx_fuse_1hyp1f1",
+    "scipy_hyp2f1": "__pyx_fuse_1hyp2f1",
+}
 REASON = "the derivative in a parameter of a hypergeometric function is a series of its own, which is not there"
 
 # -- derivatives ----------------------------------------------------------------------------------------------------
@@ -61,10 +66,13 @@ hyp2f1_nth.nondifferentiable("a", "b", "c", reason=REASON)
 # -- functions ------------------------------------------------------------------------------------------------------
 
 
-@tg.op(kernel=lent("hyp0f1", 2, "__pyx_fuse_1hyp0f1"))
+@tg.op(kernel=nth_source(FILE, "T hyp0f1(T v, T z)", "hyp0f1_value(v, z)", LENT))
 @tg.domain(v="positive", z="real")
 def hyp0f1(v: Real[Tensor, "..."], z: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
     """The confluent hypergeometric limit function 0F1(; v; z) (DLMF 16.2.1; derivative 16.3.1).
+
+    Values are SciPy's, and ours where it has nothing finite, or may have nothing right: z < 0 and v > 150, v < -165
+    or (v - 1) log(-z) > 1300. They are NaN where neither is right, as may be for v < -165.
 
     Args:
         v: parameter, any real number but 0, -1, -2, ...

@@ -4,7 +4,8 @@
  *
  *   1F1  SciPy's, which is right to 1e-12 (tried with parameters up to 1000); also of order 0, for its value
  *   0F1  SciPy's goes through Gamma and Bessel functions and loses digits. Here the power series, in double-double
- *        where its signs change; where that does not do, Bessel's J (DLMF 10.16.9)
+ *        where its signs change; where that does not do, Bessel's J (DLMF 10.16.9), or the recurrence in v where
+ *        Gamma(v) or J is not in range. Of order 0 for the value as well, there and where SciPy's is not finite
  *   2F1  SciPy's has no right digit at many points. Here, for z < 1, the power series in double-double, and next to 1,
  *        where it takes too long, the Taylor series of the differential equation (15.10.1), step by step from 1/2.
  *        Arguments below 0 come between 0 and 1 by 15.8.1. There are two forms of each (15.8.1), one of which often
@@ -18,6 +19,7 @@
 #include "gammabeta.h"
 
 TG_IMPORT(double, scipy_jv, (double, double, int))
+TG_IMPORT(double, scipy_hyp0f1, (double, double, int))
 TG_IMPORT(double, scipy_hyp1f1, (double, double, double, int))
 TG_IMPORT(double, scipy_hyp2f1, (double, double, double, double, int))
 
@@ -64,6 +66,32 @@ static estimated series_0f1(dd c, double z)
     return (estimated){sum.hi, DD_EPS * size / fabs(sum.hi)};
 }
 
+/* For z < 0: where Gamma(v) or x^(1 - v), x = sqrt(-z), comes near the end of what a double holds. */
+static bool out_of_range(double v, double z) { return v > 150 || v < -165 || (v - 1) * log(-z) > 1300; }
+
+/*
+ * There, up to |z| = 1e7, F(v) = F(v + 1) + z/(v (v + 1)) F(v + 2), DLMF 10.6.1, from where the series does: in this
+ * direction J grows. Beyond, by logarithms of its factors. NaN where J has underflown, and for v < 0.
+ */
+static double hyp0f1_out_of_range(double v, double z)
+{
+    if (v < 0) return NAN;
+    if (z > -1e7) {
+        double steps = fmax(0, ceil(-z / 15 - v));
+        double f = series_0f1(dd_sum(v, steps), z).value, g = series_0f1(dd_sum(v, steps + 1), z).value;
+        int scale = 0; /* F is least at v = x */
+        for (double w = v + steps - 1; w > v - 0.5; w--) {
+            double next = f + z / (w * (w + 1)) * g, size = fabs(f) + fabs(next);
+            g = f, f = next;
+            if (size < 1e-200) f *= 1e200, g *= 1e200, scale--;
+            if (size > 1e200) f *= 1e-200, g *= 1e-200, scale++;
+        }
+        return f * pow(1e100, scale) * pow(1e100, scale); /* in two steps: 1e-400 is 0 */
+    }
+    double x = sqrt(-z), j = scipy_jv(v - 1, 2 * x, 0);
+    return fabs(j) < 1e-290 ? NAN : copysign(exp(lgamma(v) + (1 - v) * log(x) + log(fabs(j))), j);
+}
+
 static double hyp0f1_at(dd c, double z)
 {
     double v = c.hi;
@@ -79,11 +107,19 @@ static double hyp0f1_at(dd c, double z)
         estimated e = series_0f1(c, z);
         if (e.error < GOOD || z > 0) return e.value;
     }
-    double x = sqrt(-z), power = v < 150 ? tgamma(v) * pow(x, 1 - v) : exp(lgamma(v) + (1 - v) * log(x));
-    return power * scipy_jv(v - 1, 2 * x, 0);
+    if (out_of_range(v, z)) return hyp0f1_out_of_range(v, z);
+    double x = sqrt(-z);
+    return tgamma(v) * pow(x, 1 - v) * scipy_jv(v - 1, 2 * x, 0);
 }
 
 double hyp0f1_derivative(double v, double z, int n) { return hyp0f1_at(dd_shift(v, n), z) / pochhammer(v, n); }
+
+/* SciPy's, which goes through Gamma(v) x^(1 - v) J: infinite, 0 or NaN where these are. There, ours. */
+double hyp0f1_value(double v, double z)
+{
+    double theirs = z < 0 && out_of_range(v, z) ? NAN : scipy_hyp0f1(v, z, 0);
+    return isfinite(theirs) ? theirs : hyp0f1_derivative(v, z, 0);
+}
 
 /* ---- 1F1 ---- */
 
