@@ -38,7 +38,7 @@ def derivatives(name, n, z):
     function = getattr(special, f"spherical_{name}")
     found = [function(n, x), function(n, x, derivative=True)]
     (slope,) = torch.autograd.grad(found[0], x, create_graph=True)
-    assert slope.item() == found[1].item()
+    assert slope.item() == pytest.approx(found[1].item(), rel=1e-12)  # ours, and SciPy's or ours
     for _ in range(2):
         found.append(torch.autograd.grad(found[-1], x, create_graph=True)[0])
     return x, [value.item() for value in found], found[-1]
@@ -50,6 +50,24 @@ def test_derivatives(name, point):
     _, found, _ = derivatives(name, *point)
     assert found[0] == pytest.approx(getattr(scipy.special, f"spherical_{name}")(*point), rel=1e-15)
     assert found[1:] == pytest.approx([exact(name, *point, order) for order in (1, 2, 3)], rel=1e-12)
+
+
+@pytest.mark.parametrize("z", [-63.182078675807524, -17.613688770747213, -0.02141214569656151, 7.5])
+@pytest.mark.parametrize("name", ["jn", "yn", "in"])
+def test_values_are_those_of_scipy_on_both_sides_of_0(name, z):
+    ours, theirs = (getattr(module, f"spherical_{name}") for module in (special, scipy.special))
+    n, x = torch.arange(20), torch.tensor(z, dtype=torch.float64)
+    assert ours(n, x).tolist() == theirs(n.numpy(), z).tolist()
+    few_terms = z * z <= 4 * n + 6
+    found, right = ours(n, x, derivative=True), torch.from_numpy(theirs(n.numpy(), z, derivative=True))
+    assert torch.equal(found[~few_terms], right[~few_terms])
+    assert found.tolist() == pytest.approx([exact(name, k, z, 1) for k in range(20)], rel=1e-12)
+
+
+def test_derivatives_that_scipy_has_wrong():
+    """It has a difference of subnormal numbers."""
+    x = torch.tensor(1e-106, dtype=torch.float64)
+    assert special.spherical_jn(3, x, derivative=True).item() == pytest.approx(3e-212 / 105, rel=1e-14)
 
 
 INF = math.inf

@@ -39,23 +39,37 @@ def _derivatives(kind: str) -> tg.Op:
     return nth
 
 
-def _value(kind: str) -> Source:
-    """SciPy's function of not negative arguments; ours where it has 0 or nothing finite, and of its derivative."""
+def _value(kind: str, where: str) -> Source:
+    """SciPy's function and derivative, of negative arguments as well by parity; ours where it has 0 or nothing finite.
+
+    Args:
+        kind: j, y, i or k.
+        where: SciPy's is to be used, in C.
+    """
     name = f"spherical_{kind}n"
     options = f"struct __pyx_fuse_1__pyx_opt_args_5scipy_7special_14cython_special_{name}"
+    sign = "-" if kind == "y" else ""
     return c(
         f"""{kernel_text(FILE)}
-{options};
+{options} {{ int count, derivative; }};
 typedef ptrdiff_t Py_ssize_t;
 TG_IMPORT(double, scipy_{name}, (Py_ssize_t, double, int, {options} *))
 T {name}(T n, T z, bool derivative) {{
-    double f = derivative || !(n >= 0 && n < 0x1p31 && z > 0) ? 0 : scipy_{name}((Py_ssize_t)n, z, 0, NULL);
+    double f = 0;
+    if (n >= 0 && n < 0x1p31 && z != 0 && ({where})) {{
+        {options} options = {{1, derivative}};
+        f = scipy_{name}((Py_ssize_t)n, fabs(z), 0, &options);
+        if (z < 0) f *= {sign}sign_of(trunc(n) + derivative);
+        if (derivative && fabs(f) < 1e-290) f = 0; /* it is a difference, of which few digits are left */
+    }}
     return (T)(f == 0 || !isfinite(f) ? spherical_{kind}(n, z, derivative) : f);
 }}""",
         flags=["-ffp-contract=off"],
         imports={f"scipy_{name}": f"scipy.special.cython_special:__pyx_fuse_1{name}"},
     )
 
+
+BEYOND_SERIES = "!derivative || !few_terms(n, z)"  # within, SciPy's derivatives lose their digits
 
 spherical_jn_nth = _derivatives("j")
 spherical_yn_nth = _derivatives("y")
@@ -65,7 +79,7 @@ spherical_kn_nth = _derivatives("k")
 # -- functions ------------------------------------------------------------------------------------------------------
 
 
-@tg.op(kernel=_value("j"))
+@tg.op(kernel=_value("j", BEYOND_SERIES))
 @tg.domain(n={0, 1, 2, 7}, z="positive")
 def spherical_jn(n: Real[Tensor, "..."], z: Real[Tensor, "..."], derivative: bool = False) -> Float[Tensor, "..."]:
     """The spherical Bessel function of the first kind j_n(z) (DLMF 10.47.3; derivative 10.51.2).
@@ -96,7 +110,7 @@ def _(n: Tensor, z: Tensor, derivative: bool) -> Any:
 spherical_jn.nondifferentiable("n", reason=INTEGER)
 
 
-@tg.op(kernel=_value("y"))
+@tg.op(kernel=_value("y", "true"))
 @tg.domain(n={0, 1, 2, 7}, z="positive")
 def spherical_yn(n: Real[Tensor, "..."], z: Real[Tensor, "..."], derivative: bool = False) -> Float[Tensor, "..."]:
     """The spherical Bessel function of the second kind y_n(z) (DLMF 10.47.4; derivative 10.51.2).
@@ -127,7 +141,7 @@ def _(n: Tensor, z: Tensor, derivative: bool) -> Any:
 spherical_yn.nondifferentiable("n", reason=INTEGER)
 
 
-@tg.op(kernel=_value("i"))
+@tg.op(kernel=_value("i", BEYOND_SERIES))
 @tg.domain(n={0, 1, 2, 7}, z="positive")
 def spherical_in(n: Real[Tensor, "..."], z: Real[Tensor, "..."], derivative: bool = False) -> Float[Tensor, "..."]:
     """The modified spherical Bessel function of the first kind i_n(z) (DLMF 10.47.7; derivative 10.51.5).
@@ -158,7 +172,7 @@ def _(n: Tensor, z: Tensor, derivative: bool) -> Any:
 spherical_in.nondifferentiable("n", reason=INTEGER)
 
 
-@tg.op(kernel=_value("k"))
+@tg.op(kernel=_value("k", "!derivative && z > 0"))
 @tg.domain(n={0, 1, 2, 7}, z="positive")
 def spherical_kn(n: Real[Tensor, "..."], z: Real[Tensor, "..."], derivative: bool = False) -> Float[Tensor, "..."]:
     """The modified spherical Bessel function of the second kind k_n(z) (DLMF 10.47.9; derivative 10.51.5).

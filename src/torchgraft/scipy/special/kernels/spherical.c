@@ -31,6 +31,9 @@ static double derivative(double f, double g, double n, double x, int64_t d, int 
     return (a * b * c + sign * c) * f + (1 + sign * (n * (n + 1) + 6) / x / x) * g;
 }
 
+/* Where the power series is used. */
+static bool few_terms(double n, double x) { return x * x <= 4 * n + 6; }
+
 /* Derivative d of the power series, sign -1: j, +1: i; x^power without its 0 factors, which differentiating leaves. */
 static double series(double n, double x, int64_t d, int sign)
 {
@@ -64,7 +67,7 @@ static double ratio(double n, double x, int sign)
 static double j_positive(double n, double x, int64_t d)
 {
     if (isinf(x)) return 0;
-    if (x * x <= 4 * n + 6) return series(n, x, d, -1);
+    if (few_terms(n, x)) return series(n, x, d, -1);
     double zero = sin(x) / x, one = (zero - cos(x)) / x, f = zero, g = one;
     if (n < x) {
         for (double k = 1; k <= n; k++) {
@@ -100,8 +103,8 @@ static double times_exp(double a, double x) { return a * exp(x / 2) * exp(x / 2)
 
 static double i_positive(double n, double x, int64_t d)
 {
-    if (isinf(x)) return INFINITY;
-    if (x * x <= 4 * n + 6) return series(n, x, d, 1);
+    if (isinf(x * x)) return INFINITY;
+    if (few_terms(n, x)) return series(n, x, d, 1);
     double r = ratio(n, x, 1), last = r, f = -expm1(-2 * x) / (2 * x);
     for (double k = n; k > 0; k--) f *= last = 1 / (last + (2 * k + 1) / x); /* i_k/i_{k-1} */
     return times_exp(derivative(f, r * f, n, x, d, 1), x);
