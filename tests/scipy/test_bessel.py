@@ -54,6 +54,11 @@ def test_derivatives(name, point):
     assert found[1] == pytest.approx(exact(name, *point, (0, 1)), rel=1e-12, abs=least)
 
 
+@pytest.mark.parametrize("point", [(-5.5, 4991.73), (-10.0, 121.5052719116211), (-0.02, 3327.97), (-10.0, -121.5)])
+def test_scaled_values_of_negative_order_are_those_of_scipy_where_k_is_small(point):
+    assert special.ive(*tensors(*point)).item() == scipy.special.ive(*point)
+
+
 @pytest.mark.parametrize(
     "point",
     [

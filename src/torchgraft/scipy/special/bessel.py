@@ -281,7 +281,7 @@ def _(v: Tensor, z: Tensor) -> Any:
     return yv_nth(v, z, 1)
 
 
-@tg.op(kernel=_value("ive", "ive", "v < 0"))
+@tg.op(kernel=_value("ive", "ive", "needs_k(v, z)"))
 @tg.domain(z="positive")
 def ive(v: Real[Tensor, "..."], z: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
     """The scaled modified Bessel function exp(-abs(z)) I_v(z) (DLMF 10.25.2).

@@ -207,3 +207,9 @@ bool doubtful(double theirs, double x) { return theirs == 0 || !isfinite(theirs)
 
 /* Ours, where the function has a value: orders that are not finite, and such, are SciPy's. */
 double better(double theirs, double ours) { return isnan(ours) ? theirs : ours; }
+
+/*
+ * For v < 0 its I is I_{-v} + (2/pi) sin(-pi v) K_{-v}, with a sine that has no digits next to integers, and a K
+ * that is 0 for x > 354: it will not do unless K is small beside I.
+ */
+bool needs_k(double v, double x) { return v < 0 && !(fabs(x) > 20 && fabs(x) > -v); }
