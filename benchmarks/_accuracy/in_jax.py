@@ -32,14 +32,18 @@ def columns(name, results, varied, at):
     table = np.full((*values.shape, 1 + len(varied)), np.nan)
     table[:, :, 0] = np.real(values)
     for position, i in enumerate(varied):
-        tangents = tuple(jnp.ones_like(x) if j == i else jnp.zeros_like(x) for j, x in enumerate(at))
         try:
-            _, slopes = jax.jvp(results, tuple(at), tangents)
+            slopes = derivative(results, at, i)
         except (NotImplementedError, ValueError, TypeError) as error:
             print(f"jax: {name}, argument {i}: {error}".splitlines()[0][:150], file=sys.stderr)
         else:
             table[:, :, 1 + position] = np.stack([np.asarray(slope) for slope in slopes], axis=1)
     return table
+
+
+def derivative(results, at, i):
+    """Of the other arguments nothing is asked, as some have none."""
+    return jax.jvp(lambda x: results(*at[:i], x, *at[i + 1 :]), (at[i],), (jnp.ones_like(at[i]),))[1]
 
 
 def main():
@@ -50,6 +54,7 @@ def main():
         points = {label: stored[label] for label, *_ in tasks}
     answers = {}
     for label, name, varied, keywords in tasks:
+        print(f"jax: {label}", file=sys.stderr, flush=True)
         if hasattr(jax.scipy.special, name):
             try:
                 answers[label] = measured(name, varied, keywords, points[label])

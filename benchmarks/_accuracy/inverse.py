@@ -18,7 +18,12 @@ def solved(tail: Callable[[Any], tuple[bool, Any]], lower: Any, upper: Any, gues
         lower: what the distribution function is to be.
         upper: 1 less that.
         guess: of the place.
+
+    Raises:
+        ValueError: the place is an end of the range.
     """
+    if lower <= 0 or upper <= 0:
+        raise ValueError("an end of the range")
 
     def gap(u: Any) -> Any:
         is_lower, value = tail(u)

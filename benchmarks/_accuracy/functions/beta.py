@@ -142,7 +142,7 @@ BETA = (
     lambda d: (d.log(-8, 0), d.log(-8, 0), toward_ends(d)),
     uneven,
     at_switches,
-    lambda d: (d.order(25) + 1e-8, d.order(25) + 1e-8, d.uniform(0, 1)),
+    lambda d: (abs(d.order(25)) + 1e-8, abs(d.order(25)) + 1e-8, d.uniform(0, 1)),
     lambda d: ((a := d.about(10, -16, -0.5)), (b := d.log(0, 2)), near_mean(d, a, b, 5)),
     lambda d: ((a := d.log(0.5, 4)), (b := d.log(0.5, 4)), d.about(a / (a + b))),
 )
@@ -151,19 +151,19 @@ LEVELS = (
     lambda d: (d.log(-2, 4), d.log(-2, 4), d.uniform(0, 1)),
     lambda d: (d.log(-2, 4), d.log(-2, 4), d.log(-100, -2)),
     lambda d: (d.log(-2, 4), d.log(-2, 4), 1 - d.log(-15, -1)),
-    lambda d: (d.order(25) + 1e-3, d.order(25) + 1e-3, d.uniform(0, 1)),
+    lambda d: (abs(d.order(25)) + 1e-3, abs(d.order(25)) + 1e-3, d.uniform(0, 1)),
 )
 STUDENT = (
     lambda d: (d.log(-2, 4), d.signed(d.log(-8, 4))),
     lambda d: (d.log(-1, 8), d.uniform(-10, 10)),
-    lambda d: (d.order(100) + 1e-6, d.uniform(-30, 30)),
+    lambda d: (abs(d.order(100)) + 1e-6, d.uniform(-30, 30)),
     lambda d: (d.log(4, 9), d.signed(d.log(-8, 1.5))),
     lambda d: ((df := d.log(-1, 4)), d.signed(d.about((df * 1.718281828459045) ** 0.5))),  # the switch to quadrature
 )
 FISHER = (
     lambda d: (d.log(-3, 4), d.log(-3, 4), d.log(-6, 6)),
     lambda d: ((n := d.log(0, 4.3)), (m := d.log(0, 4.3)), d.about(1, -8, -0.2) ** (4 / n**0.5 + 4 / m**0.5)),
-    lambda d: (d.order(100) + 1e-6, d.order(100) + 1e-6, d.log(-2, 2)),
+    lambda d: (abs(d.order(100)) + 1e-6, abs(d.order(100)) + 1e-6, d.log(-2, 2)),
     lambda d: (d.log(-1, 2), d.log(4, 8), d.log(-2, 1.5)),
     lambda d: (d.log(2, 4), d.log(2, 4), d.about(1)),
 )
@@ -183,7 +183,7 @@ ENTRIES = [
         "stdtrit", "df p", Inverse(stdtr, stdtrit), (
             lambda d: (d.log(-0.5, 4), d.uniform(0, 1)),
             lambda d: (d.log(-0.5, 8), d.mixed(d.log(-100, -2), 1 - d.log(-14, -1))),
-            lambda d: (d.order(100) + 1e-2, d.uniform(0, 1)),
+            lambda d: (abs(d.order(100)) + 1e-2, d.uniform(0, 1)),
             lambda d: (d.log(0, 8), d.about(0.5, -15, -0.1)),
         ), ((3.0, 0.975), (2.0, 0.5)), parameters="df",
     ),

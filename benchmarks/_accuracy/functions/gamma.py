@@ -72,7 +72,7 @@ def in_tails(d: Draw) -> tuple[Any, Any]:
 
 
 def at_orders(d: Draw) -> tuple[Any, Any]:
-    return (a := d.order(100) + 1e-8), a * d.log(-1, 1) + d.log(-8, 1)
+    return (a := abs(d.order(100)) + 1e-8), a * d.log(-1, 1) + d.log(-8, 1)
 
 
 GAMMA = (
@@ -91,7 +91,7 @@ LEVELS = (
     lambda d: (d.log(-3, 4.3), d.uniform(0, 1)),
     lambda d: (d.log(-2, 4.3), d.log(-300, -2)),
     lambda d: (d.log(-2, 4.3), 1 - d.log(-15, -1)),
-    lambda d: (d.order(100) + 1e-6, d.mixed(d.uniform(0, 1), d.log(-20, 0))),
+    lambda d: (abs(d.order(100)) + 1e-6, d.mixed(d.uniform(0, 1), d.log(-20, 0))),
 )
 
 # -- logarithmic derivatives ----------------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ ENTRIES = [
             lambda d: (d.log(-8, 5), d.log(-8, 5)),
             lambda d: (d.log(-300, 0), d.log(-2, 8)),
             lambda d: (d.log(2, 10), d.log(-6, 2)),
-            lambda d: (d.order(100) + 1e-8, d.order(100) + 1e-8),
+            lambda d: (abs(d.order(100)) + 1e-8, abs(d.order(100)) + 1e-8),
             lambda d: (d.about(d.choice(0.5, 1, 2, 10)), d.about(d.choice(0.5, 1, 2, 10))),
             lambda d: (-d.uniform(0, 10), d.uniform(-10, 10)),
         ), ((1e150, 2.0), (3e4, 2e4), (-2.3, 0.9)),

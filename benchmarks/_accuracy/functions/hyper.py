@@ -125,7 +125,7 @@ ENTRIES = [
     Entry(
         "hyp0f1", "v z", hyp0f1, (
             lambda d: (d.log(-3, 2.5), d.signed(d.log(-8, 4))),
-            lambda d: (d.order(100) + 1e-3, d.uniform(-50, 50)),
+            lambda d: (abs(d.order(100)) + 1e-3, d.uniform(-50, 50)),
             lambda d: (-d.uniform(0, 20), d.signed(d.log(-3, 3))),
             lambda d: (d.uniform(0.1, 300), d.uniform(-300, 300)),
         ), ((0.3, 1e4), (0.3, -1e4), (291.578, 0.336)), {(2.0, 0.0): (1.0, 0.5)}, fixed="v",
