@@ -45,8 +45,10 @@ def measure(entry: Entry, count: int | None, jobs: int) -> tuple[Any, Any]:
     return np.concatenate([at, np.array(list(entry.limits))]), np.concatenate([exact, limits[:, None, :]])
 
 
-def scored(entry: Entry, at: Any, exact: Any, jax: Any | None) -> list[Score]:
-    rivals = {"scipy": of_scipy(entry, at), "jax": jax, "torch": of_torch(entry, at)}
+def scored(entry: Entry, at: Any, exact: Any, jax: str | None) -> list[Score]:
+    rivals = {"scipy": of_scipy(entry, at), "torch": of_torch(entry, at)}
+    if jax:
+        rivals["jax"] = of_jax(entry, at, jax)
     ours, narrow = grafted(entry, at), grafted(entry, at, torch.float32)
     return scores(entry, at, exact, ours, narrow, {name: table for name, table in rivals.items() if table is not None})
 
@@ -60,12 +62,10 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     chosen = [entry for entry in ENTRIES.values() if not options.names or entry.name in options.names]
-    measured = {entry.label: (entry, *measure(entry, options.points, options.jobs)) for entry in chosen}
-    jax = of_jax({label: (entry, at) for label, (entry, at, _) in measured.items()}, options.jax) if options.jax else {}
     rows = [
         score.as_json()
-        for label, (entry, at, exact) in measured.items()
-        for score in scored(entry, at, exact, jax.get(label))
+        for entry in chosen
+        for score in scored(entry, *measure(entry, options.points, options.jobs), options.jax)
     ]
     stored = json.loads(RESULT.read_text()) if RESULT.exists() else []
     every = merged(stored, rows, jax=bool(options.jax))

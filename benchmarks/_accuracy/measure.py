@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 import tempfile
 import warnings
 from collections.abc import Callable
@@ -20,6 +21,8 @@ from torchgraft.scipy import special
 from .entry import Entry
 
 IN_JAX = Path(__file__).with_name("in_jax.py")
+PATIENCE = 60  # seconds
+TINY = 1e-100
 
 
 def grafted(entry: Entry, points: Any, dtype: torch.dtype = torch.float64) -> Any:
@@ -86,12 +89,30 @@ def of_torch(entry: Entry, points: Any) -> Any | None:
     return by_autograd(entry, TORCH[entry.name], points) if entry.name in TORCH else None
 
 
-def of_jax(entries: dict[str, tuple[Entry, Any]], python: str) -> dict[str, Any]:
-    """What `jax.scipy.special` finds, by label, in a process of a Python that has it."""
+def of_jax(entry: Entry, points: Any, python: str) -> Any | None:
+    """What `jax.scipy.special` finds, if it has the function, in a process of a Python that has it.
+
+    Some of its loops never end at tiny arguments: it is then asked without those, which are NaN.
+    """
+    if (found := _asked(entry, points, python)) is not None:
+        return found
+    tiny = (abs(points) < TINY).any(axis=1)
+    print(f"jax: {entry.label}: no answer in {PATIENCE} s; now without arguments below {TINY}", file=sys.stderr)
+    if (some := _asked(entry, points[~tiny], python)) is None:
+        return None
+    found = np.full((len(points), *some.shape[1:]), np.nan)
+    found[~tiny] = some
+    return found
+
+
+def _asked(entry: Entry, points: Any, python: str) -> Any | None:
+    """None if there is no answer in time; without columns if there is no function."""
     with tempfile.TemporaryDirectory() as folder:
-        given, found = Path(folder) / "points.npz", Path(folder) / "found.npz"
-        tasks = [(e.label, e.name, e.varied, dict(e.keywords)) for e, _ in entries.values()]
-        np.savez(given, tasks=json.dumps(tasks), **{label: points for label, (_, points) in entries.items()})
-        subprocess.run([python, str(IN_JAX), str(given), str(found)], check=True)
-        with np.load(found) as stored:
-            return dict(stored)
+        given, found = Path(folder) / "points.npz", Path(folder) / "found.npy"
+        task = json.dumps([entry.name, entry.varied, dict(entry.keywords)])
+        np.savez(given, task=task, points=points)
+        try:
+            subprocess.run([python, str(IN_JAX), str(given), str(found)], check=True, timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            return None
+        return np.load(found)

@@ -47,7 +47,8 @@ def cells(row: Row) -> list[str]:
     worst = shown(ours) + (f"; next to zeros {shown(near)}" if near else "")
     if row["kind"] == "value":
         worst += f"; {row['beyond_scipy_ulp']} ulp beyond SciPy"
-    at = ", ".join(f"{x:.6g}" for x in (row["beyond_scipy_at"] if row["kind"] == "value" else ours["at"]))
+    missed = row["kind"] == "value" and not row["met"]
+    at = ", ".join(f"{x:.6g}" for x in (row["beyond_scipy_at"] if missed else ours["at"]))
     rivals = [shown(row[name]) for name in ("scipy", "jax", "torch")]
     return [
         row["function"], row["quantity"], str(row["points"]), worst, at, ours["p99"], *rivals, BARS[row["kind"]],
