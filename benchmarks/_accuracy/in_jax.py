@@ -19,7 +19,7 @@ def measured(name, varied, keywords, points):
     function = getattr(jax.scipy.special, name)
 
     def results(*point):
-        point = [p if i in varied else p.astype(int) for i, p in enumerate(point)]
+        point = [p if i in varied or (p % 1).any() else p.astype(int) for i, p in enumerate(point)]  # orders
         found = function(*point, **keywords)
         return found if isinstance(found, tuple) else (found,)
 

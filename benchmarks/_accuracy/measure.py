@@ -21,8 +21,8 @@ from torchgraft.scipy import special
 from .entry import Entry
 
 IN_JAX = Path(__file__).with_name("in_jax.py")
-PATIENCE = 60  # seconds
-TINY = 1e-100
+PATIENCE = 40  # seconds
+TINY = 1e-5
 
 
 def grafted(entry: Entry, points: Any, dtype: torch.dtype = torch.float64) -> Any:
@@ -92,7 +92,7 @@ def of_torch(entry: Entry, points: Any) -> Any | None:
 def of_jax(entry: Entry, points: Any, python: str) -> Any | None:
     """What `jax.scipy.special` finds, if it has the function, in a process of a Python that has it.
 
-    Some of its loops never end at tiny arguments: it is then asked without those, which are NaN.
+    Some of its loops never end at tiny arguments: it is then asked without those, which count as NaN.
     """
     if (found := _asked(entry, points, python)) is not None:
         return found
