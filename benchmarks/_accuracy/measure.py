@@ -64,7 +64,7 @@ def of_scipy(entry: Entry, points: Any) -> Any:
 def torch_polygamma(n: Tensor, x: Tensor) -> Tensor:
     found = torch.zeros_like(x)
     for order in n.unique():
-        found = torch.where(n == order, torch.polygamma(int(order), x), found)
+        found = found.masked_scatter(n == order, torch.polygamma(int(order), x[n == order]))
     return found
 
 
