@@ -395,6 +395,7 @@ TRANSFORMED = {
     "vjp": lambda grad, x: torch.func.vjp(lambda x: x**3, x)[1](grad)[0],
     "gradient": lambda grad, x: torch.func.grad(lambda x: (grad * x**3).sum())(x),
     "constant gradient": lambda grad, x: grad * torch.func.grad(lambda t: (3 * x * x * t).sum())(x),
+    "constant recorded": lambda grad, x: 3 * grad * x * x * torch.autograd.grad(x.sum(), x, create_graph=True)[0],
     "recorded gradient": lambda grad, x: torch.autograd.grad((grad * x**3).sum(), x, create_graph=True)[0],
 }
 

@@ -73,7 +73,6 @@ class Watch(torch.overrides.TorchFunctionMode):
         self._aliases: dict[int, Tensor] = {}  # made by `.data` and `.detach()`: what is written there, others see
         self._memory: dict[int, _Taint] = {}  # what was written to, which views share
         self._levels: dict[int, tuple[Tensor, set[int]]] = {}  # with the tensor, so that no other one takes over its id
-        self._depth = _torch.transform_depth()
         self._bare: list[Tensor] = []  # what was read and has no derivative, wherever it comes from
 
     def lost(self, value: Any) -> str | None:
@@ -128,10 +127,6 @@ class Watch(torch.overrides.TorchFunctionMode):
             if self._tainted:
                 self.hand_on(_read(name, args, kwargs or {}), [result])
             return result
-        depth = _torch.transform_depth()
-        if depth != self._depth:  # a level that has ended has left its tensors
-            self._levels.clear()
-            self._depth = depth
         read = _read(name, args, kwargs or {})
         levels = set[int]().union(*map(self._levels_of, read))
         recorded = _is_recorded(func, args, kwargs or {})

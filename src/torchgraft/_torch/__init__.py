@@ -54,7 +54,6 @@ from .levels import opens_no_level as opens_no_level
 from .levels import outside_level as outside_level
 from .levels import recording_levels as recording_levels
 from .levels import requires_grad_inside as requires_grad_inside
-from .levels import transform_depth as transform_depth
 from .plain import ABSENT as ABSENT
 from .plain import PLAIN_TYPES as PLAIN_TYPES
 from .plain import holds_numbers as holds_numbers

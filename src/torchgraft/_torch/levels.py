@@ -13,12 +13,6 @@ from torch._functorch import pyfunctorch as _pyfunctorch
 functorch_active: Callable[[], bool] = _C._are_functorch_transforms_active
 
 
-def transform_depth() -> int:
-    """How many transform levels are active."""
-    top: Any = _C._functorch.peek_interpreter_stack()  # None where there is none
-    return 0 if top is None else int(top.level())
-
-
 def current_level() -> Any:
     """The interpreter of the outermost transform level: its `key()` says of which kind, `lower()` goes below it."""
     return _pyfunctorch.retrieve_current_functorch_interpreter()
