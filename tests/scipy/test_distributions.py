@@ -177,10 +177,27 @@ def test_mixed_second_derivatives(name, point):
     assert found == pytest.approx(expected, rel=1e-7)
 
 
-def test_a_number_of_events_has_no_derivative():
-    k = torch.tensor(2.0, requires_grad=True)
+@pytest.mark.parametrize("before", [0, 1, 2])
+def test_a_number_of_events_has_no_derivative(before):
+    """Nor have derivatives in the mean one in it."""
+    k, m = (torch.tensor(x, dtype=torch.float64, requires_grad=True) for x in (2.0, 1.5))
+    found = special.pdtr(k, m)
     with pytest.raises(tg.DerivativeError, match="events are counted"):
-        special.pdtr(k, torch.tensor(1.5)).backward()
+        for _ in range(before):
+            (found,) = torch.autograd.grad(found, m, create_graph=True)
+        torch.autograd.grad(found, k)
+
+
+@pytest.mark.parametrize("point", [(0.0, 0.0), (1.0, 0.0), (2.0, 0.0), (2.7, 2.0), (2.0, 2.0), (150.0, 140.0)], ids=str)
+def test_derivatives_of_pdtr_in_the_mean(point):
+    k, m = point[0], torch.tensor(point[1], dtype=torch.float64)
+    with mpmath.workdps(60):
+        exact = mpmath.taylor(lambda m: mpmath.gammainc(mpmath.floor(k) + 1, m, regularized=True), point[1], 3)
+    function = torch.func.grad(lambda m: special.pdtr(k, m))
+    for order in (1, 2, 3):
+        expected = float(exact[order] * mpmath.factorial(order))
+        assert function(m).item() == pytest.approx(expected, rel=1e-12, abs=1e-16), order
+        function = torch.func.grad(function)
 
 
 def test_limits():

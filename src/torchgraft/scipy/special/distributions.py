@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from jaxtyping import Float, Real
 from torch import Tensor
 
@@ -160,6 +161,24 @@ def _(dfn: Tensor, dfd: Tensor, x: Tensor) -> Any:
 
 for derivative in (fisher_score_n, fisher_score_d, fdtr_by_dfn, fdtr_by_dfd):
     no_second_derivative(derivative, "fdtr", "dfn", "dfd")
+
+# -- the Poisson distribution ----------------------------------------------------------------------------------------
+
+COUNTED = "events are counted: the function is constant between integers"
+
+
+@tg.op(kernel=ours("gamma.c", "poisson_mass", "density_of_gamma(floor(k) + 1, m)", "k m"))
+def poisson_mass(k: Real[Tensor, "..."], m: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """The probability of floor(k) events. An operator of k, so that what rests on it has no derivative in k either."""
+
+
+@poisson_mass.partial("m")
+def _(k: Tensor, m: Tensor, out: Tensor) -> Any:
+    """The mass of one event less, of which there is none less than 0, minus the mass: also at m = 0."""
+    return torch.where(k < 1, -out, poisson_mass(k.clamp(min=1) - 1, m) - out)
+
+
+poisson_mass.nondifferentiable("k", reason=COUNTED)
 
 # -- functions ------------------------------------------------------------------------------------------------------
 
@@ -369,7 +388,7 @@ def pdtr(k: Real[Tensor, "..."], m: Real[Tensor, "..."]) -> Float[Tensor, "..."]
 @pdtr.partial("m")
 def _(k: Tensor, m: Tensor) -> Any:
     """-dP/dx at floor(k) + 1, m (DLMF 8.8.13; `kernels/gamma.c`)."""
-    return -gamma_density(k.floor() + 1, m)
+    return -poisson_mass(k, m)
 
 
-pdtr.nondifferentiable("k", reason="events are counted: the function is constant between integers")
+pdtr.nondifferentiable("k", reason=COUNTED)
