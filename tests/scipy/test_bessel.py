@@ -74,6 +74,18 @@ def test_values_that_scipy_has_wrong(point):
     assert getattr(special, name)(*tensors(v, z)).item() == pytest.approx(exact(name, v, z, (0, 0)), rel=1e-13)
 
 
+def test_scaled_values_of_negative_order_have_all_digits():
+    """I and K cancel to a tenth."""
+    v, z = -1.448482408291559, 1.4142129707952766
+    assert special.ive(*tensors(v, z)).item() == pytest.approx(exact("ive", v, z, (0, 0)), rel=3e-16)
+
+
+@pytest.mark.parametrize("point", [(4.423436847668823, 19.820637886379703), (3.54268545510735, 12.796533040844276)])
+def test_slopes_next_to_the_largest_scaled_value(point):
+    """Where they are a hundred-thousandth of it."""
+    assert slope_of("ive", *point)[0].item() == pytest.approx(exact("ive", *point, (0, 1)), rel=1e-13)
+
+
 INF = math.inf
 AT_0 = {  # the value, and the first and second derivative in the argument: limits
     "jv": {0.0: (1, 0, -0.5), 1.0: (0, 0.5, 0), 2.0: (0, 0, 0.25), -1.0: (0, -0.5, 0), 3.5: (0, 0, 0),

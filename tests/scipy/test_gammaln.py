@@ -86,6 +86,18 @@ def test_polygamma(n, x):
         assert found == pytest.approx(float(scipy.special.polygamma(n, x)), rel=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("n", "x"),
+    [(97, 0.18601858367764687), (60, 0.035965341998688546), (44, 0.03749416023492813), (2, -1.541681029101929),
+     (200, 7.0), (40, -3.49)],
+)  # fmt: skip
+def test_polygamma_has_all_digits(n, x):
+    """Large factorials, and two poles that cancel."""
+    with mpmath.workdps(60):
+        exact = float(mpmath.polygamma(n, mpmath.mpf(x)))
+    assert special.polygamma(n, torch.tensor(x, dtype=torch.float64)).item() == pytest.approx(exact, rel=4e-16, abs=0)
+
+
 def test_poles_and_infinities():
     x = torch.tensor([0.0, -1.0, math.inf], dtype=torch.float64)
     orders = torch.tensor([[1], [2]])

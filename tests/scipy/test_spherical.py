@@ -70,6 +70,13 @@ def test_derivatives_that_scipy_has_wrong():
     assert special.spherical_jn(3, x, derivative=True).item() == pytest.approx(3e-212 / 105, rel=1e-14)
 
 
+@pytest.mark.parametrize(("n", "z"), [(1, 1.9999120877189922), (5, 5.0000858455160735), (55, 0.14144328820491553)])
+def test_derivatives_by_the_power_series_have_all_digits(n, z):
+    """Next to a zero, and those of a high order."""
+    x = torch.tensor(z, dtype=torch.float64)
+    assert special.spherical_jn(n, x, derivative=True).item() == pytest.approx(exact("jn", n, z, 1), rel=2.3e-16)
+
+
 INF = math.inf
 AT_0 = {
     ("jn", 0): (1, 0, -1 / 3, 0), ("jn", 1): (0, 1 / 3, 0, -1 / 5), ("jn", 2): (0, 0, 2 / 15, 0), ("jn", 9): (0,) * 4,

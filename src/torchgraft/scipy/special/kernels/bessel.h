@@ -17,11 +17,12 @@
  *   J, Y       near steepest descent   H_v = 1/(pi i) int_{-oo}^{oo+i pi} exp(x sinh t - vt) dt          10.9.18
  *
  * Regions:
- *   J   x^2 <= 8(v + 1): power series, it loses at most exp(x^2/(2(v + 1))) < 55 by cancellation and is the fastest;
+ *   J   x^2 <= 8(v + 1): power series, it loses at most exp(x^2/(2(v + 1))) < 55 by cancellation and is the fastest,
+ *       with sums in long double;
  *       v > x and J/|Y| < exp(-2): own path, J is recessive on the path of H; else the path of H
  *   Y   x^2 <= 8, v < 10: Temme's series and the recurrence up in v, as the integral needs O(log 1/x) nodes; else H
  *   K   x^2 <= 2, v < 10: Temme, same reason (K = O(exp(-x)) is lost in the series beyond); else the real line
- *   I   x <= 21 or x^2 <= 2(v + 1): power series, faster; loses a factor 10 at most; else its path, where exp(-2x)
+ *   I   x <= 21 or x^2 <= 2(v + 1): power series, faster, likewise: the slope of I exp(-x) is a small difference; else its path, where exp(-2x)
  *       is negligible: as v -> 0 the path takes a corner at i pi, which has this size
  *   I   v < 1/2, x^2 > 2: dI/dv = E'(v) - cos(pi v) K - sin(pi v)/pi dK/dv, E = (I_v + I_{-v})/2. E' is odd in v, of
  *       size v I/x, and K is exp(-2x) I: each is lost in the sum of the other, so each is computed apart
@@ -126,25 +127,25 @@ static double reciprocal_gamma(double v, long double *e)
 
 static bessel power_series(double v, double x, int sign)
 {
-    double z = sign * (x / 2) * (x / 2), term = 1, l = log_half(x) - digamma(v + 1), f = 1, d = l, g = v;
-    double h = v * (v - 1), m = v * l + 1;
+    long double z = sign * (long double)x * x / 4, term = 1, f = 1, g = v, h = v * (v - 1.0L); /* sums that may cancel */
+    double l = log_half(x) - digamma(v + 1), d = l, m = v * l + 1;
     for (int k = 1;; k++) {
-        double r = 1 / (k * (v + k));
-        term *= z * r;
-        l -= k * r;
-        f += term;
-        d += term * l;
-        g += term * (v + 2 * k);
-        h += term * (v + 2 * k) * (v + (2 * k - 1));
-        m += term * ((v + 2 * k) * l + 1);
-        if (fabs(term) < 1e-18 * fmax(1, f)) break;
+        long double power = v + 2.0L * k, vk = (long double)v + k;
+        term *= z / (k * vk);
+        f += term, g += term * power, h += term * power * (power - 1);
+        double small = (double)term;
+        l -= 1 / (double)vk;
+        d += small * l, m += small * ((double)power * l + 1);
+        if (fabs(small) < 1e-19 * fmax(1, (double)f)) break;
     }
     g /= x, h = h / x / x, m /= x;
     long double e;
     double a = reciprocal_gamma(v, &e), direct = a * pow_half(x, v);
     if (e == 0 && direct > 1e-290) a = direct;
     else e += v * (logl(x) - LN2L);
-    return with_scaled((bessel){.f = {f * a, g * a, h * a}, .d = {d * a, m * a}, .e = e}, -1);
+    return (bessel){
+        .f = {(double)(f * a), (double)(g * a), (double)(h * a)}, .d = {d * a, m * a}, .e = e,
+        .s = {(double)(f * a), (double)((g - f) * a), (double)((h - 2 * g + f) * a)}, .t = {d * a, (m - d) * a}};
 }
 
 /* ---- small x: Temme's series of K and Y of orders eps = v - n, |eps| <= 1/2, and eps + 1 ---- */
@@ -169,10 +170,13 @@ typedef struct { double f, d; } pair;
 /* a, b of orders v - 1, v to orders v - 1 + n, v + n: DLMF 10.6.1 (sign -1), 10.29.1 (sign +1) */
 static void recur_up(pair *a, pair *b, double v, int n, double x, int sign)
 {
+    long double below = a->f, f = b->f; /* v / x is rounded n times */
     for (; n > 0; n--, v += 1) {
-        double f = 2 * v / x * b->f + sign * a->f, d = 2 * v / x * b->d + 2 / x * b->f + sign * a->d;
-        *a = *b, b->f = f, b->d = d;
-        if (isinf(f) || isinf(d)) { /* the larger orders are as well */
+        double d = 2 * v / x * b->d + 2 / x * b->f + sign * a->d;
+        long double next = 2.0L * v / x * f + sign * below;
+        below = f, f = next;
+        *a = *b, b->f = (double)f, b->d = d;
+        if (isinf(b->f) || isinf(d)) { /* the larger orders are as well */
             if (n > 1) *a = *b;
             return;
         }
@@ -224,10 +228,11 @@ static bessel temme(double v, double x, int sign)
     double lq = -L - (2 * eps * (g2.d + eps * g1.d) + g1.v) / r;
     double c = 1, z = sign * (x / 2) * (x / 2), m = 0; /* m: d2/dvdx of order eps, which may be tiny */
     pair a = {0}, b = {0};
+    long double af = 0, bf = 0; /* a.f, b.f: as x nears sqrt 2, b.f is a difference */
     for (int k = 0;; k++) {
         double fd = 2 * eps * f.d, g = f.v + t * q, gd = fd + t * q * lq + dt * q;
-        a.f += c * g, a.d += c * gd;
-        b.f += c * (p - k * g), b.d += c * (p * lp - k * gd);
+        af += c * (long double)g, a.d += c * gd;
+        bf += c * (p - k * (long double)g), b.d += c * (p * lp - k * gd);
         m += c / x * (2 * k * gd - 2 * eps * s.d + t * q + eps * (t * lq + dt) * q); /* x f_k' = -s_k, x q' = eps q */
         if (k && fabs(c) * k < 1e-18) break;
         double i = k + 1, ie = 1 / (i * i - e);
@@ -238,7 +243,7 @@ static bessel temme(double v, double x, int sign)
         q /= i + eps, lq -= 1 / (i + eps);
         c *= z / i;
     }
-    b.f *= 2 / x, b.d *= 2 / x;
+    a.f = (double)af, b.f = (double)(2 * bf / x), b.d *= 2 / x;
     recur_up(&a, &b, eps + 1, (int)n, x, sign);
     double norm = sign > 0 ? 1 : -2 / PI; /* f' = (v/x) f - f_{v+1}: DLMF 10.6.2, 10.29.2 */
     double g = isinf(b.f) ? -INFINITY : v / x * a.f - b.f;
@@ -474,10 +479,9 @@ static bessel y_of(double v, double x)
     return hankel(v, x).y;
 }
 
-static bessel i_of(double v, double x)
-{
-    return x <= 21 || x * x <= 2 * (v + 1) ? power_series(v, x, 1) : steepest(v, x, 1);
-}
+static bool by_series(double v, double x) { return x <= 21 || x * x <= 2 * (v + 1); }
+
+static bessel i_of(double v, double x) { return by_series(v, x) ? power_series(v, x, 1) : steepest(v, x, 1); }
 
 static bessel k_of(double v, double x)
 {

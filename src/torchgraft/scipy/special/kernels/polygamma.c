@@ -34,14 +34,23 @@ static double zeta_rest(double s, double q) {
     return sum + power_of(s, q, k) * tail;
 }
 
-/* n! q^-(n+1) f, which may be in range where its factors are not */
+/* n! q^-(n+1) f, which may be in range where its factors are not; the factorial in long double, as tgamma is 4 ulp off */
 static double scaled_by_power(double n, double q, double f) {
-    if (n > 170) return exp(lgamma(n + 1) - (n + 1) * log(q)) * f;
-    double factorial = n <= 20 ? 1 : tgamma(n + 1), power = pow(q, -(n + 1));
-    if (n <= 20) for (int k = 2; k <= n; k++) factorial *= k;
-    if (power > 1e-290 && power < 1e290) return factorial * (power * f);
+    if (n > 170) return (double)(expl(lgammal(n + 1.0L) - (n + 1.0L) * logl(q)) * f);
+    long double factorial = 1;
+    for (int k = 2; k <= n; k++) factorial *= k;
+    double power = pow(q, -(n + 1));
+    if (power > 1e-290 && power < 1e290) return (double)(factorial * (power * (long double)f));
     double half = pow(q, -0.5 * (n + 1));
-    return half * factorial * f * half;
+    return half * (double)factorial * f * half;
+}
+
+/* (p/q)^s, |p| <= |q|, with a relative error below 1e-18, or small beside 1: the sum over two poles cancels */
+static long double quotient_power(double s, long double p, long double q) {
+    long double square = p / q, power = 1;
+    if (s > 16) return (fmod(s, 2) != 0 && square < 0 ? -1 : 1) * exp(s * log1p((double)((fabsl(p) - q) / q)));
+    for (int k = (int)s; k > 0; k /= 2, square *= square) if (k % 2) power *= square;
+    return power;
 }
 
 /* pi cot(pi r), |r| <= 1/2 */
@@ -64,10 +73,10 @@ double polygamma_real(double n, double x) {
     if (x > 0) return even * scaled_by_power(n, x, 1 + zeta_rest(s, x));
     double r = x - nearbyint(x);
     if (r == 0) return even * INFINITY;
-    double up = pow(r / (1 + r), s), down = pow(r / (1 - r), s), far = pow(r / (1 - x), s);
-    double sum = (1 + up) + up * zeta_rest(s, 1 + r);
-    if (x < -0.5) sum += even * (down * (1 + zeta_rest(s, 1 - r)) - far * (1 + zeta_rest(s, 1 - x)));
-    return even * scaled_by_power(n, fabs(r), r < 0 ? even * sum : sum);
+    long double up = quotient_power(s, r, 1.0L + r), down = quotient_power(s, r, 1.0L - r);
+    long double sum = 1 + up + up * zeta_rest(s, 1 + r), far = quotient_power(s, r, 1.0L - x);
+    if (x < -0.5) sum += even * (down + down * zeta_rest(s, 1 - r) - far * (1 + zeta_rest(s, 1 - x)));
+    return even * scaled_by_power(n, fabs(r), (double)(r < 0 ? even * sum : sum));
 }
 
 /* d/da log B(a, b) = psi(a) - psi(a+b), which loses nothing where b is small beside a */

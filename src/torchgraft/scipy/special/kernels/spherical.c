@@ -34,21 +34,25 @@ static double derivative(double f, double g, double n, double x, int64_t d, int 
 /* Where the power series is used. */
 static bool few_terms(double n, double x) { return x * x <= 4 * n + 6; }
 
-/* Derivative d of the power series, sign -1: j, +1: i; x^power without its 0 factors, which differentiating leaves. */
+/*
+ * Derivative d of the power series, sign -1: j, +1: i; x^power without its 0 factors, which differentiating leaves. In
+ * long double, as j' has a zero at x^2 < 4n + 6.
+ */
 static double series(double n, double x, int64_t d, int sign)
 {
-    double k = n >= d ? 0 : ceil((d - n) / 2), power = n + 2 * k - d, z = sign * x * x / 2, c = 1, sum = 0, term;
-    for (double i = 1; i <= n; i++) c *= (i <= power ? x : 1) / (2 * i + 1);
+    double k = n >= d ? 0 : ceil((d - n) / 2), power = n + 2 * k - d;
+    long double z = sign * (long double)x * x / 2, c = 1, sum = 0, term;
+    for (double i = 1; i <= n && c != 0; i++) c *= (i <= power ? x : 1) / (2 * i + 1);
     if (power > n) c *= x; /* n = 0, power 1 */
-    for (double i = 1; i <= k; i++) c *= sign / (2 * i * (2 * n + 1 + 2 * i));
+    for (double i = 1; i <= k; i++) c *= sign / (2.0L * i * (2 * n + 1 + 2 * i));
     do {
         term = c;
         for (int64_t i = 0; i < d; i++) term *= n + 2 * k - i;
         sum += term;
         k++;
         c *= z / (k * (2 * n + 1 + 2 * k));
-    } while (fabs(term) > 1e-18 * fabs(sum));
-    return sum;
+    } while (fabsl(term) > 1e-20L * fabsl(sum));
+    return (double)sum;
 }
 
 /* f_{n+1}/f_n = x/(2n + 3 + sign x^2/(2n + 5 + ...)), DLMF 10.33.1 and the like, by Lentz's method */
