@@ -290,3 +290,6 @@ CASES = [
     Case("hyperbolic", ops.hyperbolic, torch.tanh, lambda: (real(3),), cannot=_ONCE),
     Case("blur", ops.blur, lambda x, w: x.square() / (1 + w.square()), lambda: (real(3), real()), constant=(1,)),
 ]
+
+ONE_OF_EACH = frozenset({"softplus", "linear", "correlate2d", "top_two", "summary", "mixture", "linear_cpp"})
+"""One of each kind of kernel, with several outputs and with a list, for what takes seconds: the others are slow tests."""

@@ -14,7 +14,7 @@ from examples.linear import linear
 from examples.softplus import softplus
 
 from . import operators as ops
-from .cases import CASES, REVERSE, Case
+from .cases import CASES, ONE_OF_EACH, REVERSE, Case
 from .matrix import assert_same
 from .test_examples import conv2d
 
@@ -129,13 +129,13 @@ def test_a_graph_break_beside_the_operator():
     torch.testing.assert_close(x.grad, y.grad)
 
 
-# One of each kind of kernel, with several outputs and with a list; the others take seconds each, and are slow tests.
-EXPORTED = {"softplus", "linear", "correlate2d", "top_two", "summary", "mixture", "linear_cpp"}
-
-
 @pytest.mark.parametrize(
     "case",
-    [pytest.param(c, id=c.name, marks=[] if c.name in EXPORTED else [pytest.mark.slow]) for c in CASES if c.in_matrix],
+    [
+        pytest.param(case, id=case.name, marks=[] if case.name in ONE_OF_EACH else [pytest.mark.slow])
+        for case in CASES
+        if case.in_matrix
+    ],
 )
 def test_exported_torch_kernels_are_aten(case: Case):
     """Torch kernels decompose and load without torchgraft; NumPy kernels stay one call."""

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import textwrap
 
 import pytest
 import torch
@@ -101,33 +100,34 @@ from jaxtyping import Float
 from torch import Tensor
 
 @tg.op(namespace="edited")
-def f(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
-    return x * KERNEL
+def f(x: Float[Tensor, "n n"]) -> Float[Tensor, "n n"]:
+    return x * 2.0
 
 @f.vjp("x")
 def _(grad):
-    return grad * RULE
+    return RULE
 
-x = torch.ones(3, requires_grad=True)
-y = torch.compile(lambda x: f(x) + 1, fullgraph=True)(x)
-y.sum().backward()
-print(y[0].item(), x.grad[0].item())
+x = torch.ones(3, 3, requires_grad=True)
+torch.compile(lambda x: f(x) @ x, fullgraph=True)(x).sum().backward()
+print(x.grad[0, 0].item())
 """
 
 
 def test_an_edited_file_is_not_served_from_caches_on_disk(tmp_path):
-    """AOTAutograd's cache knows an operator by its name alone: a bare custom operator gets the old derivative."""
-    environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+    """AOTAutograd's cache knows an operator by its name alone: a bare custom operator gets the old derivative.
+
+    The caches are the user's, where Inductor has already looked the processor over, and there is no C++ to compile:
+    both take ten seconds. What an earlier run has left there is as stale as what this one leaves.
+    """
     script = tmp_path / "edited.py"
 
-    def run(kernel, rule):
-        script.write_text(textwrap.dedent(_EDITED).replace("KERNEL", kernel).replace("RULE", rule))
-        done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True, env=environment)
-        return [float(word) for word in done.stdout.split()]
+    def run(rule):
+        script.write_text(_EDITED.replace("RULE", rule))
+        done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
+        return float(done.stdout)
 
-    assert run("2.0", "2.0") == [3.0, 2.0]
-    assert run("2.0", "5.0") == [3.0, 5.0]
-    assert run("4.0", "5.0") == [5.0, 5.0]
+    assert run("grad") == 9.0
+    assert run("grad @ grad") == 33.0
 
 
 _ANNOTATED = """

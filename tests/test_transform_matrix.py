@@ -6,19 +6,33 @@ import torch
 import torchgraft as tg
 
 from . import matrix, operators
-from .cases import Case
+from .cases import ONE_OF_EACH, Case
 from .transforms import TRANSFORMS, Transform
 
-# A second or three a cell, of which others show the most: export, compile(hessian), compile(grad).
-SLOW = ("export, run_decompositions", "compile(jacfwd)", "backward of compile(grad)")
+# Half a second to three a cell. The others compile too, and what differs is shown by one operator of each kind.
+SLOW = {
+    "export, run_decompositions", "export, strict", "compile(jvp)", "compile(jacfwd)", "compile(hessian)",
+    "compile(vmap(grad))", "backward of compile(vmap)", "backward of compile(grad)", "jacfwd(compile)",
+    "hessian(compile)", "make_fx(grad), symbolic",
+}  # fmt: skip
+
+
+def marks(case: Case, transform: Transform) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.slow] if transform.name in SLOW and case.name not in ONE_OF_EACH else []
+
+
 CELLS = [
-    pytest.param(transform, id=repr(transform), marks=[pytest.mark.slow] if transform.name in SLOW else [])
+    pytest.param(case, transform, id=f"{transform!r}-{case.name}", marks=marks(case, transform))
     for transform in TRANSFORMS
+    for case in matrix.MATRIX
 ]
 
 
-@pytest.mark.parametrize("case", matrix.MATRIX, ids=lambda case: case.name)
-@pytest.mark.parametrize("transform", CELLS)
+def test_slow_transforms_are_transforms():
+    assert {transform.name for transform in TRANSFORMS} >= SLOW
+
+
+@pytest.mark.parametrize(("case", "transform"), CELLS)
 def test_cell(case: Case, transform: Transform):
     cell, wanted = matrix.judge(case, transform), matrix.expected(case, transform)
     if cell != wanted and not matrix.is_pinned_torch():  # other versions can do more, or less

@@ -93,13 +93,13 @@ def test_a_file_is_edited_and_declared_again(tmp_path, own_cache):
         return kernel
 
     x, old = torch.ones(3), []
-    for i in range(1000):
+    for i in range(200):
         kernel = declare(i % 5)
         assert kernel(x)[0].item() == i % 5
         old.append(kernel)
-    for i in (0, 3, 500, 998):
+    for i in (0, 3, 100, 198):
         assert old[i](x)[0].item() == i % 5
-    for i in range(30):
+    for i in range(10):  # past the number of times that Dynamo compiles one function again
         kernel = declare(100 + i)
         torch.compiler.reset()  # a cell that is run again is another function to Dynamo, unlike this loop's
 
