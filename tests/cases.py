@@ -292,4 +292,4 @@ CASES = [
 ]
 
 ONE_OF_EACH = frozenset({"softplus", "linear", "correlate2d", "top_two", "summary", "mixture", "linear_cpp"})
-"""One of each kind of kernel, with several outputs and with a list, for what takes seconds: the others are slow tests."""
+"""One of each kind of kernel, with several outputs and with a list: where all take seconds, others are slow tests."""
