@@ -65,7 +65,7 @@ static double kv_scaled(double v, double x, int n, int scale)
     if (x == 0) return n == 1 ? -INFINITY : INFINITY;
     if (x < TINY && n > 0) return -second_kind_near_0(fabs(v), x, n, 1) / 2;
     bessel k = k_of(fabs(v), x);
-    return scaled((scale ? k.s : k.f)[n], k.e + scale * (long double)x);
+    return scale ? scaled(k.s[n], k.es) : scaled(k.f[n], k.e);
 }
 
 static double iv_scaled(double v, double x, int n, int scale)
@@ -83,10 +83,11 @@ static double iv_scaled(double v, double x, int n, int scale)
     long double shift = scale * (long double)x;
     bessel i = i_of(m, x);
     double a = (scale ? i.s : i.f)[n];
-    if (v >= 0) return scaled(a, i.e + shift);
+    long double e = scale ? i.es : i.e;
+    if (v >= 0) return scaled(a, e);
     bessel k = k_of(m, x);
     double scaled_k[] = {k.f[0], k.f[1] - k.f[0], k.f[2] - 2 * k.f[1] + k.f[0]};
-    return sum(a, i.e + shift, 2 / PI * combine(sinpi_(m), (scale ? scaled_k : k.f)[n], 0, 0), k.e + shift);
+    return sum(a, e, 2 / PI * combine(sinpi_(m), (scale ? scaled_k : k.f)[n], 0, 0), k.e + shift);
 }
 
 double iv_n(double v, double x, int n) { return iv_scaled(v, x, n, 0); }
@@ -142,7 +143,7 @@ static double kv_scaled_dv(double v, double x, int n, int scale)
     if (x == 0) return copysign(INFINITY, n == 0 ? v : -v);
     if (next_to_0(x, n) && fabs(v) >= 0.5) return -kv_scaled_dv(v > 0 ? v + 1 : v - 1, x, 0, 0) / 2;
     bessel k = k_of(fabs(v), x);
-    return copysign(1, v) * scaled((scale ? k.t : k.d)[n], k.e + scale * (long double)x);
+    return copysign(1, v) * (scale ? scaled(k.t[n], k.es) : scaled(k.d[n], k.e));
 }
 
 static double iv_scaled_dv(double v, double x, int n, int scale)
@@ -156,10 +157,11 @@ static double iv_scaled_dv(double v, double x, int n, int scale)
     if (m >= 0.5 || x * x <= 2) {
         bessel i = i_of(m, x);
         double d = (scale ? i.t : i.d)[n];
-        if (v >= 0) return scaled(d, i.e + shift);
+        long double exponent = scale ? i.es : i.e;
+        if (v >= 0) return scaled(d, exponent);
         bessel k = k_of(m, x);
         double f = n && scale ? k.f[1] - k.f[0] : k.f[n], by_order = n && scale ? k.d[1] - k.d[0] : k.d[n];
-        return sum(-d, i.e + shift, -2 * combine(cospi_(m), f, sinpi_(m) / PI, by_order), k.e + shift);
+        return sum(-d, exponent, -2 * combine(cospi_(m), f, sinpi_(m) / PI, by_order), k.e + shift);
     }
     pair e = i_even_part(m, x); /* E'(v) - cos(pi v) K - sin(pi v)/pi dK/dv */
     bessel k = k_of(m, x);

@@ -42,14 +42,14 @@
 /*
  * A function and its first and second derivative in the argument, f; the derivative in the order and that of it in the
  * argument, d; for I and K, s and t, the same of the scaled functions (s[1] = I' - I and so on: for large x the sum
- * loses it). All times exp(e).
+ * loses it). f and d times exp(e), s and t times exp(es).
  */
-typedef struct { double f[3], d[2], s[3], t[2]; long double e; } bessel;
+typedef struct { double f[3], d[2], s[3], t[2]; long double e, es; } bessel;
 
 /* Completes s and t by their sums; sign -1: I exp(-x), +1: K exp(x). */
-static bessel with_scaled(bessel p, int sign)
+static bessel with_scaled(bessel p, int sign, double x)
 {
-    p.s[0] = p.f[0], p.s[1] = p.f[1] + sign * p.f[0];
+    p.es = p.e + sign * (long double)x, p.s[0] = p.f[0], p.s[1] = p.f[1] + sign * p.f[0];
     p.s[2] = isinf(p.f[2]) ? p.f[2] : p.f[2] + 2 * sign * p.f[1] + p.f[0];
     p.t[0] = p.d[0], p.t[1] = p.d[1] + sign * p.d[0];
     return p;
@@ -145,7 +145,9 @@ static bessel power_series(double v, double x, int sign)
     else e += v * (logl(x) - LN2L);
     return (bessel){
         .f = {(double)(f * a), (double)(g * a), (double)(h * a)}, .d = {d * a, m * a}, .e = e,
-        .s = {(double)(f * a), (double)((g - f) * a), (double)((h - 2 * g + f) * a)}, .t = {d * a, (m - d) * a}};
+        .s = {(double)(f * a), (double)((g - f) * a), (double)((h - 2 * g + f) * a)}, .t = {d * a, (m - d) * a},
+        .es = e - x,
+    };
 }
 
 /* ---- small x: Temme's series of K and Y of orders eps = v - n, |eps| <= 1/2, and eps + 1 ---- */
@@ -250,7 +252,7 @@ static bessel temme(double v, double x, int sign)
     if (n > 0) m = isinf(b.d) ? -b.d : a.f / x + v / x * a.d - b.d;
     bessel found = {.f = {norm * a.f, norm * g}, .d = {norm * a.d, norm * m}};
     found = by_equation(found, sign, v, x);
-    return sign > 0 ? with_scaled(found, 1) : found;
+    return sign > 0 ? with_scaled(found, 1, x) : found;
 }
 
 /* sinh(u) - u, S = sinh(u) (sign +1); sin(u) - u, S = sin(u) (sign -1) */
@@ -291,7 +293,8 @@ static bessel k_integral(double v, double x)
         }
     }
     bessel k = {.f = {f * h}, .d = {d * h}, .s = {0, -g * h, q * h}, .t = {0, -m * h}};
-    k.e = (long double)v * base - xc;
+    long double half = sinhl(base / 2.0L);
+    k.e = (long double)v * base - xc, k.es = (long double)v * base - 2 * x * half * half;
     return with_plain(k, 1, v, x);
 }
 
@@ -328,8 +331,9 @@ static bessel steepest(double v, double x, int sign)
         C = C * C1 + S0 * S1;
     }
     long double E = expl(tau0), base = x * (sign > 0 ? E + 1 / E : E - 1 / E) / 2 - (long double)v * tau0;
+    long double half = sinhl(tau0 / 2.0L), low = 2 * x * half * half - (long double)v * tau0; /* base - x */
     h /= PI;
-    if (sign > 0) return with_plain((bessel){{f * h}, {-d * h}, {0, g * h, p * h}, {0, -m * h}, base}, -1, v, x);
+    if (sign > 0) return with_plain((bessel){{f * h}, {-d * h}, {0, g * h, p * h}, {0, -m * h}, base, low}, -1, v, x);
     return by_equation((bessel){.f = {f * h, g * h}, .d = {-d * h, -m * h}, .e = base}, -1, v, x);
 }
 
