@@ -1,4 +1,4 @@
-"""What `torchgraft.scipy` costs beside SciPy: values, gradients, single calls and filters.
+"""What `torchgraft.scipy` costs beside SciPy: values, gradients, single calls, filters and other functions of arrays.
 
 Ours and SciPy's in turn within a round, medians of the rounds. Run it as
 
@@ -19,13 +19,16 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import scipy.fft
+import scipy.ndimage
+import scipy.optimize
 import scipy.signal
 import scipy.special
 import torch
 from _timing import Row, difference, interleave, machine, ms, ratio, us, write
 from torch import Tensor
 
-from torchgraft.scipy import signal, special
+from torchgraft.scipy import fft, ndimage, optimize, signal, special
 
 PAGE = Path(__file__).parent.parent / "docs" / "scipy.md"
 SIZE = 1_000_000
@@ -49,8 +52,14 @@ RANGES: dict[str, tuple[tuple[float, float], ...]] = {
     "struve": ((-2, 20), (0.1, 50)), "hyp0f1": ((0.5, 10), (-20, 20)), "hyp1f1": ((0.5, 10), (0.5, 10), (-10, 10)),
     "hyp2f1": ((0.5, 5), (0.5, 5), (0.5, 10), (-1, 0.9)), "xlogy": ((0, 5), (0.1, 5)), "xlog1py": ((0, 5), (0.1, 5)),
     "boxcox": ((0.1, 10), (-2, 2)), "inv_boxcox": ((0.1, 2), (0.1, 2)), "ndtri": ((0, 1),), "log_ndtr": ((-20, 5),),
+    "polygamma": ((0, 5), (0.1, 100)), "zeta": ((1.1, 20), (0.1, 20)), "lambertw": ((-0.3, 20),),
+    "expn": ((0, 10), (0.01, 20)), "spherical_jn": ((0, 20), (0.1, 50)), "spherical_yn": ((0, 20), (0.1, 50)),
+    "spherical_in": ((0, 20), (0.1, 50)), "spherical_kn": ((0, 20), (0.1, 50)),
 }  # fmt: skip
 """Where the arguments of each function lie, drawn evenly."""
+
+ORDERED = frozenset({"polygamma", "expn", "spherical_jn", "spherical_yn", "spherical_in", "spherical_kn"})
+"""The functions whose first argument is an integer."""
 
 PARAMETERS = {"gammainc": [0], "betainc": [0, 1], "kv": [0], "jv": [0]}
 """Of the functions whose gradient is measured, what it is taken by."""
@@ -61,9 +70,10 @@ Made = Iterator[Row]
 def drawn(name: str, size: int = SIZE) -> list[Tensor]:
     """The arguments of a function."""
     generator = torch.Generator().manual_seed(0)
-    return [
+    first, *others = (
         low + (high - low) * torch.rand(size, dtype=torch.float64, generator=generator) for low, high in RANGES[name]
-    ]
+    )
+    return [first.long() if name in ORDERED else first, *others]
 
 
 def timed(functions: dict[str, Callable[[], object]], seconds: float = SECONDS) -> dict[str, list[float]]:
@@ -120,7 +130,7 @@ def scalars(names: Sequence[str]) -> Made:
     """One number at a time."""
     for name in filter(RANGES.__contains__, names):
         numbers = [argument[0] for argument in drawn(name)]
-        floats = [float(number) for number in numbers]
+        floats = [number.item() for number in numbers]
         ours, theirs = getattr(special, name), getattr(scipy.special, name)
         times = interleave({"ours": lambda: ours(*numbers), "scipy": lambda: theirs(*floats)}, 2000, rounds=30)  # noqa: B023
         more = difference(times["ours"], times["scipy"])
@@ -180,7 +190,57 @@ def _torchlpc(leaves: Sequence[Tensor], ones: Tensor) -> Callable[[], object]:
     return run
 
 
-PARTS = {"values": values, "gradients": gradients, "scalars": scalars, "filters": filters}
+def arrays(names: Sequence[str]) -> Made:
+    """Functions of whole arrays, forward and with all gradients, each beside SciPy's forward."""
+    for name, (what, ours, theirs, leaves) in whole_arrays().items():
+        if name not in names:
+            continue
+        both = functools.partial(_with_gradients, ours, [leaf.requires_grad_() for leaf in leaves])
+        plain = [leaf.detach() for leaf in leaves]
+        times = timed({
+            "value": functools.partial(ours, *plain),
+            "both": both,
+            "scipy": functools.partial(theirs, *(leaf.numpy() for leaf in plain)),
+        })  # fmt: skip
+        value, gradient = (ratio(times[which], times["scipy"]) for which in ("value", "both"))
+        yield Row(
+            f"`{name}`, {what}; with all gradients, beside SciPy's value", f"{ms(times['value'])} / {ms(times['both'])}",
+            ms(times["scipy"]), f"{value:.2f} x / {gradient:.2f} x", "",
+        )  # fmt: skip
+
+
+def whole_arrays() -> dict[str, tuple[str, Callable[..., Tensor], Callable[..., Any], list[Tensor]]]:
+    """Of each function: on what, ours, SciPy's, and the arguments, all of which have gradients."""
+    generator = torch.Generator().manual_seed(0)
+    draw = functools.partial(torch.randn, generator=generator, dtype=torch.float64)
+    image, width = draw(512, 512), torch.tensor(2.0, dtype=torch.float64)
+    places = 511 * torch.rand(2, 250_000, generator=generator, dtype=torch.float64)
+    sections = torch.from_numpy(scipy.signal.butter(8, 0.2, output="sos"))
+    return {
+        "sosfilt": ("64 x 16000", signal.sosfilt, scipy.signal.sosfilt, [sections, draw(64, 16000)]),
+        "correlate": ("512 x 512 and 31 x 31", signal.correlate, scipy.signal.correlate, [image.clone(), draw(31, 31)]),
+        "map_coordinates": (
+            "512 x 512 at 250000 points", ndimage.map_coordinates, scipy.ndimage.map_coordinates, [image.clone(), places],
+        ),
+        "gaussian_filter": ("512 x 512", ndimage.gaussian_filter, scipy.ndimage.gaussian_filter, [image.clone(), width]),
+        "dct": ("512 x 512", fft.dct, scipy.fft.dct, [image.clone()]),
+        "linear_sum_assignment": ("256 x 256, the cost", _cost, _cost_of_scipy, [draw(256, 256)]),
+    }  # fmt: skip
+
+
+def _with_gradients(function: Callable[..., Tensor], leaves: Sequence[Tensor]) -> object:
+    return torch.autograd.grad(function(*leaves).sum(), leaves)
+
+
+def _cost(costs: Tensor) -> Tensor:
+    return costs[optimize.linear_sum_assignment(costs)].sum()
+
+
+def _cost_of_scipy(costs: Any) -> Any:
+    return costs[scipy.optimize.linear_sum_assignment(costs)].sum()
+
+
+PARTS = {"values": values, "gradients": gradients, "scalars": scalars, "filters": filters, "arrays": arrays}
 
 
 def summary(rows: Sequence[Row]) -> str:
@@ -201,7 +261,7 @@ def main() -> None:
     torch.set_num_threads(1)
     rows = []
     for part in parts:
-        for row in part(named or [*RANGES, "lfilter"]):
+        for row in part(named or [*RANGES, "lfilter", *whole_arrays()]):
             print(f"{row.what}: {row.ours}, {row.rival}: {row.result} (bar {row.bar or 'none'})", flush=True)
             rows.append(row)
     text = summary(rows)

@@ -19,6 +19,13 @@ LEVELS = [
     (1.0, 1.0, 0.25),
 ]  # fmt: skip
 
+# Where SciPy's inverse is NaN, far off, has stayed where it began, or is the least normal number.
+LOST = [
+    (2.0, 7.0, 6.557741634258181e-227), (713.3295847181134, 27.0, 1e-308),
+    (3.137193073106052, 0.01933351330661737, 3.2581697787061796e-55),
+    (27.0, 1.7863656121439642e-112, 1.851433466964426e-125), (0.01, 3.0, 7e-8), (0.0008, 3.0, 0.55), (0.3, 0.7, 1e-95),
+]  # fmt: skip
+
 NAMES = ["betainc", "betaincc", "betaincinv", "betainccinv"]
 
 
@@ -61,6 +68,50 @@ def test_derivatives_of_inverses(name, point):
         sign = -1 if name == "betainccinv" else 1
         expected = [float(-by_a / density), float(-by_b / density), float(sign / density)]
     assert found == pytest.approx(expected, rel=1e-9)
+
+
+def odds_of(a, b, level):
+    """The x/(1 - x) for which I is this."""
+    a, b, level = mpmath.mpf(a), mpmath.mpf(b), mpmath.mpf(level)
+    scale = mpmath.loggamma(a + b) - mpmath.loggamma(a) - mpmath.loggamma(b)
+
+    def error(u):
+        x, y = 1 / (1 + mpmath.exp(-u)), 1 / (1 + mpmath.exp(u))
+        front = mpmath.exp(a * mpmath.log(x) + b * mpmath.log(y) + scale)
+        if x <= a / (a + b):
+            return mpmath.log(front / a * mpmath.hyp2f1(a + b, 1, a + 1, x) / level)
+        return mpmath.log((1 - front / b * mpmath.hyp2f1(a + b, 1, b + 1, y)) / level)
+
+    low, high = mpmath.mpf(-900), mpmath.mpf(900)
+    for _ in range(130):
+        middle = (low + high) / 2
+        low, high = (middle, high) if error(middle) < 0 else (low, middle)
+    return mpmath.exp(low)
+
+
+@pytest.mark.parametrize("point", LOST, ids=str)
+def test_inverses_where_scipys_are_wrong(point):
+    a, b, level = point
+    with mpmath.workdps(700 if min(a, b) < 1e-100 else 120):
+        odds = odds_of(*point)
+        x, y = float(odds / (1 + odds)), float(1 / (1 + odds))
+    scipys = scipy.special.betaincinv(*point), scipy.special.betainccinv(b, a, level)
+    assert scipys != pytest.approx((x, y), rel=1e-9, abs=0)
+    assert special.betaincinv(*torch.tensor(point, dtype=torch.float64)) == pytest.approx(x, rel=1e-12, abs=5e-324)
+    other = special.betainccinv(*torch.tensor((b, a, level), dtype=torch.float64))
+    assert other == pytest.approx(y, rel=1e-12, abs=5e-324)
+
+
+def test_inverses_that_underflow_do_not_move():
+    for point in [(1e-300, 16.0, 0.9), (2.7e-31, 20.0, 1 - 1e-16), (3.9e-170, 1.7e-287, 1.4e-175), (0.001, 3.0, 0.4)]:
+        value, (by_a, by_b, by_level) = all_of("betaincinv", point)
+        assert (value, by_a, by_b, by_level) == (0, 0, 0, 0), point
+
+
+def test_two_tiny_parameters():
+    """I is b/(a + b), which SciPy loses where the product of the two underflows."""
+    point = torch.tensor((7.036012307793903e-158, 3.567083162892559e-159, 0.8684546340082092), dtype=torch.float64)
+    assert special.betainc(*point).item() == pytest.approx(0.04825129129419721, rel=1e-15)
 
 
 @pytest.mark.parametrize("name", NAMES)

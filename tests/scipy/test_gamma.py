@@ -16,6 +16,12 @@ POINTS = [
 ]  # fmt: skip
 LEVELS = [(2.5, 0.5), (500.0, 0.01), (1e4, 0.5), (0.3, 1e-12), (30.0, 1 - 1e-9), (7.0, 1e-100), (1.0, 0.25)]
 
+# Far in tails, where SciPy's have lost digits, and of a tiny parameter.
+LOST = {
+    "gammainc": [(2683.239501953125, 1482.7645263671875), (101.0, 0.2), (1e-290, 0.3), (1e-200, 0.3)],
+    "gammaincc": [(4835.0339679071, 7087.248513127877), (1.8570028878400966, 737.9516450154564), (1e-12, 300.0)],
+}
+
 NAMES = ["gammainc", "gammaincc", "gammaincinv", "gammainccinv"]
 
 
@@ -52,6 +58,27 @@ def test_derivatives_of_inverses(name, point):
     by_a, density = exact(point[0], value)
     sign = -1 if name == "gammainccinv" else 1
     assert found == pytest.approx([float(-by_a / density), float(sign / density)], rel=1e-11)
+
+
+@pytest.mark.parametrize(("name", "point"), [(name, point) for name in LOST for point in LOST[name]])
+def test_values_where_scipys_have_lost_digits(name, point):
+    """Also those of the distributions that rest on them."""
+    with mpmath.workdps(60 if point[0] > 1e-100 else 400):
+        a, x = map(mpmath.mpf, point)
+        lower = mpmath.exp(a * mpmath.log(x) - x - mpmath.loggamma(a + 1)) * mpmath.hyp1f1(1, a + 1, x)
+        exact = float(lower if name == "gammainc" else mpmath.gammainc(a, x, regularized=True))
+    assert getattr(scipy.special, name)(*point) != pytest.approx(exact, rel=8e-15, abs=0)
+    given = torch.tensor(point, dtype=torch.float64)
+    assert getattr(special, name)(*given).item() == pytest.approx(exact, rel=5e-15, abs=0)
+    twin = {"gammainc": special.chdtr, "gammaincc": special.chdtrc}[name]
+    assert twin(*(2 * given)).item() == pytest.approx(exact, rel=5e-15, abs=0)
+
+
+def test_pdtr_where_scipys_has_lost_digits():
+    with mpmath.workdps(60):
+        exact = float(mpmath.gammainc(4836, mpmath.mpf("7087.5"), regularized=True))
+    assert scipy.special.pdtr(4835.0, 7087.5) != pytest.approx(exact, rel=1e-14, abs=0)
+    assert special.pdtr(4835.0, torch.tensor(7087.5, dtype=torch.float64)) == pytest.approx(exact, rel=5e-15, abs=0)
 
 
 @pytest.mark.parametrize("name", NAMES)

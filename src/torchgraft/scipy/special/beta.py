@@ -1,7 +1,8 @@
 """The incomplete beta functions and their inverses, differentiable in both parameters and in the argument.
 
-Values are SciPy's. Derivatives in the parameters come from `kernels/beta.c`, which says how; they and the density are
-operators themselves, so that second derivatives follow where there are any.
+Values are SciPy's, but those of inverses that are wrong, for tiny y or x. Those there and derivatives in the parameters
+come from `kernels/beta.c`, which says how; derivatives and the density are operators themselves, so that second
+derivatives follow where there are any.
 
 Next to 1, the inverse x has lost the digits of 1 - x. What depends on them is computed from y = 1 - x, which is the
 inverse of the exchanged function: y = betainccinv(b, a, p) where x = betaincinv(a, b, p).
@@ -20,7 +21,7 @@ import torchgraft as tg
 from ..._build.source import Source
 from .gamma import psi_of
 from .refusals import no_second_derivative
-from .sources import lent, ours
+from .sources import lent, mended, ours
 
 FILE = "beta.c"
 
@@ -158,7 +159,7 @@ no_second_derivative(inverse_by_b, "betaincinv", "a", "b")
 # -- functions ------------------------------------------------------------------------------------------------------
 
 
-@tg.op(kernel=lent("betainc", 3, "__pyx_fuse_0betainc"))
+@tg.op(kernel=mended(FILE, "betainc", "betainc_value(a, b, x, SCIPYS)", "a b x", "__pyx_fuse_0betainc"))
 @tg.domain(a="positive", b="positive", x="[0, 1]")
 def betainc(a: Real[Tensor, "..."], b: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
     """The regularised incomplete beta function I_x(a, b) (DLMF 8.17.2).
@@ -238,7 +239,7 @@ def _(a: Tensor, b: Tensor, x: Tensor) -> Any:
     return -beta_pdf(a, b, x)
 
 
-@tg.op(kernel=lent("betaincinv", 3, "__pyx_fuse_0betaincinv"))
+@tg.op(kernel=mended(FILE, "betaincinv", "betaincinv_value(a, b, y, SCIPYS)", "a b y", "__pyx_fuse_0betaincinv"))
 @tg.domain(a="positive", b="positive", y="(0, 1)")
 def betaincinv(a: Real[Tensor, "..."], b: Real[Tensor, "..."], y: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
     """The x for which I_x(a, b) is y; derivatives by the implicit function theorem.
@@ -250,6 +251,8 @@ def betaincinv(a: Real[Tensor, "..."], b: Real[Tensor, "..."], y: Real[Tensor, "
 
     Returns:
         Values between 0 and 1, in the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
+        Where SciPy's is NaN within it, below the least normal number, or has few digits for a y below 1e-50, it is found
+        by Newton's method instead.
 
     Raises:
         DerivativeError: a second derivative in a parameter is asked for.
@@ -278,7 +281,7 @@ def _(a: Tensor, b: Tensor, y: Tensor, out: Tensor) -> Any:
     return inverse_by_level(a, b, out, betainccinv(b, a, y), y)
 
 
-@tg.op(kernel=lent("betainccinv", 3, "__pyx_fuse_0betainccinv"))
+@tg.op(kernel=mended(FILE, "betainccinv", "betainccinv_value(a, b, y, SCIPYS)", "a b y", "__pyx_fuse_0betainccinv"))
 @tg.domain(a="positive", b="positive", y="(0, 1)")
 def betainccinv(a: Real[Tensor, "..."], b: Real[Tensor, "..."], y: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
     """The x for which 1 - I_x(a, b) is y; derivatives by the implicit function theorem.
@@ -290,6 +293,8 @@ def betainccinv(a: Real[Tensor, "..."], b: Real[Tensor, "..."], y: Real[Tensor, 
 
     Returns:
         Values between 0 and 1, in the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
+        Where SciPy's is NaN within it, below the least normal number, or has few digits for a y below 1e-50, it is found
+        by Newton's method instead.
 
     Raises:
         DerivativeError: a second derivative in a parameter is asked for.

@@ -1,8 +1,9 @@
 """Distribution functions of Student's t, F, chi-square and Poisson, differentiable in degrees of freedom too.
 
-Values are SciPy's, but for quantiles t of Student's beyond 1e140 sqrt(df), where SciPy's end. Derivatives of Student's
-come from `kernels/student.c` and those of F from `kernels/fisher.c`, which say how; chi-square and Poisson are
-incomplete gamma functions. Second derivatives are there but for those in parameters.
+Values are SciPy's, but for quantiles t of Student's that have lost digits next to 0, or beyond 1e140 sqrt(df), where
+SciPy's end, and for far tails. Those of Student's and its derivatives come from `kernels/student.c` and those of F from
+`kernels/fisher.c`, which say how; chi-square and Poisson are incomplete gamma functions. Second derivatives are there but
+for those in parameters.
 """
 
 from __future__ import annotations
@@ -15,10 +16,9 @@ from torch import Tensor
 
 import torchgraft as tg
 
-from ..._build.source import c
 from .gamma import gamma_density, gammainc_by_a
 from .refusals import no_second_derivative
-from .sources import kernel_text, lent, ours
+from .sources import lent, mended, ours
 
 # -- derivatives of Student's distribution ---------------------------------------------------------------------------
 
@@ -216,16 +216,7 @@ def _(df: Tensor, t: Tensor) -> Any:
     return student_pdf(df, t)
 
 
-STDTRIT = c(
-    f"""{kernel_text("student.c")}
-TG_IMPORT(double, scipy_stdtrit, (double, double, int))
-T stdtrit(T df, T p) {{ return (T)stdtrit_value(df, p, scipy_stdtrit(df, p, 0)); }}""",
-    flags=["-ffp-contract=off"],
-    imports={"scipy_stdtrit": "scipy.special.cython_special:__pyx_fuse_0stdtrit"},
-)
-
-
-@tg.op(kernel=STDTRIT)
+@tg.op(kernel=mended("student.c", "stdtrit", "stdtrit_value(df, p, SCIPYS)", "df p", "__pyx_fuse_0stdtrit"))
 @tg.domain(df="positive", p="(0, 1)")
 def stdtrit(df: Real[Tensor, "..."], p: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
     """The t for which Student's distribution function is p; derivatives by the implicit function theorem.
@@ -235,7 +226,8 @@ def stdtrit(df: Real[Tensor, "..."], p: Real[Tensor, "..."]) -> Float[Tensor, ".
         p: between 0 and 1.
 
     Returns:
-        In the shape to which the arguments broadcast; outside of the domain what SciPy gives.
+        In the shape to which the arguments broadcast; outside of the domain what SciPy gives. Where |p - 1/2| < 1/256 or
+        |t| > 1e140 sqrt(df), by Newton's method if SciPy's has lost digits.
 
     Raises:
         DerivativeError: a second derivative in `df` is asked for.
@@ -258,7 +250,7 @@ def _(df: Tensor, p: Tensor, out: Tensor) -> Any:
     return stdtrit_by_p(df, out, p)
 
 
-@tg.op(kernel=lent("fdtr", 3, "__pyx_fuse_0fdtr"))
+@tg.op(kernel=mended("fisher.c", "fdtr", "fdtr_value(dfn, dfd, x, SCIPYS)", "dfn dfd x", "__pyx_fuse_0fdtr"))
 @tg.domain(dfn="positive", dfd="positive", x="nonnegative")
 def fdtr(dfn: Real[Tensor, "..."], dfd: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
     """The F distribution function, I_w(dfn/2, dfd/2) where w = dfn x / (dfn x + dfd) (by DLMF 8.17.2).
@@ -298,7 +290,7 @@ def _(dfn: Tensor, dfd: Tensor, x: Tensor) -> Any:
     return fisher_pdf(dfn, dfd, x)
 
 
-@tg.op(kernel=lent("chdtr", 2))
+@tg.op(kernel=mended("gamma.c", "chdtr", "gammainc_value(v / 2, x / 2, SCIPYS)", "v x"))
 @tg.domain(v="positive", x="nonnegative")
 def chdtr(v: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
     """The chi-square distribution function, P(v/2, x/2) (DLMF 8.2.4).
@@ -331,7 +323,7 @@ def _(v: Tensor, x: Tensor) -> Any:
     return gamma_density(v / 2, x / 2) / 2
 
 
-@tg.op(kernel=lent("chdtrc", 2))
+@tg.op(kernel=mended("gamma.c", "chdtrc", "gammaincc_value(v / 2, x / 2, SCIPYS)", "v x"))
 @tg.domain(v="positive", x="nonnegative")
 def chdtrc(v: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
     """The complement of the chi-square distribution function, Q(v/2, x/2) (DLMF 8.2.4).
@@ -364,7 +356,7 @@ def _(v: Tensor, x: Tensor) -> Any:
     return -gamma_density(v / 2, x / 2) / 2
 
 
-@tg.op(kernel=lent("pdtr", 2))
+@tg.op(kernel=mended("gamma.c", "pdtr", "gammaincc_value(floor(k) + 1, m, SCIPYS)", "k m"))
 @tg.domain(k="nonnegative", m="nonnegative")
 def pdtr(k: Real[Tensor, "..."], m: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
     """The Poisson distribution function, Q(floor(k) + 1, m) (DLMF 8.4.10).

@@ -1,7 +1,8 @@
 """The incomplete gamma functions and their inverses, differentiable in the parameter and in the argument.
 
-Values are SciPy's. Derivatives in the parameter come from `kernels/gamma.c`, which says how; they and the density are
-operators themselves, so that second derivatives follow where there are any.
+Values are SciPy's, but in far tails of large parameters and arguments, where these lose digits. Those there and
+derivatives in the parameter come from `kernels/gamma.c`, which says how; derivatives and the density are operators
+themselves, so that second derivatives follow where there are any.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from torch import Tensor
 import torchgraft as tg
 
 from .refusals import no_second_derivative
-from .sources import lent, ours
+from .sources import lent, mended, ours
 
 FILE = "gamma.c"
 
@@ -102,7 +103,7 @@ no_second_derivative(gammainc_slope, "gammaincinv", "a")
 # -- functions ------------------------------------------------------------------------------------------------------
 
 
-@tg.op(kernel=lent("gammainc", 2))
+@tg.op(kernel=mended(FILE, "gammainc", "gammainc_value(a, x, SCIPYS)", "a x"))
 @tg.domain(a="positive", x="nonnegative")
 def gammainc(a: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
     """The regularised lower incomplete gamma function P(a, x) (DLMF 8.2.4).
@@ -113,6 +114,7 @@ def gammainc(a: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, ".
 
     Returns:
         Values between 0 and 1, in the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
+        Where x < 0.6 a and a > 100, by quadrature if SciPy's has lost digits; where a < 1e-6 and x < 1.1, by series.
 
     Raises:
         DerivativeError: a second derivative in `a` is asked for.
@@ -135,7 +137,7 @@ def _(a: Tensor, x: Tensor) -> Any:
     return gamma_density(a, x)
 
 
-@tg.op(kernel=lent("gammaincc", 2))
+@tg.op(kernel=mended(FILE, "gammaincc", "gammaincc_value(a, x, SCIPYS)", "a x"))
 @tg.domain(a="positive", x="nonnegative")
 def gammaincc(a: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
     """The regularised upper incomplete gamma function Q(a, x) = 1 - P(a, x) (DLMF 8.2.4).
@@ -146,6 +148,7 @@ def gammaincc(a: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "
 
     Returns:
         Values between 0 and 1, in the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
+        Where x > 1.4 a and x > 100, by quadrature if SciPy's has lost digits.
 
     Raises:
         DerivativeError: a second derivative in `a` is asked for.

@@ -1,7 +1,7 @@
 """The logarithms of the gamma and beta functions, and the polygamma functions, differentiable to any order.
 
-Values are SciPy's, but for polygamma, of which SciPy lends no C function. That, and the derivatives, come from
-`kernels/polygamma.c`, which says how.
+Values are SciPy's, but for polygamma, of which SciPy lends no C function, and betaln where it has lost digits. Polygamma and the
+derivatives come from `kernels/polygamma.c`, which says how.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import Tensor
 
 import torchgraft as tg
 
-from .sources import lent, ours
+from .sources import lent, mended, ours
 
 FILE = "polygamma.c"
 
@@ -86,7 +86,7 @@ def _(x: Tensor) -> Any:
     return psi_at(x)
 
 
-@tg.op(kernel=lent("betaln", 2))
+@tg.op(kernel=mended("gammabeta.h", "betaln", "log_beta_is_better(a, b) ? log_beta(a, b) : SCIPYS", "a b"))
 @tg.domain(a="positive", b="positive")
 def betaln(a: Real[Tensor, "..."], b: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
     """The logarithm of the absolute value of the beta function (DLMF 5.12.1).
@@ -96,7 +96,8 @@ def betaln(a: Real[Tensor, "..."], b: Real[Tensor, "..."]) -> Float[Tensor, "...
         b: likewise.
 
     Returns:
-        In the shape to which the arguments broadcast.
+        In the shape to which the arguments broadcast. By Stirling's formula (DLMF 5.11.1) where a + b > 171, but where
+        one is 1e6 times the other, and where one is below 1e-307; next to the zero at (1, 1) by a series (DLMF 5.7.3).
 
     Example:
         >>> betaln(torch.tensor(2.0), torch.tensor(3.0))

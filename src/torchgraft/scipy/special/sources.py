@@ -27,6 +27,27 @@ def lent(name: str, count: int, exported: str | None = None) -> Source:
     )
 
 
+def mended(file: str, name: str, call: str, parameters: str, exported: str | None = None) -> Source:
+    """The kernel of a function that `scipy.special` has, where a file in `kernels` knows better.
+
+    Args:
+        file: in `kernels`.
+        name: of the operator.
+        call: an expression in C of the parameters and of SciPy's value, such as ``"gammainc_value(a, x, SCIPYS)"``.
+        parameters: such as ``"a x"``.
+        exported: as of `lent`.
+    """
+    arguments = ", ".join(f"T {parameter}" for parameter in parameters.split())
+    types = ", ".join(["double"] * len(parameters.split()) + ["int"])
+    values = ", ".join(parameters.split())
+    return c(
+        f"{kernel_text(file)}\nTG_IMPORT(double, scipy_{name}, ({types}))\n#define SCIPYS scipy_{name}({values}, 0)\n"
+        f"T {name}({arguments}) {{ return (T)({call}); }}",
+        flags=["-ffp-contract=off"],
+        imports={f"scipy_{name}": f"scipy.special.cython_special:{exported or name}"},
+    )
+
+
 def lent_outputs(name: str, outputs: int, exported: str | None = None) -> Source:
     """The kernel of a function of one real number that `scipy.special` has, and that has several results.
 

@@ -38,9 +38,9 @@ static point make_point(double a, double b, double x) {
 
 static point exchange(point p) { return (point){p.b, p.a, p.y, p.x, p.log_y, p.log_x, p.n, dd_neg(p.e)}; }
 
-/* D. A parameter of at least LARGE goes by Stirling's formula; then with the smaller one a < LARGE,
- * D = (n x)^a e^(-n x) / Gamma(a+1) * sqrt(n/b) exp(stirling(n) - stirling(b) - deviance(b, n y)). */
-static mass binomial(point p) {
+/* D, or NOTHING below exp(-least). A parameter of at least LARGE goes by Stirling's formula; then with the smaller one
+ * a < LARGE, D = (n x)^a e^(-n x) / Gamma(a+1) * sqrt(n/b) exp(stirling(n) - stirling(b) - deviance(b, n y)). */
+static mass binomial_above(point p, double least) {
     if (p.a > p.b) p = exchange(p);
     double a = p.a, b = p.b, n = p.n.hi;
     if (b < LARGE) {
@@ -50,10 +50,10 @@ static mass binomial(point p) {
         return (mass){e, f};
     }
     double rough = a * (log(a / n) - p.log_x) + b * (log(b / n) - p.log_y);
-    if (n < HUGE_PARAMETER && !(rough < VANISHING)) return NOTHING;
+    if (n < HUGE_PARAMETER && !(rough < least)) return NOTHING;
     dd nx = dd_mul(p.n, p.x), dev = deviance(b, dd_mul(p.n, p.y), dd_neg(p.e));
     if (a >= LARGE) dev = dd_add(dev, deviance(a, nx, p.e));
-    if (!(dev.hi < VANISHING)) return NOTHING;
+    if (!(dev.hi < least)) return NOTHING;
     double stirling = stirling_error(n) - stirling_error(b);
     if (a < LARGE) {
         dd e = dd_add(dd_neg(dev), dd_add(dd_mul((dd){a, 0}, dd_log(nx)), dd_neg(nx)));
@@ -61,6 +61,8 @@ static mass binomial(point p) {
     }
     return (mass){dd_add(dd_neg(dev), (dd){stirling - stirling_error(a), 0}), sqrt(n / b / (TWO_PI * a))};
 }
+
+static mass binomial(point p) { return binomial_above(p, VANISHING); }
 
 static double log_x_plus_psi_n(point p) {
     double n = p.n.hi;
@@ -315,24 +317,25 @@ static int below_least(double a, double b, double x, double p, double q) {
 
 static double log_of(double p, double q) { return p < q ? log(p) : log1p(-q); }
 
-/* s, where I = p = 1 - q */
+/* log(a B(a, b)), a small: parts of order a */
+static double log_a_beta(double a, double b) { return lgamma_diff(1, a) - lgamma_diff(b, a); }
+
+/* s, where I = x^a/(a B(a, b)) = p = 1 - q */
 static double shift(double a, double b, double p, double q) {
-    point at = make_point(a, b, LEAST);
-    mass d = binomial(at);
-    double f = at.a * (at.b / at.n.hi) * scale(a, b) * scale(b, a);
-    return (log_of(p, q) - d.e.hi - log(d.f * f * series(at).tail)) / a;
+    return (log_of(p, q) + log_a_beta(a, b)) / a - log(LEAST);
 }
 
 /* dx/da, dx/db of x = betaincinv(a, b, p), also of betainccinv(a, b, q), p + q = 1 */
 double betaincinv_da(double a, double b, double x, double p, double q) {
     if (!below_least(a, b, x, p, q)) return -betainc_da_over_density(a, b, x);
-    double s = shift(a, b, p, q);
-    return exp(s) * (-betainc_da_over_density(a, b, LEAST) - LEAST * s / a);
+    double s = shift(a, b, p, q), f = exp(s);
+    return f == 0 ? 0 : f * (-betainc_da_over_density(a, b, LEAST) - LEAST * s / a);
 }
 
 double betaincinv_db(double a, double b, double x, double p, double q) {
     if (!below_least(a, b, x, p, q)) return -betainc_db_over_density(a, b, x);
-    return exp(shift(a, b, p, q)) * -betainc_db_over_density(a, b, LEAST);
+    double f = exp(shift(a, b, p, q));
+    return f == 0 ? -0.0 : f * -betainc_db_over_density(a, b, LEAST);
 }
 
 /* dx/dp of x = betaincinv(a, b, p), and -dx/dq of betainccinv(a, b, q), p + q = 1. 1/density would multiply the
@@ -348,4 +351,99 @@ double betaincinv_dp(double a, double b, double x, double p, double q) {
     if (at.x.hi <= small) return p < q ? series(at).tail * xy / p : 1 / beta_density(a, b, x);
     if (at.y.hi <= small) return q < p ? series(exchange(at)).tail * xy / q : 1 / beta_density(a, b, x);
     return at.e.hi < 0 ? lower_moments(at).one * xy / p : lower_moments(exchange(at)).one * xy / q;
+}
+
+/* ---- values, where SciPy's are wrong ---- */
+
+/* log I, and I/(dI/du), u = log(x/y) */
+typedef struct { dd log; double ratio; } level;
+
+/* S of the series of I */
+static double series_sum(point p) {
+    double t = 1, S = 0, term;
+    for (double k = 1;; k += 1) {
+        t *= p.x.hi / k * (k - p.b);
+        term = t / (p.a + k);
+        S += term;
+        if (!(fabs(term) > 1e-17 * fabs(S))) return S;
+    }
+}
+
+/* log(1 - I), x the greater side: parts of order b, as I is where b is small */
+static double log_upper(point p) {
+    return p.b * p.log_y - log_a_beta(p.b, p.a) + log1p(p.b * series_sum(exchange(p)));
+}
+
+/* by what I is to be multiplied where b is below TINY: share */
+static level lower_level(point p, double share) {
+    mass d = binomial_above(p, INFINITY);
+    double small = small_side(p.n.hi), f = d.f * p.a * (p.b / p.n.hi);
+    if (p.x.hi > small && p.y.hi <= small) {
+        dd log_I = dd_log((dd){-expm1(log_upper(p)), 0});
+        return (level){dd_add(log_I, dd_log((dd){share, 0})), exp(log_I.hi - d.e.hi - log(f))};
+    }
+    double ratio = p.x.hi <= small ? (1 + p.a * series_sum(p)) * exp(-p.b * p.log_y) / p.a : lower_moments(p).one;
+    return (level){dd_add(d.e, dd_log(dd_mul(dd_prod(f, share), (dd){ratio, 0}))), ratio};
+}
+
+/* x, y of x/y = r with all their digits, and e */
+static point odds_point(double a, double b, double r) {
+    if (scale(a, b) < 1) a = TINY;
+    if (scale(b, a) < 1) b = TINY;
+    dd sum = r > 1 ? dd_sum(r, 1) : dd_sum(1, r), x = dd_div((dd){r, 0}, sum), y = dd_div((dd){1, 0}, sum);
+    dd e = dd_div(dd_add(dd_prod(b, r), (dd){-a, 0}), sum);
+    return (point){a, b, x, y, x.hi < 0.5 ? log(x.hi) : log1p(-y.hi), y.hi < 0.5 ? log(y.hi) : log1p(-x.hi),
+                   dd_sum(a, b), e};
+}
+
+typedef struct { double x, y; } sides;
+
+/* x where I = p, p <= 1/2. log I is concave in u = log(x/y): Newton's method comes to it from below, wherever it starts, which
+ * is at r = x/y if that is a number. Where x is no normal number, I is a power of it. */
+static sides lower_quantile(double a, double b, double p, double r) {
+    double share = scale(b, a);
+    if (!(r > LEAST && r < 1 / LEAST)) r = exp(fmin(fmax((log(p) + log_a_beta(a, b)) / a, log(LEAST)), 0));
+    dd log_p = dd_log((dd){p, 0});
+    for (int i = 0; i < 200; i++) {
+        level at = lower_level(odds_point(a, b, r), share);
+        dd f = dd_add(at.log, dd_neg(log_p));
+        double step = -(f.hi + f.lo) * at.ratio;
+        if (r <= LEAST && step < 0) return (sides){LEAST * exp(shift(a, b, p, 1 - p)), 1};
+        if (r >= 1 / LEAST && step > 0) return (sides){1, LEAST * exp(shift(b, a, 1 - p, p))};
+        double last = r;
+        r = fmin(fmax(r * exp(step), LEAST), 1 / LEAST);
+        if (fabs(f.hi) < 1e-8 || r == last) break;
+    }
+    return (sides){r / (1 + r), 1 / (1 + r)};
+}
+
+static sides quantile(double a, double b, double p, double q, double r) {
+    if (p <= 0.5) return lower_quantile(a, b, p, r);
+    sides of = lower_quantile(b, a, q, 1 / r);
+    return (sides){of.y, of.x};
+}
+
+/* I is b/n but for terms of n log x; SciPy's underflows */
+static int are_tiny(double a, double b) { return a > 0 && b > 0 && a < 1e-100 && b < 1e-100; }
+
+/* betainc(a, b, x) where SciPy says I */
+double betainc_value(double a, double b, double x, double I) {
+    return are_tiny(a, b) && x > 0 && x < 1 ? b / (a + b) : I;
+}
+
+/* What SciPy's x of betaincinv(a, b, p), or of betainccinv(b, a, p), may be: for tiny p it has few digits, is NaN or has
+ * stayed where it began, and it ends at the least normal number. */
+static int is_doubtful(double a, double b, double p, double x) {
+    int astray = !(x > LEAST) || x == 0x1p-56 || p < 1e-50;
+    return astray && a > 0 && b > 0 && p > 0 && p < 1 && !isinf(a) && !isinf(b);
+}
+
+/* betaincinv(a, b, p) where SciPy says x */
+double betaincinv_value(double a, double b, double p, double x) {
+    return is_doubtful(a, b, p, x) ? unless_lost(x, quantile(a, b, p, 1 - p, x / (1 - x)).x, 1e-12) : x;
+}
+
+/* betainccinv(a, b, q) where SciPy says x */
+double betainccinv_value(double a, double b, double q, double x) {
+    return is_doubtful(a, b, q, x) ? unless_lost(x, quantile(a, b, 1 - q, q, x / (1 - x)).x, 1e-12) : x;
 }

@@ -11,13 +11,6 @@
  * Notation, methods and their switches are those of beta.c. */
 #include "beta.c"
 
-/* log(1 + w) - w */
-static double log1p_rest(double w) {
-    if (!(fabs(w) < 0.4)) return log1p(w) - w;
-    double q = w / (2 + w);
-    return 2 * q * q * q * atanh_tail(q) - w * q;
-}
-
 /* psi(n) - psi(a) - log(n/a), n = a + b */
 static double delta(double a, double b) {
     double sum = 0, start = a;
@@ -31,7 +24,7 @@ static point fisher_point(double dfn, double dfd, double X) {
     double a = 0.5 * dfn, b = 0.5 * dfd;
     if (scale(a, b) < 1) a = TINY;
     if (scale(b, a) < 1) b = TINY;
-    double lift = a * X > 1e250 || b > 1e250 ? 0x1p-700 : a * X < 1e-200 && b < 1e-200 ? 0x1p300 : 1;
+    double lift = a * X > 1e250 || b > 1e250 ? 0x1p-700 : a * X < 1e-200 && b < 1e-100 ? 0x1p300 : 1;
     dd u = dd_prod(a, X * lift), v = {b * lift, 0}, sum = u.hi > v.hi ? dd_add(u, v) : dd_add(v, u);
     dd x = dd_div(u, sum), y = dd_div(v, sum), e = dd_mul(dd_prod(y.hi, a), dd_sum(X, -1));
     e.lo += y.lo * a * (X - 1);
@@ -83,14 +76,34 @@ static pair fisher_reduced(point p) {
     return upper ? (pair){-r.db, -r.da, 0} : r;
 }
 
+/* An X next to 0 on the scale of b/a: F is a power of it, and x may underflow. */
+static int is_next_to_0(double a, double b, double X) { return (X < 1e-100 || a < 1e-88) && X * (a / b) < 1e-200; }
+
+static double log_next_to_0(double a, double b, double X) {
+    return a * (log(X) + log(a) - log(b)) - log_a_beta(a, b);
+}
+
+static pair derivatives_next_to_0(double a, double b, double X) {
+    double F = exp(log_next_to_0(a, b, X)), gap_b = b < LARGE ? digamma_diff(b, a) - a / b
+        : digamma_diff_rest(b, a) + log1p_rest(a / b);
+    return (pair){0.5 * F * (log(X) + log(a) - log(b) + 1 + psi(a + b) - psi(a + 1)), 0.5 * F * gap_b, 0};
+}
+
 static pair fisher_derivatives(double dfn, double dfd, double X) {
     if (!(dfn > 0 && dfd > 0 && X >= 0) || isinf(dfn) || isinf(dfd)) return (pair){NAN, NAN, 0};
     if (X == 0 || isinf(X)) return (pair){0, 0, 0};
+    double a = 0.5 * dfn, b = 0.5 * dfd;
+    if (a + b < VERY_SMALL) return (pair){-0.5 * (b / (a + b)) / (a + b), 0.5 * (a / (a + b)) / (a + b), 0};
+    if (is_next_to_0(a, b, X)) return derivatives_next_to_0(a, b, X);
+    if (is_next_to_0(b, a, 1 / X)) {
+        pair r = derivatives_next_to_0(b, a, 1 / X);
+        return (pair){-r.db, -r.da, 0};
+    }
     point p = fisher_point(dfn, dfd, X);
     mass d = binomial(p);
     if (underflows(d) || p.x.hi == 0 || p.y.hi == 0) return (pair){0, 0, 0};
     pair r = fisher_reduced(p);
-    double f = 0.5 * d.f * p.a * (p.b / p.n.hi), a = 0.5 * dfn, b = 0.5 * dfd;
+    double f = 0.5 * d.f * p.a * (p.b / p.n.hi);
     return (pair){scaled_exp(d.e, f * r.da) * scale(b, a), scaled_exp(d.e, f * r.db) * scale(a, b), 0};
 }
 
@@ -103,9 +116,12 @@ double fisher_density(double dfn, double dfd, double X) {
     if (!(dfn > 0 && dfd > 0 && X >= 0) || isinf(dfn) || isinf(dfd)) return NAN;
     if (X == 0) return dfn < 2 ? INFINITY : dfn == 2;
     if (isinf(X)) return 0;
+    double a = 0.5 * dfn, b = 0.5 * dfd;
+    if (is_next_to_0(a, b, X)) return exp(log_next_to_0(a, b, X) + log(a) - log(X));
+    if (is_next_to_0(b, a, 1 / X)) return exp(log_next_to_0(b, a, 1 / X) + log(b) - log(X));
     point p = fisher_point(dfn, dfd, X);
     mass d = binomial(p);
-    double lift = X < 0x1p-200 ? 0x1p200 : 1, a = 0.5 * dfn, b = 0.5 * dfd;
+    double lift = X < 0x1p-200 ? 0x1p200 : 1;
     return scaled_exp(d.e, d.f * p.a * (p.b / p.n.hi) * lift) / (X * lift) * scale(a, b) * scale(b, a);
 }
 
@@ -119,3 +135,20 @@ static double fisher_L(double dfn, double dfd, double X, int second) {
 double fisher_score_dfn(double dfn, double dfd, double X) { return fisher_L(dfn, dfd, X, 0); }
 
 double fisher_score_dfd(double dfn, double dfd, double X) { return fisher_L(dfn, dfd, X, 1); }
+
+/* I, of parameters from TINY on */
+static double level_of(point p) {
+    double small = small_side(p.n.hi);
+    if (p.x.hi <= small || p.y.hi <= small || p.e.hi < 0) return scaled_exp(lower_level(p, 1).log, 1);
+    return 1 - scaled_exp(lower_level(exchange(p), 1).log, 1);
+}
+
+/* fdtr where SciPy says F: it is 0 where F is not a normal number, and x loses digits where it is none */
+double fdtr_value(double dfn, double dfd, double X, double F) {
+    double a = 0.5 * dfn, b = 0.5 * dfd;
+    if (!(a > 0 && b > 0 && X > 0) || isinf(X) || fmax(a, b) > HUGE_PARAMETER) return F;
+    if (is_next_to_0(a, b, X)) return unless_lost(F, exp(log_next_to_0(a, b, X)), 1e-12);
+    if ((X > 1e100 || b < 1e-88) && is_next_to_0(b, a, 1 / X)) return unless_lost(F, -expm1(log_next_to_0(b, a, 1 / X)), 1e-12);
+    if (are_tiny(a, b)) return b / (a + b);
+    return !(F > 0) && fmin(a, b) > TINY ? level_of(fisher_point(dfn, dfd, X)) : F;
+}

@@ -157,3 +157,28 @@ double gammaincinv_dp(double a, double x, double p, double q) {
     double tail = quadrature(fmax(a, TINY), x, &below).tail * (x / a);
     return tail / (below ? p : q);
 }
+
+/* ---- values, where SciPy's are wrong ---- */
+
+/* Far from x = a, and where a is small, SciPy takes the exponent of the density as a log x - x - log Gamma(a), whose terms
+ * cancel: where they are not small, a tail is D times its sum. */
+#define SMALL(a, x) (a < 1e-6 && x <= 1.1)
+#define FAR_BELOW(a, x) (a > 100 && x < 0.6 * a)
+#define FAR_ABOVE(a, x) (x > 100 && x > 1.4 * a)
+
+static double tail_of(double a, double x) {
+    int below;
+    mass d = poisson(a, x);
+    if (underflows(d)) return 0;
+    return scaled_exp(d.e, d.f * (x <= 1.5 ? series(a, x) : quadrature(fmax(a, TINY), x, &below)).tail);
+}
+
+/* P and Q where SciPy says so */
+double gammainc_value(double a, double x, double P) {
+    if (SMALL(a, x) && a > 0 && x > 0) return unless_lost(P, a < TINY ? 1 : tail_of(a, x), 1e-14);
+    return FAR_BELOW(a, x) && x > 0 && !isinf(a) ? unless_lost(P, tail_of(a, x), 1e-14) : P;
+}
+
+double gammaincc_value(double a, double x, double Q) {
+    return FAR_ABOVE(a, x) && a > 0 && !isinf(x) ? unless_lost(Q, tail_of(a, x), 1e-14) : Q;
+}

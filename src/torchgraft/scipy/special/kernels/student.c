@@ -133,11 +133,19 @@ static point refined(double v, double t, double p) {
 }
 
 static double t_of(point at, double p) {
-    return copysign(at.z < 700 ? sqrt(at.v) * sqrt(expm1(at.z)) : at.reach, p - 0.5);
+    double ratio = at.z < 1e-20 ? 1 : sqrt(expm1(at.z) / at.z);
+    return copysign(at.z < 700 ? sqrt(at.v) * at.y * ratio : at.reach, p - 0.5);
 }
+
+#define MIDDLE 0x1p-8  /* up to this distance from p = 1/2, the zero of t */
 
 /* stdtrit(v, p) where SciPy says t */
 double stdtrit_value(double v, double p, double t) {
+    double half = fabs(p - 0.5);
+    if (half < MIDDLE && half > 0 && v > 0 && v <= MOST) {
+        point at = refined(v, t, p);
+        return at.z < 1 ? unless_lost(t, t_of(at, p), 1e-14) : t;
+    }
     return v > 0 && p > 0 && p < 1 && fabs(t) > 1e140 * sqrt(v) ? t_of(refined(v, t, p), p) : t;
 }
 
