@@ -266,19 +266,22 @@ static double minus(double S, double u, int sign)
 /* asinh(a/x) = log((a + b)/x), b^2 = a^2 + x^2; a/x may overflow. */
 static double asinh_ratio(double a, double b, double x) { return a < x ? asinh(a / x) : log(a + b) - log(x); }
 
+/* 1/sqrt(a + b c), where b c may overflow, and a step of 0 would have no end */
+static double step(double a, double b, double c) { return 1 / hypot(sqrt(a), sqrt(b) * sqrt(c)); }
+
 /* ---- K: trapezoidal rule on the real line ---- */
 
 /* Nodes t = j h >= 0 (the integrand is even) outwards from the one next to base, sinh base = v/x; u = t - base. */
 static bessel k_integral(double v, double x)
 {
-    double r = hypot(v, x), h = 1 / sqrt(14 + 2.4 * r), base = asinh_ratio(v, r, x), mid = rint(base / h);
+    double r = hypot(v, x), h = step(14, 2.4, r), base = asinh_ratio(v, r, x), mid = rint(base / h);
     long double E = expl(base), xc = x * (E + 1 / E) / 2, xs = x * (E - 1 / E) / 2;
     double c = xc, s = xs, rho = v - xs, S1 = sinh(h / 2), C1 = cosh(h / 2), f = 0, d = 0, g = 0, q = 0, m = 0;
     double Sm = sinh((mid * h - base) / 2), Cm = sqrt(1 + Sm * Sm);
     for (int side = 1; side >= -1; side -= 2) {
         double S = Sm, C = Cm; /* sinh, cosh of u/2 */
         for (double j = mid; j >= 0; j += side) {
-            double t = j * h, u = t - base, phi = rho * u - s * minus(2 * S * C, u, 1) - c * 2 * S * S;
+            double t = j * h, u = t - base, phi = rho * u - s * minus(2 * S * C, u, 1) - 2 * (c * S) * S;
             if (!(phi >= NEGLIGIBLE)) break;
             if (side > 0 || j != mid) {
                 double w = exp(phi), o = v * t > 19 ? 1 : -expm1(-2 * v * t); /* cosh, sinh = exp(vt) (1 - o/2, o/2) */
@@ -294,7 +297,7 @@ static bessel k_integral(double v, double x)
     }
     bessel k = {.f = {f * h}, .d = {d * h}, .s = {0, -g * h, q * h}, .t = {0, -m * h}};
     long double half = sinhl(base / 2.0L);
-    k.e = (long double)v * base - xc, k.es = (long double)v * base - 2 * x * half * half;
+    k.e = (long double)v * base - xc, k.es = (long double)v * base - 2.0L * x * half * half;
     return with_plain(k, 1, v, x);
 }
 
@@ -311,7 +314,7 @@ static bessel steepest(double v, double x, int sign)
 {
     double c0 = v / x, r0 = sign > 0 ? hypot(v, x) / x : sqrt((v - x) * (v + x)) / x;
     double tau0 = sign > 0 ? asinh(c0) : asinh(r0), near = sign > 0 ? 0 : 1 / tau0; /* J: r = 0 at theta ~ i tau0 */
-    double h = 1 / sqrt(20 + 10 * x * r0 + 30 * near * near);
+    double h = step(20 + 30 * near * near, 10, x * r0);
     double S = 0, C = 1, S1 = sinh(h), C1 = cosh(h), f = 0, d = 0, g = 0, p = 0, m = 0;
     for (int j = 0;; j++) {
         double a = j ? atan(S) / S : 1, y2 = S * S, q = a - 1 + a * y2; /* tan^2(theta/2), theta/sin(theta) - 1 */
@@ -331,7 +334,7 @@ static bessel steepest(double v, double x, int sign)
         C = C * C1 + S0 * S1;
     }
     long double E = expl(tau0), base = x * (sign > 0 ? E + 1 / E : E - 1 / E) / 2 - (long double)v * tau0;
-    long double half = sinhl(tau0 / 2.0L), low = 2 * x * half * half - (long double)v * tau0; /* base - x */
+    long double half = sinhl(tau0 / 2.0L), low = 2.0L * x * half * half - (long double)v * tau0; /* base - x */
     h /= PI;
     if (sign > 0) return with_plain((bessel){{f * h}, {-d * h}, {0, g * h, p * h}, {0, -m * h}, base, low}, -1, v, x);
     return by_equation((bessel){.f = {f * h, g * h}, .d = {-d * h, -m * h}, .e = base}, -1, v, x);
@@ -435,7 +438,7 @@ static hankel_pair hankel(double v, double x)
         }
     }
     p.tb = p.sb / (1 + p.cb), p.m = (1 + p.tb * p.tb) / 2;
-    double h = 1 / sqrt(40 / (p.b * p.b) + 2.5 * fmax(2 * x * p.sb, -p.xs)), S1 = sinh(h), C1 = cosh(h);
+    double h = step(40 / (p.b * p.b), 5, fmax(x * p.sb, -p.xs / 2)), S1 = sinh(h), C1 = cosh(h);
     double fr = 0, fi = 0, dr = 0, di = 0, gr = 0, gi = 0, mr = 0, mi = 0; /* factors 1, t, sinh t, t sinh t */
     for (int side = 1; side >= -1; side -= 2) {
         double S = 0, C = 1;
