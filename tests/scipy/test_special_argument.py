@@ -68,14 +68,16 @@ HYPER = [
     ("hyp2f1", (2.0733, 0.8168, 2.8901, 1 - 2.4e-7)), ("hyp2f1", (-3.0, 2.5, 1.5, 7.0)),
     ("hyp2f1", (1.5, -2.5, -3.5, 0.4)), ("hyp2f1", (0.5, 0.5, 1.0, 0.0)), ("hyp2f1", (0.0, 2.0, 3.0, 0.5)),
     ("hyp2f1", (66.53, 6.12, 71.13, 0.9157)), ("hyp2f1", (33.04, 46.66, 85.43, 0.9445)),
+    ("hyp2f1", (0.3518086677784072, 1.2773816991292968, 92.31490470846535, -751.5692720262801)),
+    ("hyp2f1", (74.99666595458984, 43.266719818115234, 0.8464360237121582, -0.5946774482727051)),
+    ("hyp2f1", (-37.24, 81.7, 1.278, 0.99858)),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "point"), HYPER)
 def test_hypergeometric_functions(name, point):
     value, *found = slopes(name, *point)
-    if not (name == "hyp0f1" and point[0] > 150 and point[1] < 0):
-        np.testing.assert_equal(value, getattr(scipy.special, name)(*point))
+    assert close([value], [precise(name, point)], rel=1e-11)
     *parameters, z = map(mpmath.mpf, point)
     upper, exact = {"hyp0f1": 0, "hyp1f1": 1, "hyp2f1": 2}[name], []
     with mpmath.workdps(60):
@@ -85,26 +87,61 @@ def test_hypergeometric_functions(name, point):
     assert close(found, exact)
 
 
-@pytest.mark.parametrize(
-    "point",
-    [
+SCIPY_WRONG = {
+    # infinity, 0 and NaN where Gamma(v), x^(1 - v) or J is not in range
+    "hyp0f1": [
         (262.08670220545525, -135.16496620181536), (298.52050510503193, -9302.871467297542), (-300.5, -4.0),
         (1221.3020479921581, -64372.16928445916), (144.9897443006301, -142360.95468839537), (206.24, -2156256.0),
-        (300.5, -2.5e7),
+        (300.5, -2.5e7), (-118.10731747018467, -316534.019475242), (-7.9999999999976605, -0.01576017482622651),
+        (-15.31447589977623, 132567.48202685307), (-190.5, -90000.5),
     ],
-    ids=str,
-)  # fmt: skip
-def test_values_of_hyp0f1_that_scipy_has_wrong(point):
-    """Infinity, 0 and NaN where Gamma(v), x^(1 - v) or J is not in range."""
+    # a large, an integer nearby, b - a an integer, a small beside b
+    "hyp1f1": [
+        (932.727, 0.00508070950904, -0.45805), (1.0, -10.0000000015, -2.0825), (1.0, -5.99999999848, -19.023),
+        (0.5, -3 + 1e-11, 0.0035348), (0.93614378853792661, -4.063856211462073, -284.8923515974684),
+        (9.0, 2.000000000000759, -1291.5341463604364),
+        (-7.999999999999753, -0.10537130399567118, 74.88913668724422), (0.00626718, -63.9103454074, -98.673),
+        (78.0589, -224.333136846, 27.698), (-0.3018467478881508, 0.8863802487840559, 766.033833792241),
+    ],
+    # parameters above 20, a - b, c - a - b or c - a next to an integer, c next to 0, terms that vanish and return
+    "hyp2f1": [
+        (19.666790008544922, 2.2085483074188232, 251.5498809814453, -4.7040276527404785),
+        (0.011883696707170238, 92.559444218264, 60.708933980363526, 0.8975139070871262),
+        (22.759939193725586, 93.6150894165039, 110.93830108642578, -23.144563674926758),
+        (70.18498204071625, 7.814121193716792, 42.9387605986614, 0.999999611490822),
+        (4.5, 5.0, 0.49999999999998757, -1.7977237203794578), (0.5, 3.4, 5.922593755282765e-15, 0.5),
+        (1.6109818326137408e-15, 8.500000000000002, 5.746943682742484e-9, 0.5), (-90.3, 91.7, 0.7, 0.4),
+        (0.1055830571868308, 5.564917395452694, -2283.121352763424, 0.9999809793385782),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "point"), [(name, point) for name in SCIPY_WRONG for point in SCIPY_WRONG[name]])
+def test_hypergeometric_values_that_scipy_has_wrong(name, point):
+    exact = float(precise(name, point))
+    assert not math.isclose(getattr(scipy.special, name)(*point), exact, rel_tol=1e-7)
+    found = getattr(special, name)(*(torch.tensor(x, dtype=torch.float64) for x in point)).item()
+    assert math.isclose(found, exact, rel_tol=1e-11 if name == "hyp0f1" else 1e-15)
+
+
+def precise(name, point):
     with mpmath.workdps(60):
-        exact = float(mpmath.hyp0f1(*map(mpmath.mpf, point), maxprec=200000))
-    assert not math.isclose(scipy.special.hyp0f1(*point), exact, rel_tol=1e-3)
-    v, z = (torch.tensor(x, dtype=torch.float64) for x in point)
-    assert special.hyp0f1(v, z).item() == pytest.approx(exact, rel=1e-11)
+        return getattr(mpmath, name)(*map(mpmath.mpf, point), maxprec=200000, maxterms=10**6)
 
 
-def test_a_slope_that_nobody_can_vouch_for_is_none():
-    assert math.isnan(slopes("hyp2f1", -37.24, 81.7, 1.278, 0.99858)[1])
+@pytest.mark.parametrize(
+    ("point", "slope"),
+    [
+        ((10.498064558836766, 25.888112036956137, -12.729663074743755, 0.9999983871567925), -math.inf),
+        ((48.7187614440918, 11.957093238830566, 1.7896742820739746, 0.9999996423721313), math.inf),
+    ],
+)
+def test_a_slope_that_overflows_has_its_sign(point, slope):
+    assert slopes("hyp2f1", *point)[1] == slope
+
+
+def test_a_value_that_would_take_too_long_is_none():
+    assert math.isnan(slopes("hyp2f1", -7625.039533960035, -2.9754498161169174, -10.558326113098234, 0.99999999)[0])
 
 
 # -- zeta -----------------------------------------------------------------------------------------------------------

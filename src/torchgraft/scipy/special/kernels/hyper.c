@@ -1,22 +1,27 @@
 /*
  * Derivatives of every order n in z of the hypergeometric functions 0F1, 1F1 and 2F1: the same functions with every
- * parameter larger by n, times a ratio of Pochhammer symbols (DLMF 16.3.1, 13.3.16, 15.5.2).
+ * parameter larger by n, times a ratio of Pochhammer symbols (DLMF 16.3.1, 13.3.16, 15.5.2). Of order 0 for values,
+ * where SciPy's are not right, or nobody knows whether they are.
  *
- *   1F1  SciPy's, which is right to 1e-12 (tried with parameters up to 1000); also of order 0, for its value
+ *   1F1  SciPy's, which is right but for z from -3 to 0, b < 0 beside a small a or b, and where a, b or b - a is next
+ *        to an integer. There the power series, of Kummer's transformation (DLMF 13.2.39) for z < 0
  *   0F1  SciPy's goes through Gamma and Bessel functions and loses digits. Here the power series, in double-double
  *        where its signs change; where that does not do, Bessel's J (DLMF 10.16.9), or the recurrence in v where
- *        Gamma(v) or J is not in range. Of order 0 for the value as well, there and where SciPy's is not finite
+ *        Gamma(v) or J is not in range
  *   2F1  SciPy's has no right digit at many points. Here, for z < 1, the power series in double-double, and next to 1,
  *        where it takes too long, the Taylor series of the differential equation (15.10.1), step by step from 1/2.
  *        Arguments below 0 come between 0 and 1 by 15.8.1. There are two forms of each (15.8.1), one of which often
- *        has positive terms, for which plain doubles do: else that is taken whose error has the smaller bound. NaN
- *        where neither has six digits, as may be with parameters above 30 whose terms cancel. SciPy's for z >= 1.
+ *        has positive terms, for which plain doubles do, but for values. SciPy's for z >= 1
+ *
+ * Where the bound of the error of a double-double says that terms cancel too much, the same is done in numbers of more
+ * and more words, until two results agree (multi.h). NaN where that takes long: as may be with parameters above 1000.
  */
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "gammabeta.h"
+#include "multi.h"
 
 TG_IMPORT(double, scipy_jv, (double, double, int))
 TG_IMPORT(double, scipy_hyp0f1, (double, double, int))
@@ -25,8 +30,8 @@ TG_IMPORT(double, scipy_hyp2f1, (double, double, double, double, int))
 
 #define DD_EPS 1e-31
 #define GOOD 1e-15       /* an estimated relative error that needs no better one */
-#define BEARABLE 1e-6    /* one above which there is no result */
 #define MOST_TERMS 4000
+#define MOST_WORK 5000000 /* terms of a series times the square of the words: some 0.1 s */
 #define MOST_STEPS 400
 #define MILD 6           /* parameters with which the Taylor series has no large coefficients */
 
@@ -51,6 +56,110 @@ static double pochhammer(double x, int n)
 /* A value, and the relative error that it may have. */
 typedef struct { double value, error; } estimated;
 
+/* base^x m 2^e, base of 0 to 1: out of range only where the product is */
+static double dd_power(dd base, dd x, scaled f)
+{
+    double p = pow(base.hi, x.hi), correction = 1 + x.hi * (base.lo / base.hi) + x.lo * log(base.hi);
+    if (p > 1e-290 && p < 1e290) return ldexp(f.m * correction * p, (int)fmax(-3000, fmin(3000, (double)f.e)));
+    int parts = 2, e; /* a power of 2, by which division is exact */
+    while (parts < 1 << 20 && fabs(x.hi * log2(base.hi)) > 900.0 * parts) parts *= 2;
+    f.m *= correction;
+    for (int i = 0; i < parts; i++) {
+        f.m = frexp(f.m * pow(base.hi, x.hi / parts), &e);
+        f.e += e;
+    }
+    return ldexp(f.m, (int)fmax(-3000, fmin(3000, (double)f.e)));
+}
+
+/* base^power F(a, b; c; z), or the same without b, or without a and b */
+typedef struct { dd a, b, c, z, rest, base, power; } form;
+
+static bool ends(dd x) { return x.hi <= 0 && x.hi == floor(x.hi) && x.lo == 0; }
+
+/* F and F' at a point, and the errors that they may have; without bound where a series did not converge. */
+typedef struct { dd f, slope; double f_error, slope_error; } solution;
+
+/* At z by the power series of 1F1(a; c; z) or 2F1(a, b; c; z), as `upper` says. */
+static solution series_of(int upper, dd a, dd b, dd c, dd z)
+{
+    solution s = {dd_of(1), dd_of(0), INFINITY, INFINITY};
+    dd term = dd_of(1);
+    double size = 1, steep = 0;
+    for (int k = 0; k < MOST_TERMS; k++) {
+        /* the next coefficient times z^k: a term of F' once it has its k + 1, of F once it has its z */
+        dd ak = dd_add(a, dd_of(k)), bk = upper > 1 ? dd_add(b, dd_of(k)) : dd_of(1);
+        dd next = dd_div(dd_mul(dd_mul(term, ak), bk), dd_add(c, dd_of(k)));
+        s.slope = dd_add(s.slope, next);
+        steep = fmax(steep, fabs(next.hi));
+        term = dd_div(dd_mul(next, z), dd_of(k + 1.0));
+        s.f = dd_add(s.f, term);
+        size = fmax(size, fabs(term.hi));
+        double growth = fabs((a.hi + k + 1) * (upper > 1 ? b.hi + k + 1 : 1) / ((c.hi + k + 1) * (k + 2)) * z.hi);
+        double negligible = c.hi + k > 0 ? DD_EPS * (1 - growth) : 0; /* what follows is a geometric series or less */
+        bool polynomial = ak.hi == 0 || bk.hi == 0;
+        if ((fabs(next.hi) < negligible * steep && fabs(term.hi) < negligible * size) || polynomial) {
+            s.f_error = DD_EPS * (1 + k / 4.0) * size, s.slope_error = DD_EPS * (1 + k / 4.0) * steep;
+            break;
+        }
+        if (fabs(next.hi) < 1e-270) break; /* it may grow again, and has lost digits by then */
+    }
+    return s;
+}
+
+/* ---- power series in numbers of many words ---- */
+
+typedef struct { multi f, slope; bool converged; } long_solution;
+
+static multi multi_of_dd(dd x, int words) { return multi_shift(multi_of(x.hi, words), x.lo); }
+
+static bool negligible(multi x, multi sum)
+{
+    return x.sign == 0 || (sum.sign != 0 && x.exponent < sum.exponent - sum.words);
+}
+
+static long_solution long_series(int upper, form x, multi at, double z)
+{
+    int words = at.words;
+    multi a = multi_of_dd(x.a, words), b = multi_of_dd(x.b, words), c = multi_of_dd(x.c, words);
+    multi one = multi_of(1, words), term = one, largest = one;
+    long_solution s = {one, multi_zero(words), false};
+    for (int k = 0; k < MOST_WORK / (words * words); k++) {
+        multi next = multi_mul(term, multi_inverse(c));
+        if (upper > 0) next = multi_mul(next, a);
+        if (upper > 1) next = multi_mul(next, b);
+        s.slope = multi_add(s.slope, next);
+        term = multi_over(multi_mul(next, at), (uint64_t)k + 1);
+        s.f = multi_add(s.f, term);
+        if (next.sign == 0) return s.converged = true, s;
+        if (multi_compare(&largest, &term) < 0) largest = term;
+        a = multi_add(a, one), b = multi_add(b, one), c = multi_add(c, one);
+        double ak = upper > 0 ? x.a.hi + k + 1 : 1, bk = upper > 1 ? x.b.hi + k + 1 : 1, ck = x.c.hi + k + 1;
+        bool falling = ak > 0 && bk > 0 && ck > 0 && ak * bk * fabs(z) < ck * (k + 2);
+        if (falling && negligible(next, largest)) return s.converged = true, s;
+    }
+    return s;
+}
+
+static scaled long_2f1(form x, int words);
+
+/* With more and more words, until two results agree; NaN where that takes too long. */
+static double sure(int upper, form x)
+{
+    scaled last = {NAN, 0};
+    for (int words = 4; words <= MOST_WORDS; words += words / 2) {
+        scaled f;
+        if (upper == 2) f = long_2f1(x, words);
+        else {
+            long_solution s = long_series(upper, x, multi_of_dd(x.z, words), x.z.hi);
+            f = s.converged ? multi_scaled(s.f) : (scaled){NAN, 0};
+        }
+        if (isnan(f.m)) return NAN;
+        if (f.e == last.e && fabs(f.m - last.m) <= 1.2e-16) return dd_power(x.base, x.power, f);
+        last = f;
+    }
+    return NAN;
+}
+
 /* ---- 0F1 ---- */
 
 static estimated series_0f1(dd c, double z)
@@ -61,22 +170,25 @@ static estimated series_0f1(dd c, double z)
         term = dd_div(dd_times(term, z), dd_times(dd_add(c, dd_of(k)), k + 1.0));
         sum = dd_add(sum, term);
         size = fmax(size, fabs(term.hi));
-        if (fabs(term.hi) < 1e-18 * fabs(sum.hi) && fabs(z) < 0.5 * (k + 1.0) * fabs(c.hi + k)) break;
+        if (fabs(term.hi) < 1e-18 * fabs(sum.hi) && fabs(z) < 0.5 * (k + 1.0) * (c.hi + k)) break;
     }
     return (estimated){sum.hi, DD_EPS * size / fabs(sum.hi)};
 }
 
+static double gamma_sign(double x) { return x < 0 && fmod(floor(x), 2) != 0 ? -1 : 1; }
+
 /* For z < 0: where Gamma(v) or x^(1 - v), x = sqrt(-z), comes near the end of what a double holds. */
-static bool out_of_range(double v, double z) { return v > 150 || v < -165 || (v - 1) * log(-z) > 1300; }
+static bool out_of_range(double v, double z) { return v > 150 || v < -165 || fabs(v - 1) * log(-z) > 1300; }
 
 /*
  * There, up to |z| = 1e7, F(v) = F(v + 1) + z/(v (v + 1)) F(v + 2), DLMF 10.6.1, from where the series does: in this
- * direction J grows. Beyond, by logarithms of its factors. NaN where J has underflown, and for v < 0.
+ * direction J grows. Beyond, and for v < 0, by logarithms of its factors. NaN where J has underflown, or is not of
+ * moderate size.
  */
 static double hyp0f1_out_of_range(double v, double z)
 {
-    if (v < 0) return NAN;
-    if (z > -1e7) {
+    if (v < 0 && -v > sqrt(-z)) return NAN;
+    if (v > 0 && z > -1e7) {
         double steps = fmax(0, ceil(-z / 15 - v));
         double f = series_0f1(dd_sum(v, steps), z).value, g = series_0f1(dd_sum(v, steps + 1), z).value;
         int scale = 0; /* F is least at v = x */
@@ -89,7 +201,7 @@ static double hyp0f1_out_of_range(double v, double z)
         return f * pow(1e100, scale) * pow(1e100, scale); /* in two steps: 1e-400 is 0 */
     }
     double x = sqrt(-z), j = scipy_jv(v - 1, 2 * x, 0);
-    return fabs(j) < 1e-290 ? NAN : copysign(exp(lgamma(v) + (1 - v) * log(x) + log(fabs(j))), j);
+    return fabs(j) < 1e-290 ? NAN : gamma_sign(v) * copysign(exp(lgamma(v) + (1 - v) * log(x) + log(fabs(j))), j);
 }
 
 static double hyp0f1_at(dd c, double z)
@@ -105,8 +217,10 @@ static double hyp0f1_at(dd c, double z)
     }
     if (fabs(z) < fmax(1e5, fabs(v))) {
         estimated e = series_0f1(c, z);
-        if (e.error < GOOD || z > 0) return e.value;
+        if (e.error < GOOD) return e.value;
     }
+    if (z > 1e6) return copysign(INFINITY, gamma_sign(v));
+    if (z > 0 || (v < 0.01 && z > -2e5)) return sure(0, (form){.c = c, .z = dd_of(z), .base = dd_of(1)});
     if (out_of_range(v, z)) return hyp0f1_out_of_range(v, z);
     double x = sqrt(-z);
     return tgamma(v) * pow(x, 1 - v) * scipy_jv(v - 1, 2 * x, 0);
@@ -114,59 +228,82 @@ static double hyp0f1_at(dd c, double z)
 
 double hyp0f1_derivative(double v, double z, int n) { return hyp0f1_at(dd_shift(v, n), z) / pochhammer(v, n); }
 
-/* SciPy's, which goes through Gamma(v) x^(1 - v) J: infinite, 0 or NaN where these are. There, ours. */
+/* Not an integer, but next to one: SciPy takes it for the integer, or loses what the two differ by. */
+static bool beside_integer(double x, double distance)
+{
+    double off = fabs(x - rint(x));
+    return off > 0 && off < distance;
+}
+
+/* SciPy's, which goes through Gamma(v) x^(1 - v) J: infinite, 0 or NaN where these are, and few digits next to the poles
+ * of Gamma. There, ours. */
 double hyp0f1_value(double v, double z)
 {
-    double theirs = z < 0 && out_of_range(v, z) ? NAN : scipy_hyp0f1(v, z, 0);
+    bool theirs_fails = (z < 0 && out_of_range(v, z)) || (v < 0.01 && (z > 1e4 || beside_integer(v, 0.01)));
+    double theirs = theirs_fails ? NAN : scipy_hyp0f1(v, z, 0);
     return isfinite(theirs) ? theirs : hyp0f1_derivative(v, z, 0);
 }
 
 /* ---- 1F1 ---- */
 
-/* SciPy's does not return at infinity, where DLMF 13.7.1 and 13.7.2 give the limit, and ends the program at an `a` next
- * to 0, where it is 1 to all digits. */
-static double hyp1f1_at(double a, double b, double z)
+/* Where SciPy's was found to be right, to 1e-11 relative to the condition and mostly to 1e-15. */
+static bool scipy_has_1f1(double a, double b, double z)
 {
-    if (a == 0 || (fabs(a) < 1e-280 && fabs(z) < 500)) return isnan(b + z) ? NAN : 1;
-    if (!isinf(z)) return scipy_hyp1f1(a, b, z, 0);
-    return a > 0 && b > 0 ? (z > 0 ? INFINITY : 0) : NAN;
+    if (a > 0 && b > 0 && z >= 0) return true;
+    if (z < 0 && b < a && fabs(b - a - rint(b - a)) < 1e-3) return false; /* a polynomial, by Kummer's transformation */
+    if ((z < 0 && z > -3) || (b < 0 && (fabs(a) < 0.1 || fabs(a) > 100 || b < -10))) return false;
+    return !(beside_integer(a, 1e-3) || beside_integer(b, 1e-3) || beside_integer(b - a, 1e-3));
+}
+
+/* Kummer's transformation (DLMF 13.2.39) where z < 0. */
+static double hyp1f1_ours(dd a, dd ba, dd b, double z)
+{
+    dd e = {2.718281828459045, 1.4456468917292502e-16};
+    if (z < 0 && z > -3 && b.hi > 0 && ba.hi > 0) { /* all terms are positive, and few */
+        dd term = dd_of(1), sum = term;
+        for (int k = 0; term.hi > 1e-18 * sum.hi; k++) {
+            term = dd_div(dd_mul(dd_times(term, -z), dd_add(ba, dd_of(k))), dd_times(dd_add(b, dd_of(k)), k + 1.0));
+            sum = dd_add(sum, term);
+        }
+        if (isfinite(sum.hi)) return dd_power(e, dd_of(z), (scaled){sum.hi, 0});
+    }
+    form forms[] = {{.a = a, .z = dd_of(z), .base = dd_of(1)}, {.a = ba, .z = dd_of(-z), .base = e}};
+    forms[1].power = dd_of(z);
+    for (int i = 1; i >= 0; i--) {
+        if (i == 1 && z > 0) continue;
+        forms[i].c = b;
+        solution s = series_of(1, forms[i].a, dd_of(1), forms[i].c, forms[i].z);
+        if (s.f_error < GOOD * fabs(s.f.hi)) return dd_power(forms[i].base, forms[i].power, (scaled){s.f.hi, 0});
+    }
+    return fabs(z) < 1e5 ? sure(1, forms[z < 0]) : NAN;
+}
+
+/* SciPy's does not return at infinity, where DLMF 13.7.1 and 13.7.2 give the limit, and ends the program at an `a` next
+ * to 0, where it is 1 to all digits. What is too large has the sign of what it tends to (13.7.1). */
+static double hyp1f1_at(dd a, dd b, double z)
+{
+    if (isnan(a.hi + b.hi + z)) return NAN;
+    if (a.hi == 0 || (fabs(a.hi) < 1e-280 && fabs(z) < 500)) return 1;
+    if (isinf(z)) return a.hi > 0 && b.hi > 0 ? (z > 0 ? INFINITY : 0) : NAN;
+    if (isinf(a.hi) || isinf(b.hi) || ends(b)) return scipy_hyp1f1(a.hi, b.hi, z, 0);
+    dd ba = dd_add(b, dd_neg(a));
+    double value = scipy_has_1f1(a.hi, b.hi, z) ? scipy_hyp1f1(a.hi, b.hi, z, 0) : NAN;
+    if (isfinite(value)) return value;
+    if (fabs(z) > 700 && fabs(z) > 8 * (fabs(a.hi) + fabs(b.hi)) && isinf(value)) {
+        dd other = z > 0 ? a : ba;
+        if (!ends(other)) return copysign(INFINITY, gamma_sign(b.hi) * gamma_sign(other.hi));
+    }
+    return hyp1f1_ours(a, ba, b, z);
 }
 
 double hyp1f1_derivative(double a, double b, double z, int n)
 {
     double ratio = pochhammer(a, n);
     if (ratio == 0) return isnan(b + z) ? NAN : 0;
-    return ratio / pochhammer(b, n) * hyp1f1_at(a + n, b + n, z);
+    return ratio / pochhammer(b, n) * hyp1f1_at(dd_shift(a, n), dd_shift(b, n), z);
 }
 
 /* ---- 2F1 ---- */
-
-/* F and F' at a point, and the errors that they may have; without bound where a series did not converge. */
-typedef struct { dd f, slope; double f_error, slope_error; } solution;
-
-/* At z by the power series. */
-static solution series_2f1(dd a, dd b, dd c, dd z)
-{
-    solution s = {dd_of(1), dd_of(0), INFINITY, INFINITY};
-    dd term = dd_of(1);
-    double size = 1, steep = 0;
-    for (int k = 0; k < MOST_TERMS; k++) {
-        /* the next coefficient times z^k: a term of F' once it has its k + 1, of F once it has its z */
-        dd next = dd_div(dd_mul(dd_mul(term, dd_add(a, dd_of(k))), dd_add(b, dd_of(k))), dd_add(c, dd_of(k)));
-        s.slope = dd_add(s.slope, next);
-        steep = fmax(steep, fabs(next.hi));
-        term = dd_div(dd_mul(next, z), dd_of(k + 1.0));
-        s.f = dd_add(s.f, term);
-        size = fmax(size, fabs(term.hi));
-        double growth = fabs((a.hi + k + 1) * (b.hi + k + 1) / ((c.hi + k + 1) * (k + 2)) * z.hi);
-        double negligible = c.hi + k > 0 ? DD_EPS * (1 - growth) : 0; /* what follows is a geometric series or less */
-        if ((fabs(next.hi) < negligible * steep && fabs(term.hi) < negligible * size) || next.hi == 0) {
-            s.f_error = DD_EPS * size, s.slope_error = DD_EPS * steep;
-            break;
-        }
-    }
-    return s;
-}
 
 /* At z + t from z, by the Taylor series that the differential equation gives; rest = 1 - z. Its coefficients may be
  * large beside the sum, and errors grow as they do: these run along, by the recurrence in absolute values. */
@@ -197,12 +334,12 @@ static solution step_2f1(solution s, dd a, dd b, dd c, dd z, dd rest, dd t)
 static solution inside_2f1(dd a, dd b, dd c, dd z, dd rest)
 {
     double to_zero = 12 / (1 + fabs(c.hi));
-    if (z.hi <= 0.6 || c.hi - a.hi - b.hi > MILD) {
-        solution s = series_2f1(a, b, c, z);
+    if (z.hi <= 0.6 || c.hi - a.hi - b.hi > MILD || to_zero < 0.1) {
+        solution s = series_of(2, a, b, c, z);
         if (z.hi <= 0.6 || isfinite(s.f_error)) return s;
     }
     dd at = dd_of(0.5), left = dd_of(0.5);
-    solution s = series_2f1(a, b, c, at);
+    solution s = series_of(2, a, b, c, at);
     for (int i = 0; isfinite(s.f_error); i++) {
         double step = fmin(0.5 * left.hi, to_zero * at.hi);
         bool last = left.hi - rest.hi <= step;
@@ -241,57 +378,107 @@ static double positive_2f1(double a, double b, double c, double z, double rest)
     return f;
 }
 
-/* base^x */
-static double dd_power(dd base, dd x)
+static estimated form_2f1(form x, bool plain)
 {
-    double l = log(base.hi);
-    return pow(base.hi, x.hi) * (1 + x.hi * (base.lo / base.hi) + x.lo * l);
-}
-
-/* base^power F(a, b; c; z) */
-static estimated form_2f1(dd a, dd b, dd c, dd z, dd rest, dd base, dd power)
-{
-    double factor = dd_power(base, power), excess = c.hi - a.hi - b.hi, value;
-    bool plain = z.hi <= 0.9 || excess > MILD || (c.hi < MILD && excess > -MILD);
-    if (plain && a.hi > 0 && b.hi > 0 && c.hi > 0) {
-        value = positive_2f1(a.hi, b.hi, c.hi, z.hi, rest.hi) * factor;
+    double excess = x.c.hi - x.a.hi - x.b.hi;
+    plain &= x.z.hi <= 0.9 || excess > MILD || (x.c.hi < MILD && excess > -MILD);
+    if (plain && x.a.hi > 0 && x.b.hi > 0 && x.c.hi > 0) {
+        double value = dd_power(x.base, x.power, (scaled){positive_2f1(x.a.hi, x.b.hi, x.c.hi, x.z.hi, x.rest.hi), 0});
         if (isfinite(value) && value != 0) return (estimated){value, 0};
     }
-    solution s = inside_2f1(a, b, c, z, rest);
-    value = s.f.hi * factor;
-    return (estimated){value, isfinite(value) && value != 0 ? s.f_error / fabs(s.f.hi) : INFINITY};
+    solution s = inside_2f1(x.a, x.b, x.c, x.z, x.rest);
+    double error = s.f_error / fabs(s.f.hi);
+    return (estimated){dd_power(x.base, x.power, (scaled){s.f.hi, 0}), isfinite(error) ? error : INFINITY};
 }
 
-static bool ends(dd x) { return x.hi <= 0 && x.hi == floor(x.hi) && x.lo == 0; }
+/* the same in numbers of many words */
+static long_solution long_step_2f1(long_solution s, multi a, multi b, multi c, multi z, multi t)
+{
+    int words = z.words;
+    multi one = multi_of(1, words), rest = multi_add(one, multi_neg(z)), ab = multi_mul(a, b), sum = multi_add(a, b);
+    multi u = s.f, v = multi_mul(s.slope, t), f = multi_add(u, v), g = v;
+    multi bend = multi_add(rest, multi_neg(z)), p = multi_mul(t, multi_inverse(multi_mul(z, rest)));
+    multi q = multi_mul(p, t), drift = multi_add(c, multi_neg(multi_mul(multi_add(sum, one), z)));
+    multi p_bend = multi_mul(p, bend), p_drift = multi_mul(p, drift);
+    s.converged = false;
+    for (int k = 0; k < MOST_WORK / (words * words); k++) {
+        /* (a + k) (b + k) q u - (k bend + drift) (k + 1) p v */
+        multi both = multi_add(ab, multi_times(multi_shift(sum, k), k));
+        multi first = multi_times(multi_add(multi_times(p_bend, k), p_drift), k + 1.0);
+        multi next = multi_add(multi_mul(multi_mul(both, q), u), multi_neg(multi_mul(first, v)));
+        u = v, v = multi_over(next, (uint64_t)(k + 1) * (uint64_t)(k + 2));
+        f = multi_add(f, v), g = multi_add(g, multi_times(v, k + 2.0));
+        if (k > 10 && negligible(u, f) && negligible(v, f) && negligible(u, g) && negligible(v, g)) {
+            s.converged = true;
+            break;
+        }
+    }
+    return (long_solution){f, multi_mul(g, multi_inverse(t)), s.converged};
+}
 
-static double hyp2f1_at(dd a, dd b, dd c, double z)
+/* F(a, b; c; z) of a form; NaN where it takes too long. */
+static scaled long_2f1(form x, int words)
+{
+    multi a = multi_of_dd(x.a, words), b = multi_of_dd(x.b, words), c = multi_of_dd(x.c, words);
+    multi z = multi_of_dd(x.z, words), one = multi_of(1, words);
+    bool near = x.z.hi <= 0.7 || ends(x.a) || ends(x.b), last = near;
+    multi at = near ? z : multi_of(0.5, words);
+    long_solution s = long_series(2, x, at, near ? x.z.hi : 0.5);
+    while (s.converged && !last) {
+        scaled to_one = multi_scaled(multi_add(one, multi_neg(at)));
+        multi t = multi_add(z, multi_neg(at)), step = multi_of(ldexp(0.5 * to_one.m, (int)to_one.e), words);
+        last = t.sign <= 0 || multi_compare(&t, &step) <= 0;
+        if (!last) t = step;
+        s = long_step_2f1(s, a, b, c, at, t);
+        at = multi_add(at, t);
+    }
+    return s.converged ? multi_scaled(s.f) : (scaled){NAN, 0};
+}
+
+/* plain: whether the last three digits may be lost for the sake of speed */
+static double hyp2f1_at(dd a, dd b, dd c, double z, bool plain)
 {
     if (z == 0) return 1;
     if (isnan(a.hi + b.hi + c.hi + z) || isinf(z) || ends(c)) return scipy_hyp2f1(a.hi, b.hi, c.hi, z, 0);
+    dd rest = dd_sum(1, -z), ca = dd_add(c, dd_neg(a)), cb = dd_add(c, dd_neg(b)), none = dd_of(0);
     if (ends(a) || ends(b)) { /* a polynomial, of any z */
-        solution s = series_2f1(a, b, c, dd_of(z));
+        solution s = series_of(2, a, b, c, dd_of(z));
         if (s.f_error < GOOD * fabs(s.f.hi)) return s.f.hi;
+        return sure(2, (form){a, b, c, dd_of(z), rest, dd_of(1), none});
     }
-    dd rest = dd_sum(1, -z), ca = dd_add(c, dd_neg(a)), cb = dd_add(c, dd_neg(b));
     if (z >= 1) return scipy_hyp2f1(a.hi, b.hi, c.hi, z, 0);
-    estimated one, other;
+    form forms[2];
     if (z > 0) {
-        one = form_2f1(a, b, c, dd_of(z), rest, rest, dd_of(0));
-        if (one.error < GOOD) return one.value;
-        other = form_2f1(ca, cb, c, dd_of(z), rest, rest, dd_add(ca, dd_neg(b)));
+        forms[0] = (form){a, b, c, dd_of(z), rest, rest, none};
+        forms[1] = (form){ca, cb, c, dd_of(z), rest, rest, dd_add(ca, dd_neg(b))};
     } else {
         dd w = dd_div(dd_of(-z), rest), far = dd_div(dd_of(1), rest);
-        one = form_2f1(a, cb, c, w, far, far, a);
-        if (one.error < GOOD) return one.value;
-        other = form_2f1(ca, b, c, w, far, far, b);
+        forms[0] = (form){a, cb, c, w, far, far, a};
+        forms[1] = (form){ca, b, c, w, far, far, b};
     }
-    if (other.error < one.error) one = other;
-    return one.error < BEARABLE ? one.value : NAN;
+    for (int i = 0; i < 2; i++) {
+        estimated e = form_2f1(forms[i], plain);
+        if (e.error < GOOD) return e.value;
+    }
+    return sure(2, forms[0]);
 }
 
 double hyp2f1_derivative(double a, double b, double c, double z, int n)
 {
     double ratio = pochhammer(a, n) * pochhammer(b, n);
     if (isnan(a + b + c + z)) return NAN;
-    return ratio == 0 ? 0 : ratio / pochhammer(c, n) * hyp2f1_at(dd_shift(a, n), dd_shift(b, n), dd_shift(c, n), z);
+    return ratio == 0 ? 0 : ratio / pochhammer(c, n) * hyp2f1_at(dd_shift(a, n), dd_shift(b, n), dd_shift(c, n), z, n > 0);
+}
+
+/* Where SciPy's was found to be right, to 1e-11 relative to the condition and mostly to 1e-15; it is 20 times as fast. */
+static bool scipy_has_2f1(double a, double b, double c, double z)
+{
+    if (!(fabs(a) <= 6 && fabs(b) <= 6 && c >= 0.1 && z > -2 && z <= 0.9)) return false;
+    if ((a < 0.1 || b < 0.1) && fabs(z) > 0.5) return false;
+    return !(beside_integer(a, 1e-9) || beside_integer(b, 1e-9) || beside_integer(c - a, 1e-9) || beside_integer(c - b, 1e-9));
+}
+
+double hyp2f1_value(double a, double b, double c, double z)
+{
+    return scipy_has_2f1(a, b, c, z) ? scipy_hyp2f1(a, b, c, z, 0) : hyp2f1_derivative(a, b, c, z, 0);
 }
