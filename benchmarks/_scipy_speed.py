@@ -146,7 +146,7 @@ def filters(names: Sequence[str]) -> Made:
     x = torch.randn(64, 16000, generator=generator)
     leaves = [t.clone().requires_grad_() for t in (b, a, x)]
     ones = torch.ones_like(x)
-    arrays = [t.numpy() for t in (b, a, x)]
+    plain = [t.numpy() for t in (b, a, x)]
 
     def ours() -> object:
         return torch.autograd.grad(signal.lfilter(*leaves), leaves, ones)
@@ -154,7 +154,7 @@ def filters(names: Sequence[str]) -> Made:
     functions = {
         "ours": ours,
         "two": functools.partial(with_threads, 2, ours),
-        "scipy": functools.partial(scipy.signal.lfilter, *arrays),
+        "scipy": functools.partial(scipy.signal.lfilter, *plain),
     }
     if importlib.util.find_spec("torchlpc"):
         functions["torchlpc"] = _torchlpc(leaves, ones)
@@ -195,17 +195,16 @@ def arrays(names: Sequence[str]) -> Made:
     for name, (what, ours, theirs, leaves) in whole_arrays().items():
         if name not in names:
             continue
-        both = functools.partial(_with_gradients, ours, [leaf.requires_grad_() for leaf in leaves])
-        plain = [leaf.detach() for leaf in leaves]
+        both = functools.partial(_with_gradients, ours, [leaf.clone().requires_grad_() for leaf in leaves])
         times = timed({
-            "value": functools.partial(ours, *plain),
+            "value": functools.partial(ours, *leaves),
             "both": both,
-            "scipy": functools.partial(theirs, *(leaf.numpy() for leaf in plain)),
+            "scipy": functools.partial(theirs, *(leaf.numpy() for leaf in leaves)),
         })  # fmt: skip
         value, gradient = (ratio(times[which], times["scipy"]) for which in ("value", "both"))
         yield Row(
-            f"`{name}`, {what}; with all gradients, beside SciPy's value", f"{ms(times['value'])} / {ms(times['both'])}",
-            ms(times["scipy"]), f"{value:.2f} x / {gradient:.2f} x", "",
+            f"`{name}`, {what}; with all gradients, beside SciPy's value",
+            f"{ms(times['value'])} / {ms(times['both'])}", ms(times["scipy"]), f"{value:.2f} x / {gradient:.2f} x", "",
         )  # fmt: skip
 
 
@@ -217,14 +216,24 @@ def whole_arrays() -> dict[str, tuple[str, Callable[..., Tensor], Callable[..., 
     places = 511 * torch.rand(2, 250_000, generator=generator, dtype=torch.float64)
     sections = torch.from_numpy(scipy.signal.butter(8, 0.2, output="sos"))
     return {
-        "sosfilt": ("64 x 16000", signal.sosfilt, scipy.signal.sosfilt, [sections, draw(64, 16000)]),
-        "correlate": ("512 x 512 and 31 x 31", signal.correlate, scipy.signal.correlate, [image.clone(), draw(31, 31)]),
-        "map_coordinates": (
-            "512 x 512 at 250000 points", ndimage.map_coordinates, scipy.ndimage.map_coordinates, [image.clone(), places],
+        "sosfilt": (
+            "64 x 16000", signal.sosfilt, scipy.signal.sosfilt, [sections, draw(64, 16000)],
         ),
-        "gaussian_filter": ("512 x 512", ndimage.gaussian_filter, scipy.ndimage.gaussian_filter, [image.clone(), width]),
-        "dct": ("512 x 512", fft.dct, scipy.fft.dct, [image.clone()]),
-        "linear_sum_assignment": ("256 x 256, the cost", _cost, _cost_of_scipy, [draw(256, 256)]),
+        "correlate": (
+            "512 x 512 and 31 x 31", signal.correlate, scipy.signal.correlate, [image, draw(31, 31)],
+        ),
+        "map_coordinates": (
+            "512 x 512 at 250000 points", ndimage.map_coordinates, scipy.ndimage.map_coordinates, [image, places],
+        ),
+        "gaussian_filter": (
+            "512 x 512", ndimage.gaussian_filter, scipy.ndimage.gaussian_filter, [image, width],
+        ),
+        "dct": (
+            "512 x 512", fft.dct, scipy.fft.dct, [image],
+        ),
+        "linear_sum_assignment": (
+            "256 x 256, the cost", _cost, _cost_of_scipy, [draw(256, 256)],
+        ),
     }  # fmt: skip
 
 

@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Float, Int64, Real
 from torch import Tensor
 from torch.autograd import forward_ad
 
@@ -152,6 +152,44 @@ def test_default_device_does_not_leave_the_hot_path():
             del affine._lowering.call
     assert caller is type(affine).__call__
     assert calls == []
+
+
+@tg.op
+def blend(
+    x: Real[Tensor, "..."], y: Real[Tensor, "..."], low: Real[Tensor, "..."] | None = None,
+    high: Real[Tensor, "..."] | None = None, *, times: float = 1.0,
+) -> Float[Tensor, "..."]:  # fmt: skip
+    return torch.as_tensor(x * y.double().exp() * times, dtype=x.dtype if x.is_floating_point() else torch.float64)
+
+
+@blend.vjp("x", "y")
+def _(grad, x, y, out, times):
+    return grad * y.exp() * times, grad * out
+
+
+@pytest.mark.parametrize(
+    ("x", "y"), [("x", "x"), ("x", 2.0), ("x", 2), (3, "x"), ("integers", "x"), ("x", "integers"), ("x", "other")]
+)
+def test_what_is_like_known_tensors_is_known(x, y, monkeypatch):
+    """One tensor twice, two that are absent, numbers and other dtypes are no new combination at every call."""
+    tensor = torch.rand(3, dtype=torch.float64)
+    given = {"x": tensor, "other": tensor + 1, "integers": torch.tensor([1, 2, 3])}
+    arguments = [given.get(value, value) for value in (x, y)]
+    expected = torch.as_tensor(arguments[0]).double() * torch.as_tensor(arguments[1]).double().exp() * 2
+    torch.testing.assert_close(blend(*arguments, times=2.0), expected)
+    planned = []
+    plan = blend._record.plan
+    monkeypatch.setattr(blend._record, "plan", lambda *args: planned.append(args) or plan(*args))
+    torch.testing.assert_close(blend(*arguments, times=2.0), expected)
+    assert planned == []
+
+
+def test_the_gradient_of_one_tensor_twice():
+    x = torch.rand(3, dtype=torch.float64, requires_grad=True)
+    for _ in range(2):
+        (gradient,) = torch.autograd.grad(blend(x, x).sum(), x)
+        torch.testing.assert_close(gradient, (1 + x.detach()) * x.detach().exp())
+    assert torch.autograd.gradgradcheck(lambda x: blend(x, x), x)
 
 
 def test_many_threads():

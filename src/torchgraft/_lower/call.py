@@ -129,7 +129,7 @@ class Caller:
         """Every check, every path; what is found out is installed for the hot path."""
         given = with_tensors(self.signature, args)
         if given is not args:
-            return self.function(None, *given)  # which knows tensors like these, if not these numbers
+            return self._again(given)
         values = convert(self.signature, args)
         leaves = self.record.leaves(values)
         alive = [_torch.unwrap_dead(leaf) for leaf in leaves]
@@ -146,7 +146,9 @@ class Caller:
         if not _torch.is_direct(leaves):
             return self.signature.pack(self.lowering.call(values))
         if common_dtype(self.signature, values) is not None:
-            return self.slow(*self.record.promoted(values))
+            return self._again(self.record.promoted(values))
+        if self.recognises and len({id(leaf) for leaf in leaves}) < len(leaves):
+            return self._again(self.record.replace(values, _torch.distinct(leaves)))
         plan = self.record.plan(values)
         kernel = self.record.kernel_for(plan.device)
         entry = self._make_entry(kernel, values, leaves, plan)
@@ -156,9 +158,19 @@ class Caller:
             self._remember(values, entry)
         return self.signature.pack(outputs)
 
+    def _again(self, values: Sequence[Any]) -> Any:
+        """The call with tensors in the place of others or of numbers, which the hot path may know."""
+        keywords = self.signature.keywords
+        if not keywords:
+            return self.function(None, *values)
+        positional = len(values) - len(keywords)
+        return self.function(None, *values[:positional], **dict(zip(keywords, values[positional:], strict=True)))
+
     def _make_entry(self, kernel: Kernel, values: Sequence[Any], leaves: Sequence[Tensor], plan: Plan) -> Entry:
         positions = self.signature.tensors
-        seen = [_torch.ABSENT if values[i] is None else values[i] for i, _ in positions] if self.recognises else leaves
+        seen = (
+            [_torch.absent(i) if values[i] is None else values[i] for i, _ in positions] if self.recognises else leaves
+        )
 
         def find_out(values: Sequence[Any], result: Any, versions: Sequence[int] | None) -> list[Tensor]:
             inputs = self.record.leaves(values)

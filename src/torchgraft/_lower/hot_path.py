@@ -132,7 +132,6 @@ class HotPath:
             "dispatch_modes": _torch.dispatch_modes,
             "forward_ad": _torch.forward_ad,
             "profiler": _torch.profiler,
-            "absent": _torch.ABSENT,
             "structure": self.signature.structure,
             "type": type,
             "getattr": getattr,
@@ -149,6 +148,7 @@ class HotPath:
         names |= {f"default_{p.name}": p.default for p in self.signature.parameters if not p.required}
         names |= {f"convert_{p.name}": self._converter(p) for p in self.scalars}
         names |= {f"type_{p.name}": p.scalar.type for p in self.scalars}
+        names |= {f"absent_{p.name}": _torch.absent(i) for i, p in self.signature.tensors if p.optional}
         return {} | {f"__{name}": value for name, value in names.items()}
 
     def _converter(self, parameter: Parameter) -> Callable[[Any], Any]:
@@ -194,7 +194,7 @@ class HotPath:
         return " and ".join(tests)
 
     def _leaves(self) -> list[str]:
-        return [f"@absent if {p.name} is None else {p.name}" if p.optional else p.name for p in self.tensors]
+        return [f"@absent_{p.name} if {p.name} is None else {p.name}" if p.optional else p.name for p in self.tensors]
 
     def _conversions(self) -> list[str]:
         """Numbers are converted; what has the right type already is told by its type alone."""

@@ -74,13 +74,13 @@ class NativePull:
         self._tensors = [i for i, _ in native.prototype.signature.tensors]
         # Names of no meaning, so that none hides another.
         names = [f"r{i}" for i in range(len(reads))]
-        tensors = [f"{names[i]} if {names[i]} is not None else absent" for i in self._tensors]
+        tensors = [f"{names[i]} if {names[i]} is not None else absent({i})" for i in self._tensors]
         source = _PULL.format(reads=", ".join(names), tensors=", ".join(tensors))
         debug.remembers(self)
         # By the plan's identity, which lives as long as the entry.
         self._entries: dict[int, tuple[Callable[..., Any], Callable[..., bool], Plan]] = {}
         namespace = {
-            "entries": self._entries, "find": self._find, "absent": _torch.ABSENT, "error": RuntimeError, "id": id,
+            "entries": self._entries, "find": self._find, "absent": _torch.absent, "error": RuntimeError, "id": id,
             "explained": native.explained,
         }  # fmt: skip
         self.function: Callable[..., Any] = compile_source(source, native.label, namespace)["pull"]
@@ -98,7 +98,7 @@ class NativePull:
         function = self._function(plan, values, [(leaf.full, leaf.dtype) for leaf in leaves])
         if any(leaf.full != leaf.shape for leaf in leaves):
             function = _summing(function, [leaf.shape for leaf in leaves])
-        seen = [_torch.ABSENT if values[i] is None else values[i] for i in self._tensors]
+        seen = [_torch.absent(i) if values[i] is None else values[i] for i in self._tensors]
         if len(self._entries) >= _MEMO_SIZE:
             self._entries.clear()
         self._entries[id(plan)] = function, _torch.plain_tensors(*seen), plan

@@ -7,7 +7,7 @@ others (``Int``, ``Shaped``, a bare ``Tensor``) admit what they say and stay out
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,13 +115,13 @@ def real_twin(dtype: torch.dtype) -> torch.dtype:
     return _TO_REAL.get(dtype, dtype)
 
 
-def promote(dtypes: Iterable[torch.dtype], *, to_float: bool) -> torch.dtype:
+@functools.cache
+def promote(dtypes: frozenset[torch.dtype], *, to_float: bool) -> torch.dtype:
     """The common dtype by NumPy's rules (int64 and float32 give float64), which `Real` follows.
 
     Args:
         to_float: an all-integer result becomes float64, as in NumPy's floating functions.
     """
-    dtypes = set(dtypes)
     if dtypes & {torch.bfloat16, torch.complex32}:  # unknown to NumPy: torch's own promotion
         first, *others = dtypes
         for other in others:

@@ -122,7 +122,7 @@ def with_tensors(signature: Signature, values: Sequence[Any]) -> Sequence[Any]:
     tensors = [values[i] for i, _ in signature.tensors if isinstance(values[i], Tensor)]
     if not places or not tensors:
         return values
-    common = promote({tensor.dtype for tensor in tensors}, to_float=False)
+    common = promote(frozenset(tensor.dtype for tensor in tensors), to_float=False)
     result = list(values)
     for i, parameter in places:
         dtype = _dtype_of_number(parameter.tensor.dtypes, _NUMBERS[type(values[i])], common)
@@ -193,12 +193,12 @@ def _not_a_tensor(operator: str, name: str, parameter: Parameter, value: Any) ->
 
 def common_dtype(signature: Signature, values: Sequence[Any]) -> torch.dtype | None:
     """The dtype to which the inputs of a `Real` or `Num` operator are cast; None if nothing is to be cast."""
-    dtypes = {
+    dtypes = frozenset(
         leaf.dtype
         for i, parameter in signature.tensors
         if parameter.tensor.dtypes.promotes and values[i] is not None
         for leaf in (values[i] if parameter.many else [values[i]])
-    }
+    )
     if not dtypes:
         return None
     to_float = any(output.type.dtypes.kind in ("Float", "Complex", "Inexact") for output in signature.outputs)

@@ -124,6 +124,11 @@ class Signature:
         return {parameter.name: parameter for parameter in self.parameters}
 
     @cached_property
+    def keywords(self) -> tuple[str, ...]:
+        """The parameters that are passed by name alone; they are the last ones."""
+        return tuple(parameter.name for parameter in self.parameters if parameter.keyword_only)
+
+    @cached_property
     def shape_arguments(self) -> tuple[str, ...]:
         """Non-tensor arguments on whose value a shape may depend: ``{k}``; all, where shapes are not annotated."""
         if not self.shaped:

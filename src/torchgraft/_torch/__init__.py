@@ -54,8 +54,9 @@ from .levels import opens_no_level as opens_no_level
 from .levels import outside_level as outside_level
 from .levels import recording_levels as recording_levels
 from .levels import requires_grad_inside as requires_grad_inside
-from .plain import ABSENT as ABSENT
 from .plain import PLAIN_TYPES as PLAIN_TYPES
+from .plain import absent as absent
+from .plain import distinct as distinct
 from .plain import holds_numbers as holds_numbers
 from .plain import is_direct as is_direct
 from .plain import plain_tensors as plain_tensors
