@@ -77,6 +77,16 @@ def test_derivatives_by_the_power_series_have_all_digits(n, z):
     assert special.spherical_jn(n, x, derivative=True).item() == pytest.approx(exact("jn", n, z, 1), rel=2.3e-16)
 
 
+@pytest.mark.parametrize(("n", "z"), [(3, 1e17), (2, -1e9), (50, 1e5), (900, 1800.0), (40, 735.0), (0, 709.9)])
+def test_values_next_to_overflow_and_beyond(n, z):
+    """Where the continued fraction would have no end."""
+    x = torch.tensor(z, dtype=torch.float64)
+    expected = exact("in", n, z, 0) if abs(z) < 1e4 else math.copysign(math.inf, z**n)
+    assert special.spherical_in(n, x).item() == pytest.approx(expected, rel=1e-12)
+    if z > 1e4:
+        assert special.spherical_in(n, x, derivative=True).item() == math.inf
+
+
 INF = math.inf
 AT_0 = {
     ("jn", 0): (1, 0, -1 / 3, 0), ("jn", 1): (0, 1 / 3, 0, -1 / 5), ("jn", 2): (0, 0, 2 / 15, 0), ("jn", 9): (0,) * 4,

@@ -105,9 +105,12 @@ static double y_positive(double n, double x, int64_t d)
 /* a exp(x) */
 static double times_exp(double a, double x) { return a * exp(x / 2) * exp(x / 2); }
 
+/* log(i_n) > x - log(2x) - n asinh((n + 1)/x), by the bound x/(v + sqrt(v^2 + x^2)) of I_v/I_{v-1} (Amos 1974) */
+static bool overflows(double n, double x) { return x - log(2 * x) - n * asinh((n + 1) / x) > 720; }
+
 static double i_positive(double n, double x, int64_t d)
 {
-    if (isinf(x * x)) return INFINITY;
+    if (isinf(x * x) || overflows(n, x)) return INFINITY; /* the fraction has x terms or so */
     if (few_terms(n, x)) return series(n, x, d, 1);
     double r = ratio(n, x, 1), last = r, f = -expm1(-2 * x) / (2 * x);
     for (double k = n; k > 0; k--) f *= last = 1 / (last + (2 * k + 1) / x); /* i_k/i_{k-1} */
