@@ -202,11 +202,25 @@ def test_derivatives_of_pdtr_in_the_mean(point):
         function = torch.func.grad(function)
 
 
+@pytest.mark.parametrize("point", [(7.6e-8, -5.6e260), (0.01, -1e200), (0.01, 1e200), (1e-156, 7.5e101)], ids=str)
+def test_stdtr_far_out(point):
+    """Where t^2 overflows."""
+    with mpmath.workdps(60):
+        v, t = map(mpmath.mpf, point)
+        w = v / (v + t * t)
+        tail = mpmath.exp(mpmath.log(w) * v / 2 + mpmath.loggamma((v + 1) / 2) - mpmath.loggamma(v / 2 + 1))
+        tail *= mpmath.hyp2f1(v / 2, 0.5, v / 2 + 1, w) / mpmath.sqrt(mpmath.pi) / 2
+        exact = float(1 - tail if t > 0 else tail)
+    assert special.stdtr(*torch.tensor(point, dtype=torch.float64)).item() == pytest.approx(exact, rel=1e-14, abs=0)
+    assert scipy.special.stdtr(*point) != pytest.approx(exact, rel=1e-3, abs=0)
+
+
 # X or the value below the least normal number, X beside which dfd is nothing, and two tiny degrees of freedom.
 @pytest.mark.parametrize(
     "point", [
         (225.97180139379773, 9.172523283148204, 6.101103297940887e-05), (0.7705482628944068, 2806123.06, 1e-308),
         (1e-5, 27.0, 5e-324), (3.5e-8, 4e-76, 5e-324), (1.5, 7.5e-17, 1e300), (8.2e-216, 4.2e-254, 1.0),
+        (4.96e-16, 2.08e-298, 5.7e-192),
     ], ids=str,
 )  # fmt: skip
 def test_fdtr_where_scipys_has_lost_digits(point):

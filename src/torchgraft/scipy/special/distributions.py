@@ -18,7 +18,7 @@ import torchgraft as tg
 
 from .gamma import gamma_density, gammainc_by_a
 from .refusals import no_second_derivative
-from .sources import lent, mended, ours
+from .sources import mended, ours
 
 # -- derivatives of Student's distribution ---------------------------------------------------------------------------
 
@@ -183,7 +183,7 @@ poisson_mass.nondifferentiable("k", reason=COUNTED)
 # -- functions ------------------------------------------------------------------------------------------------------
 
 
-@tg.op(kernel=lent("stdtr", 2, "__pyx_fuse_0stdtr"))
+@tg.op(kernel=mended("student.c", "stdtr", "stdtr_value(df, t, SCIPYS)", "df t", "__pyx_fuse_0stdtr"))
 @tg.domain(df="positive", t="real")
 def stdtr(df: Real[Tensor, "..."], t: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
     """Student's distribution function, the integral of the density from -inf to `t` (by DLMF 8.17.2).

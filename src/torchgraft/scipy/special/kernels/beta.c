@@ -423,12 +423,18 @@ static sides quantile(double a, double b, double p, double q, double r) {
     return (sides){of.y, of.x};
 }
 
-/* I is b/n but for terms of n log x; SciPy's underflows */
-static int are_tiny(double a, double b) { return a > 0 && b > 0 && a < 1e-100 && b < 1e-100; }
+/* SciPy's I loses its digits with a b. */
+static int are_tiny(double a, double b) { return a > 0 && b > 0 && a * b < 1e-290; }
+
+/* I of those, r = x/y. Of two it is b/n but for terms of n log x. */
+static double tiny_level(double a, double b, double r) {
+    if (a + b < VERY_SMALL) return b / (a + b);
+    return a < b ? 1 : scaled_exp(lower_level(odds_point(a, b, r), scale(b, a)).log, 1);
+}
 
 /* betainc(a, b, x) where SciPy says I */
 double betainc_value(double a, double b, double x, double I) {
-    return are_tiny(a, b) && x > 0 && x < 1 ? b / (a + b) : I;
+    return are_tiny(a, b) && x > 0 && x < 1 ? unless_lost(I, tiny_level(a, b, x / (1 - x)), 1e-12) : I;
 }
 
 /* What SciPy's x of betaincinv(a, b, p), or of betainccinv(b, a, p), may be: for tiny p it has few digits, is NaN or has

@@ -22,13 +22,16 @@ static double delta(double a, double b) {
 /* x and y of X with all their digits, and e = a y (X - 1) */
 static point fisher_point(double dfn, double dfd, double X) {
     double a = 0.5 * dfn, b = 0.5 * dfd;
-    if (scale(a, b) < 1) a = TINY;
-    if (scale(b, a) < 1) b = TINY;
     double lift = a * X > 1e250 || b > 1e250 ? 0x1p-700 : a * X < 1e-200 && b < 1e-100 ? 0x1p300 : 1;
     dd u = dd_prod(a, X * lift), v = {b * lift, 0}, sum = u.hi > v.hi ? dd_add(u, v) : dd_add(v, u);
     dd x = dd_div(u, sum), y = dd_div(v, sum), e = dd_mul(dd_prod(y.hi, a), dd_sum(X, -1));
     e.lo += y.lo * a * (X - 1);
     if (X > 1) e = dd_mul(dd_add(dd_prod(x.hi, b), (dd){x.lo * b, 0}), dd_div(dd_sum(X, -1), (dd){X, 0}));
+    if (scale(a, b) < 1 || scale(b, a) < 1) {
+        a = fmax(a, TINY);
+        b = fmax(b, TINY);
+        e = dd_add(dd_mul(x, (dd){b, 0}), dd_neg(dd_mul(y, (dd){a, 0})));
+    }
     double log_x = x.hi < 0.5 ? log(x.hi) : log1p(-y.hi), log_y = y.hi < 0.5 ? log(y.hi) : log1p(-x.hi);
     return (point){a, b, x, y, log_x, log_y, dd_sum(a, b), e};
 }
@@ -149,6 +152,6 @@ double fdtr_value(double dfn, double dfd, double X, double F) {
     if (!(a > 0 && b > 0 && X > 0) || isinf(X) || fmax(a, b) > HUGE_PARAMETER) return F;
     if (is_next_to_0(a, b, X)) return unless_lost(F, exp(log_next_to_0(a, b, X)), 1e-12);
     if ((X > 1e100 || b < 1e-88) && is_next_to_0(b, a, 1 / X)) return unless_lost(F, -expm1(log_next_to_0(b, a, 1 / X)), 1e-12);
-    if (are_tiny(a, b)) return b / (a + b);
+    if (are_tiny(a, b)) return unless_lost(F, tiny_level(a, b, X * (a / b)), 1e-12);
     return !(F > 0) && fmin(a, b) > TINY ? level_of(fisher_point(dfn, dfd, X)) : F;
 }

@@ -149,6 +149,15 @@ double stdtrit_value(double v, double p, double t) {
     return v > 0 && p > 0 && p < 1 && fabs(t) > 1e140 * sqrt(v) ? t_of(refined(v, t, p), p) : t;
 }
 
+/* stdtr(v, t) where SciPy says F, whose t^2/v overflows */
+double stdtr_value(double v, double t, double F) {
+    if (!(fabs(t) > 1e100 || v < 1e-100) || !(v > 0 && v < MOST) || isnan(t) || isinf(t)) return F;
+    point at = point_at(v, t);
+    if (at.z < 1) return F;
+    double tail = scale_of(at.v) * exp(-0.5 * at.v * at.z) * series(at).one;
+    return unless_lost(F, t > 0 ? 1 - tail : tail, 1e-12);
+}
+
 static int nowhere(double v, double t, double p) { return outside(v, t) || !(p >= 0 && p <= 1); }
 
 /* dt/dv of t = stdtrit(v, p): -(dF/dv)/(dF/dt), which underflows nowhere */
