@@ -54,6 +54,18 @@ def test_limits_at_0(v, slopes):
     assert (slope.item(), second.item()) == pytest.approx(slopes, rel=1e-15)
 
 
+@pytest.mark.parametrize(
+    ("v", "x", "slope"),
+    [(2.0, 5e-324, 0.0), (20.0, 2e-308, 0.0), (-2.0, 1e-200, math.inf), (-1.5, 1e-310, 0.0), (-10.3, 1e-100, math.inf),
+     (-1.75, 1e-200, math.inf), (-2.0, 1e-150, 2e300 / math.pi)],
+)  # fmt: skip
+def test_slopes_next_to_0(v, x, slope):
+    """Limits, and the first term of the power series."""
+    z = torch.tensor(x, dtype=torch.float64, requires_grad=True)
+    (found,) = torch.autograd.grad(special.struve(v, z), z)
+    assert found.item() == pytest.approx(slope, rel=1e-12, abs=1e-150)
+
+
 def test_what_there_is_not_is_refused():
     v, x = tensor(0.5), tensor(2.0)
     with pytest.raises(tg.DerivativeError, match="derivative in the order"):

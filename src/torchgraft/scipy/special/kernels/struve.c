@@ -3,6 +3,7 @@
  *
  *   -5/4 < v < 2, x^2 <= 12(v + 3/2)   power series, DLMF 11.2.1: recurrences cancel for small x next to v = 0, -1.
  *                                      It loses a factor 4 at most
+ *   x < 1e-140                         likewise, of v <= -5/4 its first term: v/x may overflow
  *   x > 5, x >= 0.9 v, x >= -v/2       Y_v + K_v, DLMF 11.2.5, Y of bessel.c and K the integral 11.5.2. SciPy's values
  *                                      are up to 2e-9 off here; for smaller x the sum cancels
  *   v >= -5/4 elsewhere                H' = H_{v-1} - (v/x) H, DLMF 11.4.27, of SciPy's values
@@ -66,12 +67,11 @@ static double at_infinity(double v, int64_t n)
     return power < 0 ? 0 : power > 0 ? INFINITY : differentiated(1 / (SQRT_PI * tgamma(v + 0.5)), v, -1, 2, n);
 }
 
-/* As x -> 0, v <= -5/4: the first term of the power series, where v + 3/2 is no pole; else that of (-1)^m J_{m+1/2}. */
-static double at_0(double v, int64_t n)
+/* Next to 0, v <= -5/4: the first term of the power series, where v + 3/2 is no pole; else H_v = (-1)^m J_{m + 1/2}. */
+static double near_0(double v, double x, int64_t n)
 {
-    double first = (double)gamma_factor(v);
-    if (first != 0) return differentiated(first, v, 1, 0, n);
-    return v == -1.5 && n == 2 ? -INFINITY : 0;
+    double c = (double)(2 / SQRT_PI * gamma_factor(v));
+    return c != 0 ? differentiated(c, v, 1, x, n) : parity(-v - 0.5) * jv_n(-v, x, (int)n);
 }
 
 /* Where Y_v + K_v loses nothing. */
@@ -81,7 +81,7 @@ static bool splits(double v, double x) { return x > 5 && x >= (v < 0 ? 0.5 : 0.9
 double struve_value(double v, double x)
 {
     bool lost = fabs(v) > 15 && x <= 2 * fabs(v) && x >= 0.9 * fabs(v) && splits(v, x);
-    if (x == 0 && v < -1.25 && isfinite(v)) return at_0(v, 0);
+    if (x == 0 && v < -1.25 && isfinite(v)) return near_0(v, 0, 0);
     return lost ? yv_n(v, x, 0) + struve_k(v, x, 0) : scipy_struve(v, x, 0);
 }
 
@@ -93,8 +93,8 @@ double struve_derivative(double v, double x, int64_t n)
         return v == floor(v) ? sign * struve_derivative(v, -x, n) : NAN;
     }
     if (isinf(x)) return at_infinity(v, n);
-    if (v > -1.25 && v < 2 && x * x <= 12 * (v + 1.5)) return series(v, x, n);
-    if (x == 0) return v < 0 ? at_0(v, n) : 0; /* v >= 2 */
+    if (v > -1.25 && (x < TINY || (v < 2 && x * x <= 12 * (v + 1.5)))) return series(v, x, n);
+    if (x < TINY) return near_0(v, x, n);
     if (splits(v, x)) return yv_n(v, x, (int)n) + struve_k(v, x, n);
     double h = scipy_struve(v, x, 0);
     if (v >= -1.25) {
@@ -103,5 +103,6 @@ double struve_derivative(double v, double x, int64_t n)
         return scipy_struve(v - 2, x, 0) - (2 * v - 1) / x * below + v * (v + 1) / x / x * h;
     }
     double above = scipy_struve(v + 1, x, 0), g = (double)(powl(x / 2.0L, v) * gamma_factor(v) / SQRT_PI);
-    return n == 1 ? v / x * h - above + g : (v / x * ((v - 1) / x) - 1) * h + above / x + 2 * v / x * g;
+    double found = n == 1 ? v / x * h - above + g : (v / x * ((v - 1) / x) - 1) * h + above / x + 2 * v / x * g;
+    return isnan(found) && !isnan(h) ? near_0(v, x, n) : found; /* of terms that overflow, the first is the largest */
 }
