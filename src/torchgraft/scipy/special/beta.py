@@ -1,8 +1,8 @@
 """The incomplete beta functions and their inverses, differentiable in both parameters and in the argument.
 
-Values are SciPy's, but those of inverses that are wrong, for tiny y or x. Those there and derivatives in the parameters
-come from `kernels/beta.c`, which says how; derivatives and the density are operators themselves, so that second
-derivatives follow where there are any.
+Values are SciPy's, but those that are wrong: for tiny parameters, and of inverses for tiny y or x. Those there and
+derivatives in the parameters come from `kernels/beta.c`, which says how; derivatives and the density are operators
+themselves, so that second derivatives follow where there are any.
 
 Next to 1, the inverse x has lost the digits of 1 - x. What depends on them is computed from y = 1 - x, which is the
 inverse of the exchanged function: y = betainccinv(b, a, p) where x = betaincinv(a, b, p).
@@ -171,6 +171,7 @@ def betainc(a: Real[Tensor, "..."], b: Real[Tensor, "..."], x: Real[Tensor, "...
 
     Returns:
         Values between 0 and 1, in the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
+        Where a b < 1e-290, by series or quadrature if SciPy's has lost digits.
 
     Raises:
         DerivativeError: a second derivative in a parameter is asked for.

@@ -194,6 +194,7 @@ def stdtr(df: Real[Tensor, "..."], t: Real[Tensor, "..."]) -> Float[Tensor, "...
 
     Returns:
         Values between 0 and 1, in the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
+        Where |t| > 1e100 or df < 1e-100, by series if SciPy's has lost digits.
 
     Raises:
         DerivativeError: a second derivative in `df` is asked for.
@@ -262,6 +263,8 @@ def fdtr(dfn: Real[Tensor, "..."], dfd: Real[Tensor, "..."], x: Real[Tensor, "..
 
     Returns:
         Values between 0 and 1, in the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
+        By series or quadrature if SciPy's is 0, or has lost digits where dfn x is next to nothing beside dfd, dfd beside
+        dfn x, or dfn dfd < 4e-290.
 
     Raises:
         DerivativeError: a second derivative in degrees of freedom is asked for.
@@ -301,6 +304,7 @@ def chdtr(v: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."
 
     Returns:
         Values between 0 and 1, in the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
+        Where x < 0.6 v and v > 200, or v < 2e-6, as `gammainc`.
 
     Raises:
         DerivativeError: a second derivative in `v` is asked for.
@@ -334,6 +338,7 @@ def chdtrc(v: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "...
 
     Returns:
         Values between 0 and 1, in the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
+        Where x > 1.4 v and x > 200, as `gammaincc`.
 
     Raises:
         DerivativeError: a second derivative in `v` is asked for.
@@ -367,6 +372,7 @@ def pdtr(k: Real[Tensor, "..."], m: Real[Tensor, "..."]) -> Float[Tensor, "..."]
 
     Returns:
         Values between 0 and 1, in the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
+        Where m > 1.4 (floor(k) + 1) and m > 100, as `gammaincc`.
 
     Raises:
         DerivativeError: a derivative in `k` is asked for.
