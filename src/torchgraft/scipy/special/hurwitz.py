@@ -1,13 +1,13 @@
 """The zeta functions of Riemann and Hurwitz, differentiable in both arguments.
 
-Values are SciPy's. Derivatives come from `kernels/zeta.c`, which says how: in `x` to the second order, in `q` to any.
+Values and derivatives come from `kernels/zeta.c`, which says how; derivatives are there in `x` to the second order, in `q`
+to any. SciPy lends no function of `q`, and that of `x` has few digits next to its zeros.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from jaxtyping import Float, Real
 from torch import Tensor
 
@@ -17,11 +17,12 @@ from .nth import nth, nth_source, refuse_order
 
 FILE = "zeta.c"
 MOST = 2
+LENT = {"scipy_zetac": "zetac"}
 
-riemann_nth = nth(FILE, "riemann_nth", "riemann_derivative(x, n)", most=MOST)
+riemann_nth = nth(FILE, "riemann_nth", "riemann_derivative(x, n)", LENT, MOST)
 
 
-@tg.op(kernel=nth_source(FILE, "T hurwitz_nth(T x, T q, int64_t n, int64_t k)", "zeta_derivative(x, q, n, k)"))
+@tg.op(kernel=nth_source(FILE, "T hurwitz_nth(T x, T q, int64_t n, int64_t k)", "zeta_derivative(x, q, n, k)", LENT))
 def hurwitz_nth(x: Real[Tensor, "..."], q: Real[Tensor, "..."], n: int, k: int) -> Float[Tensor, "..."]:
     """The derivative of order `n` in x and `k` in q."""
 
@@ -38,9 +39,19 @@ def _(x: Tensor, q: Tensor, n: int, k: int) -> Any:
     return hurwitz_nth(x, q, n, k + 1)
 
 
+@tg.op(kernel=nth_source(FILE, "T riemann_zeta(T x)", "riemann_value(x)", LENT))
+def riemann_zeta(x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """Riemann's zeta function."""
+
+
+@tg.op(kernel=nth_source(FILE, "T hurwitz_zeta(T x, T q)", "zeta_value(x, q)", LENT))
+def hurwitz_zeta(x: Real[Tensor, "..."], q: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """Hurwitz' zeta function."""
+
+
 @tg.op
 @tg.domain(x="(1, inf)", q="positive")
-def zeta(x: Real[np.ndarray, "..."], q: Real[np.ndarray, "..."] | None = None) -> Float[np.ndarray, "..."]:
+def zeta(x: Real[Tensor, "..."], q: Real[Tensor, "..."] | None = None) -> Float[Tensor, "..."]:
     """Hurwitz' zeta function, the sum of (q + k)^-x over k = 0, 1, ... (DLMF 25.11.1; derivative 25.11.17).
 
     Args:
@@ -57,9 +68,7 @@ def zeta(x: Real[np.ndarray, "..."], q: Real[np.ndarray, "..."] | None = None) -
         >>> zeta(torch.tensor(2.0)), zeta(2.0, torch.tensor(0.5))
         (tensor(1.6449), tensor(4.9348))
     """
-    import scipy.special  # not before it is needed
-
-    values: np.ndarray[Any, Any] = scipy.special.zeta(x, q)
+    values: Tensor = riemann_zeta(x) if q is None else hurwitz_zeta(x, q)
     return values
 
 
