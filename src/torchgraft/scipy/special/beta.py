@@ -252,8 +252,8 @@ def betaincinv(a: Real[Tensor, "..."], b: Real[Tensor, "..."], y: Real[Tensor, "
 
     Returns:
         Values between 0 and 1, in the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
-        Where SciPy's is NaN within it, below the least normal number, or has few digits for a y below 1e-50, it is found
-        by Newton's method instead.
+        By Newton's method where SciPy's is NaN within it or below the least normal number, or has lost digits for a y
+        below 1e-50.
 
     Raises:
         DerivativeError: a second derivative in a parameter is asked for.
@@ -294,8 +294,8 @@ def betainccinv(a: Real[Tensor, "..."], b: Real[Tensor, "..."], y: Real[Tensor, 
 
     Returns:
         Values between 0 and 1, in the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
-        Where SciPy's is NaN within it, below the least normal number, or has few digits for a y below 1e-50, it is found
-        by Newton's method instead.
+        By Newton's method where SciPy's is NaN within it or below the least normal number, or has lost digits for a y
+        below 1e-50.
 
     Raises:
         DerivativeError: a second derivative in a parameter is asked for.

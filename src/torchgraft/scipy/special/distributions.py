@@ -1,9 +1,9 @@
 """Distribution functions of Student's t, F, chi-square and Poisson, differentiable in degrees of freedom too.
 
 Values are SciPy's, but for quantiles t of Student's that have lost digits next to 0, or beyond 1e140 sqrt(df), where
-SciPy's end, and for far tails. Those of Student's and its derivatives come from `kernels/student.c` and those of F from
-`kernels/fisher.c`, which say how; chi-square and Poisson are incomplete gamma functions. Second derivatives are there but
-for those in parameters.
+SciPy's end, and for far tails and tiny parameters. Those of Student's and its derivatives come from `kernels/student.c`
+and those of F from `kernels/fisher.c`, which say how; chi-square and Poisson are incomplete gamma functions. Second
+derivatives are there but for those in parameters.
 """
 
 from __future__ import annotations
@@ -227,8 +227,8 @@ def stdtrit(df: Real[Tensor, "..."], p: Real[Tensor, "..."]) -> Float[Tensor, ".
         p: between 0 and 1.
 
     Returns:
-        In the shape to which the arguments broadcast; outside of the domain what SciPy gives. Where |p - 1/2| < 1/256 or
-        |t| > 1e140 sqrt(df), by Newton's method if SciPy's has lost digits.
+        In the shape to which the arguments broadcast; outside of the domain what SciPy gives. Where |p - 1/2| < 1/256
+        or |t| > 1e140 sqrt(df), by Newton's method if SciPy's has lost digits.
 
     Raises:
         DerivativeError: a second derivative in `df` is asked for.
@@ -263,8 +263,8 @@ def fdtr(dfn: Real[Tensor, "..."], dfd: Real[Tensor, "..."], x: Real[Tensor, "..
 
     Returns:
         Values between 0 and 1, in the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
-        By series or quadrature if SciPy's is 0, or has lost digits where dfn x is next to nothing beside dfd, dfd beside
-        dfn x, or dfn dfd < 4e-290.
+        By series or quadrature if SciPy's is 0, or has lost digits where dfn x is next to nothing beside dfd, dfd
+        beside dfn x, or dfn dfd < 4e-290.
 
     Raises:
         DerivativeError: a second derivative in degrees of freedom is asked for.
