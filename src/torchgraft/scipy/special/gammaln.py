@@ -1,7 +1,7 @@
 """The logarithms of the gamma and beta functions, and the polygamma functions, differentiable to any order.
 
-Values are SciPy's, but for polygamma, of which SciPy lends no C function, and betaln where it has lost digits. Polygamma
-and the derivatives come from `kernels/polygamma.c`, which says how.
+Values are SciPy's, but for polygamma, of which SciPy lends no C function, and betaln where it has lost digits.
+Polygamma and the derivatives come from `kernels/polygamma.c`, which says how.
 """
 
 from __future__ import annotations
