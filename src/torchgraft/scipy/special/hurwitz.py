@@ -1,6 +1,6 @@
 """The zeta functions of Riemann and Hurwitz, differentiable in both arguments.
 
-Values and derivatives come from `kernels/zeta.c`, which says how. Derivatives are there in `x` to the second order, and in
+Values and derivatives come from `kernels/zeta.c`, which says how. Derivatives are there in `x` to the second order, in
 `q` to any. SciPy lends no function of `q`, and that of `x` has few digits next to its zeros.
 """
 

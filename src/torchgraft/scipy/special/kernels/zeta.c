@@ -3,7 +3,7 @@
  *
  *   zeta(s, q)     Euler-Maclaurin, DLMF 25.11.28: a sum of (q + j)^-s up to a = q + N, the integral, and a series in
  *                  Bernoulli numbers
- *   zeta(s), s < -1/2: the reflection 25.4.1
+ *   zeta(s), s < 0: the reflection 25.4.1; for values SciPy's from -0.35 to 1
  *   in q           25.11.17, k times: (-1)^k (s)_k zeta(s + k, q)
  *
  * Derivatives in s need no formulas of their own: every number is a jet, the first coefficients of its Taylor series.
