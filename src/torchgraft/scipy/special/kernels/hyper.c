@@ -3,8 +3,9 @@
  * parameter larger by n, times a ratio of Pochhammer symbols (DLMF 16.3.1, 13.3.16, 15.5.2). Of order 0 for values,
  * where SciPy's are not right, or nobody knows whether they are.
  *
- *   1F1  SciPy's, which is right but for z from -3 to 0, b < 0 beside a small a or b, and where a, b or b - a is next
- *        to an integer. There the power series, of Kummer's transformation (DLMF 13.2.39) for z < 0
+ *   1F1  SciPy's, which is right but for z from -3 to 0 (unless 5/4 < a < b), b < 0 beside a small a or b, and where
+ *        a, b or b - a is next to an integer. There the power series, of Kummer's transformation (DLMF 13.2.39) for
+ *        z < 0
  *   0F1  SciPy's goes through Gamma and Bessel functions and loses digits. Here the power series, in double-double
  *        where its signs change; where that does not do, Bessel's J (DLMF 10.16.9), or the recurrence in v where
  *        Gamma(v) or J is not in range
@@ -30,6 +31,7 @@ TG_IMPORT(double, scipy_hyp2f1, (double, double, double, double, int))
 
 #define DD_EPS 1e-31
 #define GOOD 1e-15       /* an estimated relative error that needs no better one */
+#define ALMOST_ALL 100   /* how much larger the terms may be than their sum, which then has the digits of a double */
 #define MOST_TERMS 4000
 #define MOST_WORK 5000000 /* terms of a series times the square of the words: some 0.1 s */
 #define MOST_STEPS 400
@@ -251,22 +253,24 @@ static bool scipy_has_1f1(double a, double b, double z)
 {
     if (a > 0 && b > 0 && z >= 0) return true;
     if (z < 0 && b < a && fabs(b - a - rint(b - a)) < 1e-3) return false; /* a polynomial, by Kummer's transformation */
-    if ((z < 0 && z > -3) || (b < 0 && (fabs(a) < 0.1 || fabs(a) > 100 || b < -10))) return false;
+    if ((z < 0 && z > -3 && !(a > 1.25 && b > a)) || (b < 0 && (fabs(a) < 0.1 || fabs(a) > 100 || b < -10))) return false;
     return !(beside_integer(a, 1e-3) || beside_integer(b, 1e-3) || beside_integer(b - a, 1e-3));
 }
 
 /* Kummer's transformation (DLMF 13.2.39) where z < 0. */
 static double hyp1f1_ours(dd a, dd ba, dd b, double z)
 {
-    dd e = {2.718281828459045, 1.4456468917292502e-16};
-    if (z < 0 && z > -3 && b.hi > 0 && ba.hi > 0) { /* all terms are positive, and few */
-        dd term = dd_of(1), sum = term;
-        for (int k = 0; term.hi > 1e-18 * sum.hi; k++) {
-            term = dd_div(dd_mul(dd_times(term, -z), dd_add(ba, dd_of(k))), dd_times(dd_add(b, dd_of(k)), k + 1.0));
-            sum = dd_add(sum, term);
+    if (z < 0 && z > -3 && b.hi > 0) { /* few terms, and most of one sign */
+        long double top = (long double)ba.hi + ba.lo, bottom = (long double)b.hi + b.lo, term = 1, sum = 1, all = 1;
+        int k = 0;
+        for (; k < 60 && fabsl(term) > 1e-21L * fabsl(sum); k++) {
+            term *= -z * (top + k) / ((bottom + k) * (k + 1));
+            sum += term;
+            all += fabsl(term);
         }
-        if (isfinite(sum.hi)) return dd_power(e, dd_of(z), (scaled){sum.hi, 0});
+        if (k < 60 && all < ALMOST_ALL * fabsl(sum) && isfinite(sum)) return (double)(expl(z) * sum);
     }
+    dd e = {2.718281828459045, 1.4456468917292502e-16};
     form forms[] = {{.a = a, .z = dd_of(z), .base = dd_of(1)}, {.a = ba, .z = dd_of(-z), .base = e}};
     forms[1].power = dd_of(z);
     for (int i = 1; i >= 0; i--) {
