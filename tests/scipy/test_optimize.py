@@ -134,6 +134,9 @@ def test_jacobians_and_callbacks_are_used():
         (lambda x: (x * IMAGINARY).real, [1.0], tg.DtypeError, "complex"),
         (lambda x: x, torch.zeros(1, dtype=torch.complex64), tg.DtypeError, "is complex"),
         (lambda x: x, torch.zeros(1, device="meta"), tg.DeviceError, "not copied"),
+        (lambda x: x, [1j], tg.ArgumentError, "no array of real numbers"),
+        (lambda x: x, [torch.ones((), requires_grad=True)], tg.ArgumentError, "no array of real numbers"),
+        (lambda x: x, [], RuntimeError, "Improper input parameters"),
     ],
 )
 def test_wrong_roots_are_refused(fun, start, error, said):
@@ -148,9 +151,46 @@ def test_what_has_no_derivative_says_so():
         torch.autograd.grad(line.x.sum(), p)
     units = optimize.root(lambda x: torch.stack([x[0] - p, 1e-30 * (x[1] - p)]), [2.0, 2.0])  # which is regular
     assert torch.autograd.grad(units.x.sum(), p)[0].item() == pytest.approx(2)
+    unused = optimize.root(lambda x: torch.stack([x[0] - p, x[0] - p]), [1.0, 1.0])
+    with pytest.raises(tg.DerivativeError, match="Jacobian is singular"):
+        torch.autograd.grad(unused.x.sum(), p)
     unfinished = optimize.brentq(lambda x: x**3 - p, 0, 3, maxiter=3, disp=False)
     with pytest.raises(tg.DerivativeError, match="no root has no derivative"):
         torch.autograd.grad(unfinished, p)
+
+
+def test_what_passes_for_a_root_has_no_derivative():
+    """The least square of a function without a root, which SciPy calls a success, and a jump."""
+    p = double(2.0)
+    least = optimize.root(lambda x: x**2 + p, [1.0], method="lm")
+    jump = optimize.brentq(lambda x: torch.where(x > p / 2, x, -x), 0.5, 2.5)
+    for found in (least.x.sum(), jump):
+        with pytest.raises(tg.DerivativeError, match="is no root, and has no derivative"):
+            torch.autograd.grad(found, p)
+
+
+def test_jacobians_that_are_none_are_refused():
+    with pytest.raises(tg.ArgumentError, match="the Jacobian is no tensor"):
+        optimize.root(lambda x: x**2 - 2, [1.0], jac=lambda x: 2 * x.numpy())
+    with pytest.raises(tg.ArgumentError, match="does not return its Jacobian"):
+        optimize.root(lambda x: x**2 - 2, [1.0], jac=True)
+
+
+class Root(torch.nn.Module):
+    def forward(self, p):
+        return optimize.root(lambda x: x**3 - p, [1.0]).x
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.jit
+def test_tracers_of_one_graph_are_refused():
+    p = double(2.0).detach()
+    for trace in (
+        lambda: torch.fx.experimental.proxy_tensor.make_fx(Root())(p),
+        lambda: torch.export.export(Root(), (p,), strict=False),
+        lambda: torch.jit.trace(Root(), (p,)),
+    ):
+        with pytest.raises(tg.UnsupportedError, match="cannot be part of a graph"):
+            trace()
 
 
 def test_a_function_that_has_changed_is_noticed():
@@ -231,6 +271,8 @@ def test_brentq_refuses_what_scipy_refuses():
         optimize.brentq(lambda x: x, torch.zeros(2), 3)
     with pytest.raises(tg.UnsupportedError, match="several results under vmap"):
         torch.vmap(lambda p: optimize.brentq(lambda x: x - p, 0, 3, full_output=True)[0])(torch.ones(2))
+    with pytest.raises(tg.UnsupportedError, match="an end that"):
+        torch.vmap(lambda end: optimize.brentq(lambda x: x - 1, 0, end))(torch.ones(2))
 
 
 # -- assignments ------------------------------------------------------------------------------------------------------
@@ -244,6 +286,12 @@ def test_assignments_are_scipys(shape, maximize):
     for costs in (cost, cost.requires_grad_(), cost.detach().mul(1e6).long()):
         found = optimize.linear_sum_assignment(costs, maximize)
         assert [index.tolist() for index in found] == [index.tolist() for index in expected]
+
+
+def test_truth_values_are_costs():
+    cost = np.array([[True, False, True], [False, True, True]])
+    rows, columns = optimize.linear_sum_assignment(torch.from_numpy(cost))
+    assert (rows.tolist(), columns.tolist()) == ([0, 1], [1, 0])
 
 
 def best(cost):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.optimize
+import torch
 from jaxtyping import Int64, Real
 from torch import Tensor
 
@@ -54,5 +55,6 @@ def linear_sum_assignment(cost_matrix: Tensor, maximize: bool = False) -> tuple[
             "is no tensor", operator="linear_sum_assignment", argument="cost_matrix", expected="a tensor",
             got=type(cost_matrix).__name__, hint="pass torch.as_tensor(cost_matrix)",
         )  # fmt: skip
-    rows, columns = assignment(cost_matrix.detach(), maximize)
+    costs = cost_matrix.detach()
+    rows, columns = assignment(costs.to(torch.uint8) if costs.dtype is torch.bool else costs, maximize)
     return rows, columns

@@ -53,11 +53,12 @@ def brentq(
     Raises:
         ArgumentError: `f` returns no tensor.
         ConvergenceError: there was no convergence, with SciPy's message.
-        DerivativeError: a derivative is asked for, and df/dx is zero at the root, or there was no convergence.
+        DerivativeError: a derivative is asked for, and df/dx is zero at the root, there was no convergence, or f
+            jumps where it changes sign.
         DeviceError: an end is not on the CPU.
         DtypeError: an end, or a tensor that `f` uses, is complex.
         ShapeError: `f` has several values, or an end has.
-        UnsupportedError: under `torch.vmap`, if `full_output`.
+        UnsupportedError: under `torch.vmap`, if `full_output` or where it maps an end; in an exported graph.
         ValueError: f(a) and f(b) have the same sign, or a value is NaN.
 
     Example:
@@ -104,5 +105,11 @@ def _interval(a: float | Tensor, b: float | Tensor) -> tuple[list[float], Tensor
             )
     dtypes = [end.dtype for end, given in zip(ends, (a, b), strict=True) if isinstance(given, Tensor)]
     widest = max(dtypes, key=lambda dtype: dtype.itemsize, default=torch.float64)
-    numbers = [end.double().item() for end in ends]
+    try:
+        numbers = [end.double().item() for end in ends]
+    except RuntimeError as error:
+        raise tg.UnsupportedError(
+            "an end that torch.vmap maps is no number", operator="brentq", argument="a or b",
+            expected="the same interval for all samples", hint="take one that has all roots in it",
+        ) from error  # fmt: skip
     return numbers, torch.tensor(numbers[0], dtype=widest)

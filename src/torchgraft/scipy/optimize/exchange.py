@@ -13,6 +13,8 @@ from torch import Tensor
 
 import torchgraft as tg
 
+from ... import _torch
+
 
 class ConvergenceError(tg.TorchgraftError, RuntimeError):
     """A solver did not find a root; the text is SciPy's.
@@ -28,13 +30,20 @@ F = TypeVar("F", bound=Callable[..., Any])
 def eager(function: F) -> F:
     """`function`, at which compilers break the graph: SciPy's solvers are not to be traced.
 
-    The mark is made where a compiler is met: ``torch.compiler.disable`` costs the import of Dynamo.
+    The mark is made where a compiler is met: ``torch.compiler.disable`` costs the import of Dynamo. A tracer that makes
+    one graph is refused: there the root would be of the equations that it saw.
     """
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_dynamo_compiling():
             return torch.compiler.disable(function)(*args, **kwargs)
+        graph = _torch.dispatch_modes() > 0 and _torch.tracing_to_graph()
+        if graph or torch.compiler.is_compiling() or _torch.is_tracing():
+            raise tg.UnsupportedError(
+                "calls back into Python, and cannot be part of a graph", operator=function.__name__,
+                expected="a call in eager code", got="a call that is traced or exported",
+            )  # fmt: skip
         return function(*args, **kwargs)
 
     return call  # type: ignore[return-value]
@@ -44,11 +53,18 @@ def real_start(operator: str, name: str, value: Any) -> Tensor:
     """Where a solver starts, which is a real tensor on the CPU, or numbers.
 
     Raises:
+        ArgumentError: it is something else.
         DtypeError: it is complex.
         DeviceError: it is on another device.
     """
     if not isinstance(value, Tensor):
-        return torch.from_numpy(np.array(value, dtype=np.float64))
+        try:
+            return torch.from_numpy(np.array(value, dtype=np.float64))
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise tg.ArgumentError(
+                "is no array of real numbers", operator=operator, argument=name, expected="a tensor, or numbers",
+                got=repr(value),
+            ) from error  # fmt: skip
     if value.is_complex():
         raise tg.DtypeError("is complex", operator=operator, argument=name, expected="a real tensor", got=value.dtype)
     if value.device.type != "cpu":

@@ -80,6 +80,9 @@ def _count(tensors: Sequence[Tensor]) -> int:
 # -- equations --------------------------------------------------------------------------------------------------------
 
 
+FAR = 0.1
+"""A root is as near, relative to x and to the way from the start."""
+
 Solver = Callable[[Tensor, Callable[[Tensor], Tensor]], tuple[Tensor, str | None]]
 """From a start and a function, an x where the function is zero, or what is none and why."""
 
@@ -103,6 +106,7 @@ class Equations:
         self.closure = Closure(name, function, start.detach(), args)
         self._failure: str | None = None
         self._left = 0.0  # the greatest value of f at solutions
+        self._way = 0.0  # the longest that a solver went
 
     def solved(self) -> Tensor:
         """The solution, differentiable in the tensors that f uses."""
@@ -115,6 +119,7 @@ class Equations:
         found, failure = self.solver(start.reshape(self.start.shape), function)
         self._failure = self._failure or failure
         self._left = max(self._left, _largest(function(found)))
+        self._way = max(self._way, _largest(found - start.reshape(found.shape)))
         return found.detach().flatten()
 
     def pull(self, grad: Tensor, x: Tensor, *tensors: Tensor) -> Tensor:
@@ -152,11 +157,19 @@ class Equations:
             )  # fmt: skip
         # Equations and unknowns may have units as different as they like.
         even = slope / slope.abs().amax(1, keepdim=True)
-        sizes = torch.linalg.svdvals(even / even.abs().amax(0, keepdim=True)) if even.isfinite().all() else [0.0]
+        even = even / even.abs().amax(0, keepdim=True)
+        sizes = torch.linalg.svdvals(even) if even.isfinite().all() else [0.0]
         if len(sizes) > 0 and not sizes[-1] > precision * len(sizes) * sizes[0]:
             raise tg.DerivativeError(
                 "the Jacobian is singular at the root, which has no derivative", operator=self.name,
                 expected="independent equations, that depend on x", got=f"the Jacobian {slope.tolist()}",
+            )  # fmt: skip
+        # A least-squares minimum and a jump pass for roots with solvers; a step of Newton's would lead far away.
+        step = _largest(torch.linalg.solve(slope, values.double()))
+        if not step <= FAR * (_largest(x) + self._way) + precision ** (1 / 3):
+            raise tg.DerivativeError(
+                "what the solver found is no root, and has no derivative", operator=self.name, expected="a root",
+                got=f"values up to {_largest(values):.3g}, {step:.3g} from where they would be zero",
             )  # fmt: skip
 
 

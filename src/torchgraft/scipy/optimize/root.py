@@ -10,6 +10,8 @@ import scipy.optimize
 import torch
 from torch import Tensor
 
+import torchgraft as tg
+
 from ... import _torch
 from .exchange import ConvergenceError, as_array, as_tensor, eager, lent, real_start, real_values
 from .implicit import Equations
@@ -53,12 +55,14 @@ def root(
         each sample, there are only `x`, `success` and `method`.
 
     Raises:
-        ArgumentError: `fun` returns no tensor.
+        ArgumentError: `fun` returns no tensor, or `jac` none.
         ConvergenceError: no root was found, with SciPy's message.
-        DerivativeError: a derivative is asked for, and the Jacobian is singular at the root.
+        DerivativeError: a derivative is asked for, and the Jacobian is singular at the root, or what SciPy calls a
+            success is no root, which for ``lm`` may be a least square.
         DeviceError: `x0` is not on the CPU.
         DtypeError: `x0`, or a tensor that `fun` uses, is complex.
         ShapeError: `fun` has not as many values as unknowns.
+        UnsupportedError: in an exported graph.
 
     Example:
         >>> a = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
@@ -79,7 +83,7 @@ def root(
 
     def values(x: Tensor, *given: Any) -> Tensor:
         returned = fun(x, *given)
-        return real_values("root", returned[0] if jac is True else returned, x)
+        return real_values("root", _pair(returned)[0] if jac is True else returned, x)
 
     def solve(begin: Tensor, function: Callable[[Tensor], Tensor]) -> tuple[Tensor, str | None]:
         jacobian = slopes or (torch.func.jacrev(function) if jac or (flat and low) else None)
@@ -92,7 +96,7 @@ def root(
         if not result.success:
             raise ConvergenceError(
                 str(result.message), operator="root", expected="a root",
-                got=f"values of {np.abs(result.fun).max():.3g} after {result.nfev} calls of fun",
+                got=f"values of {np.abs(result.fun).max(initial=0):.3g} after {result.nfev} calls of fun",
             )  # fmt: skip
         found.append(result)
         return as_tensor(result.x, begin), None
@@ -108,6 +112,24 @@ def _slopes(fun: Callable[..., Any], jac: Any, args: Sequence[Any]) -> Callable[
     """The Jacobian that the user gave; None for none, and under transforms, where it would see what they wrap."""
     if not jac or _torch.functorch_active():
         return None
-    if jac is True:
-        return lambda x: fun(x, *args)[1]
-    return lambda x: jac(x, *args)
+
+    def slopes(x: Tensor) -> Tensor:
+        found = _pair(fun(x, *args))[1] if jac is True else jac(x, *args)
+        if not isinstance(found, Tensor):
+            raise tg.ArgumentError(
+                "the Jacobian is no tensor", operator="root", argument="jac", expected="a tensor",
+                got=type(found).__name__,
+            )  # fmt: skip
+        return found
+
+    return slopes
+
+
+def _pair(returned: Any) -> tuple[Any, Any]:
+    """Values and their Jacobian, of a function that is said to return both."""
+    if not isinstance(returned, (list, tuple)) or len(returned) != 2:
+        raise tg.ArgumentError(
+            "the function does not return its Jacobian beside its values", operator="root", argument="jac",
+            expected="a pair, where jac is True", got=type(returned).__name__,
+        )  # fmt: skip
+    return returned[0], returned[1]
