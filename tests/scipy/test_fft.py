@@ -116,6 +116,14 @@ def test_one_number_has_no_cosine_transform_of_the_first_type():
         fft.dct(torch.ones(1), 1)
     with pytest.raises(tg.ArgumentError, match="as_tensor"):
         fft.dct([1.0, 2.0])
+    with pytest.raises(tg.ArgumentError, match="is no integer"):
+        fft.dct(torch.ones(2), n=2.0)
+    with pytest.raises(ValueError, match="no such axis"):
+        fft.dct(torch.ones(2), axis=0.0)
+
+
+def test_no_complex_numbers_have_a_transform():
+    assert fft.dct(torch.zeros(0, 3, dtype=torch.complex64)).shape == (0, 3)
 
 
 def test_examples_print_what_they_say():

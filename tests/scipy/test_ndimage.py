@@ -129,6 +129,10 @@ def test_interpolation_is_mapped_and_compiled():
         ({"coordinates": torch.zeros(2, 4, dtype=torch.complex64)}, tg.DtypeError, "complex64"),
         ({"output": torch.zeros(4)}, tg.ArgumentError, "an output to write into"),
         ({"output": "no dtype"}, tg.ArgumentError, "is no dtype"),
+        ({"output": ">f8"}, tg.ArgumentError, "is no dtype"),
+        ({"coordinates": [torch.zeros(2), torch.zeros(3)]}, tg.ShapeError, "several shapes"),
+        ({"cval": torch.tensor(1.0, requires_grad=True)}, tg.ArgumentError, "no real number"),
+        ({"mode": ["wrap"]}, RuntimeError, "boundary mode not supported"),
         ({"output": torch.bool}, tg.DtypeError, "floating or integer"),
         ({"input": torch.zeros(4, 4, device="meta")}, tg.DeviceError, "CPU"),
     ],
@@ -167,6 +171,24 @@ def test_derivatives_of_smoothing(mode, order):
     assert torch.autograd.gradgradcheck(function, (x, sigma))
 
 
+@pytest.mark.parametrize("order", [0, 1])
+@pytest.mark.parametrize("sigma", [0.0, -1.0])
+def test_axes_without_a_width_stay_as_they_are(sigma, order):
+    """They take no part in the steps in integers, and nothing depends on their width."""
+    image = 3 * random(4, 5)
+    found = ndimage.gaussian_filter(image, (sigma, 1.5), order, torch.int32, axes=(0, np.int64(1)))
+    expected = scipy.ndimage.gaussian_filter(image.numpy(), (sigma, 1.5), order, np.int32)
+    assert found.tolist() == expected.tolist()
+    width = torch.tensor(sigma, dtype=torch.float64, requires_grad=True)
+    (slope,) = torch.autograd.grad(ndimage.gaussian_filter(image, width, order, radius=2).square().sum(), width)
+    assert slope == 0
+
+
+def test_a_mapped_width_needs_a_radius():
+    with pytest.raises(tg.UnsupportedError, match="pass radius"):
+        torch.vmap(lambda sigma: ndimage.gaussian_filter(torch.ones(4), sigma))(torch.ones(2))
+
+
 def test_smoothing_is_mapped_and_compiled():
     images, sigmas = random(3, 4, 5), torch.tensor([0.5, 1.0, 2.0])
     function = lambda x, sigma: ndimage.gaussian_filter(x, sigma, radius=3).sin()  # noqa: E731
@@ -196,6 +218,15 @@ def test_halves_are_smoothed_in_more_digits(dtype):
         ({"order": -1}, ValueError, "order must be non-negative"),
         ({"radius": -1}, ValueError, "nonnegative integer"),
         ({"radius": 1.5}, ValueError, "nonnegative integer"),
+        ({"truncate": -2}, ValueError, "nonnegative integer"),
+        ({"truncate": np.inf}, ValueError, "nonnegative integer"),
+        ({"sigma": np.nan, "radius": 1}, ValueError, "no finite number"),
+        ({"sigma": torch.ones(2, 1)}, tg.ShapeError, "several widths"),
+        ({"sigma": None}, tg.ArgumentError, "no real number"),
+        ({"order": None}, ValueError, "order must be non-negative"),
+        ({"axes": 1.0}, ValueError, "axes must be unique, and exist"),
+        ({"cval": torch.tensor(1.0, requires_grad=True)}, tg.ArgumentError, "no real number"),
+        ({"mode": ["wrap", ["wrap"]]}, RuntimeError, "boundary mode not supported"),
         ({"axes": (0, 0)}, ValueError, "axes must be unique"),
         ({"axes": 2}, ValueError, "axes must be unique, and exist"),
         ({"mode": "around"}, RuntimeError, "boundary mode not supported"),

@@ -34,7 +34,7 @@ def check_axis(operator: str, x: Tensor, axis: int) -> int:
     Raises:
         InvalidValueError: there is none such.
     """
-    if not -x.dim() <= axis < x.dim():
+    if not hasattr(axis, "__index__") or not -x.dim() <= axis < x.dim():
         raise InvalidValueError(
             "there is no such axis", operator=operator, argument="axis",
             expected=f"between {-x.dim()} and {x.dim() - 1}" if x.dim() else "x with an axis at least", got=axis,

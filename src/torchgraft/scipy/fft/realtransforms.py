@@ -108,6 +108,7 @@ def dct(
         The transform, in the shape of `x` but for `n`.
 
     Raises:
+        ArgumentError: `x` is no tensor, or `n` no integer.
         InvalidValueError: there is no such type, norm or axis, or nothing to transform.
         DeviceError: `x` is not on the CPU.
 
@@ -211,6 +212,8 @@ def _transform(
     check_tensors(name, x=x)
     axis = check_axis(name, x, axis)
     kind: str = norm or "backward"
+    if n is not None and not hasattr(n, "__index__"):
+        raise tg.ArgumentError("is no integer", operator=name, argument="n", expected="an integer", got=n)
     length = x.shape[axis] if n is None else n
     least = 2 if type == 1 and name in ("dct", "idct") else 1
     for argument, fits, expected, got in (
@@ -230,7 +233,7 @@ def _transform(
     parts = torch.view_as_real(signals.resolve_conj()).movedim(-1, 0) if x.is_complex() else signals
     made: Tensor = transformed(parts, name in ("dst", "idst"), type, kind, scaled, workers)
     if x.is_complex():
-        made = torch.view_as_complex(made.movedim(0, -1).contiguous())
+        made = torch.complex(made[0], made[1])
     return made.movedim(-1, axis)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from torch import Tensor
 
 import torchgraft as tg
 
-REAL = (
+DTYPES = (
     torch.float64, torch.float32, torch.float16, torch.bfloat16,
     torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8,
 )  # fmt: skip
@@ -24,15 +25,21 @@ def real_tensor(operator: str, name: str, value: Any) -> Tensor:
         ArgumentError: it is something else.
         DtypeError: it is complex or boolean.
         DeviceError: it is on another device.
+        ShapeError: they are of several shapes.
     """
     if isinstance(value, Sequence) and value and all(isinstance(item, Tensor) for item in value):
+        if any(item.shape != value[0].shape for item in value):
+            raise tg.ShapeError(
+                "are tensors of several shapes", operator=operator, argument=name, expected="one shape",
+                got=[tuple(item.shape) for item in value],
+            )  # fmt: skip
         value = torch.stack(list(value))
     if not isinstance(value, Tensor):
         raise tg.ArgumentError(
             "is no tensor", operator=operator, argument=name, expected="a tensor, or one for each axis",
             got=type(value).__name__, hint="pass torch.as_tensor(...) of it",
         )  # fmt: skip
-    if value.dtype not in REAL:
+    if value.dtype not in DTYPES:
         raise tg.DtypeError(
             "has a dtype that is not supported", operator=operator, argument=name,
             expected="floating or integer", got=value.dtype, hint="map the real and the imaginary part for themselves",
@@ -43,6 +50,20 @@ def real_tensor(operator: str, name: str, value: Any) -> Tensor:
             expected="a tensor on the CPU", got=value.device, hint=f"pass {name}.cpu()",
         )  # fmt: skip
     return value
+
+
+def real_number(operator: str, name: str, value: Any) -> float:
+    """`value`, which is a number: a tensor would lose its gradient.
+
+    Raises:
+        ArgumentError: it is something else.
+    """
+    if not isinstance(value, Real):
+        raise tg.ArgumentError(
+            "is no real number", operator=operator, argument=name, expected="a Python or NumPy number",
+            got=type(value).__name__,
+        )  # fmt: skip
+    return float(value)
 
 
 def output_dtype(operator: str, input: Tensor, output: Any) -> torch.dtype:
@@ -61,11 +82,11 @@ def output_dtype(operator: str, input: Tensor, output: Any) -> torch.dtype:
         )  # fmt: skip
     try:
         dtype = output if isinstance(output, torch.dtype) else torch.from_numpy(np.empty(0, output)).dtype
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise tg.ArgumentError(
             "is no dtype", operator=operator, argument="output", expected="None or a dtype", got=repr(output)
         ) from error
-    if dtype not in REAL:
+    if dtype not in DTYPES:
         raise tg.DtypeError(
             "a result cannot have this dtype", operator=operator, argument="output",
             expected="floating or integer", got=dtype,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from numbers import Integral
 from typing import Any, Literal
 
@@ -14,8 +15,9 @@ from torch import Tensor
 
 import torchgraft as tg
 
+from ..arguments import has_numbers
 from ..errors import InvalidValueError
-from .arguments import output_dtype, real_tensor, unsupported_mode
+from .arguments import output_dtype, real_number, real_tensor, unsupported_mode
 
 Mode = Literal["reflect", "constant", "nearest", "mirror", "wrap"]
 EXTENSIONS = ("reflect", "constant", "nearest", "mirror", "wrap")
@@ -105,12 +107,13 @@ def gaussian_weights(sigma: Float64[np.ndarray, ""], order: int, radius: int) ->
 @gaussian_weights.vjp("sigma")
 def _(grad: Tensor, sigma: Tensor, order: int, radius: int) -> Any:
     """From He_m' = m He_(m-1) (DLMF 18.9.27) and the derivative of the sum, by which the Gaussian was divided."""
-    x = torch.arange(-radius, radius + 1, dtype=torch.float64)
+    x, filters = torch.arange(-radius, radius + 1, dtype=torch.float64), sigma > NO_WIDTH
+    sigma = torch.where(filters, sigma, 1.0)  # else nothing depends on it
     variance = (x**2 * gaussian_weights(sigma, 0, radius)).sum()
     slope = ((x**2 - variance) / sigma**3 - order / sigma) * gaussian_weights(sigma, order, radius)
     if order > 0:
         slope = slope + order * x / sigma**3 * gaussian_weights(sigma, order - 1, radius)
-    return (grad * slope).sum()
+    return torch.where(filters, (grad * slope).sum(), 0.0)
 
 
 # -- the filter -------------------------------------------------------------------------------------------------------
@@ -151,11 +154,12 @@ def gaussian_filter(
         which SciPy does not filter, are float32 between axes.
 
     Raises:
-        ArgumentError: `input` is no tensor, or `output` an array.
+        ArgumentError: `input` is no tensor, `output` an array, or another argument no number.
         DeviceError: a tensor is not on the CPU.
         DtypeError: a tensor is complex or boolean.
-        InvalidValueError: axes, orders or radii are not admitted, or do not go together.
-        UnsupportedError: there is no such mode.
+        InvalidValueError: axes, orders, radii or a `sigma` that is not finite are not admitted, or do not go together.
+        ShapeError: `sigma` has several axes.
+        UnsupportedError: there is no such mode; or `sigma` is mapped by `torch.vmap`, and there is no radius.
 
     Example:
         >>> gaussian_filter(torch.tensor([0.0, 0.0, 1.0, 0.0, 0.0]), sigma=1)
@@ -163,7 +167,7 @@ def gaussian_filter(
     """
     input = real_tensor("gaussian_filter", "input", input)
     dtype = output_dtype("gaussian_filter", input, output)
-    chosen = _axes(axes, input.ndim)
+    outside, chosen = real_number("gaussian_filter", "cval", cval), _axes(axes, input.ndim)
     settings = zip(
         chosen,
         _for_each("sigma", sigma, len(chosen)),
@@ -174,25 +178,43 @@ def gaussian_filter(
     )
     steps = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
     found = input.to(torch.promote_types(input.dtype, steps) if input.dtype.is_floating_point else torch.float64)
-    for axis, width, degree, extension, reach in settings:
+    for axis, given, degree, extension, reach in settings:
+        width = _width(given)
         weights = _weights(width, degree, truncate, reach).flip(0)
-        lines = correlate1d(found.movedim(axis, -1), weights, _mode(extension), float(cval))
+        name = _mode(extension)
+        if has_numbers(width) and not width.requires_grad and width <= NO_WIDTH:
+            continue  # without a step in `output`
+        lines = correlate1d(found.movedim(axis, -1), weights, name, outside)
         found = lines.movedim(-1, axis).to(steps)
     return found.to(dtype)
 
 
-def _weights(sigma: float | Tensor, order: int, truncate: float, radius: Any) -> Tensor:
-    """The weights of one axis."""
-    if order < 0:
-        raise InvalidValueError(
-            "order must be non-negative", operator="gaussian_filter", argument="order", expected="0 or more", got=order
-        )
+def _width(sigma: Any) -> Tensor:
+    """A standard deviation, in double precision."""
     if isinstance(sigma, Tensor):
         width = real_tensor("gaussian_filter", "sigma", sigma).double()
     else:
-        width = torch.tensor(float(sigma), dtype=torch.float64)
+        width = torch.tensor(real_number("gaussian_filter", "sigma", sigma), dtype=torch.float64)
+    if width.dim() > 0:
+        raise tg.ShapeError(
+            "has several widths for one axis", operator="gaussian_filter", argument="sigma",
+            expected="a number, or one for each axis", got=tuple(width.shape),
+        )  # fmt: skip
+    if has_numbers(width) and not bool(width.isfinite()):
+        raise InvalidValueError(
+            "is no finite number", operator="gaussian_filter", argument="sigma", expected="a finite number", got=sigma
+        )
+    return width
+
+
+def _weights(width: Tensor, order: Any, truncate: Any, radius: Any) -> Tensor:
+    """The weights of one axis."""
+    if not isinstance(order, Integral) or order < 0:
+        raise InvalidValueError(
+            "order must be non-negative", operator="gaussian_filter", argument="order", expected="0 or more", got=order
+        )
     if radius is None:
-        radius = max(0, int(truncate * width.detach().item() + 0.5))
+        radius = _radius(width, real_number("gaussian_filter", "truncate", truncate))
     if not isinstance(radius, Integral) or radius < 0:
         raise InvalidValueError(
             "Radius must be a nonnegative integer.", operator="gaussian_filter", argument="radius",
@@ -202,8 +224,20 @@ def _weights(sigma: float | Tensor, order: int, truncate: float, radius: Any) ->
     return weights
 
 
-def _mode(mode: str) -> Any:
-    name = SYNONYMS.get(mode, mode)
+def _radius(width: Tensor, truncate: float) -> int | float:
+    """SciPy's radius; as it is, where it is no number."""
+    try:
+        radius = truncate * max(0.0, width.detach().item()) + 0.5
+    except RuntimeError as error:
+        raise tg.UnsupportedError(
+            "has no one value from which a radius follows", operator="gaussian_filter", argument="sigma",
+            expected="a number", got="a tensor that torch.vmap maps", hint="pass radius",
+        ) from error  # fmt: skip
+    return int(radius) if math.isfinite(radius) else radius
+
+
+def _mode(mode: Any) -> Any:
+    name = SYNONYMS.get(mode, mode) if isinstance(mode, str) else None
     if name not in EXTENSIONS:
         raise unsupported_mode(
             "gaussian_filter", mode, "reflect, constant, nearest, mirror, wrap, or grid- before them"
@@ -224,12 +258,12 @@ def _for_each(name: str, value: Any, count: int) -> list[Any]:
     return list(value)
 
 
-def _axes(axes: int | Sequence[int] | None, ndim: int) -> list[int]:
+def _axes(axes: Any, ndim: int) -> list[int]:
     """The axes, counted from the first."""
     if axes is None:
         return list(range(ndim))
-    given = [axes] if isinstance(axes, int) else list(axes)
-    chosen = [axis % ndim for axis in given if -ndim <= axis < ndim]
+    given = list(axes) if isinstance(axes, Iterable) else [axes]
+    chosen = [int(axis) % ndim for axis in given if isinstance(axis, Integral) and -ndim <= int(axis) < ndim]
     if len(chosen) < len(given) or len(set(chosen)) < len(given):
         raise InvalidValueError(
             "axes must be unique, and exist", operator="gaussian_filter", argument="axes",

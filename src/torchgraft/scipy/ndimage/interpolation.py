@@ -11,7 +11,7 @@ from torch import Tensor
 
 import torchgraft as tg
 
-from .arguments import output_dtype, real_tensor, rounded, unsupported_mode
+from .arguments import output_dtype, real_number, real_tensor, rounded, unsupported_mode
 from .splines import MODES, interpolate, spline_filter1d
 
 _PADDING = 12  # SciPy's, for the modes that have no exact filter
@@ -48,7 +48,7 @@ def map_coordinates(
         In the shape of ``coordinates[0]``. Computed in double precision whatever the dtype, as in SciPy.
 
     Raises:
-        ArgumentError: an array is given for `output`, or no tensor for an input.
+        ArgumentError: an array is given for `output`, no tensor for an input, or no number for `cval`.
         DeviceError: an input is not on the CPU.
         DtypeError: an input is complex or boolean.
         ShapeError: the coordinates have not one row for each axis.
@@ -62,17 +62,17 @@ def map_coordinates(
     input = real_tensor("map_coordinates", "input", input)
     coordinates = real_tensor("map_coordinates", "coordinates", coordinates)
     dtype = output_dtype("map_coordinates", input, output)
-    extension = _extension(mode)
+    extension, outside = _extension(mode), real_number("map_coordinates", "cval", cval)
     _check(input, coordinates, order)
     values, places = input.double(), coordinates.double()
     if prefilter and order > 1:
         if mode in ("nearest", "grid-constant"):
-            values, places = _padded(values, mode, float(cval)), places + _PADDING
+            values, places = _padded(values, mode, outside), places + _PADDING
         for axis in range(values.ndim):
             values = spline_filter1d(values.movedim(axis, -1), order, extension).movedim(-1, axis)
     points, orders = places.flatten(1).mT, [0] * values.ndim
     runs = _runs(points, values.numel())
-    found = interpolate(values.reshape(1, -1), runs, list(values.shape), orders, order, extension, float(cval))
+    found = interpolate(values.reshape(1, -1), runs, list(values.shape), orders, order, extension, outside)
     return rounded(found.flatten()[: len(points)].reshape(coordinates.shape[1:]), dtype)
 
 
@@ -93,7 +93,7 @@ def _padded(values: Tensor, mode: str, cval: float) -> Tensor:
 
 def _extension(mode: str) -> int:
     """The number of a mode."""
-    name = {"grid-mirror": "reflect"}.get(mode, mode)
+    name = "reflect" if mode == "grid-mirror" else mode
     if name not in MODES:
         raise unsupported_mode("map_coordinates", mode, ", ".join((*MODES, "grid-mirror")))
     return MODES.index(name)
