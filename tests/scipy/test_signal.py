@@ -234,11 +234,17 @@ def test_what_is_infinite_stays_where_it_is():
     np.testing.assert_array_equal(signal.convolve(*tensors(a, b), "full", "direct").numpy(), np.convolve(a, b))
 
 
-def test_four_axes_need_the_fft():
-    a, b = tensors(numbers(2, 3, 2, 4), numbers(2, 2, 1, 3))
-    np.testing.assert_allclose(signal.correlate(a, b).numpy(), scipy.signal.correlate(a.numpy(), b.numpy()), atol=1e-14)
-    with pytest.raises(tg.UnsupportedError, match="three axes"):
-        signal.correlate(a, b, method="direct")
+@pytest.mark.parametrize("mode", ["full", "same", "valid"])
+@pytest.mark.parametrize("method", ["auto", "direct"])
+@pytest.mark.parametrize("name", ["correlate", "convolve"])
+def test_four_and_more_axes(name, method, mode):
+    for shapes in (((2, 3, 2, 4), (2, 2, 1, 3)), ((2, 1, 2, 1, 3), (3, 2, 2, 4, 3))):
+        a, b = (numbers(*shape) for shape in shapes)
+        found = getattr(signal, name)(*tensors(a, b), mode, method)
+        np.testing.assert_allclose(found.numpy(), getattr(scipy.signal, name)(a, b, mode, method), atol=1e-14)
+    a, b = np.full((2, 2, 1, 1), 2**31 + 1), np.full((2, 2, 1, 1), 2**31 + 3)  # whose sums the FFT would round
+    found = getattr(signal, name)(*tensors(a, b), mode, method)
+    np.testing.assert_array_equal(found.numpy(), getattr(scipy.signal, name)(a, b, mode, method))
 
 
 # -- transforms and refusals ------------------------------------------------------------------------------------------
@@ -314,6 +320,13 @@ def test_what_scipy_refuses_is_refused(name):
     assert isinstance(refusal.value, tg.TorchgraftError)
     assert refusal.value.operator
     assert refusal.value.argument
+
+
+def test_sparse_tensors_are_refused():
+    sparse = torch.ones(2, 2).to_sparse()
+    for call in (lambda: signal.convolve(sparse, sparse), lambda: signal.lfilter(TAP, FEEDBACK, sparse)):
+        with pytest.raises(tg.UnsupportedError, match="layout sparse_coo"):
+            call()
 
 
 def test_compiled_code_refuses_too():

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .. import _torch
-from .._errors import ArgumentError, DtypeError
+from .._errors import ArgumentError, DtypeError, UnsupportedError
 from .errors import InvalidValueError
 
 
@@ -19,12 +19,18 @@ def check_tensors(operator: str, **arguments: object) -> None:
 
     Raises:
         ArgumentError: an argument is something else.
+        UnsupportedError: it is sparse.
     """
     for name, value in arguments.items():
         if not isinstance(value, Tensor):
             raise ArgumentError(
                 "is not a tensor", operator=operator, argument=name, expected="a tensor", got=type(value).__name__,
                 hint=f"pass torch.as_tensor({name}), with the dtype that you mean",
+            )  # fmt: skip
+        if value.layout is not torch.strided:
+            raise UnsupportedError(
+                f"is a tensor of layout {str(value.layout).removeprefix('torch.')}", operator=operator, argument=name,
+                expected="a dense tensor", got=value.layout, hint=f"pass {name}.to_dense()",
             )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Literal, get_args
@@ -9,7 +10,6 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from ..._errors import UnsupportedError
 from ..arguments import check_tensors, common_dtype, known
 from ..errors import InvalidValueError
 from .sliding import slide
@@ -18,7 +18,7 @@ Mode = Literal["full", "valid", "same"]
 Method = Literal["auto", "direct", "fft"]
 
 DIRECT_AXES = 3
-"""So many axes the direct method has."""
+"""So many axes the kernel has."""
 
 
 def correlate(in1: Tensor, in2: Tensor, mode: Mode = "full", method: Method = "auto") -> Tensor:
@@ -31,8 +31,8 @@ def correlate(in1: Tensor, in2: Tensor, mode: Mode = "full", method: Method = "a
         in2: as `in1`, with as many axes.
         mode: what is returned: ``"full"``, everything; ``"valid"``, where one lies inside of the other; ``"same"``, as
             much as `in1`, from the middle.
-        method: ``"direct"``, sums of products, of up to three axes; ``"fft"``, whose error is relative to the largest
-            value; ``"auto"``, the faster of them, and the direct one for integers.
+        method: ``"direct"``, sums of products, slow for more than three axes; ``"fft"``, whose error is relative to the
+            largest value; ``"auto"``, the faster of them, and the direct one for integers.
 
     Returns:
         Along each axis ``n1 + n2 - 1``, ``|n1 - n2| + 1`` or ``n1`` numbers.
@@ -40,7 +40,6 @@ def correlate(in1: Tensor, in2: Tensor, mode: Mode = "full", method: Method = "a
     Raises:
         InvalidValueError: the arrays are empty or have other numbers of axes, neither lies inside of the other in
             ``"valid"``, or there is no such mode or method.
-        UnsupportedError: the direct method is asked for more than three axes.
 
     Example:
         >>> correlate(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([0.0, 1.0, 0.5]))
@@ -67,7 +66,6 @@ def convolve(in1: Tensor, in2: Tensor, mode: Mode = "full", method: Method = "au
 
     Raises:
         InvalidValueError: as of `correlate`.
-        UnsupportedError: the direct method is asked for more than three axes.
 
     Example:
         >>> convolve(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([0.0, 1.0, 0.5]), mode="same")
@@ -107,7 +105,7 @@ def _combined(operator: str, in1: Tensor, kernel: Tensor, mode: Mode, method: Me
         return in1 * kernel
     if method == "auto":
         method = _faster(in1, kernel, sizes)
-    return (_direct if method == "direct" else _by_fft)(operator, in1, kernel, starts, sizes)
+    return (_direct if method == "direct" else _by_fft)(in1, kernel, starts, sizes)
 
 
 def _window(operator: str, n: Sequence[int], k: Sequence[int], mode: Mode) -> tuple[list[int], list[int]]:
@@ -129,10 +127,10 @@ def _window(operator: str, n: Sequence[int], k: Sequence[int], mode: Mode) -> tu
 
 def _faster(in1: Tensor, kernel: Tensor, sizes: Sequence[int]) -> Method:
     """The faster method, by rough times; the direct one where sizes are symbols of a compiler."""
-    if in1.dim() > DIRECT_AXES:
-        return "fft"
     if not in1.is_floating_point() and not in1.is_complex():
         return "direct"
+    if in1.dim() > DIRECT_AXES:
+        return "fft"
     pairs = list(zip(in1.shape, kernel.shape, strict=True))
     products = [torch.sym_min(n * k, size * torch.sym_min(n, k)) for (n, k), size in zip(pairs, sizes, strict=True)]
     points = math.prod([n + k - 1 for n, k in pairs])
@@ -140,15 +138,12 @@ def _faster(in1: Tensor, kernel: Tensor, sizes: Sequence[int]) -> Method:
     return "fft" if known(math.prod(products) > transforms) else "direct"
 
 
-def _direct(operator: str, in1: Tensor, kernel: Tensor, starts: Sequence[int], sizes: Sequence[int]) -> Tensor:
+def _direct(in1: Tensor, kernel: Tensor, starts: Sequence[int], sizes: Sequence[int]) -> Tensor:
+    if in1.dtype is torch.bool:  # as NumPy does: whether any product is true
+        return _direct(in1.long(), kernel.long(), starts, sizes) != 0
     missing = DIRECT_AXES - in1.dim()
     if missing < 0:
-        raise UnsupportedError(
-            "the direct method is for up to three axes", operator=operator, argument="in1", expected="at most 3 axes",
-            got=tuple(in1.shape), hint='pass method="fft"',
-        )  # fmt: skip
-    if in1.dtype is torch.bool:  # as NumPy does: whether any product is true
-        return _direct(operator, in1.long(), kernel.long(), starts, sizes) != 0
+        return _direct_along_first(in1, kernel, starts, sizes)
     leads = [k - 1 - start for k, start in zip(kernel.shape, starts, strict=True)]
     ones = (1,) * missing
     arrays = [array.reshape(ones + tuple(array.shape)) for array in (in1, kernel)]
@@ -156,7 +151,18 @@ def _direct(operator: str, in1: Tensor, kernel: Tensor, starts: Sequence[int], s
     return made.reshape(sizes)
 
 
-def _by_fft(operator: str, in1: Tensor, kernel: Tensor, starts: Sequence[int], sizes: Sequence[int]) -> Tensor:
+def _direct_along_first(in1: Tensor, kernel: Tensor, starts: Sequence[int], sizes: Sequence[int]) -> Tensor:
+    """Sums over the first axis of correlations along the others."""
+    n, k = in1.shape[0], kernel.shape[0]
+    shifts = [i - (k - 1 - starts[0]) for i in range(sizes[0])]
+    sums = [
+        [_direct(in1[shift + j], kernel[j], starts[1:], sizes[1:]) for j in range(k) if 0 <= shift + j < n]
+        for shift in shifts
+    ]
+    return torch.stack([functools.reduce(torch.add, terms) for terms in sums])
+
+
+def _by_fft(in1: Tensor, kernel: Tensor, starts: Sequence[int], sizes: Sequence[int]) -> Tensor:
     """The product of transforms. Integers are rounded; along an axis of one number there is nothing to transform."""
     dtype = in1.dtype
     exact = not dtype.is_floating_point and not dtype.is_complex

@@ -38,7 +38,8 @@ def lfilter(
 
     Raises:
         InvalidValueError: a shape does not fit, or ``a[0]`` is zero.
-        KernelError: ``a[0]`` is zero in compiled code, or under a transform.
+        KernelError: ``a[0]`` is zero in compiled code, or under a transform; where `a` is one number, the result is
+            infinite.
         DtypeError: all arguments are integers, which SciPy does not filter either.
 
     Example:
