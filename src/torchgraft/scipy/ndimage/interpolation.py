@@ -41,7 +41,8 @@ def map_coordinates(
         order: of the splines, 0 to 5.
         mode: what lies outside, as in SciPy: ``reflect`` (or ``grid-mirror``), ``constant``, ``grid-constant``,
             ``nearest``, ``mirror``, ``grid-wrap`` or ``wrap``.
-        cval: the value there, for the modes with ``constant``.
+        cval: the value there, for the modes with ``constant``; as it is, where SciPy cuts it off for integers in
+            ``grid-constant``.
         prefilter: whether `input` are values; else they are the splines' coefficients.
 
     Returns:
