@@ -32,8 +32,8 @@ from torchgraft.scipy import fft, ndimage, optimize, signal, special
 
 PAGE = Path(__file__).parent.parent / "docs" / "scipy.md"
 SIZE = 1_000_000
-SECONDS = 30.0
-"""About as long as one row may take; it has at least five rounds."""
+SECONDS = 8.0
+"""About as long as the rounds of one row may take, of which there are at least five."""
 
 RANGES: dict[str, tuple[tuple[float, float], ...]] = {
     "gammainc": ((0.1, 100), (0.1, 100)), "gammaincc": ((0.1, 100), (0.1, 100)),
