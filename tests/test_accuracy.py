@@ -58,7 +58,13 @@ def test_arguments_are_those_of_the_operator(label):
     assert set(f"{entry.parameters} {entry.fixed}".split()) <= set(arguments)
 
 
-@pytest.mark.parametrize("label", ENTRIES)
+# References take a second a function; the others are slow tests, and have tests of their own.
+SHOWN = {"erfcx", "gammainc", "hyp2f1", "jv", "kv", "stdtr", "zeta"}
+
+
+@pytest.mark.parametrize(
+    "label", [pytest.param(label, marks=[] if label in SHOWN else [pytest.mark.slow]) for label in ENTRIES]
+)
 def test_bars_are_met_at_some_points(label):
     """But for those that the result says are missed."""
     missed = {quantity for quantity, score in scored(*measured(label, 3)).items() if not score.met}

@@ -13,7 +13,8 @@ from .transforms import TRANSFORMS, Transform
 SLOW = {
     "export, run_decompositions", "export, strict", "compile(jvp)", "compile(jacfwd)", "compile(hessian)",
     "compile(vmap(grad))", "backward of compile(vmap)", "backward of compile(grad)", "jacfwd(compile)",
-    "hessian(compile)", "make_fx(grad), symbolic",
+    "hessian(compile)", "make_fx(grad), symbolic", "compile, dynamic", "compile(grad)", "compile(vmap)",
+    "grad(compile)", "jvp(compile)", "vmap(compile)",
 }  # fmt: skip
 
 

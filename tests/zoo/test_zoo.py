@@ -75,17 +75,12 @@ def test_most_causes_are_named():
     assert len(UNNAMED) <= len(ZOO) / 5
 
 
-# Right operators are proved elsewhere too: those of the gallery and of torchgraft.scipy.
+# Of the twins, those of operators of torch.library and of transforms; false alarms on operators, Functions and modules
+# that are right would show in the gallery, in torchgraft.scipy and in the tests of the contracts too.
 @pytest.mark.parametrize(
-    "specimen", [pytest.param(s, id=f"{s.family}-{s.name}", marks=slow(s.family == "operators")) for s in ZOO]
+    "specimen",
+    [pytest.param(s, id=f"{s.family}-{s.name}", marks=slow(s.family not in ("library", "modes"))) for s in ZOO],
 )
 def test_nothing_is_found_in_the_twin(specimen: Specimen):
-    report = checked(specimen, specimen.right)
-    assert not alarms(report), str(report)
-
-
-@pytest.mark.slow
-@specimens
-def test_nothing_at_all_is_found_in_the_twin(specimen: Specimen):
     report = checked(specimen, specimen.right, thoroughly=True)
     assert not alarms(report), str(report)
