@@ -194,7 +194,7 @@ def stdtr(df: Real[Tensor, "..."], t: Real[Tensor, "..."]) -> Float[Tensor, "...
 
     Returns:
         Values between 0 and 1, in the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
-        Where |t| > 1e100 or df < 1e-100, by series if SciPy's has lost digits.
+        Where ``|t|`` > 1e100 or df < 1e-100, by series if SciPy's has lost digits.
 
     Raises:
         DerivativeError: a second derivative in `df` is asked for.
@@ -228,7 +228,7 @@ def stdtrit(df: Real[Tensor, "..."], p: Real[Tensor, "..."]) -> Float[Tensor, ".
 
     Returns:
         In the shape to which the arguments broadcast; outside of the domain what SciPy gives. Where |p - 1/2| < 1/256
-        or |t| > 1e140 sqrt(df), by Newton's method if SciPy's has lost digits.
+        or ``|t|`` > 1e140 sqrt(df), by Newton's method if SciPy's has lost digits.
 
     Raises:
         DerivativeError: a second derivative in `df` is asked for.

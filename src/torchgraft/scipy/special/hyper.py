@@ -104,7 +104,7 @@ def hyp1f1(a: Real[Tensor, "..."], b: Real[Tensor, "..."], x: Real[Tensor, "..."
 
     Values are SciPy's, and ours where these are wrong or may be: for -3 < x < 0, for b < 0 unless both parameters are
     of moderate size, and where a, b or b - a is next to an integer. They are NaN where that would take too long, as may
-    be for |x| > 1000 there.
+    be for ``|x|`` > 1000 there.
 
     Args:
         a: parameter, any real number.
@@ -136,7 +136,7 @@ def hyp2f1(
 ) -> Float[Tensor, "..."]:
     """Gauss' hypergeometric function 2F1(a, b; c; z) (DLMF 15.2.1; derivative 15.5.1).
 
-    Values are SciPy's for |a| and |b| up to 6, c > 0.1 and z from -2 to 0.9, unless one of them is next to an integer
+    Values are SciPy's for ``|a|`` and ``|b|`` up to 6, c > 0.1 and z from -2 to 0.9, unless one of them is next to an integer
     or to 0. Elsewhere SciPy's has few right digits or none at many points, and values are ours, which take some 20
     microseconds, and up to milliseconds where large terms cancel. Values and derivatives are NaN where that would take
     too long, as may be with parameters above 1000.
