@@ -227,8 +227,8 @@ def stdtrit(df: Real[Tensor, "..."], p: Real[Tensor, "..."]) -> Float[Tensor, ".
         p: between 0 and 1.
 
     Returns:
-        In the shape to which the arguments broadcast; outside of the domain what SciPy gives. Where |p - 1/2| < 1/256
-        or ``|t|`` > 1e140 sqrt(df), by Newton's method if SciPy's has lost digits.
+        In the shape to which the arguments broadcast; outside of the domain what SciPy gives. Next to p = 1/2
+        or where ``|t|`` > 1e140 sqrt(df), by Newton's method if SciPy's has lost digits.
 
     Raises:
         DerivativeError: a second derivative in `df` is asked for.

@@ -72,8 +72,8 @@ def hyp0f1(v: Real[Tensor, "..."], z: Real[Tensor, "..."]) -> Float[Tensor, "...
     """The confluent hypergeometric limit function 0F1(; v; z) (DLMF 16.2.1; derivative 16.3.1).
 
     Values are SciPy's, and ours where it has nothing finite, or may have nothing right: z < 0 and v > 150, v < -165
-    or |v - 1| log(-z) > 1300, and v < 0 next to an integer or with z > 1e4. They are NaN where neither is right, as may
-    be for v < -300 and z < -2e5.
+    or abs(v - 1) log(-z) > 1300, and v < 0 next to an integer or with z > 1e4. They are NaN where neither is right, as
+    may be for v < -300 and z < -2e5.
 
     Args:
         v: parameter, any real number but 0, -1, -2, ...
@@ -102,9 +102,9 @@ def _(v: Tensor, z: Tensor) -> Any:
 def hyp1f1(a: Real[Tensor, "..."], b: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
     """Kummer's confluent hypergeometric function 1F1(a; b; x) (DLMF 13.2.2; derivative 13.3.16).
 
-    Values are SciPy's, and ours where these are wrong or may be: for -3 < x < 0, for b < 0 unless both parameters are
-    of moderate size, and where a, b or b - a is next to an integer. They are NaN where that would take too long, as may
-    be for ``|x|`` > 1000 there.
+    Values are SciPy's, and ours where these are wrong or may be: for -3 < x < 0 unless a < b, for b < 0 unless both
+    parameters are of moderate size, and where a, b or b - a is next to an integer. They are NaN where that would take
+    too long, as may be for ``|x|`` > 1000 there.
 
     Args:
         a: parameter, any real number.
@@ -136,7 +136,7 @@ def hyp2f1(
 ) -> Float[Tensor, "..."]:
     """Gauss' hypergeometric function 2F1(a, b; c; z) (DLMF 15.2.1; derivative 15.5.1).
 
-    Values are SciPy's for ``|a|`` and ``|b|`` up to 6, c > 0.1 and z from -2 to 0.9, unless one of them is next to an integer
+    Values are SciPy's for a and b from -6 to 6, c > 0.1 and z from -2 to 0.9, unless one of them is next to an integer
     or to 0. Elsewhere SciPy's has few right digits or none at many points, and values are ours, which take some 20
     microseconds, and up to milliseconds where large terms cancel. Values and derivatives are NaN where that would take
     too long, as may be with parameters above 1000.
