@@ -278,22 +278,6 @@ double beta_density(double a, double b, double x) {
     return density_at(p, binomial(p), a, b);
 }
 
-/* all three first derivatives for little more than the price of one */
-void betainc_grad(double a, double b, double x, double *da, double *db, double *dx) {
-    pair r;
-    if (outside(a, b, x) || at_boundary(a, b, x)) {
-        r = derivatives(a, b, x, 1, 1);
-        *dx = beta_density(a, b, x);
-    } else {
-        point p = make_point(a, b, x);
-        mass d = binomial(p);
-        r = derivatives_at(p, d, a, b, 1, 1);
-        *dx = density_at(p, d, a, b);
-    }
-    *da = r.da;
-    *db = r.db;
-}
-
 /* (dI/da)/(dI/dx), (dI/db)/(dI/dx): minus the derivatives of x = betaincinv(a, b, p) and betainccinv(a, b, q) */
 static pair ratios(double a, double b, double x, int want_a, int want_b) {
     if (outside(a, b, x)) return (pair){NAN, NAN, NAN};

@@ -121,18 +121,6 @@ double density_of_gamma(double a, double x) {
     return density_from(poisson(a, x), a, x);
 }
 
-/* both for little more than the price of one */
-void gammainc_grad(double a, double x, double *da, double *dx) {
-    if (outside(a, x) || x == 0 || isinf(a) || isinf(x)) {
-        *da = gammainc_da(a, x);
-        *dx = density_of_gamma(a, x);
-        return;
-    }
-    mass d = poisson(a, x);
-    *da = da_at(d, a, x);
-    *dx = density_from(d, a, x);
-}
-
 /* (dP/da)/(dP/dx) = -dx/da of x = gammaincinv(a, p), and of gammainccinv(a, q) */
 double gammainc_da_over_density(double a, double x) {
     if (outside(a, x)) return NAN;
