@@ -88,7 +88,7 @@ class _Adjoint:
         """A tensor as the operator takes it: its twin wants all leading axes, a looping operator broadcasts them."""
         if self.record.signature.loop:
             return read
-        return read.reshape(*(1,) * (call.batch_rank - lead), *read.shape)
+        return read.reshape((*(1,) * (call.batch_rank - lead), *read.shape))
 
     def _values(self, call: RuleCall, at: Tensor) -> tuple[list[Any], int]:
         """The operator's arguments with `at` in the place of the input in which it is linear."""
@@ -149,14 +149,17 @@ class _Adjoint:
         return [d for leaf, d in zip(leaves, settled, strict=True) if leaf.name.partition("[")[0] == name]
 
     def _forward_mode(self, call: RuleCall, duals: Sequence[tuple[Tensor, Tensor | None]]) -> Tensor:
-        """Linear in each of what it reads, so that the tangents go through one by one."""
+        """Push the tangents: one term for all cotangents, in which the adjoint is jointly linear, and one an input."""
         primals = [primal for primal, _ in duals]
         names = [n for n, count in zip(self.operator.tensor_names, call.counts, strict=True) for _ in range(count)]
+        groups: dict[str | None, list[int]] = {}
+        for i, name in enumerate(names):
+            groups.setdefault(None if name in self.cotangents.values() else name, []).append(i)
         total: Tensor | None = None
-        for i, (name, (_, tangent)) in enumerate(zip(names, duals, strict=True)):
-            if tangent is None:
+        for name, places in groups.items():
+            if all(duals[i][1] is None for i in places):
                 continue
-            if name not in self.cotangents.values() and name not in self.record.rules["adjoint"]:
+            if name is not None and name not in self.record.rules["adjoint"]:
                 raise DerivativeError(
                     f"forward mode through the adjoint needs an adjoint for '{name}' too",
                     operator=self.rule.label,
@@ -164,7 +167,11 @@ class _Adjoint:
                     expected=f'@{self.record.name}.adjoint("{name}")',
                     got="another rule, or none",
                 )
-            term = self._replaced(call, [*primals[:i], tangent, *primals[i + 1 :]])
+            reads = list(primals)
+            for i in places:
+                tangent = duals[i][1]
+                reads[i] = torch.zeros_like(primals[i]) if tangent is None else tangent
+            term = self._replaced(call, reads)
             total = term if total is None else total + term
         assert total is not None
         return _torch.make_dual(self._replaced(call, primals), total)

@@ -237,6 +237,7 @@ class Caller:
         """
 
         def call(*args: Any) -> Sequence[Tensor]:
+            _torch.guard_forward_level()
             return tuple(self.lowering.call(convert(self.signature, args)))
 
         call.__name__ = call.__qualname__ = self.signature.name

@@ -170,10 +170,16 @@ class _Part:
         return self._pack(kernel.run(values, plan))
 
     def decompose(self, *args: Any) -> Any:
-        """The torch body in the operator's place, for tracers below autograd: Inductor fuses it, export keeps ATen."""
+        """The torch body in the operator's place, for tracers below autograd: Inductor fuses it, export keeps ATen.
+
+        A graph that may still be differentiated (`make_fx`, `torch.func.linearize`) keeps the operator: its derivative
+        is its rules', not the body's.
+        """
         if not _torch.tracing_to_graph():  # only shapes are wanted
             return self.fake(*args)
-        if self.record.opaque:
+        if not _torch.tracing_final_graph():
+            return NotImplemented
+        if self.record.opaque or _torch.tangents_from_outside():  # which the body alone would differentiate
             return self.lowering.opaque(twin=self.is_twin)(*args)
         values, lead = self._values(args)
         try:
@@ -234,7 +240,7 @@ class _Part:
         call = _torch.redispatch_below_autograd(self.dispatched.torch_op, keyset)
         extra = (lead,) if self.is_twin else ()
         mapped = self.is_twin or self.record.signature.loop
-        if mapped and not _torch.functorch_active() and _torch.tracing_to_graph():
+        if mapped and not _torch.functorch_active() and _torch.tracing_final_graph():
 
             def inline(*values: Any) -> Any:
                 result = self._inline(values, lead)
@@ -246,7 +252,7 @@ class _Part:
     def _inline(self, values: Sequence[Any], lead: int) -> Any:
         """The mapped torch body in the operator's place, for a tracer; None where that cannot be."""
         plan = self.record.plan(values, lead)
-        if self.record.opaque or not plan.batch:
+        if self.record.opaque or not plan.batch or _torch.tangents_from_outside():
             return None
         try:
             with _torch.below_autograd():

@@ -164,7 +164,7 @@ class Pushforward:
             if pullback.opaque and not pullback.residual:  # an array rule
                 raise missing_rule(self.record, pullback.inputs[0], "forward")
         recording = torch.is_grad_enabled()
-        with torch.enable_grad():
+        with _torch.hooks_on_saved_off(), torch.enable_grad():
             cotangents = [_torch.requires_grad_inside(torch.zeros_like(self.env[o.name])) for o in self.outputs]
             names = tuple(cotangent_names(self.signature).values())
             env = {**self.env, **dict(zip(names, cotangents, strict=True))}

@@ -39,6 +39,7 @@ from .generators import set_random_states as set_random_states
 from .graph import engine_wants as engine_wants
 from .graph import functions_in_graph as functions_in_graph
 from .graph import hooks_on_saved as hooks_on_saved
+from .graph import hooks_on_saved_off as hooks_on_saved_off
 from .graph import input_metadata as input_metadata
 from .graph import nodes_in_graph as nodes_in_graph
 from .graph import refuses_backward as refuses_backward
@@ -79,8 +80,11 @@ from .tracing import DYNAMO as DYNAMO
 from .tracing import DYNAMO_KNOWS_FUNCTIONS as DYNAMO_KNOWS_FUNCTIONS
 from .tracing import fake_call as fake_call
 from .tracing import graph_break as graph_break
+from .tracing import guard_forward_level as guard_forward_level
 from .tracing import is_tracing as is_tracing
 from .tracing import no_dynamo as no_dynamo
+from .tracing import tangents_from_outside as tangents_from_outside
+from .tracing import tracing_final_graph as tracing_final_graph
 from .tracing import tracing_to_graph as tracing_to_graph
 from .wrappers import add_batch as add_batch
 from .wrappers import plain_sample as plain_sample

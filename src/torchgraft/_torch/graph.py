@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -10,6 +11,21 @@ from torch import _C, Tensor
 
 hooks_on_saved: Callable[[bool], Any] = _C._autograd._top_saved_tensors_default_hooks
 """Who packs and unpacks saved tensors (checkpointing, offloading), or None; its argument ignores disabled hooks."""
+
+
+@contextlib.contextmanager
+def hooks_on_saved_off() -> Iterator[None]:
+    """Within, nobody packs and unpacks saved tensors, as `torch.func` has it while it records.
+
+    A graph that is recorded and differentiated at once belongs to nobody else: a hook that packs by a copy would cut
+    its derivative, and checkpointing would run its whole region again in the middle of it.
+    """
+    switch: Callable[[bool], bool] = _C._autograd._saved_tensors_hooks_set_tracing
+    before = switch(True)
+    try:
+        yield
+    finally:
+        switch(before)
 
 
 def engine_wants(node: Any, index: int) -> bool:

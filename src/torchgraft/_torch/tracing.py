@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import _C, Tensor
+from torch.autograd import forward_ad
 from torch.utils import _pytree
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -23,14 +24,48 @@ is_tracing: Callable[[], bool] = _C._is_tracing
 
 
 def tracing_to_graph() -> bool:
-    """Whether a tracer is at work that wants to see into an operator, and not only fake tensors that find out shapes.
-
-    The functional mode counts too: AOTAutograd traces twice, first without a graph, and must see the same both times.
-    """
+    """Tell whether a tracer is at work, and not only fake tensors that find out shapes."""
     from torch.fx.experimental.proxy_tensor import get_proxy_mode  # not imported by `import torch`
 
-    functional = _C._get_dispatch_mode(_C._TorchDispatchModeKey.FUNCTIONAL)
-    return functional is not None or get_proxy_mode() is not None
+    return tracing_final_graph() or get_proxy_mode() is not None
+
+
+def tracing_final_graph() -> bool:
+    """Tell whether AOTAutograd traces, whose graph holds its derivatives and is never differentiated again.
+
+    A graph of bare `make_fx` may be differentiated. AOTAutograd traces twice, first without a proxy mode, and must see
+    the same both times; its functional mode is there both times.
+    """
+    return _C._get_dispatch_mode(_C._TorchDispatchModeKey.FUNCTIONAL) is not None
+
+
+def tangents_from_outside() -> bool:
+    """Tell whether the graph that is being traced may be run on tensors that carry tangents.
+
+    The tensors that Dynamo traces with carry no tangents of a forward level around the compiled function. That the
+    graph is not run within another level than this one is up to `guard_forward_level`.
+    """
+    if forward_ad._current_level < 0:
+        return False
+    try:
+        from torch._dynamo.symbolic_convert import InstructionTranslator
+
+        level: int = InstructionTranslator.current_tx().output.dual_level
+    except (ImportError, AttributeError):  # another tracer, which says nothing of it
+        return True
+    return level >= 0
+
+
+def guard_forward_level() -> None:
+    """Have Dynamo, where it traces this, compile again as soon as another forward level is open around the function."""
+    from torch._guards import TracingContext
+
+    if TracingContext.try_get() is None:
+        return
+    from torch._dynamo.guards import install_guard
+    from torch._dynamo.variables.ctx_manager import DualLevelContextManager
+
+    install_guard(DualLevelContextManager._guards_singleton)
 
 
 _frames = _C._dynamo.eval_frame

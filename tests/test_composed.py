@@ -1,0 +1,185 @@
+"""Transforms on top of transforms: each derivative beside that of the plain torch expression."""
+
+import numpy as np
+import pytest
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.autograd import forward_ad
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils.checkpoint import checkpoint
+
+import torchgraft as tg
+
+
+def normal(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+# -- adjoints with several cotangents --------------------------------------------------------------------------------
+
+
+def plain(x, w):
+    return 2 * x, 3 * x * w
+
+
+@tg.op
+def on_arrays(
+    x: Float[np.ndarray, "n"], w: Float[np.ndarray, "n"]
+) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"]]:
+    return 2 * x, 3 * x * w
+
+
+@on_arrays.adjoint("x")
+def _(grad_out0: np.ndarray, grad_out1: np.ndarray, w: np.ndarray) -> np.ndarray:
+    return 2 * grad_out0 + 3 * w * grad_out1
+
+
+SPLIT = tg.c("""
+void in_c(int64_t n, const T *x, const T *w, T *out0, T *out1) {
+    for (int64_t i = 0; i < n; i++) { out0[i] = 2 * x[i]; out1[i] = 3 * x[i] * w[i]; }
+}
+void in_c_adjoint_x(int64_t n, const T *grad_out0, const T *grad_out1, const T *w, T *grad_x) {
+    for (int64_t i = 0; i < n; i++) grad_x[i] = 2 * grad_out0[i] + 3 * w[i] * grad_out1[i];
+}
+""")
+
+
+@tg.op(kernel=SPLIT)
+def in_c(x: Float[Tensor, "n"], w: Float[Tensor, "n"]) -> tuple[Float[Tensor, "n"], Float[Tensor, "n"]]: ...
+
+
+@in_c.adjoint("x", kernel=SPLIT)
+def _(grad_out0, grad_out1, w): ...
+
+
+def mixed(f, w):
+    def value(x):
+        one, two = f(x, w)
+        return (one.sin() * two.exp()).sum() + two.cos().sum()
+
+    return value
+
+
+@pytest.mark.parametrize("op", [on_arrays, in_c], ids=["numpy", "c"])
+def test_an_adjoint_pushes_the_tangents_of_its_cotangents_jointly(op):
+    x, w, t = normal(3), normal(3, seed=1), normal(3, seed=2)
+    for transform in (torch.func.hessian, lambda f: lambda x: torch.func.jvp(torch.func.grad(f), (x,), (t,))[1]):
+        torch.testing.assert_close(transform(mixed(op, w))(x), transform(mixed(plain, w))(x))
+
+
+def test_an_adjoint_of_tensors_without_axes_is_differentiated_twice():
+    @tg.op
+    def scale(x: Float[np.ndarray, ""], w: Float[np.ndarray, ""]) -> Float[np.ndarray, ""]:
+        return x * w
+
+    @scale.adjoint("x")
+    def _(grad: np.ndarray, w: np.ndarray) -> np.ndarray:
+        return grad * w
+
+    @scale.adjoint("w")
+    def _(grad: np.ndarray, x: np.ndarray) -> np.ndarray:
+        return grad * x
+
+    def f(op):
+        return lambda x: op(x, x.exp()).sin()
+
+    x = normal()
+    for outer in (torch.func.jacfwd, torch.func.jacrev):
+        found, expected = (outer(torch.func.jacrev(f(op)))(x) for op in (scale, torch.mul))
+        torch.testing.assert_close(found, expected)
+
+
+# -- tracers whose graphs are differentiated -------------------------------------------------------------------------
+
+
+@tg.op
+def sine(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    return torch.sin(x)
+
+
+@sine.partial("x")
+def _(x):
+    return torch.cos(x)
+
+
+@tg.op(batch="loop")
+def twice_on_purpose(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+    return x * 1
+
+
+@twice_on_purpose.vjp("x")
+def _(grad):
+    return 2 * grad
+
+
+def test_a_linearized_map_has_a_gradient():
+    y, v = normal(3), normal(3, seed=1)
+    for at in (v, torch.zeros_like(v)):
+        found, expected = (torch.func.jacrev(torch.func.linearize(f, y)[1])(at) for f in (sine, torch.sin))
+        torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("mode", ["real", "symbolic"])
+def test_a_traced_graph_keeps_the_derivative_of_the_rule(mode):
+    x = normal(2, 3)
+    for op in (twice_on_purpose, torch.vmap(twice_on_purpose)):
+        graph = make_fx(op, tracing_mode=mode)(x)
+        torch.testing.assert_close(torch.func.grad(lambda x, g=graph: g(x).sum())(x), torch.full_like(x, 2.0))
+
+
+# -- hooks on saved tensors, checkpoints -----------------------------------------------------------------------------
+
+
+@tg.op
+def product(x: Float[Tensor, "n"], y: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+    return x * x * y
+
+
+@product.vjp("x", "y")
+def _(grad, x, y):
+    return 2 * grad * x * y, grad * x * x
+
+
+def dual_tangent(f, x, y, t):
+    with forward_ad.dual_level():
+        return forward_ad.unpack_dual(f(forward_ad.make_dual(x, t), y)).tangent
+
+
+def func_tangent(f, x, y, t):
+    return torch.func.jvp(lambda x: f(x, y), (x,), (t,))[1]
+
+
+def hooked(run):
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t.clone(), lambda t: t):
+        return run()
+
+
+def checkpointed(run):
+    return checkpoint(run, use_reentrant=False)
+
+
+@pytest.mark.parametrize("around", [hooked, checkpointed])
+@pytest.mark.parametrize("tangent", [dual_tangent, func_tangent])
+def test_forward_mode_derived_from_a_vjp_keeps_its_gradient(around, tangent):
+    x, y, t = normal(3).requires_grad_(), normal(3, seed=1).requires_grad_(), normal(3, seed=2)
+    found = around(lambda: tangent(product, x, y, t))
+    torch.testing.assert_close(
+        torch.autograd.grad(found.sum(), (x, y)), torch.autograd.grad((2 * x * y * t).sum(), (x, y))
+    )
+
+
+# -- tangents that enter compiled code from outside ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("warm", [False, True], ids=["first", "compiled before"])
+@pytest.mark.parametrize("op", [product, torch.vmap(product)], ids=["plain", "vmap"])
+def test_tangents_pass_through_compiled_code(op, warm):
+    x, y, t = normal(2, 3), normal(2, 3, seed=1), normal(2, 3, seed=2)
+    if op is product:
+        x, y, t = x[0], y[0], t[0]
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x, y: op(x, y) + 0 * x, backend="aot_eager", fullgraph=True)
+    if warm:
+        compiled(x, y)
+    torch.testing.assert_close(dual_tangent(compiled, x, y, t), 2 * x * y * t)
