@@ -156,15 +156,15 @@ class _Adjoint:
         for i, name in enumerate(names):
             groups.setdefault(None if name in self.cotangents.values() else name, []).append(i)
         total: Tensor | None = None
-        for name, places in groups.items():
+        for group, places in groups.items():
             if all(duals[i][1] is None for i in places):
                 continue
-            if name is not None and name not in self.record.rules["adjoint"]:
+            if group is not None and group not in self.record.rules["adjoint"]:
                 raise DerivativeError(
-                    f"forward mode through the adjoint needs an adjoint for '{name}' too",
+                    f"forward mode through the adjoint needs an adjoint for '{group}' too",
                     operator=self.rule.label,
-                    argument=name,
-                    expected=f'@{self.record.name}.adjoint("{name}")',
+                    argument=group,
+                    expected=f'@{self.record.name}.adjoint("{group}")',
                     got="another rule, or none",
                 )
             reads = list(primals)
