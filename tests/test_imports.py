@@ -65,7 +65,8 @@ def test_heavy_imports_are_found():
 
 LAYERS = (
     ("_errors", "_torch"),
-    ("_spec",),
+    ("_captures",),
+    ("_spec", "_randomness"),
     ("_build",),
     ("_kernels", "_rules"),
     ("_record",),

@@ -16,7 +16,7 @@ from .._spec.plan import Plan, flatten, replace
 from .._spec.signature import Signature
 from .arrays import array_dtype, to_array, to_tensor
 from .batching import loop_arrays, vectorise
-from .kernel import Kernel, positional
+from .kernel import Kernel
 from .ownership import release
 from .results import as_sequence, refuse_mutated
 
@@ -29,7 +29,7 @@ class ArrayKernel(Kernel):
 
     def __init__(self, signature: Signature, function: Callable[..., Any]) -> None:
         super().__init__(signature, function)
-        self._positional = positional(signature, function)
+        self._positional = self._written(function)
         self.call = self._call_arrays
 
     def call_planned(self, values: Sequence[Any], plan: Plan, *, may_loop: bool = True) -> Any:

@@ -10,13 +10,14 @@ import torch
 from torch import Tensor
 
 from .. import _torch
+from .._captures import captured_with_grad
 from .._errors import KernelError
+from .._randomness import Probe
 from .._spec.plan import Plan, flatten, replace
 from .._spec.signature import Signature
 from .batching import vectorise
-from .captures import captured_with_grad
 from .ownership import held_elsewhere
-from .results import as_sequence, refuse_captured, refuse_mutated, settle
+from .results import as_sequence, refuse_captured, refuse_mutated, refuse_random, settle
 
 
 class Kernel(ABC):
@@ -28,22 +29,25 @@ class Kernel(ABC):
         trusted: what it returns is as annotated and its own, and its inputs are as they were: made so by torchgraft.
         function: what the user wrote.
         call: the function on tensors, positional, unchecked.
+        probe: looks out for hidden randomness; None where there can be none.
     """
 
     kind: str
     opaque: ClassVar[bool]
     trusted: ClassVar[bool] = False
     call: Callable[..., Any]
+    probe: Probe | None = None
 
     def __init__(self, signature: Signature, function: Callable[..., Any]) -> None:
         self.signature = signature
         self.function = function
 
-    def run(self, values: Sequence[Any], plan: Plan, *, may_loop: bool = True) -> list[Tensor]:
+    def run(self, values: Sequence[Any], plan: Plan, *, may_loop: bool = True, new: bool = False) -> list[Tensor]:
         """All outputs, checked against the plan and owned by nobody else.
 
         Args:
             may_loop: batch axes that `torch.vmap` cannot map are looped over; else they raise.
+            new: the function has not met arguments like these before.
 
         Raises:
             KernelError: the kernel broke its promise.
@@ -53,7 +57,7 @@ class Kernel(ABC):
             raise refuse_captured(self.signature.name, captured)
         leaves = flatten(self.signature, values)
         versions = _versions(leaves)
-        result = self.call_planned(values, plan, may_loop=may_loop)
+        result = self._looked_at(lambda: self.call_planned(values, plan, may_loop=may_loop), new=new)
         held = [] if self.opaque else held_elsewhere(result)
         if any(held):
             self.copy_borrowed(result)
@@ -65,7 +69,16 @@ class Kernel(ABC):
 
     def run_probing(self, values: Sequence[Any], plan: Plan) -> list[Tensor]:
         """`run`, and a look at whether an output hangs on a tensor that was captured."""
-        return self.run(values, plan)
+        return self.run(values, plan, new=True)
+
+    def _looked_at(self, run: Callable[[], Any], *, new: bool) -> Any:
+        return run() if self.probe is None else self.probe.look(run, new=new)
+
+    def _written(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The user's function, positional; with an eye on each of its calls, if it may draw in any of them."""
+        call = positional(self.signature, function)
+        self.probe = Probe(call, function, lambda drawn: refuse_random(self.signature.name, drawn))
+        return self.probe if self.probe.always else call
 
     def copy_borrowed(self, result: Any) -> None:
         """From now on, copy outputs whose memory is not torch's own; opaque kernels return none that are."""
@@ -111,13 +124,13 @@ class TorchKernel(Kernel):
 
     def __init__(self, signature: Signature, function: Callable[..., Any]) -> None:
         super().__init__(signature, function)
-        self._positional = self.call = positional(signature, function)
+        self._positional = self.call = self._written(function)
 
     def run_probing(self, values: Sequence[Any], plan: Plan) -> list[Tensor]:
         """`run`, recording, to see whether an output hangs on a tensor that was captured."""
         detached = [leaf.detach() for leaf in flatten(self.signature, values)]
         with torch.enable_grad():
-            outputs = self.run(replace(self.signature, values, detached), plan)
+            outputs = self.run(replace(self.signature, values, detached), plan, new=True)
         # The detached inputs share memory with the real ones, and so their version: mutation is still seen.
         return outputs
 

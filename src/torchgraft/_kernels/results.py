@@ -10,6 +10,7 @@ from torch import Tensor
 
 from .. import _torch
 from .._errors import KernelError
+from .._randomness import draw_words
 from .._spec.dtypes import name_of
 from .._spec.plan import Plan
 from .._spec.signature import Signature
@@ -114,3 +115,12 @@ def refuse_mutated(operator: str, argument: str) -> KernelError:
         got=f"'{argument}' changed in place",
         hint="work on a copy\nwrong: x += 1; return x\nright: return x + 1",
     )
+
+
+def refuse_random(operator: str, drawn: str) -> KernelError:
+    """The error for a kernel whose result depends on a random draw of its own.
+
+    Args:
+        drawn: the name of what has drawn.
+    """
+    return KernelError("the kernel draws random numbers that it was not given", operator=operator, **draw_words(drawn))

@@ -13,6 +13,7 @@ from .._errors import RuleError
 from .._kernels.arrays import array_dtype, to_array, to_tensor
 from .._kernels.batching import loop_arrays
 from .._kernels.ownership import release
+from .._randomness import trusted
 from .._rules.results import as_results
 from .._spec.axes import Shape
 from .operator_rule import OperatorRule
@@ -52,7 +53,7 @@ class ArrayRule(OperatorRule):
     def _sample_function(self, call: RuleCall) -> Callable[..., Any]:
         """The rule as the loop calls it: without detours where it takes plain arrays and returns one."""
         if not call.scalars and not self.many and all(count == 1 for count in call.counts) and len(call.results) == 1:
-            return self.rule.call
+            return trusted(self.rule.call)
 
         def on_sample(*sample: Any) -> Any:
             results = self._on_sample(call, sample)

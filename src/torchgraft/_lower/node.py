@@ -16,6 +16,7 @@ from torch import Tensor
 
 from .. import _torch
 from .._errors import DerivativeError
+from .._randomness import trusted
 from .._rules.kinds import cotangent_names
 from .._rules.results import as_results, settle_gradient
 from .._spec.plan import Layout, Plan
@@ -224,9 +225,9 @@ class NodeFactory:
             reads = [self._read(read, groups) for read in pullback.reads]
             leaves = [i for name in pullback.inputs for i in groups[name] or ()]
             # An absent input has no leaf, but the rule returns something for it, which `call` drops.
-            direct = pullback.direct is not None and not self.batched and len(leaves) == len(pullback.inputs)
+            direct = None if self.batched or len(leaves) != len(pullback.inputs) else pullback.direct
             call, label = f"call{number}", f"label{number}"
-            self.namespace[call] = pullback.direct if direct else pullback.call
+            self.namespace[call] = pullback.call if direct is None else self._trusting(call, direct)
             self.namespace[label] = pullback.label
             arguments = ", ".join(reads if direct else ["plan", *reads])
             function = call if pullback.opaque else f"partial(watched, {label}, {call}) if recording else {call}"
@@ -255,6 +256,18 @@ class NodeFactory:
             lines += self._connecting(number, pullback, reads, leaves, needed)
         self.namespace["Tensor"] = Tensor
         return lines
+
+    def _trusting(self, name: str, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """A rule whose first calls are looked at; its place in the node's code is then taken by the bare function."""
+        if trusted(rule) is not rule:
+            return trusted(rule)
+
+        def first(*values: Any) -> Any:
+            made = rule(*values)
+            self.namespace[name] = trusted(rule)
+            return made
+
+        return first
 
     def _unpacked(self) -> str:
         return f"({', '.join(f's{i}' for i in range(len(self.saved)))},) = ctx.saved_tensors" if self.saved else ""
@@ -342,13 +355,7 @@ def _attached(
     pullback: Pullback, plan: Plan, reads: Sequence[Any], grads: tuple[int, ...], positions: list[int]
 ) -> Sequence[bool]:
     """Whether the results hang on the cotangents, found out by running the rule again below all transform levels."""
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, list):
-            return [plain(item) for item in value]
-        return _torch.plain_sample(value) if isinstance(value, Tensor) else value
-
-    again = [plain(value) for value in reads]
+    again = [_torch.plain_samples(value) for value in reads]
     for i in grads:
         again[i] = _torch.requires_grad_inside(again[i])
     try:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from .. import _torch
 from .._errors import DerivativeError
+from .._randomness import is_looked_at
 from .._rules.kinds import cotangent_names, differentiable_outputs
 from .._rules.results import as_results, settle_gradient, settle_tangent
 from .._rules.rule import Rule
@@ -74,6 +75,8 @@ class Pushforward:
                 derived.append(rule)
             else:
                 self._add({"jvp": self._jvp, "partial": self._partial, "adjoint": self._adjoint}[rule.kind](rule, name))
+        for rule in filter(lambda rule: is_looked_at(rule.call), derived):
+            self._look(rule)
         if derived:
             self._add(self._transpose([self.lowering.pullback(rule) for rule in derived]))
         by_name = {output.name: total for output, total in zip(self.outputs, self._owned(), strict=True)}
@@ -197,6 +200,14 @@ class Pushforward:
             if pullback in lost:
                 filled = refuse_lost(pullback.label, lost[pullback], filled, [*reads, *tangents])
         return filled
+
+    def _look(self, rule: Rule) -> None:
+        """Run a rule on cotangents that are not zero, as those of the transpose are: there, no draw would be seen."""
+        names = cotangent_names(self.signature)
+        env = self.env | {grad: torch.ones_like(self.env[output]) for output, grad in names.items()}
+        pullback = self.lowering.pullback(rule)
+        if not pullback.opaque:
+            pullback.call(self.plan, *(_torch.plain_samples(env[read]) for read in pullback.reads))
 
     def _transposed(self, name: str) -> Sequence[Tensor | None]:
         """The tangents of an input of a vjp; None where a rule of its own pushes them, which has counted them."""

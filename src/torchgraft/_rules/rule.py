@@ -15,6 +15,7 @@ from .._build.native_function import NativeFunction
 from .._build.prototype import Prototype
 from .._build.source import Source
 from .._errors import DeclarationError, RuleError
+from .._randomness import Probe, draw_words
 from .._spec.reading import is_workspace, resolve_hints
 from .._spec.signature import Signature
 from .kinds import Kind, cotangent_names, differentiable_outputs
@@ -122,10 +123,15 @@ def make_rule(
     residual = bool(saved & set(reads))
     opaque = residual or ((array or source is not None) and kind != "adjoint")
     if source is None:
-        return Rule(kind, tuple(inputs), _renamed(function, label), reads, label, opaque, residual, array=array)
+        call = Probe(_renamed(function, label), function, lambda drawn: _refuse_random(label, drawn))
+        return Rule(kind, tuple(inputs), call, reads, label, opaque, residual, array=array)
     prototype = rule_prototype(signature, kind, inputs, reads, workspaces, function.__name__, label)
     native = NativeFunction(source, prototype, label, RuleError)
     return Rule(kind, tuple(inputs), function, reads, label, opaque, residual, native=native)
+
+
+def _refuse_random(label: str, drawn: str) -> RuleError:
+    return RuleError("the rule draws random numbers that it was not given", operator=label, **draw_words(drawn))
 
 
 def _parameters(function: Callable[..., Any], label: str, available: Sequence[str]) -> Mapping[str, inspect.Parameter]:

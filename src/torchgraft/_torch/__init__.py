@@ -35,6 +35,7 @@ from .functions import single_level as single_level
 from .functions import vmapify as vmapify
 from .generators import Generators as Generators
 from .generators import RandomWatch as RandomWatch
+from .generators import directly as directly
 from .graph import engine_wants as engine_wants
 from .graph import functions_in_graph as functions_in_graph
 from .graph import hooks_on_saved as hooks_on_saved
@@ -87,6 +88,7 @@ from .tracing import tracing_final_graph as tracing_final_graph
 from .tracing import tracing_to_graph as tracing_to_graph
 from .wrappers import add_batch as add_batch
 from .wrappers import plain_sample as plain_sample
+from .wrappers import plain_samples as plain_samples
 from .wrappers import unwrap_batched as unwrap_batched
 from .wrappers import unwrap_dead as unwrap_dead
 from .wrappers import with_identity as with_identity

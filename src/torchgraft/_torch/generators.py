@@ -44,7 +44,7 @@ class Generators:
     """
 
     def __init__(self) -> None:
-        with _directly():
+        with directly():
             self._torch = _torch_states()
         self._numpy = _numpy_state()
         self._python = random.getstate()
@@ -56,7 +56,7 @@ class Generators:
 
     def moved(self) -> str | None:
         """The name of one that has moved since (``torch``, ``numpy.random``, ``random``); None where none has."""
-        with _directly():
+        with directly():
             if list(map(_bytes, _torch_states())) != list(map(_bytes, self._torch)):
                 return "torch"
         if self._numpy.moved():
@@ -66,7 +66,7 @@ class Generators:
     def restore(self) -> None:
         """Put the generators back."""
         cpu, *cuda = self._torch
-        with _directly():
+        with directly():
             torch.default_generator.set_state(cpu)
             for generator, state in zip(_cuda_generators(), cuda, strict=False):
                 generator.set_state(state)
@@ -76,7 +76,7 @@ class Generators:
     @staticmethod
     def reseed(number: int) -> None:
         """Put the generators into the states that belong to a number."""
-        with _directly():
+        with directly():
             for generator in (torch.default_generator, *_cuda_generators()):
                 generator.manual_seed(number)
         np.random.seed(number)
@@ -84,8 +84,8 @@ class Generators:
 
 
 @contextlib.contextmanager
-def _directly() -> Iterator[None]:
-    """Within, states are plain tensors, whatever transforms and modes are about."""
+def directly() -> Iterator[None]:
+    """Within, torch functions work on plain tensors alone, whatever transforms and modes are about."""
     if functorch_active() or dispatch_modes():
         with _C._DisableFuncTorch(), _disable_current_modes():
             yield

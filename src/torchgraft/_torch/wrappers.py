@@ -53,3 +53,10 @@ def plain_sample(tensor: Tensor) -> Tensor:
         if mapped:
             tensor = tensor.select(axis, 0)
     return tensor.detach()
+
+
+def plain_samples(value: Any) -> Any:
+    """`plain_sample` of a tensor or of each in a list; anything else as it is."""
+    if isinstance(value, list):
+        return [plain_samples(item) for item in value]
+    return plain_sample(value) if isinstance(value, Tensor) else value

@@ -1,4 +1,4 @@
-"""Tensors that a function captures instead of taking as arguments."""
+"""What a function captures instead of taking it as an argument."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 def captured_with_grad(function: Callable[..., Any]) -> str | None:
     """The name of a captured tensor that requires grad, or of a module that has such a parameter; else None."""
-    for name, value in _captures(function, set()):
+    for name, value in captures(function):
         if isinstance(value, Tensor) and value.requires_grad:
             return name
         if isinstance(value, torch.nn.Module):
@@ -22,8 +22,18 @@ def captured_with_grad(function: Callable[..., Any]) -> str | None:
     return None
 
 
+def captures(function: Any) -> Iterator[tuple[str, Any]]:
+    """Find the closure cells and globals that a function and its plain helper functions refer to."""
+    return _captures(function, set())
+
+
+def named(function: Any) -> set[str]:
+    """Find the globals and attributes that the code of a function and of its plain helper functions names."""
+    functions = [function, *(value for _, value in captures(function))]
+    return {name for f in functions if isinstance(f, types.FunctionType) for name in _names(f.__code__)}
+
+
 def _captures(function: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
-    """Closure cells, globals and defaults that `function` and its plain helper functions refer to."""
     if not isinstance(function, types.FunctionType) or id(function) in seen:
         return
     seen.add(id(function))

@@ -1,0 +1,180 @@
+"""Hidden randomness: the result of a kernel or a rule must not depend on a generator that it was not given.
+
+Compiled code would reuse what was drawn, `vmap` would share it between samples, and a backward pass would draw another
+mask than the forward pass did.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from . import _torch
+from ._captures import captures, named
+
+R = TypeVar("R")
+
+_SOURCES = {
+    "torch": "torch's default generator",
+    "numpy.random": "NumPy's global generator",
+    "random": "the random module of Python",
+}
+
+_FIRST = 3
+"""Calls that are looked at before a function is trusted."""
+
+_SPEAKING = frozenset({
+    "rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like", "bernoulli", "bernoulli_",
+    "multinomial", "normal", "normal_", "poisson", "uniform", "uniform_", "random", "random_", "exponential_",
+    "geometric_", "cauchy_", "log_normal_", "dropout", "dropout_", "dropout1d", "dropout2d", "dropout3d",
+    "alpha_dropout", "native_dropout", "gumbel_softmax", "rrelu", "default_rng", "RandomState", "standard_normal",
+    "choice", "shuffle", "rsample", "gauss",
+})  # fmt: skip
+"""Names by which code draws. Such a function may draw in some of its calls alone, and is looked at in all of them."""
+
+_GENERATORS = (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)
+
+
+def without_draws(function: Callable[[], R], refuse: Callable[[str], Exception], *, suspected: bool = False) -> R:
+    """Return what `function` returns, if that does not depend on a random draw.
+
+    A function that draws is run again, from where its generator is then. Some only choose a route by what they draw
+    (SciPy's `expm_multiply` and `logm` do), and return the same.
+
+    Args:
+        function: what is looked at.
+        refuse: makes the error, from the name of what has drawn.
+        suspected: it may draw from a generator that is not a default one.
+    """
+    before = _torch.Generators.snapshot()
+    if _torch.dispatch_modes():
+        with _torch.RandomWatch() as watch:
+            made = function()
+        drawn = watch.drawn
+    else:
+        made, drawn = function(), None
+    drawn = drawn or before.moved() or ("a generator that it holds" if suspected else None)
+    if drawn is not None and not _agree(made, function):
+        raise refuse(drawn)
+    return made
+
+
+def _agree(made: Any, function: Callable[[], Any]) -> bool:
+    """Tell whether a second run makes the same; where a tracer runs nothing, it is not known, and so not said."""
+    with _torch.directly():
+        values = list(_leaves(made))
+    if not all(map(_holds_numbers, values)):
+        return False
+    second = function()
+    with _torch.directly():
+        again = list(_leaves(second))
+        return len(again) == len(values) and all(map(_same, values, again))
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, (tuple, list)):
+        for item in value:
+            yield from _leaves(item)
+    else:
+        yield _torch.plain_sample(value) if isinstance(value, Tensor) else value
+
+
+def _holds_numbers(value: Any) -> bool:
+    return not isinstance(value, Tensor) or (type(value) in _torch.PLAIN_TYPES and not value.is_meta)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Compare to rounding, which a route of its own may change."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, (Tensor, np.ndarray)):
+        if one.shape != other.shape or one.dtype != other.dtype:
+            return False
+        left, right = _array(one), _array(other)
+        if left.dtype.kind not in "fc":
+            return bool(np.array_equal(left, right))
+        finite = np.abs(left[np.isfinite(left)])
+        slack = 64 * _rounding(one) * (finite.max() if finite.size else 0.0)
+        return bool(np.allclose(left, right, rtol=0, atol=slack, equal_nan=True))
+    return bool(one == other or (one != one and other != other))
+
+
+def _array(value: Tensor | np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    if not isinstance(value, Tensor):
+        return value
+    plain = value.cpu().resolve_conj().resolve_neg()
+    array: np.ndarray[Any, Any] = (plain.float() if plain.dtype in (torch.bfloat16, torch.float16) else plain).numpy()
+    return array
+
+
+def _rounding(value: Tensor | np.ndarray[Any, Any]) -> float:
+    return float(torch.finfo(value.dtype).eps if isinstance(value, Tensor) else np.finfo(value.dtype).eps)
+
+
+class Probe:
+    """A function whose first calls are looked at for draws; all of its calls, where its code speaks of such.
+
+    Args:
+        function: what is called.
+        written: what the user wrote, of which that is made.
+        refuse: makes the error, from the name of what has drawn.
+
+    Attributes:
+        function: what is called.
+        always: every call is looked at.
+        left: how many calls will be looked at in any case.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], written: Callable[..., Any], refuse: Callable[[str], Exception]
+    ) -> None:
+        self.function = function
+        self._refuse = refuse
+        self.left = _FIRST
+        self.always = not _SPEAKING.isdisjoint(named(written))
+        self._suspected = any(isinstance(value, _GENERATORS) for _, value in captures(written))
+
+    def __call__(self, *values: Any) -> Any:
+        """Call the function."""
+        return self.look(lambda: self.function(*values))
+
+    def look(self, run: Callable[[], R], *, new: bool = False) -> R:
+        """Return what `run` returns, which runs the function in whatever surroundings.
+
+        Args:
+            run: runs it.
+            new: it is run on something that it has not met before.
+        """
+        # What is traced is compiled, and then runs where nobody looks.
+        if not (new or self.always or self.left > 0 or _torch.dispatch_modes()):
+            return run()
+        self.left -= 1
+        return without_draws(run, self._refuse, suspected=self._suspected)
+
+
+def is_looked_at(function: Callable[..., Any]) -> bool:
+    """Tell whether the next call of a function will be looked at, although nothing traces it."""
+    return isinstance(function, Probe) and (function.always or function.left > 0)
+
+
+def trusted(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function of a `Probe`, once there is nothing more to look at; anything else as it is."""
+    return function.function if isinstance(function, Probe) and not is_looked_at(function) else function
+
+
+def draw_words(what: str) -> dict[str, str]:
+    """Return the fields of the error for a result that depends on a draw.
+
+    Args:
+        what: the name of what has drawn.
+    """
+    return {
+        "expected": "a function of its arguments",
+        "got": f"a draw from {_SOURCES.get(what, what)}, and another result from the same arguments",
+        "hint": "draw outside, and pass what was drawn as an argument: a mask, or a seed",
+    }

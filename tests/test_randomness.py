@@ -1,0 +1,138 @@
+"""Hidden randomness in kernels and rules: refused by name where a result depends on it, and only there."""
+
+import random
+
+import numpy as np
+import pytest
+import scipy.linalg
+import scipy.sparse.linalg
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+import torchgraft as tg
+
+X = torch.arange(1.0, 10.0, dtype=torch.float64).reshape(3, 3) / 10
+held = np.random.default_rng(0)
+held_by_torch = torch.Generator()
+
+TORCH_DRAWS = {
+    "torch": lambda x: x * torch.rand_like(x),
+    "dropout": lambda x: torch.nn.functional.dropout(x, 0.5),
+    "in place": lambda x: x + torch.empty_like(x).normal_(),
+    "a generator it holds": lambda x: x + torch.empty_like(x).normal_(generator=held_by_torch),
+    "random": lambda x: x * random.random(),
+}
+ARRAY_DRAWS = {
+    "numpy.random": lambda x: x * np.random.rand(*x.shape),
+    "a generator it holds": lambda x: x + held.standard_normal(x.shape),
+    "random": lambda x: x * random.gauss(0, 1),
+}
+SURROUNDINGS = {
+    "plain": lambda op: op(X),
+    "vmap": lambda op: torch.vmap(op, randomness="different")(X[None]),
+    "jvp": lambda op: torch.func.jvp(op, (X,), (X,)),
+    "compile": lambda op: torch.compile(op, backend="aot_eager")(X),
+}
+
+
+def of_tensors(draw):
+    @tg.op
+    def noisy(x: Float[Tensor, "n m"]) -> Float[Tensor, "n m"]:
+        return draw(x)
+
+    return noisy
+
+
+def of_arrays(draw):
+    @tg.op
+    def noisy(x: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n m"]:
+        return draw(x)
+
+    return noisy
+
+
+@pytest.mark.parametrize("surroundings", SURROUNDINGS)
+@pytest.mark.parametrize(
+    ("make", "draw"),
+    [*((of_tensors, draw) for draw in TORCH_DRAWS.values()), *((of_arrays, draw) for draw in ARRAY_DRAWS.values())],
+    ids=[*(f"tensors-{name}" for name in TORCH_DRAWS), *(f"arrays-{name}" for name in ARRAY_DRAWS)],
+)
+def test_a_kernel_that_draws_is_refused_wherever_it_is_met_first(make, draw, surroundings):
+    if surroundings == "compile":
+        torch._dynamo.reset()
+    with pytest.raises(Exception, match=r"(?s)noisy.*draws random numbers"):
+        SURROUNDINGS[surroundings](make(draw))
+
+
+def test_a_kernel_that_draws_in_some_calls_alone_is_refused_in_those():
+    @tg.op
+    def noisy(x: Float[Tensor, "n m"], p: float = 0.0) -> Float[Tensor, "n m"]:
+        return torch.nn.functional.dropout(x, p)
+
+    for _ in range(5):  # past the calls that are looked at in any case, on the hot path
+        torch.testing.assert_close(noisy(X), X)
+    with pytest.raises(tg.KernelError, match="draws random numbers"):
+        noisy(X, 0.5)
+
+
+@pytest.mark.parametrize("function", [scipy.linalg.logm, lambda a: scipy.sparse.linalg.expm_multiply(a, a)])
+def test_a_kernel_that_draws_and_does_not_depend_on_it_is_none(function):
+    @tg.op
+    def quiet(x: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n m"]:
+        return np.ascontiguousarray(np.real(function(x @ x.T + np.eye(3))))
+
+    torch.testing.assert_close(quiet(X), quiet(X))
+
+
+def with_rule(kind, rule):
+    @tg.op
+    def copy(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        return x.clone()
+
+    getattr(copy, kind)("x")(rule)
+    return copy
+
+
+def mask(like):
+    return torch.rand_like(like)
+
+
+RULES = {
+    "vjp": lambda grad: grad * mask(grad),
+    "jvp": lambda x_tangent: x_tangent * mask(x_tangent),
+    "partial": lambda x: mask(x),
+    "adjoint": lambda grad: grad * mask(grad),
+}
+
+
+def array_vjp(grad: np.ndarray) -> np.ndarray:
+    return grad * np.random.rand(*grad.shape)
+
+
+def backward(op):
+    x = X.clone().requires_grad_()
+    return torch.autograd.grad(op(x).sum(), x)
+
+
+USES = {
+    "backward": backward,
+    "grad": lambda op: torch.func.grad(lambda x: op(x).sum())(X),
+    "jvp": lambda op: torch.func.jvp(op, (X,), (X,)),
+    "vmap": lambda op: torch.vmap(torch.func.grad(lambda x: op(x).sum()), randomness="different")(X),
+}
+
+
+RUN_BY = {"vjp": set(USES), "partial": set(USES), "jvp": {"jvp"}, "adjoint": set(USES) - {"jvp"}}
+
+
+@pytest.mark.parametrize(("kind", "use"), [(kind, use) for kind in RULES for use in USES if use in RUN_BY[kind]])
+def test_a_rule_that_draws_is_refused(kind, use):
+    with pytest.raises(tg.RuleError, match=rf"copy\.{kind}\[x\]'.*draws random numbers"):
+        USES[use](with_rule(kind, RULES[kind]))
+
+
+def test_a_rule_on_arrays_that_draws_is_refused():
+    for use in ("backward", "grad", "vmap"):
+        with pytest.raises(tg.RuleError, match="draws random numbers"):
+            USES[use](with_rule("vjp", array_vjp))
