@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ._record import Record
-from ._rules.kinds import Kind, differentiable_outputs
+from ._rules.kinds import Kind, differentiable_outputs, inert_outputs
 from ._spec.signature import Signature
 
 
@@ -73,6 +73,9 @@ def _reverse(record: Record, name: str) -> Capability:
     rule = record.reverse_rule(name)
     if rule is None:
         return Capability("no", f'add @{record.name}.vjp("{name}")')
+    ignored = rule.ignored(record.signature)
+    if ignored:
+        return Capability("no", f"{rule.label} does not read {ignored[0]}")
     return Capability("yes", rule.label)
 
 
@@ -82,6 +85,8 @@ def _forward(record: Record, name: str) -> Capability:
         return Capability("no", f'add @{record.name}.jvp("{name}")')
     if rule.kind != "vjp":
         return Capability("yes", rule.label)
+    if rule.ignored(record.signature):
+        return _reverse(record, name)
     if rule.is_operator:
         return Capability("no", f'add @{record.name}.jvp("{name}")')
     return Capability("derived", "the transpose of the vjp")
@@ -91,6 +96,8 @@ def _second_order(record: Record, name: str) -> Capability:
     rule = record.reverse_rule(name)
     if rule is None:
         return Capability("no", f'add @{record.name}.vjp("{name}")')
+    if rule.ignored(record.signature):
+        return _reverse(record, name)
     if rule.opaque:
         why = f"is {rule.medium}" if rule.is_operator else "reads a floating Saved output"
         return Capability("no", f"{rule.label} {why}: write it with torch functions")
@@ -156,6 +163,7 @@ def describe(record: Record) -> str:
     lines.append("  rules")
     width = max(len(p.name) for _, p in signature.tensors)
     lines += [f"    {p.name:{width}}  {_rule_text(record, p.name)}" for _, p in signature.tensors]
+    lines += [f"    {o.name:{width}}  {_no_derivative(record, o.name)}" for o in inert_outputs(signature)]
     lines.append("  transforms")
     answers = capabilities(record)
     width = max(map(len, answers))
@@ -174,10 +182,19 @@ def _signature_text(signature: Signature) -> str:
 
 def _rule_text(record: Record, name: str) -> str:
     if name in record.nondifferentiable:
-        return "nondifferentiable"
+        return _no_derivative(record, name)
     if not _is_input(record.signature, name):
         return "not differentiable: its dtype has no derivative"
     kinds: tuple[Kind, ...] = ("vjp", "jvp", "partial", "adjoint")
     found = [record.rules[kind][name] for kind in kinds if name in record.rules[kind]]
-    texts = [f"{rule.label} {rule.medium}, reads {', '.join(rule.reads) or 'nothing'}" for rule in found]
+    texts = [
+        f"{rule.label} {rule.medium}, reads {', '.join(rule.reads) or 'nothing'}"
+        + (f", independent of {', '.join(rule.independent)}" if rule.independent else "")
+        for rule in found
+    ]
     return "; ".join(texts) or "none"
+
+
+def _no_derivative(record: Record, name: str) -> str:
+    reason = record.nondifferentiable[name]
+    return f"nondifferentiable: {reason}" if reason else "nondifferentiable"

@@ -71,13 +71,19 @@ class Op:
 
     # -- rules --------------------------------------------------------------------------------------------------
 
-    def vjp(self, *inputs: str, kernel: Source | None = None) -> Callable[[F], F]:
+    def vjp(
+        self, *inputs: str, kernel: Source | None = None, independent: str | Sequence[str] = ()
+    ) -> Callable[[F], F]:
         """Declare the gradient with respect to named inputs.
 
         The rule asks for what it needs by parameter name: inputs, outputs (``out`` or their names), non-tensor
         arguments, and ``grad`` (``grad_NAME`` where several outputs have one). It returns one gradient for each of
         `inputs`, each with its input's shape and dtype. Undefined gradients reach it as zeros. Made of torch functions
         it also gives forward mode and higher orders; a parameter annotated ``np.ndarray`` makes it a rule on arrays.
+
+        A rule reads the gradient of every floating output: what came back through another one would be lost. Outputs
+        that the inputs do not move are named by `independent`, and those without a derivative by `nondifferentiable`;
+        else the rule is refused when it is first used.
 
         With `kernel` the rule is a function in C or C++, and the decorated function a stub that names what it reads.
         The C function has the stub's name, or ``OPERATOR_vjp_INPUT`` where that is ``_``, and sees one sample: the
@@ -91,8 +97,11 @@ class Op:
             >>> @linear.vjp("bias")
             ... def _(grad):
             ...     return grad.reshape(-1, grad.shape[-1]).sum(0)
+            >>> @sine_and_exp.vjp("x", independent="exp")
+            ... def _(grad_sine, x):
+            ...     return grad_sine * torch.cos(x)
         """
-        return self._rule("vjp", inputs, kernel)
+        return self._rule("vjp", inputs, kernel, (independent,) if isinstance(independent, str) else independent)
 
     def jvp(self, *inputs: str, kernel: Source | None = None) -> Callable[[F], F]:
         """Declare the tangent of the outputs by hand; tangents of several rules are summed.
@@ -146,7 +155,9 @@ class Op:
         """
         return self._rule("adjoint", (input,), kernel)
 
-    def _rule(self, kind: Kind, inputs: tuple[str, ...], source: Source | None) -> Callable[[F], F]:
+    def _rule(
+        self, kind: Kind, inputs: tuple[str, ...], source: Source | None, independent: Sequence[str] = ()
+    ) -> Callable[[F], F]:
         if len(inputs) == 1 and callable(inputs[0]):
             raise DeclarationError(
                 f"@{self._record.name}.{kind} was used without the name of an input",
@@ -156,16 +167,21 @@ class Op:
             )
 
         def declare(function: F) -> F:
-            rule = make_rule(self._record.signature, kind, inputs, function, source=source, frames=1)
+            signature = self._record.signature
+            rule = make_rule(signature, kind, inputs, function, source=source, independent=independent, frames=1)
             self._record.add_rule(rule)
             return function
 
         return declare
 
-    def nondifferentiable(self, *inputs: str, reason: str | None = None) -> None:
-        """Say that inputs have no derivative: asking for one is then an error that says so.
+    def nondifferentiable(self, *names: str, reason: str | None = None) -> None:
+        """Say that inputs or outputs have no derivative: asking for one is then an error that says so.
+
+        Rules ask for no gradient of such an output. A gradient that comes back through it all the same raises, if it
+        is not zero: pass ``output.detach()`` on. In forward mode nothing can be refused later, and its tangent is NaN.
 
         Args:
+            names: of tensor inputs, or of floating outputs; outputs are named before the rules that would count them.
             reason: why there is none, in words for that error.
 
         Raises:
@@ -173,24 +189,9 @@ class Op:
 
         Example:
             >>> scale_rows.nondifferentiable("scale", reason="it is calibrated, not learned")
+            >>> factor.nondifferentiable("growth", reason="it jumps where pivots change")
         """
-        for name in inputs:
-            parameter = self._record.signature.names.get(name)
-            if parameter is None or not parameter.is_tensor:
-                raise DeclarationError(
-                    f"there is no tensor input '{name}'",
-                    operator=self._record.name,
-                    argument=name,
-                    expected=", ".join(p.name for _, p in self._record.signature.tensors),
-                    got=name,
-                )
-            rule = self._record.reverse_rule(name) or self._record.forward_rule(name)
-            if rule is not None:
-                raise DeclarationError(
-                    f"input '{name}' already has the rule {rule.label}", operator=self._record.name, argument=name
-                )
-        self._record.nondifferentiable.update(dict.fromkeys(inputs, reason))
-        self._record.changed()
+        self._record.declare_nondifferentiable(names, reason)
 
     # -- kernels, shapes ------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ Lowerings, capabilities, documentation and tests read this record; nothing is de
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace as replace_fields
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from ._errors import DeclarationError, DeviceError
 from ._kernels.kernel import Kernel
 from ._kernels.make import make_kernel
 from ._kernels.native_kernel import NativeKernel
-from ._rules.kinds import Kind
+from ._rules.kinds import Kind, cotangent_names
 from ._rules.rule import Rule
 from ._spec.domain import Domain, check_domains, declared_domains
 from ._spec.plan import Layout, Plan, ShapeRule, common_dtype, flatten, make_plan, replace
@@ -35,7 +36,7 @@ class Record:
         qualname: ``namespace::name`` in the dispatcher; another one for each redefinition.
         kernels: by device type; the key None is the kernel for every other device.
         rules: by kind, then by input.
-        nondifferentiable: inputs that were declared to have no derivative, and the reason if one was given.
+        nondifferentiable: inputs and outputs that were declared to have no derivative, and the reason if one was given.
         shape_rule: output shapes given by hand.
         autocast: the dtype to which floating inputs are cast under autocast; None promotes them to the widest.
         domains: of arguments and axes, for what checks the operator.
@@ -106,6 +107,42 @@ class Record:
         for name in rule.inputs:
             self.rules[rule.kind][name] = rule
         self.changed()
+
+    def declare_nondifferentiable(self, names: Sequence[str], reason: str | None) -> None:
+        """Say of inputs and outputs that they have no derivative."""
+        inputs = {p.name for _, p in self.signature.tensors}
+        outputs = {output.name for output in self.signature.outputs if output.floating}
+        for name in names:
+            if name not in inputs | outputs:
+                raise DeclarationError(
+                    f"there is no tensor input and no floating output '{name}'",
+                    operator=self.name,
+                    argument=name,
+                    expected=", ".join([*sorted(inputs), *sorted(outputs)]),
+                    got=name,
+                )
+            rule = self._rule_of(name)
+            if rule is not None:
+                raise DeclarationError(
+                    f"{'input' if name in inputs else 'output'} '{name}' already has the rule {rule.label}",
+                    operator=self.name,
+                    argument=name,
+                    expected=f"no rule that counts with a derivative of {name}",
+                    got=rule.label,
+                    hint=None if name in inputs else "say it before the rules are declared",
+                )
+        self.nondifferentiable.update(dict.fromkeys(names, reason))
+        inert = [replace_fields(o, inert=True) if o.name in names else o for o in self.signature.outputs]
+        self.signature = replace_fields(self.signature, outputs=tuple(inert))
+        self.changed()
+
+    def _rule_of(self, name: str) -> Rule | None:
+        """A rule for an input, or one that counts with a derivative of an output."""
+        if name in self.signature.names:
+            return self.reverse_rule(name) or self.forward_rule(name)
+        cotangent = cotangent_names(self.signature).get(name)
+        rules = [rule for rules in self.rules.values() for rule in rules.values()]
+        return next((rule for rule in rules if rule.kind in ("jvp", "partial") or cotangent in rule.reads), None)
 
     def declare_domains(self, domains: Mapping[str, Domain]) -> None:
         """Add domains, or replace those of the same names; calls do not change by it."""

@@ -18,10 +18,10 @@ from torch import Tensor
 
 from .. import _torch
 from .._build import debug
-from .._errors import UnsupportedError
+from .._errors import RuleError, UnsupportedError
 from .._kernels.kernel import Kernel
 from .._kernels.results import refuse_mutated, settle
-from .._spec.plan import Plan, common_dtype, convert, layout_of, with_tensors
+from .._spec.plan import Layout, Plan, common_dtype, convert, layout_of, with_tensors
 from . import in_graph
 from .hot_path import Checks, HotPath
 from .lowering import Lowering
@@ -192,9 +192,23 @@ class Caller:
         if any(leaf.requires_grad for leaf in leaves):  # whatever the mode: `admits` does not look at it
             mask = [leaf.requires_grad for leaf in leaves]
             layout = layout_of(self.signature, values)
-            entry.node = self.lowering.node(layout, mask, batched=bool(plan.batch), hidden=False).apply
+            entry.node = self._node(layout, mask, batched=bool(plan.batch))
         entry.run = self._probing(entry, kernel, plan)
         return entry
+
+    def _node(self, layout: Layout, mask: Sequence[bool], *, batched: bool) -> Callable[..., Any]:
+        """`apply` of the autograd node; what refuses to be one raises when a gradient is wanted, and not before."""
+        try:
+            apply: Callable[..., Any] = self.lowering.node(layout, mask, batched=batched, hidden=False).apply
+        except RuleError as error:
+            if torch.is_grad_enabled():
+                raise
+            refusal = error
+
+            def apply(*_: Any) -> Any:
+                raise refusal
+
+        return apply
 
     def _probing(self, entry: Entry, kernel: Kernel, plan: Plan) -> Callable[..., Any]:
         """The kernel for the first time: probed for captured tensors, and its outputs' looks remembered."""

@@ -17,13 +17,14 @@ from torch import Tensor
 from .. import _torch
 from .._errors import DerivativeError
 from .._randomness import trusted
-from .._rules.kinds import cotangent_names
+from .._rules.kinds import cotangent_names, inert_outputs
 from .._rules.results import as_results, settle_gradient
 from .._spec.plan import Layout, Plan
 from .conduct import mutated
 from .pullback import Pullback
 from .pushforward import missing_rule
 from .refuse import connect, watched
+from .shut import shut
 from .source import compile_source
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def backward(ctx, {grads}):
     recording = is_grad_enabled() or forward_ad._current_level >= 0
     {check_stale}
     {pulls}
+    {shut}
     return None, {results}
 """
 
@@ -135,6 +137,7 @@ class NodeFactory:
             "unpacked": self._unpacked(),
             "check_stale": "if originals is not None and forward_ad._current_level >= 0: stale()" if stale else "",
             "pulls": "\n    ".join(pulls) or "pass",
+            "shut": self._shut(shown),
             "results": ", ".join(f"d{i}" if needed else "None" for i, needed in enumerate(self.mask)),
         }
 
@@ -269,12 +272,21 @@ class NodeFactory:
 
         return first
 
+    def _shut(self, shown: Sequence[int]) -> str:
+        """Refuse what comes back through outputs that have no derivative."""
+        inert = [i for i in shown if self.signature.outputs[i].inert]
+        needed = ", ".join(f"d{i}" for i, need in enumerate(self.mask) if need)
+        self.namespace["shut"] = functools.partial(shut, self.record, [self.signature.outputs[i].name for i in inert])
+        return f"({needed},) = shut([{', '.join(f'g{i}' for i in inert)}], [{needed}])" if inert else "pass"
+
     def _unpacked(self) -> str:
         return f"({', '.join(f's{i}' for i in range(len(self.saved)))},) = ctx.saved_tensors" if self.saved else ""
 
     def _express(self, groups: dict[str, list[int] | None]) -> list[str]:
         """Where every rule is in C, and neither a graph nor a profile is recorded: the functions themselves."""
         wanted = self._wanted(groups)
+        if inert_outputs(self.signature):
+            return []
         calls: list[str] = []
         results: list[str] = []
         for number, (pullback, _) in enumerate(wanted):

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from .. import _torch
+from .._errors import RuleError
 from .._kernels.batching import vectorise
 from .._record import Record
 from .._rules.kinds import cotangent_names, differentiable_outputs
@@ -53,8 +54,14 @@ class Pullback:
 
 
 def make_pullback(lowering: Lowering, rule: Rule) -> Pullback:
-    """The pullback of a vjp, partial or adjoint rule."""
+    """The pullback of a vjp, partial or adjoint rule.
+
+    Raises:
+        RuleError: it does not read the gradient of an output that its inputs may move.
+    """
     record = lowering.record
+    if rule.ignored(record.signature):
+        raise _ignores(record, rule)
     if rule.kind == "partial":
         return _partial(lowering, rule)
     if rule.is_operator:
@@ -75,6 +82,25 @@ def make_pullback(lowering: Lowering, rule: Rule) -> Pullback:
 
     lists = any(record.signature.names[name].many for name in rule.inputs)
     return Pullback(rule.label, rule.inputs, rule.reads, call, None if lists else rule.call, rule.opaque, rule.residual)
+
+
+def _ignores(record: Record, rule: Rule) -> RuleError:
+    cotangent = rule.ignored(record.signature)[0]
+    output = next(o for o, name in cotangent_names(record.signature).items() if name == cotangent)
+    inputs, op = ", ".join(f'"{name}"' for name in rule.inputs), record.name
+    hint = f"read {cotangent}, and add what comes back through it"
+    if rule.kind == "vjp":
+        hint += f"\nor, if {' and '.join(rule.inputs)} truly does not move {output}:\n"
+        hint += f'@{op}.vjp({inputs}, independent="{output}")'
+    hint += f'\nor, if {output} has no derivative, before the rules:\n{op}.nondifferentiable("{output}", reason="...")'
+    return RuleError(
+        f"does not read {cotangent}, so that what comes back through output '{output}' would be lost",
+        operator=rule.label,
+        argument=cotangent,
+        expected=f"a rule that reads {', '.join(cotangent_names(record.signature).values())}",
+        got=f"one that reads {', '.join(rule.reads) or 'nothing'}",
+        hint=hint,
+    )
 
 
 def _flat(record: Record, rule: Rule, plan: Plan, result: Any) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from torch import Tensor
 from .. import _torch
 from .._errors import DerivativeError
 from .._randomness import is_looked_at
-from .._rules.kinds import cotangent_names, differentiable_outputs
+from .._rules.kinds import cotangent_names, differentiable_outputs, inert_outputs
 from .._rules.results import as_results, settle_gradient, settle_tangent
 from .._rules.rule import Rule
 from .._spec.plan import Plan, leaves_of
@@ -80,6 +81,8 @@ class Pushforward:
         if derived:
             self._add(self._transpose([self.lowering.pullback(rule) for rule in derived]))
         by_name = {output.name: total for output, total in zip(self.outputs, self._owned(), strict=True)}
+        # Who uses the tangent of an output without a derivative cannot be refused any more.
+        by_name |= {o.name: torch.full_like(self.env[o.name], math.nan) for o in inert_outputs(self.signature)}
         return [by_name.get(output.name) for output in self.signature.outputs]
 
     def _add(self, terms: Sequence[Tensor | None]) -> None:
@@ -207,7 +210,8 @@ class Pushforward:
         env = self.env | {grad: torch.ones_like(self.env[output]) for output, grad in names.items()}
         pullback = self.lowering.pullback(rule)
         if not pullback.opaque:
-            pullback.call(self.plan, *(_torch.plain_samples(env[read]) for read in pullback.reads))
+            with within_level(rule.label):
+                pullback.call(self.plan, *(_torch.plain_samples(env[read]) for read in pullback.reads))
 
     def _transposed(self, name: str) -> Sequence[Tensor | None]:
         """The tangents of an input of a vjp; None where a rule of its own pushes them, which has counted them."""

@@ -10,13 +10,19 @@ Kind = Literal["vjp", "jvp", "partial", "adjoint"]
 
 
 def differentiable_outputs(signature: Signature) -> tuple[Output, ...]:
-    """The visible outputs that can have a cotangent."""
-    return tuple(output for output in signature.visible if output.type.dtypes.differentiable)
+    """The outputs that have a cotangent."""
+    return tuple(output for output in signature.outputs if output.floating and not output.inert)
 
 
 def cotangent_names(signature: Signature) -> dict[str, str]:
-    """For each differentiable output the name of its cotangent: ``grad``, or ``grad_NAME`` if there are several."""
-    outputs = differentiable_outputs(signature)
-    if len(outputs) == 1:
-        return {outputs[0].name: "grad"}
-    return {output.name: f"grad_{output.name}" for output in outputs}
+    """For each differentiable output the name of its cotangent: ``grad``, or ``grad_NAME`` if several are floating.
+
+    An output without a derivative has none; the names of the others do not change by it.
+    """
+    single = sum(output.floating for output in signature.outputs) == 1
+    return {o.name: "grad" if single else f"grad_{o.name}" for o in differentiable_outputs(signature)}
+
+
+def inert_outputs(signature: Signature) -> tuple[Output, ...]:
+    """The floating outputs that were declared to have no derivative."""
+    return tuple(output for output in signature.outputs if output.inert)

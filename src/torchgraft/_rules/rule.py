@@ -36,6 +36,7 @@ class Rule:
         residual: it reads a floating `Saved` output, and so hangs on every input without reading it.
         array: it works on NumPy arrays.
         native: it is a function in C.
+        independent: outputs that its inputs do not move, and whose cotangents it therefore does not read.
     """
 
     kind: Kind
@@ -47,6 +48,14 @@ class Rule:
     residual: bool
     array: bool = False
     native: NativeFunction | None = None
+    independent: tuple[str, ...] = ()
+
+    def ignored(self, signature: Signature) -> list[str]:
+        """The cotangents that a VJP or adjoint should read and does not: their part of the gradient would be lost."""
+        if self.kind not in ("vjp", "adjoint"):
+            return []
+        cotangents = cotangent_names(signature)
+        return [g for output, g in cotangents.items() if g not in self.reads and output not in self.independent]
 
     @property
     def medium(self) -> str:
@@ -78,19 +87,23 @@ def make_rule(
     function: Callable[..., Any],
     *,
     source: Source | None = None,
+    independent: Sequence[str] = (),
     frames: int,
 ) -> Rule:
     """Check a rule's names and read its annotations.
 
     Args:
         source: the rule is a function in C, and `function` its stub.
+        independent: outputs that the inputs do not move.
         frames: how many frames above this one the annotations' names are found.
 
     Raises:
         DeclarationError: it asks for a name that does not exist, or is a rule for something that has no derivative.
     """
     label = f"{signature.name}.{kind}[{','.join(inputs)}]"
+    independent = tuple(independent)
     _check_inputs(signature, kind, inputs, label)
+    _check_independent(signature, function, independent, label)
     available = _available(signature, kind, inputs)
     parameters = dict(_parameters(function, label, available))
     frame = inspect.currentframe()
@@ -124,10 +137,10 @@ def make_rule(
     opaque = residual or ((array or source is not None) and kind != "adjoint")
     if source is None:
         call = Probe(_renamed(function, label), function, lambda drawn: _refuse_random(label, drawn))
-        return Rule(kind, tuple(inputs), call, reads, label, opaque, residual, array=array)
+        return Rule(kind, tuple(inputs), call, reads, label, opaque, residual, array=array, independent=independent)
     prototype = rule_prototype(signature, kind, inputs, reads, workspaces, function.__name__, label)
     native = NativeFunction(source, prototype, label, RuleError)
-    return Rule(kind, tuple(inputs), function, reads, label, opaque, residual, native=native)
+    return Rule(kind, tuple(inputs), function, reads, label, opaque, residual, native=native, independent=independent)
 
 
 def _refuse_random(label: str, drawn: str) -> RuleError:
@@ -201,6 +214,30 @@ def _check_inputs(signature: Signature, kind: Kind, inputs: Sequence[str], label
             expected="a floating or complex output",
             got=", ".join(f"{output.name}: {output.type}" for output in signature.visible),
         )
+
+
+def _check_independent(
+    signature: Signature, function: Callable[..., Any], independent: Sequence[str], label: str
+) -> None:
+    cotangents = cotangent_names(signature)
+    reads = inspect.signature(function).parameters if independent else {}
+    for name in independent:
+        if name not in cotangents:
+            raise DeclarationError(
+                f"independent= names '{name}', which is no output with a gradient", operator=label, argument=name,
+                expected=", ".join(cotangents), got=repr(name), hint=_nearest(name, list(cotangents)),
+            )  # fmt: skip
+        if cotangents[name] in reads:
+            raise DeclarationError(
+                f"reads the gradient of '{name}', which it calls independent", operator=label,
+                argument=cotangents[name], expected="one of the two", got="both",
+                hint=f"delete {cotangents[name]} from the rule's parameters, or '{name}' from independent=",
+            )  # fmt: skip
+    if independent and set(independent) == set(cotangents):
+        raise DeclarationError(
+            "is independent of every output", operator=label, expected="an output that the input moves",
+            got=", ".join(independent), hint=f"say @{signature.name}.nondifferentiable(...) of the input",
+        )  # fmt: skip
 
 
 def _available(signature: Signature, kind: Kind, inputs: Sequence[str]) -> list[str]:

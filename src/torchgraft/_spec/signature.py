@@ -67,11 +67,24 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Output:
-    """One output; `saved` ones are kept for the rules and not returned."""
+    """One output.
+
+    Attributes:
+        name: under which rules ask for it.
+        type: its type.
+        saved: it is kept for the rules and not returned.
+        inert: it was declared to have no derivative.
+    """
 
     name: str
     type: TensorType
     saved: bool
+    inert: bool = False
+
+    @property
+    def floating(self) -> bool:
+        """Whether callers get it with a dtype that can have a derivative."""
+        return not self.saved and self.type.dtypes.differentiable
 
 
 @dataclass(frozen=True)
