@@ -102,3 +102,23 @@ def test_print_shows_schema_kernels_rules_and_transforms():
     assert 'cpu: numpy, batch="loop"' in str(correlate2d)
     assert "not differentiable: its dtype has no derivative" in str(plain)
     assert repr(linear) == f"<torchgraft.Op {linear._record.qualname}>"
+
+
+def test_claims_are_made_for_each_device():
+    @tg.op
+    def scaled(x: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
+        return 2 * x
+
+    @scaled.adjoint("x")
+    def _(grad: np.ndarray):
+        return 2 * grad
+
+    assert scaled.capabilities("cuda")["reverse"].how == "add @scaled.kernel('cuda')"
+
+    @scaled.kernel("meta")
+    def _(x):
+        return 2 * x
+
+    assert scaled.capabilities()["reverse"]
+    assert not scaled.capabilities("meta")["reverse"]
+    assert "on meta, no: scaled.adjoint[x] is on arrays, for the CPU alone" in str(scaled)

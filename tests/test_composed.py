@@ -183,3 +183,41 @@ def test_tangents_pass_through_compiled_code(op, warm):
     if warm:
         compiled(x, y)
     torch.testing.assert_close(dual_tangent(compiled, x, y, t), 2 * x * y * t)
+
+
+# -- corners -----------------------------------------------------------------------------------------------------------
+
+
+@tg.op
+def cosine(x: Float[Tensor, ""]) -> Float[Tensor, ""]:
+    return torch.cos(x)
+
+
+@cosine.jvp("x")
+def _(x, x_tangent):
+    return -torch.sin(x) * x_tangent
+
+
+@cosine.vjp("x")
+def _(grad, x):
+    return -torch.sin(x) * grad
+
+
+@pytest.mark.parametrize(("op", "plain"), [(sine, torch.sin), (cosine, torch.cos)], ids=["partial", "jvp"])
+def test_a_tangent_without_axes_has_its_primals_dtype(op, plain):
+    """Torch promotes the tangent of ``2.0 * x`` to float64 under torch.func."""
+    x = torch.tensor(0.5)
+    for f in (lambda f: lambda x: f(2.0 * x), lambda f: lambda x: 3 * f(x / 2.0) * x):
+        for outer in (torch.func.hessian, lambda f: torch.func.jacfwd(torch.func.jacfwd(f))):
+            torch.testing.assert_close(outer(f(op))(x), outer(f(plain))(x), check_dtype=False)
+
+
+@pytest.mark.parametrize("transform", [torch.func.hessian, lambda f: lambda x: torch.func.jvp(f, (x,), (x,))[1]])
+def test_derivatives_of_no_samples(transform):
+    x = torch.zeros(0, 3, dtype=torch.float64)
+
+    def f(op):
+        return lambda x: op(x, x.exp()).sum()
+
+    found = torch.vmap(transform(f(product)))(x)
+    torch.testing.assert_close(found, torch.vmap(transform(f(lambda x, y: x * x * y)))(x))

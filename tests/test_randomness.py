@@ -27,6 +27,7 @@ ARRAY_DRAWS = {
     "numpy.random": lambda x: x * np.random.rand(*x.shape),
     "a generator it holds": lambda x: x + held.standard_normal(x.shape),
     "random": lambda x: x * random.gauss(0, 1),
+    "a generator that it makes": lambda x: x + 1e-9 * np.random.default_rng().standard_normal(x.shape),
 }
 SURROUNDINGS = {
     "plain": lambda op: op(X),
@@ -76,7 +77,15 @@ def test_a_kernel_that_draws_in_some_calls_alone_is_refused_in_those():
         noisy(X, 0.5)
 
 
-@pytest.mark.parametrize("function", [scipy.linalg.logm, lambda a: scipy.sparse.linalg.expm_multiply(a, a)])
+def by_seeds(a):
+    return a @ np.random.default_rng(0).standard_normal(a.shape)
+
+
+def expm_multiply(a):
+    return scipy.sparse.linalg.expm_multiply(a, a)
+
+
+@pytest.mark.parametrize("function", [scipy.linalg.logm, expm_multiply, by_seeds])
 def test_a_kernel_that_draws_and_does_not_depend_on_it_is_none(function):
     @tg.op
     def quiet(x: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n m"]:

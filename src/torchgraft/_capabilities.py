@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from ._kernels.kernel import Kernel
 from ._record import Record
 from ._rules.kinds import Kind, differentiable_outputs, inert_outputs
+from ._rules.rule import Rule
 from ._spec.signature import Signature
 
 
@@ -28,17 +31,22 @@ class Capability:
         return f"{self.answer}: {self.how}" if self.how else self.answer
 
 
-def capabilities(record: Record) -> dict[str, Capability]:
-    """An answer for each transform."""
+def capabilities(record: Record, device: str = "cpu") -> dict[str, Capability]:
+    """An answer for each transform, on one type of device."""
     inputs = differentiable_inputs(record)
+    autocast = f"inputs cast to {record.autocast}" if record.autocast else "widest input dtype"
+    kernel = record.kernels.get(device) or record.kernels[None]
+    if kernel.opaque and device != "cpu":
+        missing = Capability("no", f"add @{record.name}.kernel('{device}')")
+        return dict.fromkeys(("reverse", "forward", "second order", "vmap", "compile", "export", "autocast"), missing)
     return {
-        "reverse": _combine(record, inputs, _reverse),
-        "forward": _combine(record, inputs, _forward),
-        "second order": _combine(record, inputs, _second_order),
-        "vmap": _vmap(record),
+        "reverse": _combine(record, inputs, device, _reverse),
+        "forward": _combine(record, inputs, device, _forward),
+        "second order": _combine(record, inputs, device, _second_order),
+        "vmap": _vmap(record, kernel),
         "compile": _compile(record),
         "export": _export(record),
-        "autocast": Capability("yes", f"inputs cast to {record.autocast}" if record.autocast else "widest input dtype"),
+        "autocast": Capability("yes", autocast),
     }
 
 
@@ -53,12 +61,13 @@ def differentiable_inputs(record: Record) -> list[str]:
     ]
 
 
-def _combine(record: Record, inputs: list[str], ask: object) -> Capability:
+def _combine(
+    record: Record, inputs: list[str], device: str, ask: Callable[[Record, str, str], Capability]
+) -> Capability:
     """One answer from that for each input: the weakest."""
-    assert callable(ask)
     if not inputs:
         return Capability("no", "no input is differentiable")
-    answers: dict[str, Capability] = {name: ask(record, name) for name in inputs}
+    answers = {name: ask(record, name, device) for name in inputs}
     refused = {name: c for name, c in answers.items() if c.answer == "no"}
     if refused and len(refused) < len(answers):
         partly = ", ".join(name for name in answers if name not in refused)
@@ -69,35 +78,43 @@ def _combine(record: Record, inputs: list[str], ask: object) -> Capability:
     return derived[0] if derived else Capability("yes")
 
 
-def _reverse(record: Record, name: str) -> Capability:
+def _reverse(record: Record, name: str, device: str) -> Capability:
     rule = record.reverse_rule(name)
     if rule is None:
         return Capability("no", f'add @{record.name}.vjp("{name}")')
+    hindered = _runs(record, rule, device)
+    return Capability("yes", rule.label) if hindered is None else hindered
+
+
+def _runs(record: Record, rule: Rule, device: str) -> Capability | None:
+    """What is in the way of a rule, whatever it is used for; None where nothing is."""
     ignored = rule.ignored(record.signature)
     if ignored:
         return Capability("no", f"{rule.label} does not read {ignored[0]}")
-    return Capability("yes", rule.label)
+    if rule.is_operator and device != "cpu":
+        return Capability("no", f"{rule.label} is {rule.medium}, for the CPU alone")
+    return None
 
 
-def _forward(record: Record, name: str) -> Capability:
+def _forward(record: Record, name: str, device: str) -> Capability:
     rule = record.forward_rule(name)
-    if rule is None:
+    if rule is None or (rule.kind == "vjp" and rule.is_operator):
         return Capability("no", f'add @{record.name}.jvp("{name}")')
-    if rule.kind != "vjp":
+    if rule.kind == "adjoint":  # forward, the operator itself is called
         return Capability("yes", rule.label)
-    if rule.ignored(record.signature):
-        return _reverse(record, name)
-    if rule.is_operator:
-        return Capability("no", f'add @{record.name}.jvp("{name}")')
-    return Capability("derived", "the transpose of the vjp")
+    hindered = _runs(record, rule, device)
+    if hindered is not None:
+        return hindered
+    return Capability("derived", "the transpose of the vjp") if rule.kind == "vjp" else Capability("yes", rule.label)
 
 
-def _second_order(record: Record, name: str) -> Capability:
+def _second_order(record: Record, name: str, device: str) -> Capability:
     rule = record.reverse_rule(name)
     if rule is None:
         return Capability("no", f'add @{record.name}.vjp("{name}")')
-    if rule.ignored(record.signature):
-        return _reverse(record, name)
+    hindered = _runs(record, rule, device)
+    if hindered is not None:
+        return hindered
     if rule.opaque:
         why = f"is {rule.medium}" if rule.is_operator else "reads a floating Saved output"
         return Capability("no", f"{rule.label} {why}: write it with torch functions")
@@ -119,16 +136,16 @@ def _is_input(signature: Signature, name: str) -> bool:
     )
 
 
-def _vmap(record: Record) -> Capability:
+def _vmap(record: Record, kernel: Kernel) -> Capability:
     signature = record.signature
     if signature.loop:
-        return Capability("yes", "leading axes; the kernel is looped" if record.opaque else "leading axes")
+        return Capability("yes", "leading axes; the kernel is looped" if kernel.opaque else "leading axes")
     axes = [p.tensor.axes for _, p in signature.tensors] + [output.type.axes for output in signature.outputs]
     runs = {None if item is None or item.leading_run is None else item.leading_run.text for item in axes}
     if None not in runs and len(runs) == 1:
         return Capability("yes", "elementwise" if signature.elementwise else f"batch axes {runs.pop()}")
-    how = "one kernel call for each sample" if record.opaque else "torch.vmap of the kernel, a loop where it cannot"
-    answer = "loop" if record.opaque else "derived"
+    how = "one kernel call for each sample" if kernel.opaque else "torch.vmap of the kernel, a loop where it cannot"
+    answer = "loop" if kernel.opaque else "derived"
     batched = [
         p.name for _, p in signature.tensors if p.tensor.axes is not None and p.tensor.axes.leading_run is not None
     ]
@@ -167,7 +184,14 @@ def describe(record: Record) -> str:
     lines.append("  transforms")
     answers = capabilities(record)
     width = max(map(len, answers))
-    lines += [f"    {name:{width}}  {answer}" for name, answer in answers.items()]
+    for name, answer in answers.items():
+        lines.append(f"    {name:{width}}  {answer}")
+        elsewhere = {device: capabilities(record, device)[name] for device in record.devices() if device != "cpu"}
+        lines += [
+            f"    {'':{width}}  on {'other devices' if device == 'any' else device}, {other}"
+            for device, other in elsewhere.items()
+            if str(other) != str(answer)
+        ]
     return "\n".join(lines)
 
 

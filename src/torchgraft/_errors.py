@@ -51,12 +51,15 @@ class TorchgraftError(Exception):
         )
         lines = [f"{where}: {self.problem}" if where else self.problem]
         if self.expected is not None:
-            lines.append(f"  expected: {self.expected}")
+            lines.append(f"  expected: {str(self.expected) or 'nothing'}")
         if self.got is not None:
-            lines.append(f"  got:      {self.got}")
+            lines.append(f"  got:      {str(self.got) or 'nothing'}")
         if self.hint is not None:
             lines.append("  next:     " + self.hint.replace("\n", "\n            "))
         return "\n".join(lines)
+
+    def __repr__(self) -> str:  # what compilers show in their own errors
+        return f"{type(self).__name__}: {self}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The default would call the class with `args` alone and lose the fields in a worker process.

@@ -329,8 +329,11 @@ class Op:
 
     # -- looking --------------------------------------------------------------------------------------------------
 
-    def capabilities(self) -> dict[str, Capability]:
+    def capabilities(self, device: str = "cpu") -> dict[str, Capability]:
         """What the operator can do, transform by transform.
+
+        Args:
+            device: a device type, such as ``"cuda"``.
 
         Returns:
             A `Capability` for each of ``reverse``, ``forward``, ``second order``, ``vmap``, ``compile``, ``export`` and
@@ -340,7 +343,7 @@ class Op:
             >>> linear.capabilities()["compile"].answer
             'yes'
         """
-        return capabilities(self._record)
+        return capabilities(self._record, device)
 
     def prototype(self) -> str:
         """The C functions that are, or could be, the operator's kernel and its rules, one a line.

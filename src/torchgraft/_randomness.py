@@ -37,6 +37,9 @@ _SPEAKING = frozenset({
 })  # fmt: skip
 """Names by which code draws. Such a function may draw in some of its calls alone, and is looked at in all of them."""
 
+_MAKING = frozenset({"default_rng", "RandomState", "Generator", "Random", "SystemRandom", "urandom", "SeedSequence"})
+"""Names by which code makes a generator of its own, which may have a seed of its own, too."""
+
 _GENERATORS = (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)
 
 
@@ -58,7 +61,7 @@ def without_draws(function: Callable[[], R], refuse: Callable[[str], Exception],
         drawn = watch.drawn
     else:
         made, drawn = function(), None
-    drawn = drawn or before.moved() or ("a generator that it holds" if suspected else None)
+    drawn = drawn or before.moved() or ("a generator of its own" if suspected else None)
     if drawn is not None and not _agree(made, function):
         raise refuse(drawn)
     return made
@@ -137,7 +140,8 @@ class Probe:
         self._refuse = refuse
         self.left = _FIRST
         self.always = not _SPEAKING.isdisjoint(named(written))
-        self._suspected = any(isinstance(value, _GENERATORS) for _, value in captures(written))
+        holds = any(isinstance(value, _GENERATORS) for _, value in captures(written))
+        self._suspected = holds or not _MAKING.isdisjoint(named(written))
 
     def __call__(self, *values: Any) -> Any:
         """Call the function."""
@@ -153,8 +157,9 @@ class Probe:
         # What is traced is compiled, and then runs where nobody looks.
         if not (new or self.always or self.left > 0 or _torch.dispatch_modes()):
             return run()
+        suspected = self._suspected and (new or self.left > 0)
         self.left -= 1
-        return without_draws(run, self._refuse, suspected=self._suspected)
+        return without_draws(run, self._refuse, suspected=suspected)
 
 
 def is_looked_at(function: Callable[..., Any]) -> bool:

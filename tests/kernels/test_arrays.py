@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Complex, Float
 
 import torchgraft as tg
+from torchgraft._kernels.arrays import to_array
 
 
 @tg.op
@@ -50,3 +51,14 @@ def test_an_adjoint_need_not_ask_for_the_numbers_of_its_own_derivative():
         lambda c: torch.func.vjp(lambda x: repeated(x, 2), x)[1](c)[0], (cotangent,), (cotangent,)
     )
     torch.testing.assert_close(tangent, cotangent.sum(1))
+
+
+@pytest.mark.parametrize(
+    "view", [lambda p: p, lambda p: p.mT, lambda p: p[1:, ::2]], ids=["itself", "transposed", "strided"]
+)
+def test_the_memory_of_a_parameter_can_still_be_resized(view):
+    """FSDP does so; `Tensor.numpy` would forbid it."""
+    parameter = torch.nn.Parameter(torch.randn(4, 4))
+    lent = view(parameter)
+    assert to_array(lent, "op", "w").tolist() == lent.tolist()
+    assert parameter.untyped_storage().resizable()

@@ -37,9 +37,14 @@ def to_array(tensor: Tensor, operator: str, argument: str) -> Array:
             got=str(tensor.device),
             hint=f"pass {argument}.cpu(), or add a kernel: @{name}.kernel('{device}')",
         )
+    base = tensor._base
+    # `Tensor.numpy` marks memory as fixed for ever, and FSDP resizes that of Parameters. DLPack costs 1.5 us more.
+    resized = isinstance(tensor if base is None else base, torch.nn.Parameter)
     tensor = tensor.detach().resolve_conj().resolve_neg()
     dtype = array_dtype(tensor.dtype)
-    array: Array = (tensor if dtype is tensor.dtype else tensor.to(dtype)).numpy()
+    if dtype is not tensor.dtype:
+        tensor = tensor.to(dtype)
+    array: Array = np.from_dlpack(tensor) if resized else tensor.numpy()
     array.setflags(write=False)
     return array
 

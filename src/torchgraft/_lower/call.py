@@ -127,6 +127,14 @@ class Caller:
 
     def slow(self, *args: Any) -> Any:
         """Every check, every path; what is found out is installed for the hot path."""
+        if any(isinstance(value, torch.fx.Proxy) for value in args):
+            raise UnsupportedError(
+                "torch.fx.symbolic_trace knows neither shapes nor dtypes, which an operator checks",
+                operator=self.signature.name,
+                expected="a tracer that runs on tensors",
+                got="a Proxy of torch.fx.symbolic_trace",
+                hint="torch.export.export(module, args), or make_fx(module)(*args)",
+            )
         given = with_tensors(self.signature, args)
         if given is not args:
             return self._again(given)

@@ -108,7 +108,6 @@ class HotPath:
     """The generated functions of one operator.
 
     Attributes:
-        make: ``make(slow, find, compiled)`` gives ``__call__`` and the function that installs what it admits.
         make_run: ``make_run(returns, kernel, entry)`` gives the checked kernel.
         make_uncounted: the same for inputs that do not count their mutations; it returns a tuple.
     """
@@ -121,9 +120,15 @@ class HotPath:
         self.outputs = [f"@o{i}" for i in range(len(signature.outputs))]
         self.arguments = ", ".join(p.name for p in signature.parameters)
         namespace = compile_source(self._source().replace("@", "__"), title, self._namespace(never))
-        self.make: Callable[..., Any] = namespace["__make"]
+        self._make: Callable[..., Any] = namespace["__make"]
         self.make_run: Callable[..., Any] = namespace["__make_run"]
         self.make_uncounted: Callable[..., Any] = namespace["__make_uncounted"]
+
+    def make(self, slow: Any, find: Any, compiled: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        """Make ``__call__``, and the function that installs what it admits."""
+        call, install = self._make(slow, find, compiled)
+        call.__qualname__ = self.signature.name  # as Python calls it where an argument is missing
+        return call, install
 
     def _namespace(self, never: Any) -> dict[str, Any]:
         names: dict[str, Any] = {

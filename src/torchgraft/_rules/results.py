@@ -67,8 +67,13 @@ def settle_gradient(label: str, leaf: Leaf, value: Any) -> Tensor:
 
 
 def settle_tangent(label: str, name: str, value: Any, like: Tensor) -> Tensor:
-    """An output's tangent, in the output's shape and dtype."""
+    """An output's tangent, in the output's shape and dtype.
+
+    One without axes may have been promoted by torch's own formulas, which a rule that is itself pushed goes through.
+    """
     tensor = _check_type(label, name, value, (tuple(like.shape), like.dtype))
+    if tensor.dim() == 0 and tensor.is_floating_point() and like.is_floating_point():
+        tensor = tensor.to(like.dtype)
     if tensor.shape != like.shape or tensor.dtype is not like.dtype:
         raise RuleError(
             "returned a tangent of another shape or dtype than its output",

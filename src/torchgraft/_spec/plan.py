@@ -263,7 +263,18 @@ def make_plan(
 
 def _by_rule(signature: Signature, rule: ShapeRule, values: Sequence[Any]) -> list[Shape | None]:
     by_name = {p.name: value for p, value in zip(signature.parameters, values, strict=True)}
-    result = rule(**{name: by_name[name] for name in inspect.signature(rule).parameters})
+    try:
+        result = rule(**{name: by_name[name] for name in inspect.signature(rule).parameters})
+    except (ArithmeticError, AttributeError, LookupError, NameError, TypeError, ValueError) as error:
+        raise ShapeError(
+            f"the shape rule raised {type(error).__name__}: {error}",
+            operator=f"{signature.name}.shape",
+            expected="sizes, from shapes and non-tensor arguments",
+            got=f"an error for {', '.join(f'{p} = {by_name[p]}' for p in inspect.signature(rule).parameters)}",
+            hint="no size may hang on values, as one of new_dynamic_size would: pad the output, and return a count"
+            if "new_dynamic_size" in str(error)
+            else None,
+        ) from error
     shapes = [result] if len(signature.outputs) == 1 else list(result)
     if len(shapes) != len(signature.outputs):
         raise ShapeError(

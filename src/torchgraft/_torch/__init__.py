@@ -78,6 +78,7 @@ from .thread_modes import modes as modes
 from .thread_modes import set_grad_enabled as set_grad_enabled
 from .tracing import DYNAMO as DYNAMO
 from .tracing import DYNAMO_KNOWS_FUNCTIONS as DYNAMO_KNOWS_FUNCTIONS
+from .tracing import disabled as disabled
 from .tracing import fake_call as fake_call
 from .tracing import graph_break as graph_break
 from .tracing import guard_forward_level as guard_forward_level

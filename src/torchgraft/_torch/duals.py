@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -23,9 +23,13 @@ def unpack_dual(tensor: Tensor) -> tuple[Tensor, Tensor | None]:
     """Primal and tangent at the level at hand.
 
     `forward_ad.unpack_dual` refuses where no Python-level dual level is open, although inside a transform the
-    level is the wrapper's own; level 0 is the only one that C++ knows.
+    level is the wrapper's own; level 0 is the only one that C++ knows. The tangent has the primal's dtype: the formulas
+    of torch promote one without axes to float64, where a Python number is about.
     """
-    primal, tangent = torch._VF._unpack_dual(tensor, level=0)
+    unpack: Callable[..., tuple[Tensor, Tensor | None]] = torch._VF._unpack_dual
+    primal, tangent = unpack(tensor, level=0)
+    if tangent is not None and tangent.dtype is not primal.dtype and tangent.is_complex() == primal.is_complex():
+        tangent = tangent.to(primal.dtype)
     return primal, tangent
 
 

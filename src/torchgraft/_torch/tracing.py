@@ -90,6 +90,16 @@ def graph_break() -> None:
     torch._dynamo.graph_break()
 
 
+def disabled(function: F, why: str) -> F:
+    """`function`, at which Dynamo breaks the graph, or says why it cannot: `torch.compiler.disable` without its import.
+
+    Dynamo itself knows such functions by these attributes.
+    """
+    function._torchdynamo_disable = True  # type: ignore[attr-defined]
+    function._torchdynamo_disable_msg = why  # type: ignore[attr-defined]
+    return no_dynamo(function)
+
+
 def fake_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What `function` returns for fake tensors in the place of its tensors."""
     from torch._subclasses.fake_tensor import FakeTensorMode  # costs an import

@@ -50,7 +50,9 @@ def plain_sample(tensor: Tensor) -> Tensor:
         mapped = functorch.is_batchedtensor(tensor)
         axis = functorch.maybe_get_bdim(tensor)
         tensor = functorch.get_unwrapped(tensor)
-        if mapped:
+        if mapped and tensor.shape[axis] == 0:  # no sample: zeros, of its shape
+            tensor = tensor.new_zeros([size for i, size in enumerate(tensor.shape) if i != axis])
+        elif mapped:
             tensor = tensor.select(axis, 0)
     return tensor.detach()
 

@@ -30,14 +30,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 def eager(function: F) -> F:
     """`function`, at which compilers break the graph: SciPy's solvers are not to be traced.
 
-    The mark is made where a compiler is met: ``torch.compiler.disable`` costs the import of Dynamo. A tracer that makes
-    one graph is refused: there the root would be of the equations that it saw.
+    A tracer that makes one graph is refused: there the root would be of the equations that it saw.
     """
+    name = f"torchgraft.scipy.optimize.{function.__name__}"
+    function = _torch.disabled(function, f"{name} calls back into Python, and cannot be part of a graph")
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_dynamo_compiling():
-            return torch.compiler.disable(function)(*args, **kwargs)
+            return function(*args, **kwargs)
         graph = _torch.dispatch_modes() > 0 and _torch.tracing_to_graph()
         if graph or torch.compiler.is_compiling() or _torch.is_tracing():
             raise tg.UnsupportedError(
