@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Inexact
 from torch import Tensor
 from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -221,3 +221,25 @@ def test_derivatives_of_no_samples(transform):
 
     found = torch.vmap(transform(f(product)))(x)
     torch.testing.assert_close(found, torch.vmap(transform(f(lambda x, y: x * x * y)))(x))
+
+
+@pytest.mark.parametrize("lazily", [torch._neg_view, torch.conj], ids=["negated", "conjugated"])
+def test_lazy_views_under_vmap_and_forward_mode(lazily):
+    """Torch has no views of a dual tensor whose primal alone is lazily negated."""
+    x, t = normal(4, 3), normal(4, 3, seed=1)
+    if lazily is torch.conj:
+        x, t = torch.complex(x, t), torch.complex(t, x)
+
+    def f(op):
+        return lambda x: torch.vmap(op)(x, x)
+
+    @tg.op
+    def times(x: Inexact[Tensor, "n"], y: Inexact[Tensor, "n"]) -> Inexact[Tensor, "n"]:
+        return x * y
+
+    @times.jvp("x", "y")
+    def _(x, y, x_tangent, y_tangent):
+        return x_tangent * y + x * y_tangent
+
+    found, expected = (torch.func.jvp(f(op), (lazily(x),), (t,)) for op in (times, torch.mul))
+    torch.testing.assert_close(found, expected)

@@ -152,7 +152,9 @@ class Caller:
                 hint="torch.export.export(module, args)",
             )
         if not _torch.is_direct(leaves):
-            return self.signature.pack(self.lowering.call(values))
+            # A tangent is no lazy view where its primal is one, and torch has no views of such a pair.
+            resolved = [leaf.resolve_conj().resolve_neg() for leaf in leaves]
+            return self.signature.pack(self.lowering.call(self.record.replace(values, resolved)))
         if common_dtype(self.signature, values) is not None:
             return self._again(self.record.promoted(values))
         if self.recognises and len({id(leaf) for leaf in leaves}) < len(leaves):
