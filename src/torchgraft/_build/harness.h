@@ -6,6 +6,7 @@
  */
 #pragma GCC system_header
 #include <dlfcn.h>
+#include <fenv.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>

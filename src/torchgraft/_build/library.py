@@ -16,6 +16,7 @@ import torch
 from .. import _torch
 from .._errors import BuildError
 from . import cache, imports, shipped
+from .floating import kept_environment
 from .prototype import Prototype
 from .shim import Shim
 from .source import Source
@@ -91,7 +92,8 @@ def load(path: Path, source: Source, prototype: Prototype) -> Library:
     """A library that is there; once in a process."""
     with _lock:
         if path not in _loaded:
-            _loaded[path] = _load(path, source, prototype)
+            with kept_environment():
+                _loaded[path] = _load(path, source, prototype)
         return _loaded[path]
 
 

@@ -170,7 +170,8 @@ class _Steps:
         """The library of a source and parts."""
         file, made = self.folder / f"dispatch{self.suffix}", self.folder / "library.so"
         file.write_text(text)
-        self._run(*self.whole, str(file), self.shim, *map(str, parts), "-o", str(made), *self.libraries)
+        link = [argument for argument in self.whole if argument not in _FAST]
+        self._run(*link, str(file), self.shim, *map(str, parts), "-o", str(made), *self.libraries)
         return made
 
     def _run(self, *command: str) -> None:
@@ -185,6 +186,9 @@ class _Steps:
 
 
 _TORCH = "libtorch_cpu.so"
+
+_FAST = {"-ffast-math", "-Ofast", "-funsafe-math-optimizations"}
+"""When they link, GCC before version 13 adds code that flushes denormals to zero in the program that loads."""
 
 
 def _check(source: Source, prototype: Prototype, dtypes: Sequence[torch.dtype]) -> None:
