@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from .._errors import BuildError, TorchgraftError, TorchgraftWarning
+from .._spec.plan import check_ranges
 from . import cache
 from .debug import Mode
 from .debug_call import Call
@@ -92,6 +93,7 @@ class DebugFunction:
 
     def __call__(self, *values: Any) -> Any:
         """The outputs, as the library's function returns them."""
+        check_ranges(self.prototype.signature, values[: len(self.prototype.signature.parameters)])
         arguments = [a.convert(v) for a, v in zip(self.passed, values, strict=False)]
         call = Call(self.prototype, self.dtypes, self.passed, arguments, list(values[len(self.passed) :]))
         if not self.program.exists():  # the cache was emptied

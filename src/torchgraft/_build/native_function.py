@@ -12,6 +12,7 @@ from torch import Tensor
 from .._errors import ArgumentError, DeviceError, KernelError, TorchgraftError
 from .._spec.axes import Shape
 from .._spec.dtypes import HALVES, name_of
+from .._spec.plan import check_ranges
 from . import debug, library
 from .prototype import Prototype
 from .source import Source
@@ -168,12 +169,17 @@ class NativeFunction:
         try:
             return function(*values)
         except RuntimeError as error:
-            raise self.explained(error) from None
+            raise self.explained(error, values) from None
 
-    def explained(self, error: RuntimeError) -> TorchgraftError:
-        """The error for what a function said when it failed; one of ours, of a debugged function, is that."""
+    def explained(self, error: RuntimeError, values: Sequence[Any]) -> TorchgraftError:
+        """The error for what a function said when it failed; one of ours, of a debugged function, is that.
+
+        Args:
+            values: what it was called with.
+        """
         if isinstance(error, TorchgraftError):
             return error
+        check_ranges(self.prototype.signature, values[: len(self.prototype.signature.parameters)])
         return self.error(str(error).partition("\nException raised from")[0], operator=self.label)
 
     def _check_device(self, values: Sequence[Any]) -> None:

@@ -46,9 +46,9 @@ class NativeKernel(Kernel):
         leads = [leaf.lead for leaf in plan.leaves]
         return self.single(self.native.run(values, leads, len(plan.batch), self._results(plan)))
 
-    def explained(self, error: RuntimeError) -> Exception:
+    def explained(self, error: RuntimeError, values: Sequence[Any]) -> Exception:
         """The error for what the function said when it failed."""
-        return self.native.explained(error)
+        return self.native.explained(error, values)
 
     def _results(self, plan: Plan) -> list[Result]:
         return [(self._known(shape, i), dtype) for i, (shape, dtype) in enumerate(plan.outputs)]
