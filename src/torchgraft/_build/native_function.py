@@ -31,6 +31,9 @@ class NativeFunction:
         prototype: what it takes.
         label: of the kernel or rule, for messages.
         error: what its failures raise.
+
+    Attributes:
+        seen: the digests of the files that it was built from; those of all functions of an operator are in one.
     """
 
     def __init__(
@@ -40,6 +43,7 @@ class NativeFunction:
         self.prototype = prototype
         self.label = label
         self.error = error
+        self.seen: dict[str, str] = {}
         self._tensors = prototype.signature.tensors
         self._variants: dict[Any, Callable[..., Any]] = {}
         self._libraries: dict[Any, library.Library] = {}
@@ -95,10 +99,10 @@ class NativeFunction:
         if mode is not None:
             from .debugged import DebugFunction  # which most programs never need
 
-            return DebugFunction(self.source, self.prototype, names, mode, self.label, self.error)
+            return DebugFunction(self.source, self.prototype, names, mode, self.label, self.error, self.seen)
         built = self._libraries.get((dtypes, outputs))
         if built is None:
-            built = self._libraries[dtypes, outputs] = library.build(self.source, self.prototype, names)
+            built = self._libraries[dtypes, outputs] = library.build(self.source, self.prototype, names, self.seen)
         function = built.fast if fast else built.function
         return self._converting(function) if self._converted else function
 

@@ -49,7 +49,7 @@ def _recipe(source: Source, prototype: Prototype, dtypes: Mapping[str, torch.dty
     signature = prototype.signature
     return [
         INTERFACE,
-        [source.language, source.text(), source.flags, source.libraries, *source.imports],
+        [source.language, source.code, source.flags, source.libraries, source.names, *source.imports],
         [signature.name, prototype.symbol, prototype.is_rule, prototype.scalar, prototype.sizes],
         [[p.name, str(p.type), p.optional, p.many] for p in signature.parameters],
         [[position, name, str(workspace)] for position, name, workspace in signature.workspaces],

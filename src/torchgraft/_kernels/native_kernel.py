@@ -29,7 +29,7 @@ class NativeKernel(Kernel):
     def __init__(self, signature: Signature, function: Callable[..., Any], source: Source) -> None:
         super().__init__(signature, function)
         self.kind = source.language
-        self.native = NativeFunction(source, Prototype(signature, signature.name), signature.name)
+        self.native = NativeFunction(source, Prototype(signature, source.function or signature.name), signature.name)
 
     def planned(self, plan: Plan, values: Sequence[Any]) -> Callable[..., Any]:
         """The library's function itself, where there is nothing more to do."""

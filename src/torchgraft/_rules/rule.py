@@ -123,7 +123,8 @@ def make_rule(
     opaque = residual or ((array or source is not None) and kind != "adjoint")
     if source is None:
         return Rule(kind, tuple(inputs), _renamed(function, label), reads, label, opaque, residual, array=array)
-    prototype = rule_prototype(signature, kind, inputs, reads, workspaces, function.__name__, label)
+    symbol = source.function or function.__name__
+    prototype = rule_prototype(signature, kind, inputs, reads, workspaces, symbol, label)
     native = NativeFunction(source, prototype, label, RuleError)
     return Rule(kind, tuple(inputs), function, reads, label, opaque, residual, native=native)
 
