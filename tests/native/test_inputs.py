@@ -51,7 +51,10 @@ FOUND = {
     "in an earlier folder": ('#include "value.h"', "first/value.h"),
     "in angles": ("#include <value.h>", "first/value.h"),
     "below a folder that is new": ('#include "deep/value.h"', "first/deep/value.h"),
-    "by __has_include": ('#if __has_include("extra.h")\n#include "extra.h"\n#else\n#include "value.h"\n#endif', "last/extra.h"),
+    "by __has_include": (
+        '#if __has_include("extra.h")\n#include "extra.h"\n#else\n#include "value.h"\n#endif',
+        "last/extra.h",
+    ),
     "by a macro's text": (
         '#define EXTRA "extra.h"\n#if __has_include(EXTRA)\n#include EXTRA\n#else\n#include "value.h"\n#endif',
         "first/extra.h",

@@ -153,7 +153,7 @@ class Compiler:
     ) -> Inputs:
         included = made.with_suffix(".d")
         arguments = [*arguments, *plain_names(prototype)]
-        check_head(source, prototype, lambda: _run([*arguments, "-E", "-P", str(file)]).stdout)
+        seen = check_head(source, prototype, lambda: _run([*arguments, "-E", "-P", str(file)]).stdout)
         libraries = ["-ldl", "-lm", *(f"-l{name}" for name in source.libraries)]
         command = [*arguments, str(file), *objects, "-o", str(made), "-MD", "-MF", str(included), *libraries]
         result = _compiled(command, made)
@@ -166,6 +166,8 @@ class Compiler:
             raise _no_compiler(
                 source.language, prototype.signature.name, "the compiler does not fail, and makes nothing"
             )
+        if not seen and prototype.users.ambiguous:
+            raise _other_head(source, prototype, "a head that cannot be read without a compiler")
         if said:
             text = f"{prototype.signature.name}: the compiler warns\n{said}"
             warnings.warn(text, TorchgraftWarning, stacklevel=2)
@@ -248,11 +250,14 @@ def _listed(rule: str) -> list[str]:
     return [re.sub(r"\\(.)|\$(\$)", r"\1\2", name) for name in names]
 
 
-def check_head(source: Source, prototype: Prototype, preprocessed: Callable[[], str]) -> None:
+def check_head(source: Source, prototype: Prototype, preprocessed: Callable[[], str]) -> bool:
     """Compare the names of the function's parameters: to C, one size is as good as another.
 
     Args:
         preprocessed: the source as the preprocessor leaves it, for where the text does not tell the head.
+
+    Returns:
+        Whether there is a head that can be read.
 
     Raises:
         BuildError: a parameter stands where the annotations have another one, or may do so.
@@ -262,10 +267,9 @@ def check_head(source: Source, prototype: Prototype, preprocessed: Callable[[], 
     if len(_of_length(found, users)) != 1 or len(found) != 1 or has_conditions(source.code):
         found = heads(preprocessed(), users.symbol) or found
     fitting = _of_length(found, users)
-    if not fitting and users.ambiguous:
-        raise _other_head(source, prototype, "a head whose parameters cannot be told")
     for head in fitting:
         _check_names(source, prototype, head)
+    return bool(fitting)
 
 
 def _of_length(found: Sequence[Head], prototype: Prototype) -> list[Head]:
@@ -309,7 +313,8 @@ def _refusal(source: Source, prototype: Prototype, said: str, again: str) -> Bui
     if any(said_so in said for said_so in _OTHER_HEAD) and symbol in said:
         return _other_head(source, prototype, "" if heads(source.code, symbol) else said)
     if any(text.format(symbol) in said for text in _NO_FUNCTION):
-        defined = [head.name for head in heads(source.code) if head.name != symbol]
+        others = [head for head in heads(source.code) if head.name != symbol]
+        defined = [head.name for head in others if not head.text.startswith("static ")]
         example = f'tg.{"c" if source.language == "c" else "cpp"}(..., function="{defined[0]}")' if defined else None
         return BuildError(
             f"the source defines no function '{symbol}'", operator=operator,
