@@ -314,6 +314,16 @@ def test_a_compiler_for_another_machine(compiler, own_cache, tmp_path):
     assert str(tmp_path / "cc") in error.hint
 
 
+def test_zig_spells_processors_in_its_own_way(compiler, own_cache, tmp_path):
+    (tmp_path / "zig").write_text(
+        "#!/bin/sh\nfor a; do shift; case $a in -march=*-*) echo \"unknown CPU: 'x86'\" >&2; exit 1;; -march=*) "
+        'a=$(echo "$a" | sed "s/86_64_v/86-64-v/");; esac; set -- "$@" "$a"; done\nexec cc "$@"\n'
+    )
+    (tmp_path / "zig").chmod(0o755)
+    compiler(str(tmp_path / "zig"))
+    assert run(tg.c(f"{NAMED} // zig", function="sum")) == [3, 5, 7]
+
+
 @pytest.mark.parametrize("debug", [False, True])
 def test_the_command_in_an_error_can_be_run(own_cache, debug):
     def failing(number):

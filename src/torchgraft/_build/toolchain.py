@@ -65,7 +65,7 @@ class Compiler:
     def arguments(self, source: Source, level: str | None) -> list[str]:
         """What a library is compiled with."""
         own = ["-Wall", *_MISTAKES[source.language], *_folders(source), *source.flags]
-        return [*self.command, *_OPTIMIZED, "-shared", "-Wl,-z,defs", *_march(level), *own]
+        return [*self.command, *_OPTIMIZED, "-shared", "-Wl,-z,defs", *self._march(level), *own]
 
     def key(self, source: Source, text: str, arguments: Sequence[str]) -> str:
         """The name of what is built from a text: with what `Inputs` are, all that it depends on.
@@ -80,7 +80,7 @@ class Compiler:
 
     def shim(self, language: Language, level: str | None) -> Path:
         """The object file of `shim.c`, which every library contains: compiled once for a machine."""
-        command = [*self.command, *_OPTIMIZED, "-O2", *_march(level), "-c"]
+        command = [*self.command, *_OPTIMIZED, "-O2", *self._march(level), "-c"]
         key = cache.key_of(
             HEADER.read_text(), SHIM.read_text(), self.version, self.program, repr([command, language, environment()])
         )
@@ -110,6 +110,11 @@ class Compiler:
         look = ["-fsanitize=address,undefined,float-cast-overflow", "-fno-sanitize-recover=all", "-DTG_SANITIZED"]
         plain = ["-g", "-O1", "-Wall", "-fno-omit-frame-pointer", "-D_GLIBCXX_ASSERTIONS"]
         return [*self.command, *plain, *(look if sanitize else [])]
+
+    def _march(self, level: str | None) -> list[str]:
+        """The option for a level of the processor, whose name zig spells in its own way."""
+        is_zig = "zig" in " ".join([*self.command, self.version])
+        return [f"-march={level.replace('-', '_') if is_zig else level}"] if level else []
 
     @functools.cached_property
     def sanitizes(self) -> bool:
@@ -223,10 +228,6 @@ def see_again(command: Sequence[str], scratch: Path) -> str:
     kept = cache.keep(scratch)
     text = shlex.join(command)
     return f"to see it again:\n{text if kept is None else text.replace(str(scratch), str(kept))}"
-
-
-def _march(level: str | None) -> list[str]:
-    return [f"-march={level}"] if level else []
 
 
 def _compiled(command: Sequence[str], made: Path) -> subprocess.CompletedProcess[str]:
