@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ._build.native_function import NativeFunction
 from ._build.prototype import Prototype
 from ._build.source import Source
 from ._errors import DeclarationError, DeviceError
@@ -68,8 +69,10 @@ class Record:
         self.reference: Reference | None = None
         self.eager_node: Callable[[Layout, tuple[bool, ...]], type[Any] | None] | None = None
         self._plans: dict[Any, Plan] = {}
+        self._seen: dict[str, str] = {}  # by the functions in C, see `NativeFunction`
         self._listeners: list[Callable[[], None]] = []
         self.declare_domains(declared_domains(function))
+        self.changed()
 
     @property
     def name(self) -> str:
@@ -88,6 +91,8 @@ class Record:
 
     def changed(self) -> None:
         self._plans.clear()
+        for native in self.natives():
+            native.seen = self._seen
         for listener in self._listeners:
             listener()
 
@@ -169,6 +174,12 @@ class Record:
         """The rule that gives the tangent; a vjp does where no better one stands."""
         kinds: tuple[Kind, ...] = ("jvp", "partial", "adjoint", "vjp")
         return next((self.rules[k][name] for k in kinds if name in self.rules[k]), None)
+
+    def natives(self) -> list[NativeFunction]:
+        """The functions in C and C++ that users have written: kernels, then rules."""
+        rules = dict.fromkeys(rule for named in self.rules.values() for rule in named.values())
+        kernels = [kernel.native for kernel in self.kernels.values() if isinstance(kernel, NativeKernel)]
+        return [*kernels, *(rule.native for rule in rules if rule.native is not None)]
 
     def prototypes(self) -> list[Prototype]:
         """What the C functions take that are, or could be, the kernel and the rules.

@@ -44,7 +44,6 @@ from ._build import library, shipped, toolchain
 from ._build.combinations import combinations, read_dtypes
 from ._build.native_function import NativeFunction
 from ._errors import BuildError
-from ._kernels.native_kernel import NativeKernel
 from ._op import Op
 from ._rules.native import weighed
 
@@ -181,14 +180,12 @@ def _functions(root: Path, modules: Sequence[str]) -> dict[Path, list[NativeFunc
 
 
 def _natives(op: Op) -> Iterator[NativeFunction]:
-    """The functions in C and C++ that calls of an operator may run."""
+    """The functions in C and C++ that calls of an operator may run, also those that we make of partial derivatives."""
     record = op._record
-    yield from (kernel.native for kernel in record.kernels.values() if isinstance(kernel, NativeKernel))
-    for rule in dict.fromkeys(rule for named in record.rules.values() for rule in named.values()):
-        if rule.native is not None:
-            yield rule.native
-            gradient = weighed(record.signature, rule) if rule.kind == "partial" else None
-            yield from [gradient] if gradient is not None else []
+    yield from record.natives()
+    for rule in record.rules["partial"].values():
+        gradient = weighed(record.signature, rule)
+        yield from [gradient] if gradient is not None else []
 
 
 def _imported(root: Path, name: str) -> ModuleType:
@@ -231,9 +228,8 @@ def _compile_one(path: Path, function: NativeFunction, dtypes: Mapping[str, torc
     source, prototype = function.source, function.prototype
     compiler = toolchain.compiler(source.language, function.label)
     with tempfile.TemporaryDirectory() as scratch:
-        file = (Path(scratch) / path.name).with_suffix(toolchain.SUFFIXES[source.language])
-        file.write_text(library.source_of(source, prototype, dtypes))
         made = Path(scratch) / path.name
+        file = library.write_source(made, source, library.source_of(source, prototype, dtypes))
         compiler.build(source, level, file, made, prototype)
         shutil.copyfile(made, path)
     if level in (None, toolchain.processor_level()):

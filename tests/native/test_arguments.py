@@ -1,5 +1,7 @@
 """Every kind of argument arrives in C as it was given, by the dispatcher and without it."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from jaxtyping import Float, Int64
@@ -211,3 +213,48 @@ def test_a_workspace_needs_a_kernel_in_c():
 
         @tg.op
         def f(x: Float[Tensor, "n"], work: tg.workspace("n")) -> Float[Tensor, "n"]: ...
+
+
+@tg.op(
+    kernel=tg.c("""
+    void big(int64_t n, const T *x, int64_t k, double scale, const int64_t *list, int64_t list_length, T *out) {
+        for (int64_t i = 0; i < n; i++) out[i] = scale * (k >> 62) + (list_length ? list[0] >> 62 : 0);
+    }
+    """)
+)
+def big(x: Float[Tensor, "n"], k: int, scale: float = 1.0, list: list[int] = ()) -> Float[Tensor, "n"]: ...
+
+
+@big.vjp("x", kernel=tg.c("void big_vjp_x(int64_t n, const T *grad, int64_t k, T *grad_x) { *grad_x = 0; }"))
+def _(grad, k): ...
+
+
+def test_the_largest_numbers_arrive():
+    x = torch.ones(1)
+    for _ in range(2):
+        assert [big(x, k).item() for k in (2**63 - 1, -(2**63))] == [1, -2]
+        assert big(x, 0, 1.0, [2**63 - 1]).item() == 1
+        assert [big(x, 2**62, scale).item() for scale in (float("inf"), 2**70, True)] == [float("inf"), 2**70, 1]
+
+
+CALLS = {
+    "plainly": lambda *args: big(torch.ones(1), *args),
+    "backward": lambda *args: big(torch.ones(1, requires_grad=True), *args).sum().backward(),
+    "vmap": lambda *args: torch.vmap(lambda x: big(x, *args))(torch.ones(2, 1)),
+    "grad": lambda *args: torch.func.grad(lambda x: big(x, *args).sum())(torch.ones(1)),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+@pytest.mark.parametrize("debug", [False, True])
+def test_numbers_that_c_does_not_have(call, debug):
+    call(1)
+    for args, name in [((2**63,), "k"), ((-(2**63) - 1,), "k"), ((1, 10**400), "scale"), ((1, 1.0, [2**63]), "list")]:
+        for _ in range(2):
+            with (
+                pytest.raises(tg.ArgumentError, match="is too large") as caught,
+                tg.debug() if debug else nullcontext(),
+            ):
+                call(*args)
+            assert (caught.value.operator, caught.value.argument) == ("big", name)
+            assert "torchgraft_native" not in str(caught.value)

@@ -318,7 +318,13 @@ def test_names_are_the_same_for_ever():
 def test_names_tell_one_recipe_from_another(monkeypatch):
     code = "void f(int64_t n, const T *x, T *out) { while (n--) out[n] = x[n]; }"
     names = {name_of(f), name_of(f, torch.float64)}
-    for source in (tg.c(code + "\n"), tg.c(code, flags=["-O1"]), tg.c(code, libraries=["m"]), tg.cpp(code)):
+    for source in (
+        tg.c(code + "\n"),
+        tg.c(code, flags=["-O1"]),
+        tg.c(code, libraries=["m"]),
+        tg.c(code, names={"k": "n"}),
+        tg.cpp(code),
+    ):
 
         @tg.op(kernel=source, name="f")
         def other(x: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch n"]: ...
@@ -330,7 +336,7 @@ def test_names_tell_one_recipe_from_another(monkeypatch):
 
     names.add(name_of(wider))
     monkeypatch.setattr(shipped, "INTERFACE", shipped.INTERFACE + 1)
-    assert len(names | {name_of(f)}) == 8
+    assert len(names | {name_of(f)}) == 9
 
 
 def test_names_do_not_depend_on_where_they_are_used(monkeypatch):
@@ -387,9 +393,9 @@ def test_calls_ask_for_nothing_else(monkeypatch):
     asked = []
     plain = library.build
 
-    def watched(source, prototype, dtypes):
+    def watched(source, prototype, dtypes, seen):
         asked.append((prototype, dict(dtypes)))
-        return plain(source, prototype, dtypes)
+        return plain(source, prototype, dtypes, seen)
 
     monkeypatch.setattr(library, "build", watched)
     of_norm = tg.c("""

@@ -4,22 +4,44 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
+import shutil
 import tempfile
+import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import platformdirs
 
 from .._errors import TorchgraftWarning
+from .inputs import Inputs
+
+_RECENT = 2 * 10**9  # nanoseconds in which a file may be changed again without getting another age
+_FAILED = 8  # failed builds whose sources are kept
+_OLD = 24 * 3600  # seconds after which what no lock tells of is nobody's
+
+
+@dataclass(frozen=True)
+class Built:
+    """Something that was built.
+
+    Attributes:
+        path: of the file.
+        files: what it was built from: the digest of each, by path.
+    """
+
+    path: Path
+    files: dict[str, str]
 
 
 def key_of(*parts: str) -> str:
     """A name for what was built from `parts`."""
     digest = hashlib.sha256()
     for part in parts:
-        data = part.encode()
+        data = part.encode("utf-8", "surrogateescape")
         digest.update(len(data).to_bytes(8, "little") + data)
     return digest.hexdigest()[:32]
 
@@ -61,25 +83,26 @@ def contents() -> list[Path]:
 
 
 def clear() -> int:
-    """Remove everything that a build has written; what is loaded stays loaded.
+    """Remove everything that a build has written; what is loaded stays loaded, and what is being built goes on.
 
     Returns:
         The number of bytes that were freed.
     """
-    freed = 0
-    for pattern in ("*.so", "*.o", "*.built", "*.lock", "*.known"):
-        for path in folder().glob(pattern):
-            freed += path.stat().st_size
-            path.unlink(missing_ok=True)
+    place, freed = folder(), _sweep(folder(), 0)
+    for pattern in ("*.so", "*.o", "*.built", "*.known", "*.failed"):
+        freed += sum(map(_remove, place.glob(pattern)))
+    for lock in place.glob("*.lock"):
+        with _free(lock) as free:
+            freed += _remove(lock) if free else 0
     return freed
 
 
-def built(key: str, build: Callable[[Path], Iterable[Path]], suffix: str = ".so") -> Path:
+def built(key: str, build: Callable[[Path], Inputs], suffix: str = ".so") -> Built:
     """What was built for a key; built if it is not there, is not what was built, or was built from other files.
 
     Args:
         key: from `key_of`.
-        build: writes it into a path, and returns the files that it has read; called by one process at a time.
+        build: writes it into a path, and returns what it has read; called by one process at a time.
         suffix: of its name: a library, or an object file.
     """
     place = folder()
@@ -91,26 +114,61 @@ def built(key: str, build: Callable[[Path], Iterable[Path]], suffix: str = ".so"
         return _built(_private(place, str(error)), key, build, suffix)
 
 
-def _built(place: Path, key: str, build: Callable[[Path], Iterable[Path]], suffix: str) -> Path:
+def _built(place: Path, key: str, build: Callable[[Path], Inputs], suffix: str) -> Built:
     record = place / f"{key}.built"
-    path = _recorded(record)
-    if path is not None:
-        return path
-    with _locked(place / f"{key}.lock"):
-        path = _recorded(record)
-        if path is not None:
-            return path
-        with tempfile.TemporaryDirectory(dir=place) as scratch:
-            made, written = Path(scratch) / f"{key}{suffix}", Path(scratch) / record.name
-            read = list(build(made))
-            # What is loaded is known by its path, so that other contents get another one.
-            path = place / f"{key}-{_digest(made)[:16]}{suffix}"
-            written.write_text(
-                "".join(f"{_digest(file)} {name}\n" for file, name in [(made, path), *zip(read, read, strict=True)])
-            )
-            made.replace(path)
-            written.replace(record)
-    return path
+    found = _recorded(record)
+    if found is not None:
+        return found
+    with _scratch(place, key) as scratch:
+        found = _recorded(record)
+        if found is not None:
+            return found
+        made = scratch / f"{key}{suffix}"
+        inputs, files = _steadily(build, made)
+        digest = _digest(made)
+        # What is loaded is known by its path, so that other contents get another one.
+        path = place / f"{key}-{digest[:16]}{suffix}"
+        text = json.dumps({"made": [path.name, digest], "files": files, "absent": inputs.absent})
+        made.replace(path)
+        _write(scratch, record, text)
+    return Built(path, {name: digest for name, (digest, _) in files.items()})
+
+
+def _steadily(build: Callable[[Path], Inputs], made: Path) -> tuple[Inputs, dict[str, tuple[str, list[int]]]]:
+    """Build, and once more where a file was changed meanwhile: nobody knows then which text was read.
+
+    Returns:
+        What was read, and the digest and the age of each file.
+    """
+    for _ in range(3):
+        start = _now()
+        inputs = build(made)
+        files = {name: (_digest(Path(name)), _age(name)) for name in inputs.files}
+        if all(age[-1] <= start for _, age in files.values()):
+            now = _now()
+            return inputs, {
+                name: (digest, age if age[-1] < now - _RECENT else []) for name, (digest, age) in files.items()
+            }
+    return inputs, {name: ("changed while it was read", []) for name in files}
+
+
+def keep(scratch: Path) -> Path | None:
+    """A copy of what was made for a build that failed, so that it can be looked at; the oldest ones go.
+
+    Returns:
+        The copy's folder; None where there is no room for it.
+    """
+    place = folder() / f"{scratch.name.partition('.')[0]}.failed"
+    try:
+        _remove(place)
+        shutil.copytree(scratch, place)
+        place.chmod(0o700)
+        kept = sorted(folder().glob("*.failed"), key=lambda path: path.stat().st_mtime_ns)
+        for path in kept[:-_FAILED]:
+            _remove(path)
+    except OSError:
+        return None
+    return place
 
 
 def known(key: str, find_out: Callable[[], str]) -> str:
@@ -122,19 +180,69 @@ def known(key: str, find_out: Callable[[], str]) -> str:
     """
     place = folder() / f"{key}.known"
     try:
-        return place.read_text()
-    except OSError:
-        text = find_out()
-    if not text:
-        return text
-    try:
-        with tempfile.TemporaryDirectory(dir=place.parent) as scratch:
-            written = Path(scratch) / place.name
-            written.write_text(text)
-            written.replace(place)
-    except OSError:  # then the next process finds it out again
+        digest, _, text = place.read_bytes().decode().partition("\n")
+        if digest == key_of(text):
+            return text
+    except (OSError, ValueError):
         pass
+    text = find_out()
+    if text:
+        with contextlib.suppress(OSError), _scratch(place.parent, key) as scratch:
+            _write(scratch, place, f"{key_of(text)}\n{text}")
     return text
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _scratch(place: Path, key: str) -> Iterator[Path]:
+    """A folder for what is made for a key, by one process at a time; what killed ones have left goes."""
+    with _locked(place / f"{key}.lock"):
+        _sweep(place, _OLD)
+        scratch = place / f"{key}.tmp"
+        _remove(scratch)
+        scratch.mkdir(mode=0o700)
+        try:
+            yield scratch
+        finally:
+            _remove(scratch)
+
+
+def _sweep(place: Path, age: float) -> int:
+    """Remove the folders of builds that nobody is at.
+
+    Args:
+        age: of folders that have no lock, in seconds: older versions made such.
+    """
+    freed = 0
+    for path in place.glob("*.tmp"):
+        with _free(path.with_suffix(".lock")) as free:
+            freed += _remove(path) if free else 0
+    for path in place.glob("tmp????????"):
+        with contextlib.suppress(OSError):
+            freed += _remove(path) if time.time() - path.stat().st_mtime >= age else 0
+    return freed
+
+
+def _remove(path: Path) -> int:
+    """Remove a file or a folder, if it is there; returns its bytes."""
+    with contextlib.suppress(OSError):
+        files = [path] if not path.is_dir() else [file for file in path.rglob("*") if file.is_file()]
+        size = sum(file.stat().st_size for file in files)
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink()
+        return size
+    return 0
+
+
+def _write(scratch: Path, place: Path, text: str) -> None:
+    """Write a file that is there as a whole, or not at all."""
+    written = scratch / place.name
+    written.write_text(text, encoding="utf-8")
+    written.replace(place)
 
 
 @contextlib.contextmanager
@@ -142,21 +250,55 @@ def _locked(path: Path) -> Iterator[None]:
     """For one thread of one process at a time; the system lets go when a process ends, however it ends."""
     import fcntl  # which not every platform has, and only a build needs
 
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+    while True:
+        with path.open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if not path.exists() or path.stat().st_ino != os.fstat(file.fileno()).st_ino:
+                continue  # the cache was cleared meanwhile, so that others take another file for the lock
+            yield
+            return
+
+
+@contextlib.contextmanager
+def _free(path: Path) -> Iterator[bool]:
+    """Whether nobody has a lock; nobody gets it meanwhile."""
+    import fcntl
+
+    try:
+        with path.open("a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield True
+    except OSError:
+        yield False
+
+
+def _now() -> int:
+    """The clock by which files are dated."""
+    clock = getattr(time, "CLOCK_REALTIME_COARSE", None)
+    return time.time_ns() if clock is None else time.clock_gettime_ns(clock)
 
 
 def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _recorded(record: Path) -> Path | None:
-    """The library that a record names, if it and all that it was built from are as they were."""
+def _age(name: str) -> list[int]:
+    """What a file has no more when it was changed: its size, and two times, of which nobody can set the last."""
+    status = os.stat(name)
+    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns]
+
+
+def _recorded(record: Path) -> Built | None:
+    """What a record tells of, if it and all that it was built from are as they were."""
     try:
-        lines = [line.split(" ", 1) for line in record.read_text().splitlines()]
-        if lines and all(_digest(Path(name)) == digest for digest, name in lines):
-            return Path(lines[0][1])
-    except (OSError, ValueError):
-        pass
+        told = json.loads(record.read_bytes())
+        name, digest = told["made"]
+        path = record.parent / name
+        unchanged = _digest(path) == digest and all(
+            _age(file) == age or _digest(Path(file)) == digest for file, (digest, age) in told["files"].items()
+        )
+        if unchanged and not any(os.access(file, os.F_OK) for file in told["absent"]):
+            return Built(path, {file: digest for file, (digest, _) in told["files"].items()})
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        pass  # it is damaged, or something is gone
     return None

@@ -15,14 +15,17 @@ import torch
 from torch import Tensor
 
 from .._errors import BuildError, TorchgraftError, TorchgraftWarning
+from .._spec.plan import check_ranges
 from . import cache
 from .debug import Mode
 from .debug_call import Call
 from .debug_report import Finding, Report
 from .harness import Harness
+from .inputs import Inputs
+from .library import warn_of_changes, write_source
 from .prototype import Prototype
 from .source import Source
-from .toolchain import SUFFIXES, check_order, compiler
+from .toolchain import compiler
 
 HEADER = Path(__file__).with_name("harness.h")
 
@@ -37,6 +40,7 @@ class DebugFunction:
         dtypes: of each tensor that is there, outputs too, by name.
         label: of the kernel or rule.
         error: what its failures raise.
+        seen: the files that other functions of the operator were built from.
 
     Raises:
         BuildError: the compiler refused it, there is none, or sanitizers are asked for that it does not have.
@@ -50,6 +54,7 @@ class DebugFunction:
         mode: Mode,
         label: str,
         error: type[TorchgraftError],
+        seen: dict[str, str],
     ) -> None:
         self.source = source
         self.prototype = prototype
@@ -57,6 +62,7 @@ class DebugFunction:
         self.mode = mode
         self.label = label
         self.error = error
+        self.seen = seen
         self.passed = [argument for argument in prototype.arguments if argument.schema]
         self.program = self._build()
 
@@ -72,26 +78,24 @@ class DebugFunction:
                 got=" ".join(tools.command), hint="install libasan and libubsan, or say tg.debug(sanitize=False)",
             )  # fmt: skip
         self.could_tell = tools.sanitizes and not self.sanitized
-        check_order(source, prototype)
         fails = source.fails(prototype.symbol) and not prototype.scalar
         harness = Harness(prototype, self.dtypes, source.language, fails=fails)
         text = harness.source(str(HEADER), source.body(f"source of {prototype.signature.name}"))
-        key = cache.key_of(
-            "debug", text, source.text(), HEADER.read_text(), tools.version,
-            " ".join(tools.program_arguments(source, sanitize=self.sanitized)), " ".join(source.libraries),
-        )  # fmt: skip
+        key = tools.key(source, HEADER.read_text() + text, tools.program_arguments(source, sanitize=self.sanitized))
 
-        def make(program: Path) -> Sequence[Path]:
-            file = program.with_suffix(SUFFIXES[source.language])
-            file.write_text(text)
+        def make(program: Path) -> Inputs:
+            file = write_source(program, source, text)
             return tools.build_program(source, file, program, prototype, sanitize=self.sanitized)
 
-        return cache.built(key, make)
+        built = cache.built(key, make)
+        warn_of_changes(source, built.files, self.seen, prototype.signature.name)
+        return built.path
 
     # -- calling ------------------------------------------------------------------------------------------------
 
     def __call__(self, *values: Any) -> Any:
         """The outputs, as the library's function returns them."""
+        check_ranges(self.prototype.signature, values[: len(self.prototype.signature.parameters)])
         arguments = [a.convert(v) for a, v in zip(self.passed, values, strict=False)]
         call = Call(self.prototype, self.dtypes, self.passed, arguments, list(values[len(self.passed) :]))
         if not self.program.exists():  # the cache was emptied

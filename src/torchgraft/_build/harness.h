@@ -6,6 +6,7 @@
  */
 #pragma GCC system_header
 #include <dlfcn.h>
+#include <fenv.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -17,6 +18,7 @@
 
 #define TORCHGRAFT 1
 #define TG_UNUSED __attribute__((unused))
+#define TG_HIDDEN __attribute__((visibility("hidden")))
 #define TG_ALIGNED 64 /* of a tensor's memory; its samples follow one another, and so may not be */
 #define TG_GAP 512      /* bytes before a piece, at least and at most */
 #define TG_WIDEST 1048576

@@ -13,6 +13,7 @@ int main(int tg_argc, char **tg_argv) {{
     tg_frame *tg_f = &tg_memory;
     tg_call *tg_c = &tg_f->call;
     if (tg_argc != 4 || !(tg_in = fopen(tg_argv[1], "rb")) || !(tg_out = fopen(tg_argv[2], "wb"))) return 2;
+    fesetenv(FE_DFL_ENV); /* as Python's process has it, whatever -ffast-math did when this one began */
     setvbuf(stdout, NULL, _IOLBF, 0); /* what is printed before a crash is seen */
     tg_poison = atoi(tg_argv[3]);
 {load}

@@ -12,6 +12,7 @@ import re
 from typing import Any
 
 from .._errors import BuildError, DeclarationError
+from .heads import bare
 from .source import Source
 
 _DECLARED = re.compile(r"\bTG_IMPORT\(\s*([\w *]+?)\s*,\s*(\w+)\s*,\s*\(([^)]*)\)\s*\)")
@@ -28,7 +29,7 @@ def declared(source: Source, operator: str) -> dict[str, str]:
     Raises:
         DeclarationError: those that it declares are not those of which it is said where they are.
     """
-    types = {name: _type(f"{result} ({arguments})") for result, name, arguments in _DECLARED.findall(source.bare())}
+    types = {name: _type(f"{result} ({arguments})") for result, name, arguments in _DECLARED.findall(bare(source.code))}
     places = dict(source.imports)
     if types.keys() != places.keys():
         odd = min(types.keys() ^ places.keys())

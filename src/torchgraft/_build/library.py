@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import shlex
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,12 +16,14 @@ from typing import Any
 import torch
 
 from .. import _torch
-from .._errors import BuildError
+from .._errors import BuildError, TorchgraftWarning
 from . import cache, imports, shipped
+from .floating import kept_environment
+from .inputs import Inputs
 from .prototype import Prototype
 from .shim import Shim
 from .source import Source
-from .toolchain import HEADER, SHIM, SUFFIXES, check_order, compiler, processor_level
+from .toolchain import HEADER, SUFFIXES, compiler, processor_level
 
 SPACE = "torchgraft_native"
 
@@ -44,11 +48,22 @@ class Library:
     fast: Callable[..., Any]
 
 
-def build(source: Source, prototype: Prototype, dtypes: Mapping[str, torch.dtype]) -> Library:
+def build(
+    source: Source,
+    prototype: Prototype,
+    dtypes: Mapping[str, torch.dtype],
+    seen: dict[str, str] | None = None,
+) -> Library:
     """The library for one combination of dtypes: the one that was shipped, or the one that the compiler makes.
+
+    Args:
+        seen: the files that other functions of the operator were built from, as `warn_of_changes` has it.
 
     Raises:
         BuildError: the compiler refused it, or there is none; or what was shipped cannot be loaded.
+
+    Warns:
+        TorchgraftWarning: the operator is made of two texts.
     """
     ready = shipped.find(source, prototype, dtypes)
     if ready is not None:
@@ -61,26 +76,47 @@ def build(source: Source, prototype: Prototype, dtypes: Mapping[str, torch.dtype
     except BuildError as error:
         raise shipped.unbuilt(source, dtypes, error) from None
     text = source_of(source, prototype, dtypes)
-    key = cache.key_of(
-        text, source.text(), HEADER.read_text(), SHIM.read_text(), tools.version,
-        " ".join(tools.arguments(source, level)), " ".join(source.libraries), repr(source.imports),
-    )  # fmt: skip
 
-    def make(library: Path) -> Sequence[Path]:
-        file = library.with_suffix(SUFFIXES[source.language])
-        file.write_text(text)
-        return tools.build(source, level, file, library, prototype)
+    def make(library: Path) -> Inputs:
+        return tools.build(source, level, write_source(library, source, text), library, prototype)
 
-    return load(cache.built(key, make), source, prototype)
+    built = cache.built(tools.key(source, text, tools.arguments(source, level)), make)
+    warn_of_changes(source, built.files, {} if seen is None else seen, prototype.signature.name)
+    try:
+        return load(built.path, source, prototype)
+    except OSError as error:
+        raise BuildError(
+            "what the compiler made cannot be loaded", operator=prototype.signature.name, got=str(error),
+            expected="a shared library for this machine", hint=f"the compiler is {shlex.join(tools.command)}",
+        ) from None  # fmt: skip
+
+
+def write_source(made: Path, source: Source, text: str) -> Path:
+    """The file from which something is made, beside it."""
+    file = made.with_suffix(SUFFIXES[source.language])
+    file.write_bytes(text.encode("utf-8", "surrogateescape"))
+    return file
+
+
+def warn_of_changes(source: Source, files: Mapping[str, str], seen: dict[str, str], operator: str) -> None:
+    """Say that an operator is made of two texts: a file was changed between two of its builds in this process.
+
+    Args:
+        files: digests of what a function was built from, by path.
+        seen: the same of the operator's other functions; what is new is added.
+    """
+    own = {} if source.path is None else {str(source.path): cache.key_of(source.code)}
+    changed = [name for name, digest in {**files, **own}.items() if seen.setdefault(name, digest) != digest]
+    if changed:
+        warnings.warn(
+            f"{operator}: {', '.join(changed)} was changed after another function of the operator was built from it: "
+            "the operator is made of two texts now; declare it again, or start Python again",
+            TorchgraftWarning, stacklevel=2,
+        )  # fmt: skip
 
 
 def source_of(source: Source, prototype: Prototype, dtypes: Mapping[str, torch.dtype]) -> str:
-    """The file that is compiled.
-
-    Raises:
-        BuildError: the function's head is not the prototype.
-    """
-    check_order(source, prototype)
+    """The file that is compiled."""
     imports.declared(source, prototype.signature.name)
     fails = source.fails(prototype.symbol) and not prototype.scalar
     shim = Shim(prototype, dtypes, source.language, fails=fails)
@@ -91,7 +127,8 @@ def load(path: Path, source: Source, prototype: Prototype) -> Library:
     """A library that is there; once in a process."""
     with _lock:
         if path not in _loaded:
-            _loaded[path] = _load(path, source, prototype)
+            with kept_environment():
+                _loaded[path] = _load(path, source, prototype)
         return _loaded[path]
 
 

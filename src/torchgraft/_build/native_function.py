@@ -12,6 +12,7 @@ from torch import Tensor
 from .._errors import ArgumentError, DeviceError, KernelError, TorchgraftError
 from .._spec.axes import Shape
 from .._spec.dtypes import HALVES, name_of
+from .._spec.plan import check_ranges
 from . import debug, library
 from .prototype import Prototype
 from .source import Source
@@ -30,6 +31,9 @@ class NativeFunction:
         prototype: what it takes.
         label: of the kernel or rule, for messages.
         error: what its failures raise.
+
+    Attributes:
+        seen: the digests of the files that it was built from; those of all functions of an operator are in one.
     """
 
     def __init__(
@@ -39,6 +43,7 @@ class NativeFunction:
         self.prototype = prototype
         self.label = label
         self.error = error
+        self.seen: dict[str, str] = {}
         self._tensors = prototype.signature.tensors
         self._variants: dict[Any, Callable[..., Any]] = {}
         self._libraries: dict[Any, library.Library] = {}
@@ -94,10 +99,10 @@ class NativeFunction:
         if mode is not None:
             from .debugged import DebugFunction  # which most programs never need
 
-            return DebugFunction(self.source, self.prototype, names, mode, self.label, self.error)
+            return DebugFunction(self.source, self.prototype, names, mode, self.label, self.error, self.seen)
         built = self._libraries.get((dtypes, outputs))
         if built is None:
-            built = self._libraries[dtypes, outputs] = library.build(self.source, self.prototype, names)
+            built = self._libraries[dtypes, outputs] = library.build(self.source, self.prototype, names, self.seen)
         function = built.fast if fast else built.function
         return self._converting(function) if self._converted else function
 
@@ -168,12 +173,17 @@ class NativeFunction:
         try:
             return function(*values)
         except RuntimeError as error:
-            raise self.explained(error) from None
+            raise self.explained(error, values) from None
 
-    def explained(self, error: RuntimeError) -> TorchgraftError:
-        """The error for what a function said when it failed; one of ours, of a debugged function, is that."""
+    def explained(self, error: RuntimeError, values: Sequence[Any]) -> TorchgraftError:
+        """The error for what a function said when it failed; one of ours, of a debugged function, is that.
+
+        Args:
+            values: what it was called with.
+        """
         if isinstance(error, TorchgraftError):
             return error
+        check_ranges(self.prototype.signature, values[: len(self.prototype.signature.parameters)])
         return self.error(str(error).partition("\nException raised from")[0], operator=self.label)
 
     def _check_device(self, values: Sequence[Any]) -> None:

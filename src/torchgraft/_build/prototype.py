@@ -7,6 +7,7 @@ the annotations do not fix is passed whole, with its sizes and strides.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -114,18 +115,28 @@ class Prototype:
         signature: of the operator; of a rule, what it reads and what it returns.
         symbol: the name of the function.
         sizes: of a rule: the axes whose sizes its operator's function takes, and so it.
+        called: of the user's function that this one calls, if it is ours.
 
     Attributes:
         sizes: names of the axes whose sizes it takes.
+        users: of the user's function.
         is_rule: sizes, and shapes of results, are given by the caller: what a rule reads does not tell them all.
 
     Raises:
         DeclarationError: an annotation has no counterpart in C.
     """
 
-    def __init__(self, signature: Signature, symbol: str, *, sizes: Sequence[str] | None = None) -> None:
+    def __init__(
+        self,
+        signature: Signature,
+        symbol: str,
+        *,
+        sizes: Sequence[str] | None = None,
+        called: Prototype | None = None,
+    ) -> None:
         self.signature = signature
         self.symbol = symbol
+        self.users = called or self
         self.is_rule = sizes is not None
         self.scalar = signature.elementwise
         self.sizes = list(self._sizes() if sizes is None else sizes)
@@ -290,6 +301,14 @@ class Prototype:
         """The names of the parameters."""
         return [text.replace("*", " ").split()[-1] for text in self.parameters()]
 
+    @cached_property
+    def ambiguous(self) -> set[str]:
+        """Parameters that would be taken for their neighbours: sizes and lengths, where several of a type follow."""
+        own = {a.name for a in self.arguments} | {result.name for result in self.results}
+        typed = [(text.removesuffix(name), name) for text, name in zip(self.parameters(), self.names(), strict=True)]
+        runs = [[name for _, name in run] for _, run in itertools.groupby(typed, key=lambda pair: pair[0])]
+        return {name for run in runs if len(run) > 1 for name in run if name not in own}
+
     def declaration(self, *, fails: bool = False, language: Language = "c") -> str:
         """The prototype, as a user has it in a header.
 
@@ -373,7 +392,7 @@ class Prototype:
         if self.symbol in (*_RESERVED, *names):
             raise self._refuse(
                 f"'{self.symbol}' cannot be the name of a C function", self.symbol,
-                "a name that differs, and no keyword", self.symbol, "give another name, tg.op(kernel=..., name=...)",
+                "a name that differs, and no keyword", self.symbol, "give another name, tg.c(..., function=...)",
             )  # fmt: skip
         for name in names:
             if name in _RESERVED or names.count(name) > 1 or name.startswith("tg_"):

@@ -66,7 +66,8 @@ def _convert(prototype: Prototype) -> Iterator[str]:
             continue
         word = (argument.from_python() or "").format(given)
         yield f"{slot} = {f'tg_is_none({given}) ? 0 : tg_boxed_word({word})' if argument.optional else word};"
-    yield "if (tg_torch.PyErr_Occurred()) return false;"
+    unfit = 'tg_torch.PyErr_SetString(*tg_torch.PyExc_RuntimeError, "a number does not fit its type in C")'
+    yield f"if (tg_torch.PyErr_Occurred()) {{ {unfit}; return false; }}"
     made: list[str] = []
     for given, slot, argument in places:
         if not isinstance(argument, Array):

@@ -27,6 +27,7 @@
     TG_EXPORT void *tg_import_##name(void) { return (void *)&name; }
 
 #define TG_UNUSED __attribute__((unused))
+#define TG_HIDDEN __attribute__((visibility("hidden")))
 #define TG_DIMS 64
 #define TG_TEXT 1024
 

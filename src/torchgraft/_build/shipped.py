@@ -49,13 +49,18 @@ def _recipe(source: Source, prototype: Prototype, dtypes: Mapping[str, torch.dty
     signature = prototype.signature
     return [
         INTERFACE,
-        [source.language, source.text(), source.flags, source.libraries, *source.imports],
+        [source.language, source.code, source.flags, source.libraries, *source.imports, *_renamed(source)],
         [signature.name, prototype.symbol, prototype.is_rule, prototype.scalar, prototype.sizes],
         [[p.name, str(p.type), p.optional, p.many] for p in signature.parameters],
         [[position, name, str(workspace)] for position, name, workspace in signature.workspaces],
         [[output.name, str(output.type)] for output in signature.outputs],
         sorted((name, name_of(dtype)) for name, dtype in dtypes.items()),
     ]
+
+
+def _renamed(source: Source) -> list[object]:
+    """Nothing for most sources, whose libraries have had their names before there was such an option."""
+    return [["names", *source.names]] if source.names else []
 
 
 def find(source: Source, prototype: Prototype, dtypes: Mapping[str, torch.dtype]) -> Path | None:

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Literal
 
 from .._errors import DeclarationError
+from .heads import heads
 
 Language = Literal["c", "c++"]
-_SUFFIXES = {"c": (".c",), "c++": (".cpp", ".cc", ".cxx", ".C")}
-
-_HEAD = re.compile(r"^[^\S\n]*([\w \t*]*\b(\w+)\s*\([^)]*\))", re.M)
+_NAME = re.compile(r"(?!tg_)[A-Za-z_][A-Za-z0-9_]*")
 _INT = re.compile(r"\bint\s+(\w+)\s*\(")
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
+_SUFFIXES = {"c": (".c",), "c++": (".cpp", ".cc", ".cxx", ".C")}
 
 
 @dataclass(frozen=True)
@@ -26,12 +25,14 @@ class Source:
     Attributes:
         language: of the source.
         path: the file; None where the source was given as text.
-        code: the text; empty where there is a file, which is read when it is compiled.
+        code: the text; that of a file as it was when it was named, so that an operator is one text in a process.
         flags: for the compiler, after the default ones.
         include: folders for `#include`.
         libraries: to be linked, as ``-l`` takes them.
         folder: of the file that declares it.
         imports: functions of Python modules that it calls: the name in the source, and ``"module:name"``.
+        function: the name of the function; None for that of the operator, or of the rule's stub.
+        names: of its parameters that the annotations call otherwise: the name in the source, and that in Python.
         appended: functions of ours that call those of the source.
     """
 
@@ -43,35 +44,21 @@ class Source:
     libraries: tuple[str, ...]
     folder: Path
     imports: tuple[tuple[str, str], ...] = ()
+    function: str | None = None
+    names: tuple[tuple[str, str], ...] = ()
     appended: str = ""
 
-    def text(self) -> str:
-        """The source as it is now."""
-        return self.code if self.path is None else self.path.read_text()
-
     def body(self, title: str) -> str:
-        """What a generated file has in the place of the source; a text given inline is called `title` in messages."""
-        written = f'# 1 "{title}"\n{self.code}' if self.path is None else f'#include "{self.path}"'
-        return f"{written}\n{self.appended}"
+        """What a generated file has in the place of the source; a text given inline is called `title` in messages.
 
-    def definition(self, symbol: str) -> str | None:
-        """The function's head as it is written, for messages; None where there is none."""
-        heads = (" ".join(head.split()) for head, name in _HEAD.findall(self.bare()) if name == symbol)
-        return next(heads, None)
-
-    def parameters(self, symbol: str) -> list[str]:
-        """The names of the function's parameters, as far as they can be read."""
-        head = self.definition(symbol) or "()"
-        written = head[head.index("(") + 1 : -1].split(",")
-        return [found[0] if (found := re.findall(r"(\w+)\W*$", text)) else "" for text in written]
+        An empty line follows, as the last line may end in a backslash.
+        """
+        name = title if self.path is None else str(self.path).replace("\\", "\\\\").replace('"', '\\"')
+        return f'# 1 "{name}"\n{self.code}\n\n{self.appended}'
 
     def fails(self, symbol: str) -> bool:
         """Whether the function returns an `int`: an error code."""
-        return symbol in _INT.findall(self.bare())
-
-    def bare(self) -> str:
-        """The text without comments."""
-        return _COMMENT.sub(" ", self.text())
+        return symbol in _INT.findall(self.code) and any(head.result == "int" for head in heads(self.code, symbol))
 
 
 def c(
@@ -81,14 +68,19 @@ def c(
     include: Sequence[str | Path] = (),
     libraries: Sequence[str] = (),
     imports: Mapping[str, str] | None = None,
+    function: str | None = None,
+    names: Mapping[str, str] | None = None,
 ) -> Source:
     """A kernel or rule in C: ``@tg.op(kernel=tg.c("file.c"))``, ``@f.vjp("x", kernel=tg.c("file.c"))``.
 
-    The function has the operator's name and sees one sample: the sizes of its axes, in the order in which the
-    annotations name them, then the operator's arguments, then the outputs. ``T`` is the type of the elements.
-    That of an elementwise operator sees one element of each tensor, and returns the result. A tensor without annotated
-    axes comes whole: its data, number of axes, sizes and strides, in elements. A function that returns a non-zero
-    ``int`` raises `KernelError`. Several functions may stand in one file.
+    The function has the name of the operator, or of a rule's stub, and sees one sample: the sizes of its axes, in the
+    order in which the annotations name them, then the operator's arguments, then the outputs. ``T`` is the type of the
+    elements. That of an elementwise operator sees one element of each tensor, and returns the result. A tensor without
+    annotated axes comes whole: its data, number of axes, sizes and strides, in elements. A function that returns a
+    non-zero ``int`` raises `KernelError`. Several functions may stand in one file, which is read where `c` is called.
+
+    To C, one size is as good as another. So where several stand in a row, the function's parameters have the names of
+    the axes, or `names` says which axis each is.
 
     Args:
         source: the source itself, or a path that ends in ``.c``, relative to the file that declares the operator.
@@ -98,18 +90,21 @@ def c(
         imports: C functions that Python modules made by Cython lend, by their names in the source, as
             ``{"kv": "scipy.special.cython_special:__pyx_fuse_1kv"}``. The source declares each by
             ``TG_IMPORT(double, kv, (double, double, int))``, and the library needs Python then.
+        function: the name of the C function, where it has another one.
+        names: what the annotations call the function's parameters, where it calls them otherwise:
+            ``{"rows": "n", "columns": "m"}``.
 
     Returns:
         What `op` takes as `kernel`.
 
     Raises:
-        DeclarationError: there is no such file.
+        DeclarationError: there is no such file, or a name is none.
 
     Example:
         >>> @tg.op(kernel=tg.c("void scale(int64_t n, const T *x, double factor, T *out) {...}"))
         ... def scale(x: Float[Tensor, "*batch n"], factor: float) -> Float[Tensor, "*batch n"]: ...
     """
-    return _read("c", source, flags, include, libraries, imports or {})
+    return _read("c", source, flags, include, libraries, imports or {}, function, names or {})
 
 
 def cpp(
@@ -119,6 +114,8 @@ def cpp(
     include: Sequence[str | Path] = (),
     libraries: Sequence[str] = (),
     imports: Mapping[str, str] | None = None,
+    function: str | None = None,
+    names: Mapping[str, str] | None = None,
 ) -> Source:
     """A kernel or rule in C++: as `c`, and an exception that it throws raises `KernelError` with its text.
 
@@ -130,18 +127,20 @@ def cpp(
         include: folders for `#include`.
         libraries: to be linked, as ``-l`` takes them.
         imports: as of `c`.
+        function: the name of the C++ function, where it has another one.
+        names: as of `c`.
 
     Returns:
         What `op` takes as `kernel`.
 
     Raises:
-        DeclarationError: there is no such file.
+        DeclarationError: there is no such file, or a name is none.
 
     Example:
         >>> @tg.op(kernel=tg.cpp("linear.cpp", flags=["-std=c++20"]))
         ... def linear(x: Float[Tensor, "*batch n"], w: Float[Tensor, "m n"]) -> Float[Tensor, "*batch m"]: ...
     """
-    return _read("c++", source, flags, include, libraries, imports or {})
+    return _read("c++", source, flags, include, libraries, imports or {}, function, names or {})
 
 
 def _read(
@@ -151,20 +150,35 @@ def _read(
     include: Sequence[str | Path],
     libraries: Sequence[str],
     imports: Mapping[str, str],
+    function: str | None,
+    names: Mapping[str, str],
 ) -> Source:
+    for name in (*((function,) if function is not None else ()), *names, *names.values()):
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise DeclarationError(
+                "is no name in C", argument="function" if name == function else "names", got=repr(name),
+                expected="letters, digits and underscores",
+            )  # fmt: skip
     caller = Path(sys._getframe(2).f_globals.get("__file__", "."))
     folder = (caller.parent if caller.suffix else Path()).resolve()
     path = _as_path(language, source, folder)
     return Source(
         language,
         path,
-        "" if path is not None else str(source),
+        str(source) if path is None else _text_of(path),
         tuple(flags),
         tuple(folder / item for item in include),
         tuple(libraries),
         folder,
         tuple(imports.items()),
+        function,
+        tuple(names.items()),
     )
+
+
+def _text_of(path: Path) -> str:
+    """A file's text; bytes that are no UTF-8 stay what they are."""
+    return path.read_bytes().decode("utf-8-sig", "surrogateescape")
 
 
 def _as_path(language: Language, source: str | Path, folder: Path) -> Path | None:

@@ -6,7 +6,6 @@ is taken for another's; a dispatching function looks at the dtypes of a call's t
 
 from __future__ import annotations
 
-import shlex
 import shutil
 import subprocess
 import tempfile
@@ -19,10 +18,10 @@ from .._errors import BuildError, UnsupportedError
 from .._spec.dtypes import HALVES, name_of
 from .arguments import CODES, Array, Arrays
 from .combinations import combinations
-from .library import build, source_of
+from .library import build, source_of, write_source
 from .prototype import Prototype
 from .source import Source
-from .toolchain import HEADER, SUFFIXES, compiler, processor_level
+from .toolchain import HEADER, compiler, plain_names, processor_level, see_again
 
 _VARIANT = """
 #ifdef __cplusplus
@@ -129,7 +128,7 @@ def save(
     if not every:
         raise _nothing(prototype, dtypes)
     with tempfile.TemporaryDirectory() as scratch:
-        steps = _Steps(source, prototype.signature.name, Path(scratch))
+        steps = _Steps(source, prototype, Path(scratch))
         parts = []
         for number, combination in enumerate(every):
             build(source, prototype, combination)  # which says what is wrong with the source, if anything is
@@ -142,24 +141,24 @@ class _Steps:
     """What the compiler and its tools do.
 
     Args:
-        operator: who asks, for messages.
+        prototype: of the function.
         folder: for what is made.
     """
 
-    def __init__(self, source: Source, operator: str, folder: Path) -> None:
-        tools = compiler(source.language, operator)
-        self.operator = operator
+    def __init__(self, source: Source, prototype: Prototype, folder: Path) -> None:
+        self.operator = prototype.signature.name
+        tools = compiler(source.language, self.operator)
         self.folder = folder
-        self.suffix = SUFFIXES[source.language]
+        self.source = source
         self.shim = str(tools.shim(source.language, processor_level()))
-        self.whole = tools.arguments(source, processor_level())
+        self.whole = [*tools.arguments(source, processor_level()), *plain_names(prototype)]
         self.objects = [argument for argument in self.whole if argument not in ("-shared", "-Wl,-z,defs")]
         self.libraries = ["-ldl", "-lm", *(f"-l{name}" for name in source.libraries)]
 
     def part(self, text: str, symbol: str) -> Path:
         """An object file that shows one name, and keeps every other one to itself, templates' too."""
-        file, made = self.folder / f"{symbol}{self.suffix}", self.folder / f"{symbol}.o"
-        file.write_text(text)
+        made = self.folder / f"{symbol}.o"
+        file = write_source(made, self.source, text)
         self._run(
             *self.objects, "-r", "-nostdlib", "-Wl,--force-group-allocation", str(file), self.shim, "-o", str(made)
         )
@@ -168,9 +167,10 @@ class _Steps:
 
     def library(self, text: str, parts: Sequence[Path]) -> Path:
         """The library of a source and parts."""
-        file, made = self.folder / f"dispatch{self.suffix}", self.folder / "library.so"
-        file.write_text(text)
-        self._run(*self.whole, str(file), self.shim, *map(str, parts), "-o", str(made), *self.libraries)
+        made = self.folder / "library.so"
+        file = write_source(made, self.source, text)
+        link = [argument for argument in self.whole if argument not in _FAST]
+        self._run(*link, str(file), self.shim, *map(str, parts), "-o", str(made), *self.libraries)
         return made
 
     def _run(self, *command: str) -> None:
@@ -180,11 +180,14 @@ class _Steps:
             )
         result = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
         if result.returncode:
-            again = f"to see it again:\n{shlex.join(command)}"
+            again = see_again(command, self.folder)
             raise BuildError(f"{command[0]} failed", operator=self.operator, got=result.stderr.strip(), hint=again)
 
 
 _TORCH = "libtorch_cpu.so"
+
+_FAST = {"-ffast-math", "-Ofast", "-funsafe-math-optimizations"}
+"""When they link, GCC before version 13 adds code that flushes denormals to zero in the program that loads."""
 
 
 def _check(source: Source, prototype: Prototype, dtypes: Sequence[torch.dtype]) -> None:

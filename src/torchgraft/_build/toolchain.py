@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import json
 import os
 import re
 import shlex
@@ -11,12 +12,14 @@ import shutil
 import subprocess
 import tempfile
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from .._errors import BuildError, TorchgraftWarning
 from . import cache
+from .heads import Head, has_conditions, heads
+from .inputs import ENVIRONMENT, Inputs, Search, environment, folders_in, inputs_of
 from .prototype import Prototype
 from .source import Language, Source
 
@@ -52,44 +55,66 @@ class Compiler:
     Attributes:
         command: how it is called; may have arguments.
         version: what it says of itself.
+        program: the file that is run, with its size and age: a script may be edited.
     """
 
     command: tuple[str, ...]
     version: str
+    program: str
 
     def arguments(self, source: Source, level: str | None) -> list[str]:
         """What a library is compiled with."""
-        own = ["-Wall", *_MISTAKES[source.language], *(f"-I{folder}" for folder in source.include), *source.flags]
-        return [*self.command, *_OPTIMIZED, "-shared", "-Wl,-z,defs", *_march(level), *own]
+        own = ["-Wall", *_MISTAKES[source.language], *_folders(source), *source.flags]
+        return [*self.command, *_OPTIMIZED, "-shared", "-Wl,-z,defs", *self._march(level), *own]
+
+    def key(self, source: Source, text: str, arguments: Sequence[str]) -> str:
+        """The name of what is built from a text: with what `Inputs` are, all that it depends on.
+
+        Args:
+            arguments: that it is compiled with.
+        """
+        return cache.key_of(
+            text, HEADER.read_text(), SHIM.read_text(), self.version, self.program,
+            repr([list(arguments), source.libraries, source.imports, source.names, environment()]),
+        )  # fmt: skip
 
     def shim(self, language: Language, level: str | None) -> Path:
         """The object file of `shim.c`, which every library contains: compiled once for a machine."""
-        command = [*self.command, *_OPTIMIZED, "-O2", *_march(level), "-c"]
-        key = cache.key_of(HEADER.read_text(), SHIM.read_text(), self.version, " ".join(command), language)
+        command = [*self.command, *_OPTIMIZED, "-O2", *self._march(level), "-c"]
+        key = cache.key_of(
+            HEADER.read_text(), SHIM.read_text(), self.version, self.program, repr([command, language, environment()])
+        )
 
-        def make(made: Path) -> Sequence[Path]:
+        def make(made: Path) -> Inputs:
             file = made.with_suffix(SUFFIXES[language])
             file.write_text(f'#include "{SHIM}"\n')
-            command.extend([str(file), "-o", str(made)])
-            result = _compiled(command, made)
+            run = [*command, str(file), "-o", str(made)]
+            result = _compiled(run, made)
             if result.returncode:
                 raise BuildError(
-                    "the compiler refused torchgraft's own source", got=result.stderr.strip(),
-                    hint=f"to see it again:\n{shlex.join(command)}",
-                )  # fmt: skip
-            return ()
+                    "the compiler refused torchgraft's own source",
+                    got=result.stderr.strip(),
+                    hint=see_again(run, made.parent),
+                )
+            if not made.is_file():
+                raise _no_compiler(language, "shim", "the compiler does not fail, and makes nothing")
+            return Inputs()
 
-        return cache.built(key, make, ".o")
+        return cache.built(key, make, ".o").path
 
     def program_arguments(self, source: Source, *, sanitize: bool) -> list[str]:
         """What a program that is looked at while it runs is compiled with."""
-        folders = [f"-I{folder}" for folder in source.include]
-        return [*self._looking(sanitize=sanitize), *_MISTAKES[source.language], *folders, *source.flags]
+        return [*self._looking(sanitize=sanitize), *_MISTAKES[source.language], *_folders(source), *source.flags]
 
     def _looking(self, *, sanitize: bool) -> list[str]:
         look = ["-fsanitize=address,undefined,float-cast-overflow", "-fno-sanitize-recover=all", "-DTG_SANITIZED"]
         plain = ["-g", "-O1", "-Wall", "-fno-omit-frame-pointer", "-D_GLIBCXX_ASSERTIONS"]
         return [*self.command, *plain, *(look if sanitize else [])]
+
+    def _march(self, level: str | None) -> list[str]:
+        """The option for a level of the processor, whose name zig spells in its own way."""
+        is_zig = "zig" in " ".join([*self.command, self.version])
+        return [f"-march={level.replace('-', '_') if is_zig else level}"] if level else []
 
     @functools.cached_property
     def sanitizes(self) -> bool:
@@ -101,13 +126,11 @@ class Compiler:
                 return False
             return _run([str(program)]).returncode == 0
 
-    def build(
-        self, source: Source, level: str | None, file: Path, library: Path, prototype: Prototype
-    ) -> Sequence[Path]:
+    def build(self, source: Source, level: str | None, file: Path, library: Path, prototype: Prototype) -> Inputs:
         """Compile `file` into `library`.
 
         Returns:
-            The user's files that were included.
+            What was read.
 
         Raises:
             BuildError: the compiler refused it; the text is the compiler's own.
@@ -115,33 +138,96 @@ class Compiler:
         Warns:
             TorchgraftWarning: the compiler warned of something in the user's source.
         """
-        command = [*self.arguments(source, level), str(self.shim(source.language, level))]
-        return self._compile(command, source, file, library, prototype)
+        objects = [str(self.shim(source.language, level))]
+        return self._compile(self.arguments(source, level), objects, source, file, library, prototype)
 
     def build_program(
         self, source: Source, file: Path, program: Path, prototype: Prototype, *, sanitize: bool
-    ) -> Sequence[Path]:
+    ) -> Inputs:
         """Compile `file` into a program that is looked at while it runs; otherwise as `build`."""
-        return self._compile(self.program_arguments(source, sanitize=sanitize), source, file, program, prototype)
+        return self._compile(self.program_arguments(source, sanitize=sanitize), [], source, file, program, prototype)
 
     def _compile(
-        self, arguments: Sequence[str], source: Source, file: Path, made: Path, prototype: Prototype
-    ) -> Sequence[Path]:
+        self,
+        arguments: Sequence[str],
+        objects: Sequence[str],
+        source: Source,
+        file: Path,
+        made: Path,
+        prototype: Prototype,
+    ) -> Inputs:
         included = made.with_suffix(".d")
-        command = [*arguments, str(file), "-o", str(made), "-MMD", "-MF", str(included), "-ldl", "-lm"]
-        command += [f"-l{name}" for name in source.libraries]
+        arguments = [*arguments, *plain_names(prototype)]
+        seen = check_head(source, prototype, lambda: _run([*arguments, "-E", "-P", str(file)]).stdout)
+        libraries = ["-ldl", "-lm", *(f"-l{name}" for name in source.libraries)]
+        command = [*arguments, str(file), *objects, "-o", str(made), "-MD", "-MF", str(included), *libraries]
         result = _compiled(command, made)
         said = "\n".join(line for line in result.stderr.splitlines() if str(file) not in line).strip()
         if result.returncode:
-            raise _refusal(source, prototype, said or f"exit status {result.returncode}", command)
+            raise _refusal(
+                source, prototype, said or f"exit status {result.returncode}", see_again(command, made.parent)
+            )
+        if not made.is_file() or not included.is_file():
+            raise _no_compiler(
+                source.language, prototype.signature.name, "the compiler does not fail, and makes nothing"
+            )
+        if not seen and prototype.users.ambiguous:
+            raise _other_head(source, prototype, "a head that cannot be read without a compiler")
         if said:
             text = f"{prototype.signature.name}: the compiler warns\n{said}"
             warnings.warn(text, TorchgraftWarning, stacklevel=2)
-        return [path for path in _listed(included.read_text()) if path != file]
+        rule = included.read_bytes().decode("utf-8", "surrogateescape")
+        listed = [name for name in _listed(rule) if name != str(file)]
+        return inputs_of(listed, source.code, source.flags, source.libraries, self._search(source))
+
+    def _search(self, source: Source) -> Search:
+        """Where it looks for headers and libraries."""
+        headers = self._folders_of(source.language, [*_folders(source), *source.flags])
+        builtin = self._folders_of(source.language, [], without=ENVIRONMENT)
+        libraries: Sequence[str] = ()
+        if source.libraries or any("-l" in flag for flag in source.flags):
+            libraries = [*_paths("LIBRARY_PATH"), *self._folders_of(source.language, None)]
+        return Search(tuple(headers or map(str, source.include)), frozenset(builtin), tuple(libraries))
+
+    def _folders_of(self, language: Language, flags: Sequence[str] | None, *, without: Sequence[str] = ()) -> list[str]:
+        """Folders of headers, or without flags those of libraries, as it names them; it is asked once on a machine."""
+        asks = ["-print-search-dirs"] if flags is None else [*flags, "-E", "-v", "-x", language, os.devnull]
+        variables = [] if without else environment()
+        key = cache.key_of("folders", self.version, self.program, repr([self.command, asks, variables]))
+
+        def ask() -> str:
+            run = _run([*self.command, *asks], without=without)
+            return json.dumps(_library_folders(run.stdout) if flags is None else folders_in(run.stderr))
+
+        found: list[str] = json.loads(cache.known(key, ask))
+        return found
 
 
-def _march(level: str | None) -> list[str]:
-    return [f"-march={level}"] if level else []
+def plain_names(prototype: Prototype) -> list[str]:
+    """Flags after which a function is the source's own, also where C has one of its name that compilers know."""
+    return [f"-fno-builtin-{name}" for name in dict.fromkeys((prototype.symbol, prototype.users.symbol))]
+
+
+def _folders(source: Source) -> list[str]:
+    """Where `#include` looks; first beside the source, whose text is compiled from another place."""
+    beside = [] if source.path is None else ["-iquote", str(source.path.parent)]
+    return [*beside, *(f"-I{folder}" for folder in source.include)]
+
+
+def _paths(variable: str) -> list[str]:
+    return [path for path in os.environ.get(variable, "").split(os.pathsep) if path]
+
+
+def _library_folders(said: str) -> list[str]:
+    found = re.search(r"^libraries: =?(.*)$", said, re.M)
+    return [os.path.normpath(path) for path in found[1].split(os.pathsep)] if found else []
+
+
+def see_again(command: Sequence[str], scratch: Path) -> str:
+    """The command, on copies of what was made for it, which stay."""
+    kept = cache.keep(scratch)
+    text = shlex.join(command)
+    return f"to see it again:\n{text if kept is None else text.replace(str(scratch), str(kept))}"
 
 
 def _compiled(command: Sequence[str], made: Path) -> subprocess.CompletedProcess[str]:
@@ -151,57 +237,93 @@ def _compiled(command: Sequence[str], made: Path) -> subprocess.CompletedProcess
     return result
 
 
-def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    plain = os.environ | {"LC_ALL": "C"}  # messages that can be read by program
+def _run(command: Sequence[str], *, without: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
+    """Run a command with messages that can be read by program, without some variables of the environment."""
+    plain = {name: value for name, value in os.environ.items() if name not in without} | {"LC_ALL": "C"}
     return subprocess.run(
         command, capture_output=True, text=True, errors="replace", check=False, stdin=subprocess.DEVNULL, env=plain
     )
 
 
-def _listed(rule: str) -> list[Path]:
+def _listed(rule: str) -> list[str]:
     """The files in a rule for `make`, which has backslashes before spaces and ends of lines."""
     names = re.findall(r"(?:\\[^\n]|[^\s\\])+", rule.partition(": ")[2])
-    return [Path(re.sub(r"\\(.)|\$(\$)", r"\1\2", name)) for name in names]
+    return [re.sub(r"\\(.)|\$(\$)", r"\1\2", name) for name in names]
 
 
-def check_order(source: Source, prototype: Prototype) -> None:
+def check_head(source: Source, prototype: Prototype, preprocessed: Callable[[], str]) -> bool:
     """Compare the names of the function's parameters: to C, one size is as good as another.
 
+    Args:
+        preprocessed: the source as the preprocessor leaves it, for where the text does not tell the head.
+
+    Returns:
+        Whether there is a head that can be read.
+
     Raises:
-        BuildError: a parameter stands where the annotations have another one.
+        BuildError: a parameter stands where the annotations have another one, or may do so.
     """
-    expected = prototype.names()
-    for given, wanted in zip(source.parameters(prototype.symbol), expected, strict=False):
-        if given != wanted and given in expected:
-            raise _other_head(source, prototype)
+    users = prototype.users
+    found = heads(source.code, users.symbol)
+    if len(_of_length(found, users)) != 1 or len(found) != 1 or has_conditions(source.code):
+        found = heads(preprocessed(), users.symbol) or found
+    fitting = _of_length(found, users)
+    for head in fitting:
+        _check_names(source, prototype, head)
+    return bool(fitting)
 
 
-def _other_head(source: Source, prototype: Prototype, said: str = "") -> BuildError:
-    symbol = prototype.symbol
+def _of_length(found: Sequence[Head], prototype: Prototype) -> list[Head]:
+    return [head for head in found if len(head.parameters) == len(prototype.parameters())]
+
+
+def _check_names(source: Source, prototype: Prototype, head: Head) -> None:
+    users, known = prototype.users, dict(source.names)
+    expected = users.names()
+    given = [known.get(name, name) for name in head.parameters]
+    pairs = list(zip(given, expected, strict=True))
+    if any(name != wanted and (name in expected or name in known.values()) for name, wanted in pairs):
+        raise _other_head(source, prototype, head.text)
+    foreign = {name: wanted for name, wanted in pairs if name and name != wanted and wanted in users.ambiguous}
+    if foreign:
+        raise BuildError(
+            "the function has other names for its sizes, so that nobody knows whether they stand in this order",
+            operator=prototype.signature.name, argument=next(iter(foreign.values())), expected=_declared(source, users),
+            got=head.text, hint=f"write these names, or say which is which:\ntg.c(..., names={foreign})",
+        )  # fmt: skip
+
+
+def _declared(source: Source, prototype: Prototype) -> str:
+    fails = source.fails(prototype.symbol) and not prototype.scalar
+    return prototype.declaration(fails=fails, language=source.language)
+
+
+def _other_head(source: Source, prototype: Prototype, got: str = "") -> BuildError:
+    users = prototype.users
     return BuildError(
-        "the function takes something else than the annotations say",
-        operator=prototype.signature.name,
-        expected=prototype.declaration(fails=source.fails(symbol) and not prototype.scalar, language=source.language),
-        got=source.definition(symbol) or said,
-        hint=f"write it so, or print({prototype.signature.name}.prototype())",
-    )
+        "the function takes something else than the annotations say", operator=prototype.signature.name,
+        expected=_declared(source, users),
+        got=got or next((head.text for head in heads(source.code, users.symbol)), "another head"),
+        hint=f"write it so, or print({prototype.signature.name.partition('.')[0]}.prototype())",
+    )  # fmt: skip
 
 
-def _refusal(source: Source, prototype: Prototype, said: str, command: Sequence[str]) -> BuildError:
+def _refusal(source: Source, prototype: Prototype, said: str, again: str) -> BuildError:
     """What the compiler said; where it is about the function's head, both heads."""
-    symbol, operator = prototype.symbol, prototype.signature.name
+    symbol, operator = prototype.users.symbol, prototype.signature.name
     if any(said_so in said for said_so in _OTHER_HEAD) and symbol in said:
-        return _other_head(source, prototype, said)
+        return _other_head(source, prototype, "" if heads(source.code, symbol) else said)
     if any(text.format(symbol) in said for text in _NO_FUNCTION):
+        others = [head for head in heads(source.code) if head.name != symbol]
+        defined = [head.name for head in others if not head.text.startswith("static ")]
+        example = f'tg.{"c" if source.language == "c" else "cpp"}(..., function="{defined[0]}")' if defined else None
         return BuildError(
-            f"the source defines no function '{symbol}'",
-            operator=operator,
-            expected=prototype.declaration(language=source.language),
-            got="nothing so named",
-        )
-    return BuildError(
-        "the compiler refused the kernel", operator=operator, got=said, hint=f"to see it again:\n{shlex.join(command)}"
-    )
+            f"the source defines no function '{symbol}'", operator=operator,
+            expected=prototype.users.declaration(language=source.language),
+            got=f"it defines {', '.join(dict.fromkeys(defined))}" if defined else "no function at all",
+            hint=example and f"call the function so, or say which it is:\n{example}",
+        )  # fmt: skip
+    return BuildError("the compiler refused the kernel", operator=operator, got=said, hint=again)
 
 
 _OTHER_HEAD = (
@@ -210,6 +332,7 @@ _OTHER_HEAD = (
     "address of overloaded function", "unresolved overloaded function",
 )  # fmt: skip
 _NO_FUNCTION = (
+    "aliased to undefined symbol '{}'", "alias must point to a defined variable or function",
     "undefined reference to `{}'", "undefined symbol: {}", "'{}' was not declared in this scope",
     "use of undeclared identifier '{}'",
 )  # fmt: skip
@@ -225,48 +348,66 @@ def compiler(language: Language, operator: str) -> Compiler:
     Raises:
         BuildError: there is none.
     """
+    found = _find(language, os.environ.get(_VARIABLES[language]), os.environ.get("PATH"))
+    if found is None:
+        raise _no_compiler(language, operator, "there is no compiler")
+    return found
+
+
+def _no_compiler(language: Language, operator: str, problem: str) -> BuildError:
     variable = _VARIABLES[language]
     named = os.environ.get(variable)
-    found = _find(language, named, os.environ.get("PATH"))
-    if found is None:
-        raise BuildError(
-            "there is no compiler",
-            operator=operator,
-            expected=f"${variable}, or one of {', '.join(_DEFAULTS[language])}",
-            got=f"{variable}={named}" if named else "none of them",
-            hint=_INSTALL.strip(),
-        )
-    return found
+    return BuildError(
+        problem,
+        operator=operator,
+        expected=f"${variable}, or one of {', '.join(_DEFAULTS[language])}",
+        got=f"{variable}={named}" if named else "none of them",
+        hint=_INSTALL.strip(),
+    )
 
 
 @functools.cache
 def _find(language: Language, named: str | None, path: str | None) -> Compiler | None:
-    candidates: Sequence[Sequence[str]] = [shlex.split(named)] if named else [[name] for name in _DEFAULTS[language]]
+    candidates: Sequence[Sequence[str]] = [_words(named)] if named else [[name] for name in _DEFAULTS[language]]
     for command in candidates:
         program = shutil.which(command[0]) if command else None
-        version = _version(command, Path(program)) if program else ""
+        look = _look_of(program) if program else ""
+        version = _version(command, program, look) if program else ""
         if version:
-            return Compiler(tuple(command), version)
+            return Compiler(tuple(command), version, look)
     return None
 
 
-def _version(command: Sequence[str], program: Path) -> str:
+def _words(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError:  # a quote is not closed
+        return []
+
+
+def _look_of(program: str) -> str:
+    status = os.stat(program)
+    return repr([os.path.realpath(program), status.st_size, status.st_mtime_ns])
+
+
+def _version(command: Sequence[str], program: str, look: str) -> str:
     """What a compiler says of itself; nothing if it does not run. A program, unlike a script, is asked once."""
 
     def ask() -> str:
-        run = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
+        try:
+            run = subprocess.run([*command, "--version"], capture_output=True, text=True, errors="replace", check=False)
+        except OSError:  # it is no program
+            return ""
         return run.stdout.strip() if run.returncode == 0 else ""
 
     try:
-        with program.open("rb") as file:
+        with open(program, "rb") as file:
             is_program = file.read(4) == b"\x7fELF"
     except OSError:  # it may be run, and not be read
         is_program = False
     if len(command) > 1 or not is_program:
         return ask()
-    status = program.stat()
-    key = cache.key_of("version", str(program.resolve()), str(status.st_size), str(status.st_mtime_ns))
-    return cache.known(key, ask)
+    return cache.known(cache.key_of("version", look), ask)
 
 
 @functools.cache

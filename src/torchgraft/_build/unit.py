@@ -1,5 +1,6 @@
-"""A C file around the user's function: what the shim of a library and the program of the debugger have in common.
+"""A C file with the user's function: what the shim of a library and the program of the debugger have in common.
 
+The user's source comes last, so that its macros and pragmas change nothing of ours, and what it defines is checked.
 Generated for one combination of dtypes, in what C and C++ have in common. Names that begin with ``tg_`` are ours. In
 the generated functions ``tg_f`` is the frame of a call, ``tg_c`` its general part.
 """
@@ -18,16 +19,19 @@ _HEAD = """\
 #include "{header}"
 {includes}
 {typedefs}
-{declaration}
-{body}
 # 1 "{title}" 3
-{check}
-
+{declaration}
 typedef struct {{
     tg_call call;
 {fields}
 }} tg_frame;
 
+"""
+
+_TAIL = """
+{body}
+# 1 "{title}"
+{check}
 """
 
 
@@ -68,14 +72,15 @@ class Unit:
             body: the user's source, or what includes it.
             parts: of the template.
         """
-        text = (_HEAD + template).format(
+        declaration, check = self._in_cpp() if self.language == "c++" else self._in_c()
+        text = (_HEAD + template + _TAIL).format(
             header=header,
             includes=self._includes(),
             typedefs=self._typedefs(),
-            declaration="" if self.language == "c++" else self.prototype.declaration(fails=self.fails) + ";",
+            declaration=declaration,
             body="{body}",
             title=f"<torchgraft {self.signature.name}>",
-            check=self._check() if self.language == "c++" else "",
+            check=check,
             fields=indented(self._fields()),
             **parts,
         )
@@ -93,11 +98,25 @@ class Unit:
         """``T`` and its like."""
         return "\n".join(f"typedef {kind} {name};" for name, kind in self.prototype.typedefs(self.dtypes).items())
 
-    def _check(self) -> str:
-        """In C++, where functions overload, that there is one as it should be."""
-        result, parameters = self.prototype.result_type(fails=self.fails), self.prototype.parameter_text("c++")
-        pointer = f"static {result} (*const tg_function)({parameters}) = {self.prototype.symbol};"
-        return f"{pointer}\nvoid tg_use() {{ (void)tg_function; }}"
+    def _in_c(self) -> tuple[str, str]:
+        """Declarations, and a check that the source defines the function: else a library's may be called."""
+        ours, users = self.prototype, self.prototype.users
+        declarations = [f"{p.declaration(fails=self.fails)};" for p in dict.fromkeys((ours, users))]
+        alias = f'__attribute__((alias("{users.symbol}"), visibility("hidden")))'
+        return (
+            "\n".join([f"#define tg_function {ours.symbol}", *declarations]),
+            f"#undef {users.symbol}\n#ifdef __ELF__\nextern __typeof__({users.symbol}) tg_defined {alias};\n#endif",
+        )
+
+    def _in_cpp(self) -> tuple[str, str]:
+        """In C++, where functions overload, pointers to those that are as they should be."""
+        declarations, checks = [], []
+        for name, p in {"tg_function": self.prototype, "tg_users": self.prototype.users}.items():
+            result, parameters = p.result_type(fails=self.fails), p.parameter_text("c++")
+            declarations.append(f"typedef {result} {name}_type({parameters});")
+            declarations.append(f"extern TG_HIDDEN {name}_type *const {name};")
+            checks.append(f"#undef {p.symbol}\n{name}_type *const {name} = {p.symbol};")
+        return "\n".join(declarations), "\n".join(checks)
 
     def _fields(self) -> Iterator[str]:
         for name in self.prototype.sizes:
@@ -121,7 +140,7 @@ class Unit:
     def sample_call(self, outputs: Iterable[str]) -> str:
         """The call for one sample."""
         arguments = [value for argument in self.prototype.arguments for value in argument.values()]
-        return f"{self.prototype.symbol}({', '.join([*self.sizes(), *arguments, *outputs])});"
+        return f"tg_function({', '.join([*self.sizes(), *arguments, *outputs])});"
 
     def element_call(self, place: str) -> str:
         """The call for one element; `place` says where a tensor has it."""
@@ -132,8 +151,8 @@ class Unit:
             )
         results = [place.format(p="o_", n=r.name, e=r.element, c="") for r in self.prototype.results]
         if self.prototype.returns_result:
-            return f"{results[0]} = {self.prototype.symbol}({', '.join(arguments)});"
-        return f"{self.prototype.symbol}({', '.join([*arguments, *(f'&{result}' for result in results)])});"
+            return f"{results[0]} = tg_function({', '.join(arguments)});"
+        return f"tg_function({', '.join([*arguments, *(f'&{result}' for result in results)])});"
 
     @property
     def guard(self) -> tuple[str, str]:

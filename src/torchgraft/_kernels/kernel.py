@@ -93,8 +93,8 @@ class Kernel(ABC):
         """
         return (lambda *values: self.call_planned(values, plan)) if plan.batch else self.call
 
-    def explained(self, error: RuntimeError) -> Exception:
-        """What is raised where the function raised `error`."""
+    def explained(self, error: RuntimeError, values: Sequence[Any]) -> Exception:
+        """What is raised where the function raised `error` when it was called with `values`."""
         return error
 
     @abstractmethod

@@ -29,7 +29,7 @@ class NativeKernel(Kernel):
     def __init__(self, signature: Signature, function: Callable[..., Any], source: Source) -> None:
         super().__init__(signature, function)
         self.kind = source.language
-        self.native = NativeFunction(source, Prototype(signature, signature.name), signature.name)
+        self.native = NativeFunction(source, Prototype(signature, source.function or signature.name), signature.name)
 
     def planned(self, plan: Plan, values: Sequence[Any]) -> Callable[..., Any]:
         """The library's function itself, where there is nothing more to do."""
@@ -46,9 +46,9 @@ class NativeKernel(Kernel):
         leads = [leaf.lead for leaf in plan.leaves]
         return self.single(self.native.run(values, leads, len(plan.batch), self._results(plan)))
 
-    def explained(self, error: RuntimeError) -> Exception:
+    def explained(self, error: RuntimeError, values: Sequence[Any]) -> Exception:
         """The error for what the function said when it failed."""
-        return self.native.explained(error)
+        return self.native.explained(error, values)
 
     def _results(self, plan: Plan) -> list[Result]:
         return [(self._known(shape, i), dtype) for i, (shape, dtype) in enumerate(plan.outputs)]

@@ -73,7 +73,7 @@ _TRUSTED = """\
 try:
     {call}
 except @runtime_error as @error:
-    raise @entry.kernel_of.explained(@error) from None"""
+    raise @entry.kernel_of.explained(@error, ({arguments},)) from None"""
 
 _OWNED = """
 if @references({output}) > @alone or @storage_holders(@storage_address({output})) > 1:
@@ -250,7 +250,7 @@ class HotPath:
         if self.checks.trusted:
             alone = recording and self.signature.structure is None and len(self.outputs) == 1
             call = f"return @kernel({self.arguments})" if alone else self._assign(recording=False)
-            return _TRUSTED.format(call=call.replace("\n", "\n    "))
+            return _TRUSTED.format(call=call.replace("\n", "\n    "), arguments=self.arguments)
         versions: list[str] = []
         unchanged: list[str] = []
         for i, p in enumerate(self.tensors if early is not None else ()):

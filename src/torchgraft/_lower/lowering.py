@@ -15,7 +15,7 @@ from .._errors import UnsupportedError
 from .._record import Record
 from .._rules.rule import Rule
 from .._spec.dtypes import FLOATS
-from .._spec.plan import Layout, convert, layout_of
+from .._spec.plan import Layout, check_ranges, convert, layout_of
 from . import fingerprint, vmap
 from .adjoint import differentiate_adjoint
 from .array_rule import ArrayRule
@@ -118,7 +118,11 @@ class Lowering:
 
     def call(self, values: Sequence[Any], lead: int = 0) -> list[Tensor]:
         """All outputs, through the dispatcher."""
-        result = self.torch_op(*values) if lead == 0 else self.twin().torch_op(*values, lead)
+        try:
+            result = self.torch_op(*values) if lead == 0 else self.twin().torch_op(*values, lead)
+        except RuntimeError:
+            check_ranges(self.record.signature, values)
+            raise
         return [result] if isinstance(result, Tensor) else list(result)
 
 

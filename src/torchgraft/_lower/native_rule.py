@@ -50,7 +50,7 @@ def pull(plan, {reads}):
             try:
                 return function({reads})
             except error as raised:
-                raise explained(raised) from None
+                raise explained(raised, ({reads},)) from None
     return find(plan, {reads})
 """
 

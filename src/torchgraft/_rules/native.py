@@ -26,6 +26,7 @@ def rule_prototype(
     workspaces: tuple[tuple[int, str, Workspace], ...],
     symbol: str,
     label: str,
+    called: Prototype | None = None,
 ) -> Prototype:
     """What the C function of a rule takes.
 
@@ -35,6 +36,7 @@ def rule_prototype(
         workspaces: position, name and annotation of each.
         symbol: the stub's name; ``_`` for a name made of operator, kind and inputs.
         label: of the rule.
+        called: of the user's function that this one calls, if it is ours.
 
     Raises:
         DeclarationError: what it reads or returns has no counterpart in C.
@@ -57,7 +59,7 @@ def rule_prototype(
         workspaces=workspaces,
     )
     sizes = Prototype(signature, signature.name).sizes
-    return Prototype(rule, symbol, sizes=sizes)
+    return Prototype(rule, symbol, sizes=sizes, called=called)
 
 
 def weighed(signature: Signature, rule: Rule) -> NativeFunction | None:
@@ -72,10 +74,12 @@ def weighed(signature: Signature, rule: Rule) -> NativeFunction | None:
     partial = rule.native.prototype
     symbol = f"tg_weighed_{partial.symbol}"
     reads = (*cotangents, *rule.reads)
-    prototype = rule_prototype(signature, "vjp", rule.inputs, reads, (), symbol, rule.label)
+    prototype = rule_prototype(signature, "vjp", rule.inputs, reads, (), symbol, rule.label, called=partial)
     call = f"{partial.symbol}({', '.join(partial.names())})"
-    body = f"{prototype.declaration()} {{ return grad == 0 ? 0 : grad * {call}; }}"
-    return NativeFunction(replace(rule.native.source, appended=body), prototype, rule.label, RuleError)
+    body = f"#undef {partial.symbol}\n{prototype.declaration()} {{ return grad == 0 ? 0 : grad * {call}; }}"
+    function = NativeFunction(replace(rule.native.source, appended=body), prototype, rule.label, RuleError)
+    function.seen = rule.native.seen
+    return function
 
 
 def _check_shape_arguments(

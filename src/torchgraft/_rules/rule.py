@@ -138,7 +138,8 @@ def make_rule(
     if source is None:
         call = Probe(_renamed(function, label), function, lambda drawn: _refuse_random(label, drawn))
         return Rule(kind, tuple(inputs), call, reads, label, opaque, residual, array=array, independent=independent)
-    prototype = rule_prototype(signature, kind, inputs, reads, workspaces, function.__name__, label)
+    symbol = source.function or function.__name__
+    prototype = rule_prototype(signature, kind, inputs, reads, workspaces, symbol, label)
     native = NativeFunction(source, prototype, label, RuleError)
     return Rule(kind, tuple(inputs), function, reads, label, opaque, residual, native=native, independent=independent)
 

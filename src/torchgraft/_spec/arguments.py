@@ -72,11 +72,27 @@ class Scalar:
             return value
         try:
             converted = _CONVERTERS[self.type](value)
+        except OverflowError:
+            raise self._too_large(value, operator_name, argument) from None
         except (TypeError, ValueError, RuntimeError):  # the last is what torch.device raises
             raise self._refuse(value, operator_name, argument) from None
         if self.choices and converted not in self.choices:
             raise self._refuse(value, operator_name, argument)
         return converted
+
+    def check_range(self, value: Any, operator_name: str, argument: str) -> None:
+        """Refuse an int that C and torch's schemas do not have."""
+        for item in value if self.many else [value]:
+            if self.type is int and isinstance(item, int) and not -(2**63) <= item < 2**63:
+                raise self._too_large(item, operator_name, argument)
+
+    def _too_large(self, value: Any, operator_name: str, argument: str) -> ArgumentError:
+        digits = str(value) if abs(value) < 10**30 else f"a number of {value.bit_length()} bits"
+        return ArgumentError(
+            "is too large", operator=operator_name, argument=argument, got=digits,
+            expected="at least -2**63 and less than 2**63" if self.type is int else "less than 2**1024",
+            hint="pass a smaller number, or a tensor" if self.type is int else "pass a smaller number",
+        )  # fmt: skip
 
     def _refuse(self, value: Any, operator_name: str, argument: str) -> ArgumentError:
         if isinstance(value, Tensor):

@@ -146,6 +146,13 @@ def _dtype_of_number(dtypes: Dtypes, own: torch.dtype, common: torch.dtype) -> t
     return followed if dtypes.admits(followed) else own
 
 
+def check_ranges(signature: Signature, values: Sequence[Any]) -> None:
+    """Refuse ints that a schema cannot pass; for calls that failed, as torch then does not say which it was."""
+    for parameter, value in zip(signature.parameters, values, strict=True):
+        if not parameter.is_tensor and value is not None:
+            parameter.scalar.check_range(value, signature.name, parameter.name)
+
+
 def _convert(operator: str, parameter: Parameter, value: Any) -> Any:
     if value is None and parameter.optional:
         return None
