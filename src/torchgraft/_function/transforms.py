@@ -173,17 +173,17 @@ def _loop(level: Any, function: Any, inner: Operands, dims: Sequence[Any]) -> tu
     samples: list[tuple[Any, ...]] = []
     told: list[Any] = []
     shared = [o for o, dim in zip(inner, dims, strict=True) if dim is None and isinstance(o, Tensor)]
-    before, states = list(map(_torch.version, shared)), _torch.random_states()
+    before, states = list(map(_torch.version, shared)), _torch.Generators.snapshot()
     with level.lower():
         for i in range(level.batch_size()):
             if level.randomness() == "same":
-                _torch.set_random_states(states)
+                states.restore()
             operands = [o if dim is None else o.select(dim, i) for o, dim in zip(inner, dims, strict=True)]
             samples.append(call(function, tuple(operands)))
             told.append(inner[-1].told)
             if list(map(_torch.version, shared)) != before or _marks_dirty(inner[-1]):
                 raise _no_loop(function, "changes an argument in place")
-    if level.randomness() == "error" and not all(map(torch.equal, _torch.random_states(), states)):
+    if level.randomness() == "error" and states.moved():
         raise _no_loop(function, "draws random numbers, of which vmap(randomness=...) says nothing")
     columns = list(zip(*samples, strict=True))
     others = [column for column in columns if not isinstance(column[0], Tensor)]

@@ -33,9 +33,8 @@ from .functions import is_once_differentiable as is_once_differentiable
 from .functions import saved_tensors as saved_tensors
 from .functions import single_level as single_level
 from .functions import vmapify as vmapify
+from .generators import Generators as Generators
 from .generators import RandomWatch as RandomWatch
-from .generators import random_states as random_states
-from .generators import set_random_states as set_random_states
 from .graph import engine_wants as engine_wants
 from .graph import functions_in_graph as functions_in_graph
 from .graph import hooks_on_saved as hooks_on_saved
