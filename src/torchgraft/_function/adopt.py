@@ -282,7 +282,7 @@ class Adopted:
         """Fill the context; whether what it keeps has derivatives, or none that could be missed."""
         if torch.is_grad_enabled():
             try:
-                with Watch(lambda: vars(recorder).get("_graft_constants", ())) as watch:
+                with Watch(values, lambda: vars(recorder).get("_graft_constants", ())) as watch:
                     made = self.forward(recorder, values)
                 kept = tensors_in([*recorder.to_save, *vars(recorder).values()])
                 self._check_again(made, outputs)
