@@ -58,6 +58,7 @@ from .plain import PLAIN_TYPES as PLAIN_TYPES
 from .plain import absent as absent
 from .plain import distinct as distinct
 from .plain import holds_numbers as holds_numbers
+from .plain import is_at_bottom as is_at_bottom
 from .plain import is_direct as is_direct
 from .plain import plain_tensors as plain_tensors
 from .quiet import quiet_compilers as quiet_compilers
