@@ -154,11 +154,11 @@ class Probe:
             run: runs it.
             new: it is run on something that it has not met before.
         """
-        # What is traced is compiled, and then runs where nobody looks.
-        if not (new or self.always or self.left > 0 or _torch.dispatch_modes()):
+        traced = _torch.dispatch_modes() > 0  # then compiled, and run where nobody looks
+        if not (new or self.always or self.left > 0 or traced):
             return run()
         suspected = self._suspected and (new or self.left > 0)
-        self.left -= 1
+        self.left -= not traced
         return without_draws(run, self._refuse, suspected=suspected)
 
 

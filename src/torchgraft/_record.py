@@ -5,6 +5,7 @@ Lowerings, capabilities, documentation and tests read this record; nothing is de
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace as replace_fields
 from typing import Any
@@ -44,6 +45,8 @@ class Record:
         samples: functions that yield arguments, for the same.
         reference: what its values are compared with.
         eager_node: makes the autograd node of eager code, where the rules alone would not make the best one; or None.
+        call_scope: makes what surrounds a call through the dispatcher, from its arguments; or None.
+        node_scope: wraps the forward and the backward of the nodes that the dispatcher uses; or None.
     """
 
     def __init__(
@@ -68,6 +71,8 @@ class Record:
         self.samples: list[Callable[..., Any]] = []
         self.reference: Reference | None = None
         self.eager_node: Callable[[Layout, tuple[bool, ...]], type[Any] | None] | None = None
+        self.call_scope: Callable[[Sequence[Any]], contextlib.AbstractContextManager[None]] | None = None
+        self.node_scope: Callable[..., tuple[Callable[..., Any], Callable[..., Any]]] | None = None
         self._plans: dict[Any, Plan] = {}
         self._seen: dict[str, str] = {}  # by the functions in C, see `NativeFunction`
         self._listeners: list[Callable[[], None]] = []

@@ -1,5 +1,7 @@
 """Functions that others wrote, adopted: operators like any other, and what cannot be one is refused."""
 
+import contextlib
+import random
 from typing import NamedTuple
 
 import numpy as np
@@ -7,6 +9,7 @@ import pytest
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 import torchgraft as tg
 
@@ -315,30 +318,128 @@ def test_a_stub_with_other_parameters(stub):
     assert caught.value.expected == "x, factor"
 
 
-class Dropout(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        mask = (torch.rand_like(x) > 0.5).to(x.dtype)
-        ctx.save_for_backward(mask)
-        return x * mask
-
-    @staticmethod
-    def backward(ctx, grad):
-        return grad * ctx.saved_tensors[0]
+DRAWS = {
+    "torch": lambda x: torch.rand_like(x),
+    "explicit": lambda x: torch.rand(x.shape, generator=GENERATOR, dtype=x.dtype),
+    "numpy": lambda x: torch.from_numpy(np.random.rand(*x.shape)),
+    "python": lambda x: torch.tensor([random.random() for _ in range(x.numel())], dtype=x.dtype).reshape(x.shape),
+}
+GENERATOR = torch.Generator()
+draws = pytest.mark.parametrize("draw", DRAWS)
 
 
-@pytest.mark.parametrize(
-    "call",
-    [lambda f, x: f(x), lambda f, x: torch.func.grad(lambda x: f(x).sum())(x.detach()), TRANSFORMS["compiled"]],
-    ids=["call", "grad", "compiled"],
-)
-def test_hidden_randomness(call):
-    @tg.adopt(Dropout)
-    def dropout(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]: ...
+def noisy(base, draw, outputs=1):
+    class Noisy(base):
+        @staticmethod
+        def forward(ctx, x):
+            mask = DRAWS[draw](x)
+            ctx.save_for_backward(mask)
+            return x * mask if outputs == 1 else (x * mask, 2 * x * mask)
 
+        @staticmethod
+        def backward(ctx, *grads):
+            return sum(grad * (i + 1) for i, grad in enumerate(grads)) * ctx.saved_tensors[0]
+
+    return Noisy
+
+
+def adopted_noise(draw, outputs=1):
+    def one(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]: ...
+    def two(x: Float[Tensor, "n"]) -> tuple[Float[Tensor, "n"], Float[Tensor, "n"]]: ...
+
+    return tg.adopt(noisy(torch.autograd.Function, draw, outputs))(one if outputs == 1 else two)
+
+
+def seeded(call):
+    torch.manual_seed(3)
+    GENERATOR.manual_seed(3)
+    np.random.seed(3)
+    random.seed(3)
+    return call()
+
+
+def noise_and_gradient(f, x):
+    x = x.clone().requires_grad_()
+    made = f(x)
+    made = made if isinstance(made, tuple) else (made,)
+    (gradient,) = torch.autograd.grad([m.sum() for m in made], x)
+    return *(m.detach() for m in made), gradient
+
+
+@draws
+@pytest.mark.parametrize("outputs", [1, 2])
+@pytest.mark.parametrize("surrounding", ["nothing", "autocast", "profiler", "checkpoint", "hooks"])
+@pytest.mark.filterwarnings("ignore::torchgraft.TorchgraftWarning")
+def test_random_numbers_are_drawn_once_in_eager_code(draw, outputs, surrounding):
+    if surrounding == "checkpoint" and draw != "torch":
+        pytest.skip("checkpointing keeps the state of torch's generators alone")
+    around = {
+        "autocast": lambda: torch.autocast("cpu", torch.bfloat16),
+        "profiler": torch.profiler.profile,
+        "hooks": torch.autograd.graph.save_on_cpu,
+    }.get(surrounding, contextlib.nullcontext)
+
+    def call(f):
+        def inside(x):
+            return checkpoint(f, x, use_reentrant=False) if surrounding == "checkpoint" else f(x)
+
+        with around():
+            return [noise_and_gradient(inside, X) for _ in range(3)]
+
+    bare = seeded(lambda: call(noisy(torch.autograd.Function, draw, outputs).apply))
+    assert (bare[0][0] != bare[1][0]).any()
+    for f in (adopted_noise(draw, outputs), noisy(tg.Function, draw, outputs).apply):
+        torch.testing.assert_close(seeded(lambda f=f: call(f)), bare, rtol=0, atol=0)
+
+
+@draws
+@pytest.mark.filterwarnings("ignore::torchgraft.TorchgraftWarning")
+def test_random_numbers_without_a_gradient(draw):
+    bare = seeded(lambda: [noisy(torch.autograd.Function, draw).apply(X) for _ in range(3)])
+    for f in (adopted_noise(draw), noisy(tg.Function, draw).apply):
+        torch.testing.assert_close(seeded(lambda f=f: [f(X) for _ in range(3)]), bare, rtol=0, atol=0)
+
+
+@draws
+def test_random_numbers_have_no_second_derivative(draw):
+    f, x = adopted_noise(draw), X.clone().requires_grad_()
+    out = f(x)
+    (gradient,) = torch.autograd.grad(out.sum(), x, create_graph=True)
+    torch.testing.assert_close(gradient * x, out)  # with the mask of the first forward
+    with pytest.raises(tg.DerivativeError, match="cannot be differentiated again"):
+        torch.autograd.grad((gradient + 0 * x).sum(), x)
+
+
+AGAIN = {
+    "grad": TRANSFORMS["compiled grad"],
+    "func.grad": lambda f, x: torch.func.grad(lambda x: f(x).sum())(x),
+    "jvp": lambda f, x: torch.func.jvp(f, (x,), (x,)),
+    "vmap": lambda f, x: torch.vmap(f)(torch.stack([x, x])),
+    "vmap, different": lambda f, x: torch.vmap(f, randomness="different")(torch.stack([x, x])),
+    "vmap, same": lambda f, x: torch.vmap(f, randomness="same")(torch.stack([x, x])),
+    "compiled": TRANSFORMS["compiled"],
+    "compiled, to be differentiated": lambda f, x: TRANSFORMS["compiled"](f, x.clone().requires_grad_()),
+    "exported": lambda f, x: torch.export.export(Calls(f), (x,)).module()(x),
+}
+
+
+class Calls(torch.nn.Module):
+    def __init__(self, f):
+        super().__init__()
+        self.f = f
+
+    def forward(self, x):
+        return self.f(x)
+
+
+@draws
+@pytest.mark.parametrize("again", AGAIN)
+def test_random_numbers_that_would_be_drawn_again(draw, again):
+    f = adopted_noise(draw)
     for _ in range(2):
         with pytest.raises(Exception, match="draws random numbers"):
-            call(dropout, X.clone().requires_grad_())
+            AGAIN[again](f, X)
+        f(X)  # and in eager code it still works
 
 
 def test_hidden_state():
@@ -527,7 +628,8 @@ def test_hidden_state_in_the_first_call_under_a_transform(kind):
     @tg.adopt(Hidden)
     def hidden(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]: ...
 
-    with pytest.raises(tg.KernelError, match="gave another result the second time"):
+    match = "gave another result the second time" if kind == "state" else "draws random numbers"
+    with pytest.raises(tg.KernelError, match=match):
         torch.func.grad(lambda x: hidden(x).sum())(X)
 
 

@@ -1,8 +1,10 @@
 """Second derivatives of Functions are right, or refused: however backward loses them, however one asks for them."""
 
+import copy
 import ctypes
 import functools
 import io
+import pickle
 import types
 from dataclasses import dataclass
 
@@ -369,21 +371,90 @@ def test_a_cotangent_that_backward_loses(name, way):
     right_or_refused(way, lambda x: f(x.sin()).sin(), lambda x: plain(x.sin()).sin())
 
 
+def untold(t):
+    with torch._C.DisableTorchFunction():
+        return t.detach()
+
+
+def buffer_with_a_parameter(t):
+    made = torch.zeros_like(t)
+    made += t
+    return torch.nn.Parameter(made)
+
+
 ALIASES = {
-    "Variable": lambda t: torch.autograd.Variable(t, requires_grad=False),
+    "Variable": lambda t: torch.autograd.Variable(t),
+    "Variable that requires grad": lambda t: torch.autograd.Variable(t, requires_grad=True),
     "Variable of data": lambda t: torch.autograd.Variable(t.data),
-    "Parameter": lambda t: torch.nn.Parameter(t, requires_grad=False),
+    "Variable of a Variable": lambda t: torch.autograd.Variable(torch.autograd.Variable(t)),
+    "Variable of a result": lambda t: torch.autograd.Variable(t * 1),
+    "Parameter": torch.nn.Parameter,
+    "Parameter without": lambda t: torch.nn.Parameter(t, requires_grad=False),
+    "Parameter of a view": lambda t: torch.nn.Parameter(t.view(3, 1)).view(3),
+    "Parameter of a buffer": buffer_with_a_parameter,
+    "ParameterList": lambda t: torch.nn.ParameterList([t])[0],
+    "Buffer": torch.nn.Buffer,
     "subclass": lambda t: t.detach().as_subclass(torch.Tensor),
+    "subclass, made": lambda t: torch.Tensor._make_subclass(torch.Tensor, t),
     "set_": lambda t: torch.empty(0, dtype=t.dtype).set_(t.detach()),
+    "untold": untold,
+    "capsule": lambda t: torch.utils.dlpack.from_dlpack(torch.utils.dlpack.to_dlpack(t.detach())),
+    "deepcopy": copy.deepcopy,
+    "copy": copy.copy,
+    "pickle": lambda t: pickle.loads(pickle.dumps(t)),
 }
-FORWARD = [by_forward_over_reverse, by_jvp_of_grad, by_a_dual_level, by_grad_in_a_dual_level]
 
 
 @pytest.mark.parametrize("name", ALIASES)
-@each([way for way in OF_BACKWARD if way not in (*FORWARD, by_checkpoint)])
+@each(OF_BACKWARD)
 def test_what_shares_memory_with_a_factor(name, way):
-    """Of these, no function of torch is told; under forward mode and checkpointing they are not seen."""
+    """Of most of these, no function of torch is told."""
     assert right_or_refused(way, coupled(in_backward=ALIASES[name])) == "refused"
+
+
+@pytest.mark.parametrize("name", ALIASES)
+@each(OF_BACKWARD)
+def test_what_shares_memory_with_a_factor_of_a_rule(name, way):
+    @tg.op
+    def ruled(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+        return plain(x)
+
+    @ruled.vjp("x")
+    def _(grad, x):
+        return grad * (x * x).sum() + 2 * ALIASES[name](x) * (grad * x).sum()
+
+    assert right_or_refused(way, ruled) == "refused"
+
+
+@pytest.mark.parametrize("name", ALIASES)
+@each(OF_BACKWARD)
+def test_what_shares_memory_with_a_factor_of_an_adopted_function(name, way):
+    @tg.adopt(coupled(in_backward=ALIASES[name]).__self__)
+    def adopted(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]: ...
+
+    assert right_or_refused(way, adopted) == "refused"
+
+
+@pytest.mark.parametrize("name", ["Variable", "Parameter", "set_", "deepcopy"])
+@each([by_create_graph, by_checkpoint, by_hooks])
+def test_what_shares_memory_with_what_forward_keeps(name, way):
+    """Of an adopted Function, whose forward runs again where its intermediate results have derivatives."""
+
+    class Kept(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x, 2 * ALIASES[name](x))
+            return plain(x)
+
+        @staticmethod
+        def backward(ctx, grad):
+            x, double = ctx.saved_tensors
+            return grad * (x * x).sum() + double * (grad * x).sum()
+
+    @tg.adopt(Kept)
+    def kept(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]: ...
+
+    assert right_or_refused(way, kept) == "refused"
 
 
 @lose
@@ -608,6 +679,13 @@ def graph_of_a_graph(t):
         return torch.autograd.grad((inner * inner).sum() / 2, inner, create_graph=True)[0]
 
 
+LAYER = torch.nn.Linear(3, 3, dtype=torch.float64)
+ONES = torch.ones(3, dtype=torch.float64)
+with torch.no_grad():
+    LAYER.weight.copy_(torch.eye(3))
+    LAYER.bias.zero_()
+
+
 HARMLESS = {
     "itself": unchanged,
     "clone": lambda t: t.clone(),
@@ -638,6 +716,9 @@ HARMLESS = {
     "graph": graph_of_a_graph,
     "torch.func": lambda t: torch.func.grad(lambda t: (t * t).sum() / 2)(t),
     "checkpoint": lambda t: checkpoint(torch.clone, t, use_reentrant=False),
+    "parameters": lambda t: t @ LAYER.weight.T.T + LAYER.weight.view(9)[:3] * LAYER.bias,
+    "constant in a Variable": lambda t: t * torch.autograd.Variable(ONES) * torch.nn.Parameter(ONES),
+    "leaf of its own": lambda t: t * t.new_tensor([1.0, 1.0, 1.0], requires_grad=True),
 }
 harmless = pytest.mark.parametrize("name", HARMLESS)
 

@@ -1,6 +1,7 @@
 """Functions under `torch.func`, in every order of its transforms, and under the dual levels of plain autograd."""
 
 import itertools
+import random
 
 import numpy as np
 import pytest
@@ -565,3 +566,47 @@ def test_hessian_of_a_loss():
         CASES["setup"].make(tg.Function), CASES["setup"].plain,
     )]  # fmt: skip
     torch.testing.assert_close(made[0], made[1])
+
+
+# -- random numbers under vmap ----------------------------------------------------------------------------------------
+
+DRAWS = {
+    "torch": torch.rand_like,
+    "explicit": lambda x: torch.rand(x.shape, generator=GENERATOR),
+    "numpy": lambda x: torch.from_numpy(np.random.rand(x.numel())).to(x).reshape(x.shape),
+    "python": lambda x: x * 0 + random.random(),
+}
+GENERATOR = torch.Generator()
+
+
+@pytest.mark.filterwarnings("ignore::torchgraft.TorchgraftWarning")
+@pytest.mark.parametrize("randomness", ["error", "same", "different"])
+@pytest.mark.parametrize("generated", [False, True])
+@pytest.mark.parametrize("draw", DRAWS)
+def test_random_numbers_are_what_vmap_says(draw, generated, randomness):
+    class Noisy(tg.Function):
+        generate_vmap_rule = generated
+
+        @staticmethod
+        def forward(ctx, x):
+            mask = DRAWS[draw](x)
+            ctx.save_for_backward(mask)
+            return x * mask
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * ctx.saved_tensors[0]
+
+    x = torch.ones(3, 2)
+    one = torch.func.grad_and_value(lambda x: Noisy.apply(x).sum())
+    try:
+        gradient, value = torch.vmap(one, randomness=randomness)(x)
+    except RuntimeError as error:
+        cannot = {"error": True, "same": draw == "explicit" and not generated}
+        cannot["different"] = generated and draw in ("numpy", "python")
+        assert cannot[randomness]
+        assert isinstance(error, tg.UnsupportedError) or "called random operation" in str(error)  # noqa: PT017
+        return
+    assert randomness != "error"
+    torch.testing.assert_close(gradient.sum(1), value)
+    assert (gradient[0] == gradient[1]).all() == (randomness == "same")

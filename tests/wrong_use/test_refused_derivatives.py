@@ -266,6 +266,29 @@ def test_forward_mode_that_cannot_be_derived(how, kind):
     assert caught.value.operator.startswith("cube")
 
 
+@pytest.mark.parametrize(
+    "half",
+    [
+        lambda grad: grad.detach() / 2,
+        lambda grad: torch.autograd.Variable(grad) / 2,
+        lambda grad: torch.stack([e.item() * torch.ones(()) for e in grad]) / 2,
+        torch.no_grad()(lambda grad: grad / 2),
+    ],
+    ids=["detach", "Variable", "item", "no_grad"],
+)
+def test_forward_mode_of_a_rule_that_detaches_a_part_of_its_cotangent(half):
+    cube = _cube()
+    cube.vjp("x")(lambda grad, x, y: 3 * (grad / 2 + half(grad)) * x**2 * y)
+    with pytest.raises(tg.DerivativeError, match=r"or a part of it, is detached from grad"):
+        jvp(lambda x: cube(x, Y), (X,), (torch.ones(2),))
+
+
+def test_forward_mode_of_a_rule_that_detaches_what_it_reads_besides():
+    cube = _cube()
+    cube.vjp("x")(lambda grad, x, y: torch.where(grad.detach() > 0, 1, 1) * 3 * grad * x.detach() ** 2 * y)
+    assert torch.allclose(jvp(lambda x: cube(x, Y), (X,), (torch.ones(2),))[1], 3 * X**2 * Y)
+
+
 def test_forward_mode_through_a_residual_is_right_at_first_order():
     operator = _residual_rule()
     assert torch.allclose(_dual_level(lambda x: operator(x, Y), X), 3 * X**2 * Y)

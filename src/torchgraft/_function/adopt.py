@@ -17,14 +17,15 @@ import torch
 from torch import Tensor
 
 from .. import _torch
-from .._errors import DeclarationError, KernelError
+from .._errors import DeclarationError, KernelError, TorchgraftError
 from .._lower.watch import Watch
 from .._op import Op, make_op
 from .._rules.kinds import cotangent_names
 from .._rules.rule import Rule
 from .._spec.dtypes import is_inexact
 from .._spec.signature import Signature
-from .adopted_node import AdoptedNode, Handed
+from .adopted_kernel import AdoptedKernel, Careful, Scope, call_scope, node_scope, outside
+from .adopted_node import AdoptedNode
 from .call import Call
 from .context import Recorder, explained, recorder_class, take_constants
 from .dialect import Dialect, defines
@@ -86,8 +87,7 @@ def adopt(
 
     def decorate(stub: Callable[..., Any]) -> Op:
         adopted = Adopted(dialect, stub)
-        kernel = functools.wraps(stub)(adopted.kernel())
-        made = make_op(stub, batch, namespace, name, autocast, frames=2, kernel=kernel)
+        made = make_op(stub, batch, namespace, name, autocast, frames=2)
         adopted.attach(made, nondifferentiable)
         return made
 
@@ -99,16 +99,16 @@ class Adopted:
 
     Attributes:
         dialect: of the Function.
-        handed: where the kernel leaves its context for the node of eager code.
+        scope: what the call at hand knows.
+        new: makes a context that is no node.
     """
 
     signature: Signature
 
     def __init__(self, dialect: Dialect, stub: Callable[..., Any]) -> None:
         self.dialect = dialect
-        self.handed = Handed()
-        self._probes = 3
-        self._new = recorder_class(dialect)
+        self.scope = Scope()
+        self.new = recorder_class(dialect)
         self._state = vars(dialect.function()) if dialect.kind == "instance" and dialect.constructible else {}
         parameters = dialect.signature.parameters.values() if dialect.signature else ()
         self._keywords = [p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
@@ -127,6 +127,11 @@ class Adopted:
                     expected="one parameter for each tensor",
                     got="list[Tensor]",
                 )
+        record = op._record
+        record.kernels[None] = AdoptedKernel(self, record.function)
+        record.call_scope = functools.partial(call_scope, self)
+        record.node_scope = functools.partial(node_scope, self)
+        record.changed()
         op.nondifferentiable(*nondifferentiable)
         inputs = [
             p.name
@@ -140,31 +145,17 @@ class Adopted:
         label = f"{self.signature.name}.vjp[{','.join(inputs)}]"
         self.needs = tuple(name in inputs for name in names)
         rule = Rule("vjp", tuple(inputs), self._rule(label), reads, label, opaque=False, residual=False)
-        op._record.add_rule(rule)
-        op._record.eager_node = lambda layout, mask: AdoptedNode(self, label, layout, mask).make()
+        record.add_rule(rule)
+        record.eager_node = lambda layout, mask: AdoptedNode(self, label, layout, mask).make()
 
     # -- forward ------------------------------------------------------------------------------------------------
 
-    def kernel(self) -> Callable[..., Any]:
-        """The operator's kernel: forward, with the node that calls it as context, else with one that is thrown away."""
-        handed, function, forward, new = self.handed, self.dialect.function, self.forward, self._new
-        plain = self.dialect.kind == "context" and not self._keywords
-
-        def run(ctx: Any, values: Sequence[Any]) -> Any:
-            output = function.forward(ctx, *values) if plain else forward(ctx, values)
-            if ctx.dirty_tensors or ctx.non_differentiable:
-                self._check_marks(ctx)
-            return output
-
-        def kernel(*values: Any) -> Any:
-            ctx, handed.ctx = handed.ctx, None
-            traced = False
-            if ctx is None:  # else the eager node calls, with plain tensors
-                ctx = new((False,) * len(values))
-                traced = not _torch.is_direct([v for v in values if isinstance(v, Tensor)])
-            return self._probe(run, ctx, values) if traced or self._probes > 0 else run(ctx, values)
-
-        return kernel
+    def plain_forward(self) -> Callable[..., Any]:
+        """`forward` with the values one by one, as fast as it can be."""
+        if self.dialect.kind == "context" and not self._keywords:
+            function = self.dialect.function  # its forward is found anew each time: it may be replaced
+            return lambda ctx, *values: function.forward(ctx, *values)
+        return lambda ctx, *values: self.forward(ctx, values)
 
     def forward(self, ctx: Any, values: Sequence[Any]) -> Any:
         """The Function's forward, and what sets up its context."""
@@ -173,25 +164,7 @@ class Adopted:
         keywords = dict(zip(self._keywords, values[count:], strict=True))
         return self.dialect.run(ctx, values[:count], keywords)
 
-    def _probe(self, run: Callable[..., Any], ctx: Any, values: Sequence[Any]) -> Any:
-        """Forward for the first few times, and whenever it is traced: it must not draw, for it will be run again."""
-        with _torch.RandomWatch() as watch:
-            output = run(ctx, values)
-        if watch.drawn is not None:
-            raise self._not_a_function(f"draws random numbers ({watch.drawn})")
-        self._probes -= 1
-        return output
-
-    def _not_a_function(self, why: str) -> KernelError:
-        return KernelError(
-            f"its forward {why}, and would give something else when it is run again",
-            operator=self.dialect.name,
-            expected="a function of its arguments",
-            got="hidden randomness or state",
-            hint="draw outside and pass what was drawn: a mask, or a seed",
-        )
-
-    def _check_marks(self, ctx: Any) -> None:
+    def check_marks(self, ctx: Any) -> None:
         """Refuse what an operator does not do."""
         if ctx.dirty_tensors:
             raise KernelError(
@@ -210,6 +183,15 @@ class Adopted:
                     got=f"{tuple(tensor.shape)} {tensor.dtype}",
                 )
 
+    def _not_a_function(self) -> KernelError:
+        return KernelError(
+            "its forward gave another result the second time",
+            operator=self.dialect.name,
+            expected="a function of its arguments",
+            got="hidden randomness or state",
+            hint="draw outside and pass what was drawn: a mask, or a seed",
+        )
+
     # -- backward -----------------------------------------------------------------------------------------------
 
     def _rule(self, label: str) -> Callable[..., Any]:
@@ -217,13 +199,19 @@ class Adopted:
 
         def rule(*reads: Any) -> Any:
             values, given = reads[:count], reads[count : count + outputs]
-            made = self.again(label, values, given, reads[count + outputs :], self.needs)
+            made = self.again(label, values, given, reads[count + outputs :], self.needs, self.scope.needs)
             return made[0] if len(made) == 1 else made
 
         return rule
 
     def again(
-        self, label: str, values: Sequence[Any], outputs: Sequence[Any], grads: Sequence[Any], needs: tuple[bool, ...]
+        self,
+        label: str,
+        values: Sequence[Any],
+        outputs: Sequence[Any],
+        grads: Sequence[Any],
+        needs: tuple[bool, ...],
+        told: tuple[bool, ...] | None,
     ) -> tuple[Any, ...]:
         """Forward once more, and backward, such that the gradients can be differentiated.
 
@@ -233,13 +221,15 @@ class Adopted:
             outputs: the operator's outputs.
             grads: cotangents of the differentiable ones.
             needs: which arguments need a gradient.
+            told: which ones the first forward was told to need one; None where that is not known.
 
         Returns:
             The gradients of the arguments that need one.
         """
-        recorder = self._new(needs)
+        recorder = self.new(needs if told is None else told)
         call = Call([type(value) for value in values])
-        call.intermediates = not self._recompute(recorder, values, outputs)
+        with outside(self.scope):
+            call.intermediates = not self._recompute(recorder, values, outputs, told)
         inputs = [v for v, need in zip(values, needs, strict=True) if need and isinstance(v, Tensor)]
 
         def run() -> tuple[Any, ...]:
@@ -249,8 +239,23 @@ class Adopted:
             return run()
         return guarded(label, call, recorder, run, grads, lambda: inputs)
 
-    def first(self, label: str, ctx: Any, grads: Sequence[Any], needs: tuple[bool, ...]) -> tuple[Any, ...]:
-        """Backward with the context of the first forward, such that the gradients can be differentiated."""
+    def first(
+        self,
+        label: str,
+        ctx: Any,
+        grads: Sequence[Any],
+        needs: tuple[bool, ...],
+        inputs: Sequence[Tensor] | None = None,
+    ) -> tuple[Any, ...]:
+        """Backward with the context of the first forward, such that the gradients can be differentiated.
+
+        Args:
+            label: of the rule.
+            ctx: the context.
+            grads: the cotangents.
+            needs: which arguments need a gradient.
+            inputs: the inputs, where the context keeps intermediate results whose derivatives are not known.
+        """
 
         def run() -> tuple[Any, ...]:
             return self.select(self.pull(ctx, grads), needs)
@@ -258,7 +263,8 @@ class Adopted:
         if not torch.is_grad_enabled():
             return run()
         call = Call([])
-        return guarded(label, call, ctx, run, grads, lambda: node_inputs(self.dialect, ctx, call))
+        call.intermediates = inputs is not None
+        return guarded(label, call, ctx, run, grads, lambda: inputs or node_inputs(self.dialect, ctx, call))
 
     def pull(self, ctx: Any, grads: Sequence[Any]) -> Any:
         """The Function's backward."""
@@ -278,28 +284,39 @@ class Adopted:
         padded = several + (None,) * (len(needs) - len(several))
         return tuple(grad for grad, need in zip(padded, needs, strict=False) if need)
 
-    def _recompute(self, recorder: Recorder, values: Sequence[Any], outputs: Sequence[Any]) -> bool:
+    def _recompute(
+        self, recorder: Recorder, values: Sequence[Any], outputs: Sequence[Any], told: tuple[bool, ...] | None
+    ) -> bool:
         """Fill the context; whether what it keeps has derivatives, or none that could be missed."""
         if torch.is_grad_enabled():
             try:
-                with Watch(lambda: vars(recorder).get("_graft_constants", ())) as watch:
-                    made = self.forward(recorder, values)
+                forgiven = lambda: vars(recorder).get("_graft_constants", ())  # noqa: E731
+                with Watch(values, forgiven) as watch:
+                    made = self._forward_again(recorder, values, told)
                 kept = tensors_in([*recorder.to_save, *vars(recorder).values()])
                 self._check_again(made, outputs)
                 if watch.left is None and not any(isinstance(value, np.ndarray) or watch.lost(value) for value in kept):
                     self._replace(recorder, made, outputs)
                     return True
+            except TorchgraftError:
+                raise
             except RuntimeError:  # NumPy does not take what requires grad
                 pass
         detached = [value.detach() if isinstance(value, Tensor) else value for value in values]
         recorder.__init__(recorder.needs_input_grad)  # type: ignore[misc] # as it was before the attempt
         with torch.no_grad():
             try:
-                made = self.forward(recorder, detached)
+                made = self._forward_again(recorder, detached, told)
             except RuntimeError as error:
                 raise explained(self.dialect, error)  # noqa: B904 - it sets the cause itself, or is the error
         self._check_again(made, outputs)
         return self._replace(recorder, (*detached, *as_outputs(made)), (*values, *outputs))
+
+    def _forward_again(self, recorder: Recorder, values: Sequence[Any], told: tuple[bool, ...] | None) -> Any:
+        with Careful(self, values, told) as care:
+            made = self.forward(recorder, values)
+        care.refuse_draws(made)
+        return made
 
     def _check_again(self, made: Any, outputs: Sequence[Any]) -> None:
         """Compare what the second forward made with what the first one did, where there are numbers to compare."""
@@ -310,7 +327,7 @@ class Adopted:
             if not _torch.holds_numbers(one) or not _torch.holds_numbers(two):
                 return
             if one.shape == two.shape and not torch.allclose(one, two, rtol=1e-2, atol=1e-5, equal_nan=True):
-                raise self._not_a_function("gave another result the second time")
+                raise self._not_a_function()
 
     def _replace(self, recorder: Recorder, made: Any, given: Sequence[Any]) -> bool:
         """Put the tensors at hand in the places of those that forward has just made; whether no other one is kept."""

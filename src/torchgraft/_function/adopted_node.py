@@ -5,7 +5,6 @@ Generated for one set of present inputs and of inputs that need a gradient, as t
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from .._lower.source import compile_source
 from .._rules.results import settle_gradient
 from .._spec.dtypes import is_inexact
 from .._spec.plan import Layout
+from .adopted_kernel import Redrawn
 from .call import check_attributes, tensor_attributes
 from .context import NodeContext, explained, node_context_class, take_constants, versions
 from .nested import holds_tensors, may_hold_tensors, tensors_in
@@ -24,12 +24,6 @@ from .node import overwritten
 
 if TYPE_CHECKING:
     from .adopt import Adopted
-
-
-class Handed(threading.local):
-    """Where a node leaves itself for the kernel that it calls."""
-
-    ctx: Any = None
 
 
 class MoreContext(NodeContext):
@@ -52,11 +46,11 @@ read_saved = _torch.saved_tensors
 _TEMPLATE = """\
 def forward(ctx, call, {leaves}):
     run, plan, rest, _ = call
-    handed.ctx = ctx
+    scope.ctx = ctx
     try:
         {outputs} = run({arguments})
     finally:
-        handed.ctx = None
+        scope.ctx = None
     usual = True
     for value in ctx.__dict__.values():
         if may_hold_tensors[type(value)] and holds_tensors(value):
@@ -138,7 +132,7 @@ class AdoptedNode:
             return None
         namespace: dict[str, Any] = {
             "Tensor": Tensor,
-            "handed": adopted.handed,
+            "scope": adopted.scope,
             "may_hold_tensors": may_hold_tensors,
             "holds_tensors": holds_tensors,
             "keep_more": _keep_more,
@@ -190,10 +184,8 @@ class AdoptedNode:
         check_attributes(adopted.dialect, ctx._graft_attributes)
         _, plan, rest, _ = ctx._graft_call
         before = versions(grads)
-        if isinstance(ctx, MoreContext):
-            kept = read_saved(ctx)[-ctx._graft_more :]
-            leaves, outputs = kept[: len(self.mask)], kept[len(self.mask) :]
-            made = adopted.again(self.label, self._values(leaves, rest), outputs, grads, self.needs)
+        if isinstance(ctx, MoreContext) and (torch.is_grad_enabled() or _torch.in_dual_level()):
+            made = self._again(ctx, grads, rest)
         else:
             made = adopted.first(self.label, ctx, grads, self.needs)
         if versions(grads) != before:
@@ -203,6 +195,18 @@ class AdoptedNode:
         for i, grad in zip(wanted, made, strict=True):
             results[i] = settle_gradient(self.label, plan.leaves[i], grad)
         return (None, *results)
+
+    def _again(self, ctx: Any, grads: tuple[Any, ...], rest: Sequence[Any]) -> tuple[Any, ...]:
+        """Backward after another forward, through which the derivatives of intermediate results are known."""
+        kept = read_saved(ctx)[-ctx._graft_more :]
+        leaves, outputs = kept[: len(self.mask)], kept[len(self.mask) :]
+        try:
+            return self.adopted.again(
+                self.label, self._values(leaves, rest), outputs, grads, self.needs, told=self.needs
+            )
+        except Redrawn:  # the first forward has drawn what counts
+            inputs = [leaf for leaf, need in zip(leaves, self.mask, strict=True) if need and leaf is not None]
+            return self.adopted.first(self.label, ctx, grads, self.needs, inputs)
 
     def _values(self, leaves: Sequence[Any], rest: Sequence[Any]) -> list[Any]:
         """All arguments in their order."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -50,6 +51,49 @@ class NodeContext(Marks):
     def saved_variables(self) -> tuple[Any, ...]:
         """The name of `saved_tensors` before PyTorch 0.4."""
         return _torch.saved_tensors(self)
+
+
+@contextlib.contextmanager
+def handing_out(ctx: Any, tell: Callable[[Iterable[Any]], None]) -> Iterator[None]:
+    """Within, `tell` hears of what a context hands out: some of it can be had but once, or is made anew each time."""
+    if isinstance(ctx, Recorder):
+        tell((*ctx.saved_tensors, *ctx.saved_for_forward))
+        yield
+        return
+    if not isinstance(ctx, _Telling):  # from now on: whoever differentiates twice will do so again
+        ctx.__class__ = _telling(type(ctx))
+    before, ctx._graft_tell = ctx._graft_tell, tell
+    try:
+        yield
+    finally:
+        ctx._graft_tell = before
+
+
+class _Telling(NodeContext):
+    """A context that tells what it hands out."""
+
+    _graft_tell: Callable[[Iterable[Any]], None] | None = None
+
+    @property
+    def saved_tensors(self) -> tuple[Any, ...]:
+        """The tensors of `save_for_backward`."""
+        found: tuple[Any, ...] = super().saved_tensors  # type: ignore[misc] # of torch's class, which stands behind
+        if self._graft_tell is not None:
+            self._graft_tell(found)
+        return found
+
+    @property
+    def saved_variables(self) -> tuple[Any, ...]:
+        """The name of `saved_tensors` before PyTorch 0.4."""
+        return self.saved_tensors
+
+
+def _telling(kind: Any) -> type[Any]:
+    """The class of contexts that tell, made once for each class and kept there."""
+    if "_graft_telling" not in vars(kind):
+        kind._graft_telling = type(kind.__name__, (_Telling, kind), {"__module__": kind.__module__})
+    made: type[Any] = kind._graft_telling
+    return made
 
 
 def explained(dialect: Dialect, error: RuntimeError) -> RuntimeError:

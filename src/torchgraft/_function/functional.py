@@ -11,12 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from .. import _torch
 from .._errors import DerivativeError, UnsupportedError
-from .._spec.dtypes import is_inexact
+from .asked import Answering, has_derivative
 from .call import Call, check_dirty, check_output, known
 from .context import Recorder, recorder_class
 from .dialect import Dialect
@@ -47,7 +46,7 @@ class Carried:
         self.state = state
         self.keywords = keywords
         self.positional = positional
-        self.needs = tuple(isinstance(arg, Tensor) and _has_derivative(arg) for arg in args)
+        self.needs = tuple(isinstance(arg, Tensor) and has_derivative(arg) for arg in args)
         self.autocast = _torch.any_autocast()
         self.single = True
         self.count = 1
@@ -90,21 +89,6 @@ class _Kept:
         recorder.to_save = recorder.saved_for_forward = recorder.dirty_tensors = recorder.non_differentiable = ()
 
 
-class _Needs(torch.overrides.TorchFunctionMode):
-    """Within, arguments say that they require grad where they do at some level, as they do in eager code."""
-
-    def __init__(self, args: Sequence[Any], needs: Sequence[bool]) -> None:
-        super().__init__()
-        self._needs = {id(arg): need for arg, need in zip(args, needs, strict=True) if isinstance(arg, Tensor)}
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        if getattr(func, "__self__", None) is Tensor.requires_grad and id(args[0]) in self._needs:
-            return self._needs[id(args[0])]
-        return func(*args, **(kwargs or {}))
-
-
 def make_functional(dialect: Dialect) -> type[Any]:
     """The class with `forward`, `setup_context`, `backward` and `jvp`, whose last operand is `Carried`."""
     new = recorder_class(dialect)
@@ -113,7 +97,7 @@ def make_functional(dialect: Dialect) -> type[Any]:
         *args, carried = operands
         recorder = new(carried.needs)
         before = [_torch.version(arg) if need else 0 for arg, need in zip(args, carried.needs, strict=True)]
-        with _Needs(args, carried.needs):
+        with Answering(args, carried.needs):
             if dialect.kind == "setup":
                 output = dialect.function.forward(*args, **carried.keywords)
             else:
@@ -203,10 +187,6 @@ def make_functional(dialect: Dialect) -> type[Any]:
         "dialect": dialect,
     }
     return type(dialect.name, (), body)
-
-
-def _has_derivative(tensor: Tensor) -> bool:
-    return is_inexact(tensor.dtype) and (bool(_torch.recording_levels(tensor)) or _torch.may_carry_tangent(tensor))
 
 
 def _call(args: Sequence[Any], needs: Sequence[bool], carried: Carried) -> Call:

@@ -17,9 +17,9 @@ from .._lower.refuse import Why, refuse_derivative
 from .._lower.watch import Watch
 from .._spec.dtypes import is_inexact
 from .call import Call, attributes_of
-from .context import take_constants
+from .context import handing_out, take_constants
 from .dialect import Dialect
-from .nested import hides_tensors
+from .nested import hides_tensors, tensors_in
 
 _REMEDY = (
     "compute from the inputs again, with torch functions; or @once_differentiable on backward if first derivatives are "
@@ -51,10 +51,10 @@ def guarded(
     # Asked first: backward may use up what it finds there.
     attributes = [tensor for attribute in call.attributes if (tensor := attribute.tensor()) is not None]
     hidden = call.intermediates or hides_tensors(attributes_of(ctx), [*call.given, *attributes])
-    with Watch(lambda: vars(ctx).get("_graft_constants", ())) as watch:
+    given = [*linear, *tensors_in(attributes_of(ctx))]
+    with Watch(given, lambda: vars(ctx).get("_graft_constants", ())) as watch, handing_out(ctx, watch.know):
         made: tuple[Any, ...] = run()
-    watch.look_for_aliases(lambda: [*(v for v in linear if isinstance(v, Tensor)), *(_saved(ctx) or ())])
-    lost = [watch.lost(value) for value in made]
+        lost = [watch.lost(value) for value in made]
     constants = take_constants(ctx)
     cotangents = [value for value in linear if isinstance(value, Tensor)]
     needed = set[int]().union(*map(_torch.recording_levels, cotangents))

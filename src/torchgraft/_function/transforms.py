@@ -6,6 +6,7 @@ Forward mode is peeled off: the call on the primals, and `jvp` on the tangents, 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -149,8 +150,12 @@ def _batch_level(level: Any, function: Any, operands: Operands) -> tuple[Any, ..
 def _generated(level: Any, function: Any, inner: Operands, dims: Any) -> tuple[Any, Any]:
     """Forward and backward under `vmap`."""
     mapped = _torch.vmapify(function, dims, level.batch_size(), level.randomness())
+    before = _torch.Generators.snapshot()
     with level.lower():
         *outputs, out_dims = call(mapped, inner)
+    # torch sees to its own generators; what the others gave is one for all samples.
+    if level.randomness() != "same" and (drawn := set(before.all_moved()) - {"torch"}):
+        raise _no_loop(function, f"draws random numbers ({drawn.pop()}), one for all samples")
     return tuple(outputs), out_dims
 
 
@@ -174,7 +179,9 @@ def _loop(level: Any, function: Any, inner: Operands, dims: Sequence[Any]) -> tu
     told: list[Any] = []
     shared = [o for o, dim in zip(inner, dims, strict=True) if dim is None and isinstance(o, Tensor)]
     before, states = list(map(_torch.version, shared)), _torch.Generators.snapshot()
-    with level.lower():
+    # What has drawn from a generator of its own cannot be told to draw the same.
+    watch = _torch.RandomWatch() if level.randomness() != "different" else contextlib.nullcontext()
+    with level.lower(), watch:
         for i in range(level.batch_size()):
             if level.randomness() == "same":
                 states.restore()
@@ -183,8 +190,9 @@ def _loop(level: Any, function: Any, inner: Operands, dims: Sequence[Any]) -> tu
             told.append(inner[-1].told)
             if list(map(_torch.version, shared)) != before or _marks_dirty(inner[-1]):
                 raise _no_loop(function, "changes an argument in place")
-    if level.randomness() == "error" and states.moved():
-        raise _no_loop(function, "draws random numbers, of which vmap(randomness=...) says nothing")
+    drawn = getattr(watch, "explicit", None) or (states.moved() if level.randomness() == "error" else None)
+    if drawn is not None:
+        raise _no_loop(function, f"draws random numbers ({drawn}), of which vmap(randomness=...) says nothing")
     columns = list(zip(*samples, strict=True))
     others = [column for column in columns if not isinstance(column[0], Tensor)]
     if not all(map(_all_equal, [told, *others])):  # the context of the level above is one for all samples

@@ -118,8 +118,11 @@ class Lowering:
 
     def call(self, values: Sequence[Any], lead: int = 0) -> list[Tensor]:
         """All outputs, through the dispatcher."""
+        operator, extra = (self.torch_op, ()) if lead == 0 else (self.twin().torch_op, (lead,))
+        scope = self.record.call_scope
         try:
-            result = self.torch_op(*values) if lead == 0 else self.twin().torch_op(*values, lead)
+            with contextlib.nullcontext() if scope is None else scope(values):
+                result = operator(*values, *extra)
         except RuntimeError:
             check_ranges(self.record.signature, values)
             raise
@@ -234,7 +237,8 @@ class _Part:
         else:
             plan = self.record.plan(values, lead)
             layout = layout_of(self.record.signature, values)
-            node = self.lowering.node(layout, mask, batched=bool(plan.batch), hidden=True)
+            eager = self.record.eager_node is not None and originals is None and _torch.is_at_bottom(leaves)
+            node = self.lowering.node(layout, mask, batched=bool(plan.batch), hidden=not eager)
             rest = tuple(v for v, p in zip(values, self.record.signature.parameters, strict=True) if not p.is_tensor)
             with _torch.single_level():
                 result = node.apply((run, plan, rest, originals), *leaves)

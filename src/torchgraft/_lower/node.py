@@ -101,10 +101,10 @@ class NodeFactory:
         """The `Function` subclass; its name is the operator's, and so is that of `grad_fn`."""
         source = _TEMPLATE.format(**self._parts())
         names = compile_source(source, f"{self.record.qualname} node", self.namespace)
-        body = {
-            "forward": staticmethod(names["forward"]),
-            "backward": staticmethod(_torch.no_dynamo(names["backward"])),
-        }
+        forward, backward = names["forward"], names["backward"]
+        if self.record.node_scope is not None:
+            forward, backward = self.record.node_scope(forward, backward, self.layout, self.mask)
+        body = {"forward": staticmethod(forward), "backward": staticmethod(_torch.no_dynamo(backward))}
         return types.new_class(
             self.record.name, (_torch.SingleLevelFunction,), exec_body=lambda names: names.update(body)
         )

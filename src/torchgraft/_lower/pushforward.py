@@ -179,10 +179,16 @@ class Pushforward:
             lost: dict[Pullback, str] = {}
             for pullback in pullbacks:
                 reads = [env[read] for read in pullback.reads]
-                with Watch() as watch, within_level(pullback.label), unwritten(pullback.label, pullback.reads, reads):
+                with (
+                    Watch(reads, linear=cotangents) as watch,
+                    within_level(pullback.label),
+                    unwritten(pullback.label, pullback.reads, reads),
+                ):
                     made = pullback.call(self.plan, *reads)
                 name = next((name for name in map(watch.lost, made) if name is not None), None)
                 if name is not None and not pullback.opaque:
+                    if any(map(watch.lost_linear, made)):  # a part of the tangent would be missing
+                        raise _detached(pullback)
                     lost[pullback] = name
                 given = [t for name in pullback.inputs for t in self._transposed(name)]
                 for leaf, value, tangent in zip(leaves_of(self.plan, pullback.inputs), made, given, strict=True):
@@ -257,7 +263,7 @@ def missing_rule(record: Any, name: str, mode: str) -> DerivativeError:
 
 def _detached(pullback: Pullback) -> DerivativeError:
     return DerivativeError(
-        "forward mode cannot be derived from the rule: its result is detached from grad",
+        "forward mode cannot be derived from the rule: its result, or a part of it, is detached from grad",
         operator=pullback.label,
         expected="torch functions from grad to the result",
         got="a result that does not require grad",

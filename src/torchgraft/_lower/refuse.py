@@ -84,7 +84,7 @@ def connect(
 
 def watched(label: str, function: Callable[..., Any], *values: Any) -> Any:
     """What a rule makes of `values`; where something leaves torch on the way, its derivative raises."""
-    with Watch() as watch, within_level(label):
+    with Watch(values) as watch, within_level(label):
         made = function(*values)
     several = made if isinstance(made, (list, tuple)) else [made]
     lost = [watch.lost(item) for item in several]

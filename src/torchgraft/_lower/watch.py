@@ -24,7 +24,7 @@ _PACKAGE = str(Path(__file__).parents[1])
 
 _LIKE = frozenset({
     "zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "randint_like",
-    "new_zeros", "new_ones", "new_empty", "new_full", "new_empty_strided", "new", "resize_", "set_",
+    "new_zeros", "new_ones", "new_empty", "new_full", "new_empty_strided", "new", "resize_",
 })  # fmt: skip
 """They look at the shape and dtype of a tensor alone."""
 
@@ -32,12 +32,16 @@ _AS = frozenset({"expand_as", "view_as", "reshape_as", "type_as", "to"})
 """They look at the shape or dtype alone of what they take besides the first."""
 
 _DROP = frozenset({
-    "detach", "detach_", "data", "item", "tolist", "numpy", "tensor", "__float__", "__complex__", "__array__",
+    "detach", "detach_", "data", "item", "tolist", "numpy", "tensor", "new_tensor", "__float__", "__complex__",
+    "__array__", "__deepcopy__", "__reduce_ex__",
 })  # fmt: skip
 """They drop tangents, which are not seen from every level."""
 
 _LEAVE = frozenset({"data_ptr", "untyped_storage", "storage", "__dlpack__", "share_memory_"})
 """They hand the memory to somebody whom autograd does not see."""
+
+
+_ALIAS = "another tensor on the same memory, as Variable(x) and Parameter(x) are"
 
 
 class _Taint(NamedTuple):
@@ -47,38 +51,85 @@ class _Taint(NamedTuple):
         tensor: the tensor, kept so that no other one takes over its id.
         name: of the function that lost a derivative.
         quiet: grad mode was off there.
+        linear: what was lost hangs on a cotangent.
     """
 
     tensor: Tensor
     name: str
     quiet: bool
+    linear: bool = False
 
 
 class Watch(torch.overrides.TorchFunctionMode):
     """Within, follows what is detached.
 
     Args:
+        given: what the code within is given; what shares memory with it and was made by no function is an alias.
         forgiven: tells the tensors that are constant on purpose.
+        linear: the cotangents among what is given, where it matters whether they are lost.
 
     Attributes:
         left: the name of a function by which numbers left torch, where nobody can follow them; None while none did.
     """
 
-    def __init__(self, forgiven: Callable[[], Iterable[Tensor]] = tuple) -> None:
+    def __init__(
+        self,
+        given: Iterable[Any] = (),
+        forgiven: Callable[[], Iterable[Tensor]] = tuple,
+        linear: Iterable[Tensor] = (),
+    ) -> None:
         super().__init__()
         self.left: str | None = None
+        self._left_linear = False  # and these hang on a cotangent
         self._forgiven = forgiven
         self._recording = torch.is_grad_enabled()  # else only tangents can be lost
+        self._tangents = _torch.tangents_possible()
         self._tainted: dict[int, _Taint] = {}
         self._aliases: dict[int, Tensor] = {}  # made by `.data` and `.detach()`: what is written there, others see
         self._memory: dict[int, _Taint] = {}  # what was written to, which views share
-        self._levels: dict[int, tuple[Tensor, set[int]]] = {}  # with the tensor, so that no other one takes over its id
-        self._bare: list[Tensor] = []  # what was read and has no derivative, wherever it comes from
+        # Given, read or made, with their memory; kept, so that no other one takes over an id.
+        self._known: dict[int, tuple[Tensor, int]] = {}
+        self._levels: dict[int, set[int]] = {}
+        self._moving: set[int] = set()  # of those that are known, what a tangent may have been handed down to
+        self._linear: set[int] = set(map(id, linear))  # of those that are known, what hangs on a cotangent
+        self._differentiated: dict[int, Tensor] = {}  # of those that are known, one for each memory
+        self.know(given)
+
+    def know(self, values: Iterable[Any]) -> None:
+        """Take tensors for what they say that they are."""
+        for tensor in _tensors(values):
+            if is_inexact(tensor.dtype) and id(tensor) not in self._known:
+                self._look_at(tensor, self._has_tangent(tensor))
+
+    def _know_results(self, values: Iterable[Any], read: Sequence[Tensor]) -> None:
+        moving, linear = (any(id(tensor) in ids for tensor in read) for ids in (self._moving, self._linear))
+        for value in values:
+            if isinstance(value, Tensor):
+                self._levels.pop(id(value), None)
+                self._look_at(value, moving)
+                if linear:
+                    self._linear.add(id(value))
+
+    def _look_at(self, tensor: Tensor, moving: bool) -> None:
+        memory = _torch.memory(tensor)
+        for layer in (tensor, *_torch.wrapped_in(tensor)):
+            self._known[id(layer)] = layer, memory
+        if moving:
+            self._moving.add(id(tensor))
+        if moving or self._levels_of(tensor):
+            self._differentiated.setdefault(memory, tensor)
 
     def lost(self, value: Any) -> str | None:
         """The name of the function that lost a derivative which `value` should have; None if there is none."""
+        if isinstance(value, Tensor):
+            self._meet(value)
         taint = self._taint(value)
         return taint.name if taint is not None else self.left
+
+    def lost_linear(self, value: Any) -> bool:
+        """Whether something that hangs on a cotangent is among what was lost."""
+        taint = self._taint(value)
+        return self._left_linear or (taint is not None and taint.linear)
 
     def _taint(self, value: Any) -> _Taint | None:
         taint = self._tainted.get(id(value)) or (self._memory and self._memory.get(_torch.memory(value))) or None
@@ -87,28 +138,42 @@ class Watch(torch.overrides.TorchFunctionMode):
         # A Function runs without grad mode, and gives its output a derivative of its own.
         return None if taint.quiet and _torch.is_function_output(value) else taint
 
-    def look_for_aliases(self, sources: Callable[[], Iterable[Tensor]]) -> None:
-        """Find what lies in the memory of a source and has no derivative: `Variable` and `Parameter` tell nobody.
-
-        Args:
-            sources: gives what is differentiated; asked only where there is something to find.
-        """
-        if not self._bare or self.left is not None:
+    def _meet(self, tensor: Tensor) -> None:
+        """Taint a tensor that came into known memory unseen: `Variable`, `Parameter` and `set_` tell nobody."""
+        if self._is_known(tensor) or not is_inexact(tensor.dtype):
             return
-        differentiated = {_torch.memory(tensor) for tensor in sources() if self._levels_of(tensor)}
-        if any(_torch.memory(tensor) in differentiated for tensor in self._bare):
-            self.left = "another tensor on the same memory, as Variable(x) is"
+        if self._is_alias(tensor):
+            # Whose memory it is has been forgotten: maybe a cotangent's.
+            self._tainted[id(tensor)] = _Taint(tensor, _ALIAS, quiet=False, linear=bool(self._linear))
+        self._look_at(tensor, moving=False)
+
+    def _is_alias(self, tensor: Tensor) -> bool:
+        if tensor.grad_fn is not None or (not _torch.functorch_active() and self._has_tangent(tensor)):
+            return False  # a Function returned one of its inputs
+        if any(map(self._is_known, _torch.wrapped_in(tensor))):
+            return False  # a transform within has wrapped a known one
+        other = self._differentiated.get(_torch.memory(tensor))
+        if other is None and _torch.borrows_plainly(tensor):
+            other = next((t for t in self._differentiated.values() if _torch.shares_memory(tensor, t)), None)
+        return other is not None and not _torch.is_same_leaf(tensor, other)
+
+    def _is_known(self, tensor: Tensor) -> bool:
+        known = self._known.get(id(tensor))
+        return known is not None and known[1] == _torch.memory(tensor)
+
+    def _has_tangent(self, tensor: Tensor) -> bool:
+        return self._tangents and _torch.may_carry_tangent(tensor)
 
     def hand_on(self, read: Iterable[Tensor], made: Sequence[Any]) -> None:
         """Taint what was made of tainted tensors by something that has a derivative of its own."""
-        found = next((taint for taint in map(self._taint, read) if taint is not None), None)
+        found = self._inherited(read)
         if found is None:
             return
         for value in _values(made):
             if isinstance(value, Tensor):
                 self._tainted[id(value)] = found._replace(tensor=value)
             else:
-                self.left = self.left or found.name
+                self._leave(found, linear=False)
 
     def __torch_function__(
         self,
@@ -122,49 +187,68 @@ class Watch(torch.overrides.TorchFunctionMode):
         name = _name_of(func)
         if _is_ours(caller):
             result = func(*args, **(kwargs or {}))
+            read = _read(name, args, kwargs or {})
+            self._know_results(_values(result), read)
             if name in _DROP and isinstance(result, Tensor):
                 self._aliases[id(result)] = result
             if self._tainted:
-                self.hand_on(_read(name, args, kwargs or {}), [result])
+                self.hand_on(read, [result])
             return result
         read = _read(name, args, kwargs or {})
+        for tensor in read:
+            self._meet(tensor)
         levels = set[int]().union(*map(self._levels_of, read))
         recorded = _is_recorded(func, args, kwargs or {})
-        inherited = next((taint for taint in map(self._taint, read) if taint is not None), None)
+        inherited = self._inherited(read)
+        linear = any(id(tensor) in self._linear for tensor in read)
         result = func(*args, **(kwargs or {}))
         written = _written(func, name, args, kwargs or {})
         changed = [*written, *_values(result)]
-        if changed and self._recording and torch.is_grad_enabled():
-            known = self._tainted.keys() | self._aliases.keys()
-            self._bare += (t for t in read if id(t) not in known and not self._levels_of(t))
-        for value in changed:
-            self._levels.pop(id(value), None)
+        self._know_results(changed, read)
         if name in _DROP:
             self._aliases.update((id(value), value) for value in changed if isinstance(value, Tensor))
         drops = name in _DROP or torch.is_inference_mode_enabled() or _is_foreign(func, caller)
         dropped = (drops or name in _LEAVE) and any(map(_torch.may_carry_tangent, read))
         if not levels and inherited is None and not dropped:
             return result
-        if name in _LEAVE:
-            self.left = self.left or (name if inherited is None else inherited.name)
+        found = inherited or _Taint(args[0] if args else result, name, not torch.is_grad_enabled())
         for value in changed:
             if not isinstance(value, Tensor):
-                self.left = self.left or (name if inherited is None else inherited.name)
-            elif inherited is not None or dropped or (levels - self._levels_of(value) and not recorded):
-                found = inherited or _Taint(value, name, not torch.is_grad_enabled())
-                self._tainted[id(value)] = found._replace(tensor=value)
-                if any(value is tensor for tensor in written):
-                    self._memory[_torch.memory(value)] = found
-            elif id(value) in self._aliases and any(value is tensor for tensor in written):
+                self._leave(found, linear)
+                continue
+            is_lost = dropped or bool(levels - self._handed_down(value, read) and not recorded)
+            in_place = any(value is tensor for tensor in written)
+            if is_lost or inherited is not None:
+                taint = found._replace(tensor=value, linear=found.linear or (linear and is_lost))
+                self._tainted[id(value)] = taint
+                if in_place:
+                    self._memory[_torch.memory(value)] = taint
+            elif in_place and id(value) in self._aliases:
                 self._memory[_torch.memory(value)] = _Taint(value, name, False)
+        if name in _LEAVE:
+            self._leave(found, linear)
         return result
+
+    def _inherited(self, read: Iterable[Tensor]) -> _Taint | None:
+        taints = [taint for taint in map(self._taint, read) if taint is not None]
+        return taints[0]._replace(linear=any(taint.linear for taint in taints)) if taints else None
+
+    def _leave(self, taint: _Taint, linear: bool) -> None:
+        self.left = self.left or taint.name
+        self._left_linear |= linear or taint.linear
+
+    def _handed_down(self, value: Tensor, read: Sequence[Tensor]) -> set[int]:
+        """The levels at which a result has a derivative, and hangs on what was read: a new leaf begins anew."""
+        levels = self._levels_of(value)
+        if value.requires_grad and value.grad_fn is None and not any(value is tensor for tensor in read):
+            return levels - {max(levels, default=0)}
+        return levels
 
     def _levels_of(self, tensor: Tensor) -> set[int]:
         found = self._levels.get(id(tensor))
         if found is None:
-            levels = _torch.recording_levels(tensor) if self._recording else set()
-            found = self._levels[id(tensor)] = tensor, levels
-        return found[1]
+            found = self._levels[id(tensor)] = _torch.recording_levels(tensor) if self._recording else set()
+        return found
 
 
 def hand_on(read: Sequence[Any], made: Sequence[Any]) -> None:
@@ -203,6 +287,8 @@ def _read(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Ten
         return []
     if name in _AS:
         args, kwargs = args[:1], {}
+    elif name == "new_tensor":
+        args = args[1:]
     return [t for t in _tensors((*args, *kwargs.values())) if is_inexact(t.dtype)]
 
 

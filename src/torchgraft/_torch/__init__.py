@@ -41,6 +41,7 @@ from .graph import functions_in_graph as functions_in_graph
 from .graph import hooks_on_saved as hooks_on_saved
 from .graph import hooks_on_saved_off as hooks_on_saved_off
 from .graph import input_metadata as input_metadata
+from .graph import is_same_leaf as is_same_leaf
 from .graph import nodes_in_graph as nodes_in_graph
 from .graph import refuses_backward as refuses_backward
 from .legacy_vmap import is_legacy_batched as is_legacy_batched
@@ -59,11 +60,13 @@ from .plain import PLAIN_TYPES as PLAIN_TYPES
 from .plain import absent as absent
 from .plain import distinct as distinct
 from .plain import holds_numbers as holds_numbers
+from .plain import is_at_bottom as is_at_bottom
 from .plain import is_direct as is_direct
 from .plain import plain_tensors as plain_tensors
 from .quiet import quiet_compilers as quiet_compilers
 from .quiet import quiet_vmap as quiet_vmap
 from .storage import borrows_memory as borrows_memory
+from .storage import borrows_plainly as borrows_plainly
 from .storage import borrows_storage as borrows_storage
 from .storage import is_view as is_view
 from .storage import memory as memory
@@ -95,6 +98,7 @@ from .wrappers import unwrap_dead as unwrap_dead
 from .wrappers import with_identity as with_identity
 from .wrappers import with_level as with_level
 from .wrappers import without_level as without_level
+from .wrappers import wrapped_in as wrapped_in
 
 pytree = _pytree
 """Nested arguments as a flat list; the public functions do not tell the paths."""

@@ -9,6 +9,7 @@ import torch
 from torch import _C, Tensor
 from torch.autograd import forward_ad
 
+from .legacy_vmap import is_legacy_batched
 from .levels import functorch_active
 from .thread_modes import forward_mode_enabled
 
@@ -53,6 +54,8 @@ def any_tangent(values: Iterable[Any]) -> bool:
 def may_carry_tangent(tensor: Tensor) -> bool:
     """Whether the tensor belongs to a forward level; whether it has a tangent there is visible at that level alone."""
     functorch = _C._functorch
+    if is_legacy_batched(tensor):  # a tangent of gradcheck's, which has none of its own
+        return False
     if not functorch_active():
         with torch.inference_mode(False):  # where tangents are there, and cannot be seen
             return forward_ad._current_level >= 0 and unpack_dual(tensor)[1] is not None

@@ -23,17 +23,21 @@ class RandomWatch(TorchDispatchMode):
     It sees torch's generators alone, the explicit ones among them; `Generators` sees those of NumPy and of Python.
 
     Attributes:
-        drawn: the name of the first one.
+        drawn: the name of the first operator that may draw; some do so for some arguments only.
+        explicit: the name of the first one that was handed a generator.
     """
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.drawn: str | None = None
+        self.explicit: str | None = None
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call `func`."""
-        if torch.Tag.nondeterministic_seeded in func.tags and self.drawn is None:
-            self.drawn = func.__name__
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            self.drawn = self.drawn or func.__name__
+            if any(isinstance(value, torch.Generator) for value in (*args, *(kwargs or {}).values())):
+                self.explicit = self.explicit or func.__name__
         return func(*args, **(kwargs or {}))
 
 
@@ -54,14 +58,17 @@ class Generators:
         """The states as they are now."""
         return cls()
 
-    def moved(self) -> str | None:
-        """The name of one that has moved since (``torch``, ``numpy.random``, ``random``); None where none has."""
+    def all_moved(self) -> list[str]:
+        """The names of those that have moved since: ``torch``, ``numpy.random``, ``random``."""
         with directly():
-            if list(map(_bytes, _torch_states())) != list(map(_bytes, self._torch)):
-                return "torch"
-        if self._numpy.moved():
-            return "numpy.random"
-        return "random" if _telling(random.getstate()) != _telling(self._python) else None
+            torch_moved = list(map(_bytes, _torch_states())) != list(map(_bytes, self._torch))
+        python_moved = _telling(random.getstate()) != _telling(self._python)
+        moved = {"torch": torch_moved, "numpy.random": self._numpy.moved(), "random": python_moved}
+        return [name for name, has_moved in moved.items() if has_moved]
+
+    def moved(self) -> str | None:
+        """The name of one that has moved since; None where none has."""
+        return next(iter(self.all_moved()), None)
 
     def restore(self) -> None:
         """Put the generators back."""

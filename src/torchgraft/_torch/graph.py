@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import _C, Tensor
 
+from .levels import functorch_active
+
 hooks_on_saved: Callable[[bool], Any] = _C._autograd._top_saved_tensors_default_hooks
 """Who packs and unpacks saved tensors (checkpointing, offloading), or None; its argument ignores disabled hooks."""
 
@@ -26,6 +28,15 @@ def hooks_on_saved_off() -> Iterator[None]:
         yield
     finally:
         switch(before)
+
+
+def is_same_leaf(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors stand for one leaf: what hooks for saved tensors unpack is another object."""
+    if functorch_active() or not (one.requires_grad and other.requires_grad and one.is_leaf and other.is_leaf):
+        return False
+    edge = torch.autograd.graph.get_gradient_edge
+    with torch.enable_grad():  # to ask a leaf for its edge is to record a view of it
+        return bool(edge(one).node is edge(other).node)
 
 
 def engine_wants(node: Any, index: int) -> bool:

@@ -44,6 +44,16 @@ def holds_numbers(tensor: Tensor) -> bool:
     return type(tensor) in PLAIN_TYPES and not tensor.is_meta and dispatch_modes() == 0
 
 
+def is_at_bottom(tensors: Iterable[Tensor]) -> bool:
+    """Whether these are plain tensors, and no transform or mode is about: eager code, maybe under autocast."""
+    return (
+        not functorch_active()
+        and dispatch_modes() == 0
+        and not is_tracing()
+        and all(type(tensor) in PLAIN_TYPES and not tensor.is_meta for tensor in tensors)
+    )
+
+
 class _PlainGuards:
     """What Dynamo's `TensorGuards` checks, in Python: for a torch that does not have it."""
 

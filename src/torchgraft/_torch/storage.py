@@ -48,6 +48,12 @@ def borrows_memory(tensor: Tensor) -> bool:
     return not tensor.untyped_storage().resizable()
 
 
+def borrows_plainly(tensor: Tensor) -> bool:
+    """`borrows_memory`, and False for what has no memory of its own to ask about."""
+    wrapped = type(tensor) not in PLAIN_TYPES or _C._functorch.is_functorch_wrapped_tensor(tensor)
+    return not wrapped and borrows_memory(tensor)
+
+
 def version(tensor: Tensor) -> int:
     """How often the tensor has been written to; 0 for an inference tensor, which does not count."""
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from torch import _C, Tensor
@@ -30,6 +30,13 @@ def with_identity(outputs: Any, inner: Any, outer: Any, wrap: Callable[..., Any]
         outputs, inner, outer, wrap, *out_dims
     )
     return wrapped
+
+
+def wrapped_in(tensor: Tensor) -> Iterator[Tensor]:
+    """The tensors that transform levels have wrapped, from the outside in."""
+    while _C._functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = _C._functorch.get_unwrapped(tensor)
+        yield tensor
 
 
 def unwrap_batched(operands: tuple[Any, ...], level: int) -> tuple[tuple[Any, ...], tuple[int | None, ...]]:

@@ -1,0 +1,242 @@
+"""The kernel of an adopted Function: its forward, which finds at each call what the bare Function would find.
+
+*Directly*, in eager code: with the arguments themselves, and with the node that calls it as context, or one that is
+thrown away. *Carefully*, through the dispatcher: there tensors do not say whether somebody differentiates them, and
+forward will be run again where a derivative is asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from .. import _torch
+from .._captures import captured_with_grad
+from .._errors import KernelError, UnsupportedError
+from .._kernels.kernel import Kernel, TorchKernel
+from .._kernels.results import refuse_captured
+from .._spec.plan import Layout, Plan
+from .asked import Answering, has_derivative
+from .nested import as_outputs
+
+if TYPE_CHECKING:
+    from .adopt import Adopted
+
+
+class Scope(threading.local):
+    """What a call of an adopted operator knows, down to its kernel and back to its rule.
+
+    Attributes:
+        ctx: the node of eager code that calls the kernel; `CAREFUL` for a call through the dispatcher; else None.
+        needs: which arguments are differentiated at any level; None where that is not known.
+        transformed: whether something is about, a transform or a tracer, under which forward may be run again.
+    """
+
+    ctx: Any = None
+    needs: tuple[bool, ...] | None = None
+    transformed: bool = True
+
+
+CAREFUL = object()
+
+
+@contextlib.contextmanager
+def within(scope: Scope, **known: Any) -> Iterator[None]:
+    """Within, a scope knows something else."""
+    before = scope.ctx, scope.needs, scope.transformed
+    for name, value in known.items():
+        setattr(scope, name, value)
+    try:
+        yield
+    finally:
+        scope.ctx, scope.needs, scope.transformed = before
+
+
+def outside(scope: Scope) -> contextlib.AbstractContextManager[None]:
+    """Within, user code runs, which may call the same operator."""
+    return within(scope, ctx=None, needs=None, transformed=True)
+
+
+class AdoptedKernel(TorchKernel):
+    """The forward of an adopted Function."""
+
+    def __init__(self, adopted: Adopted, function: Callable[..., Any]) -> None:
+        super().__init__(adopted.signature, function)
+        self.adopted = adopted
+        self.scope = adopted.scope
+        self._needs = _needs_of(adopted)
+        self._positional = self.call = self._make_call()
+        self.probe = None  # a forward that draws is refused where it would be run again
+
+    def run(self, values: Sequence[Any], plan: Plan, *, may_loop: bool = True, new: bool = False) -> list[Tensor]:
+        """All outputs, for the dispatcher."""
+        with within(self.scope, ctx=self.scope.ctx or CAREFUL):
+            return super().run(values, plan, may_loop=may_loop, new=new)
+
+    def run_probing(self, values: Sequence[Any], plan: Plan) -> list[Tensor]:
+        """All outputs, for eager code that meets such arguments for the first time."""
+        captured = captured_with_grad(self.adopted.dialect.function.forward)
+        if captured is not None:
+            raise refuse_captured(self.signature.name, captured)
+        return Kernel.run(self, values, plan)
+
+    def call_planned(self, values: Sequence[Any], plan: Plan, *, may_loop: bool = True) -> Any:
+        """Forward; over the plan's batch axes it sees samples, which say nothing of the whole."""
+        if not plan.batch or self.scope.ctx is CAREFUL:
+            return super().call_planned(values, plan, may_loop=may_loop)
+        with within(self.scope, ctx=CAREFUL, needs=self._needs(*values), transformed=False):
+            return super().call_planned(values, plan, may_loop=may_loop)
+
+    def _make_call(self) -> Callable[..., Any]:
+        scope, new, needs_of = self.scope, self.adopted.new, self._needs
+        forward, check_marks = self.adopted.plain_forward(), self.adopted.check_marks
+        careful = self._carefully
+
+        def call(*values: Any) -> Any:
+            ctx = scope.ctx
+            if ctx is None:
+                ctx = new(needs_of(*values))
+            elif ctx is CAREFUL:
+                return careful(values)
+            else:
+                scope.ctx = None  # forward may call the same operator
+            output = forward(ctx, *values)
+            if ctx.dirty_tensors or ctx.non_differentiable:
+                check_marks(ctx)
+            return output
+
+        return call
+
+    def _carefully(self, values: Sequence[Any]) -> Any:
+        """Forward, which must not ask what is not known, nor draw what would be drawn again."""
+        needs, transformed = self.scope.needs, self.scope.transformed
+        ctx = self.adopted.new(self._needs(*values) if needs is None else needs)
+        with outside(self.scope), Careful(self.adopted, values, needs) as care:
+            output = self.adopted.forward(ctx, values)
+        if ctx.dirty_tensors or ctx.non_differentiable:
+            self.adopted.check_marks(ctx)
+        if transformed or needs is None:
+            care.refuse_draws(output)
+        return output
+
+
+class Careful(contextlib.ExitStack):
+    """Within, a forward runs that is not the first, or will not be the last.
+
+    Args:
+        adopted: the Function.
+        values: its arguments.
+        needs: what it is told where it asks whether they require grad; None where nobody knows.
+    """
+
+    def __init__(self, adopted: Adopted, values: Sequence[Any], needs: Sequence[bool] | None) -> None:
+        super().__init__()
+        self.adopted = adopted
+        self.values = values
+        self.needs = needs
+
+    def __enter__(self) -> Careful:
+        super().__enter__()
+        self._before = _torch.Generators.snapshot()
+        self._answering = self.enter_context(Answering(self.values, self.needs))
+        self._watch = self.enter_context(_torch.RandomWatch())
+        return self
+
+    def __exit__(self, kind: Any, *error: Any) -> Any:
+        result = super().__exit__(kind, *error)
+        if self.needs is None and self._answering.asked is not None:
+            raise _asks(self.adopted, self._answering.asked)
+        return result
+
+    def refuse_draws(self, output: Any) -> None:
+        """Refuse a forward that has drawn random numbers.
+
+        Raises:
+            Redrawn: it has.
+        """
+        drawn = self._before.moved() or self._watch.explicit
+        if drawn is None and not all(map(_torch.holds_numbers, filter(_is_tensor, as_outputs(output)))):
+            drawn = self._watch.drawn  # a tracer only pretends to draw
+        if drawn is not None:
+            raise redrawn(self.adopted, drawn)
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, Tensor)
+
+
+def _needs_of(adopted: Adopted) -> Callable[..., tuple[bool, ...]]:
+    """Which arguments require grad, as a bare Function has it in ``ctx.needs_input_grad``, whatever the grad mode."""
+    tensors = [i for i, _ in adopted.signature.tensors]
+    count = len(adopted.signature.parameters)
+    names = [f"a{i}" for i in range(count)]
+    asked = [f"{n} is not None and {n}.requires_grad" if i in tensors else "False" for i, n in enumerate(names)]
+    made: Callable[..., tuple[bool, ...]] = eval(f"lambda {', '.join(names)}: ({', '.join(asked)},)", {})
+    return made
+
+
+def call_scope(adopted: Adopted, values: Sequence[Any]) -> contextlib.AbstractContextManager[None]:
+    """What surrounds a call through the dispatcher: the outermost one knows who is differentiated, at all levels."""
+    if adopted.scope.needs is not None:
+        return contextlib.nullcontext()
+    transformed = _torch.functorch_active() or _torch.dispatch_modes() > 0 or _torch.in_dual_level()
+    return within(adopted.scope, needs=tuple(map(has_derivative, values)), transformed=transformed)
+
+
+def node_scope(
+    adopted: Adopted, forward: Callable[..., Any], backward: Callable[..., Any], layout: Layout, mask: Sequence[bool]
+) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The methods of a node whose backward knows what its forward knew.
+
+    Args:
+        adopted: the Function.
+        forward: the node's.
+        backward: the node's.
+        layout: which of the tensor parameters are there.
+        mask: which of the tensors that are there need a gradient.
+    """
+    present = [i for (i, _), count in zip(adopted.signature.tensors, layout, strict=True) if count is not None]
+    needed = {i for i, need in zip(present, mask, strict=True) if need}
+    own = tuple(i in needed for i in range(len(adopted.signature.parameters)))
+
+    def remembering(ctx: Any, *operands: Any) -> Any:
+        known = adopted.scope.needs
+        ctx.graft_needs = own if known is None and not _torch.functorch_active() else known
+        return forward(ctx, *operands)
+
+    def remembered(ctx: Any, *grads: Any) -> Any:
+        with within(adopted.scope, needs=ctx.graft_needs):
+            return backward(ctx, *grads)
+
+    return remembering, remembered
+
+
+def redrawn(adopted: Adopted, drawn: str) -> KernelError:
+    """The error for a forward that draws, and has to run again."""
+    return Redrawn(
+        f"its forward draws random numbers ({drawn}), and would draw others when it is run again",
+        operator=adopted.dialect.name,
+        expected="eager code and first derivatives, or a function of its arguments",
+        got="a transform, a compiler, or a second derivative",
+        hint="draw outside and pass what was drawn: a mask, or a seed",
+    )
+
+
+class Redrawn(KernelError):
+    """A forward draws, and has to run again."""
+
+
+def _asks(adopted: Adopted, position: int) -> UnsupportedError:
+    name = adopted.signature.parameters[position].name
+    return UnsupportedError(
+        f"its forward asks whether '{name}' requires grad, which an operator in a graph is not told",
+        operator=adopted.dialect.name,
+        argument=name,
+        expected="a call of the operator, or a forward that does not ask",
+        got=f"{name}.requires_grad",
+        hint=f"ask outside, and pass the answer: forward(ctx, {name}, trains: bool)",
+    )

@@ -1,0 +1,49 @@
+"""The answer where forward asks which of its arguments require grad: under transforms, tensors do not say so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import _torch
+from .._spec.dtypes import is_inexact
+
+
+def has_derivative(value: Any) -> bool:
+    """Whether a value is a tensor that is differentiated at some transform level."""
+    if not isinstance(value, Tensor) or not is_inexact(value.dtype):
+        return False
+    return bool(_torch.recording_levels(value)) or _torch.may_carry_tangent(value)
+
+
+class Answering(torch.overrides.TorchFunctionMode):
+    """Within, arguments say that they require grad where they do at some level, as they do in eager code.
+
+    Args:
+        args: the arguments.
+        needs: for each the answer; None where it is not known, and whatever the tensor says is told.
+
+    Attributes:
+        asked: the position of the first argument that was asked; None while none was.
+    """
+
+    def __init__(self, args: Sequence[Any], needs: Sequence[bool] | None) -> None:
+        super().__init__()
+        self.asked: int | None = None
+        self._needs = needs
+        self._positions = {id(arg): i for i, arg in enumerate(args) if isinstance(arg, Tensor)}
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Call `func`, or answer in its place."""
+        if getattr(func, "__self__", None) is Tensor.requires_grad and id(args[0]) in self._positions:
+            position = self._positions[id(args[0])]
+            if self.asked is None:
+                self.asked = position
+            if self._needs is not None:
+                return self._needs[position]
+        return func(*args, **(kwargs or {}))
