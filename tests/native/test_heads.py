@@ -267,7 +267,7 @@ def test_a_library_s_function_of_this_name_is_not_taken():
 
 @pytest.mark.parametrize("name", ["sqrt", "fabs", "exp", "round"])
 @pytest.mark.parametrize("language", ["c", "cpp"])
-def test_a_function_that_compilers_know_is_the_user_s(name, language):
+def test_a_function_that_compilers_know_is_the_user_s(own_cache, name, language):
     def stub(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]: ...
 
     f = tg.op(kernel=getattr(tg, language)(f"__attribute__((noinline)) T {name}(T x) {{ return 7 * x; }}"), name=name)(

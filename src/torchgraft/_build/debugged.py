@@ -81,7 +81,9 @@ class DebugFunction:
         fails = source.fails(prototype.symbol) and not prototype.scalar
         harness = Harness(prototype, self.dtypes, source.language, fails=fails)
         text = harness.source(str(HEADER), source.body(f"source of {prototype.signature.name}"))
-        key = tools.key(source, HEADER.read_text() + text, tools.program_arguments(source, sanitize=self.sanitized))
+        key = tools.key(
+            source, HEADER.read_text() + text, tools.program_arguments(source, prototype, sanitize=self.sanitized)
+        )
 
         def make(program: Path) -> Inputs:
             file = write_source(program, source, text)

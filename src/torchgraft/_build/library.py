@@ -80,7 +80,7 @@ def build(
     def make(library: Path) -> Inputs:
         return tools.build(source, level, write_source(library, source, text), library, prototype)
 
-    built = cache.built(tools.key(source, text, tools.arguments(source, level)), make)
+    built = cache.built(tools.key(source, text, tools.arguments(source, level, prototype)), make)
     warn_of_changes(source, built.files, {} if seen is None else seen, prototype.signature.name)
     try:
         return load(built.path, source, prototype)

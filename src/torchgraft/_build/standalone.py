@@ -21,7 +21,7 @@ from .combinations import combinations
 from .library import build, source_of, write_source
 from .prototype import Prototype
 from .source import Source
-from .toolchain import HEADER, compiler, plain_names, processor_level, see_again
+from .toolchain import HEADER, compiler, processor_level, see_again
 
 _VARIANT = """
 #ifdef __cplusplus
@@ -151,7 +151,7 @@ class _Steps:
         self.folder = folder
         self.source = source
         self.shim = str(tools.shim(source.language, processor_level()))
-        self.whole = [*tools.arguments(source, processor_level()), *plain_names(prototype)]
+        self.whole = tools.arguments(source, processor_level(), prototype)
         self.objects = [argument for argument in self.whole if argument not in ("-shared", "-Wl,-z,defs")]
         self.libraries = ["-ldl", "-lm", *(f"-l{name}" for name in source.libraries)]
 

@@ -62,9 +62,9 @@ class Compiler:
     version: str
     program: str
 
-    def arguments(self, source: Source, level: str | None) -> list[str]:
+    def arguments(self, source: Source, level: str | None, prototype: Prototype) -> list[str]:
         """What a library is compiled with."""
-        own = ["-Wall", *_MISTAKES[source.language], *_folders(source), *source.flags]
+        own = ["-Wall", *_MISTAKES[source.language], *_plain_names(prototype), *_folders(source), *source.flags]
         return [*self.command, *_OPTIMIZED, "-shared", "-Wl,-z,defs", *self._march(level), *own]
 
     def key(self, source: Source, text: str, arguments: Sequence[str]) -> str:
@@ -102,9 +102,10 @@ class Compiler:
 
         return cache.built(key, make, ".o").path
 
-    def program_arguments(self, source: Source, *, sanitize: bool) -> list[str]:
+    def program_arguments(self, source: Source, prototype: Prototype, *, sanitize: bool) -> list[str]:
         """What a program that is looked at while it runs is compiled with."""
-        return [*self._looking(sanitize=sanitize), *_MISTAKES[source.language], *_folders(source), *source.flags]
+        own = [*_MISTAKES[source.language], *_plain_names(prototype), *_folders(source), *source.flags]
+        return [*self._looking(sanitize=sanitize), *own]
 
     def _looking(self, *, sanitize: bool) -> list[str]:
         look = ["-fsanitize=address,undefined,float-cast-overflow", "-fno-sanitize-recover=all", "-DTG_SANITIZED"]
@@ -139,13 +140,15 @@ class Compiler:
             TorchgraftWarning: the compiler warned of something in the user's source.
         """
         objects = [str(self.shim(source.language, level))]
-        return self._compile(self.arguments(source, level), objects, source, file, library, prototype)
+        return self._compile(self.arguments(source, level, prototype), objects, source, file, library, prototype)
 
     def build_program(
         self, source: Source, file: Path, program: Path, prototype: Prototype, *, sanitize: bool
     ) -> Inputs:
         """Compile `file` into a program that is looked at while it runs; otherwise as `build`."""
-        return self._compile(self.program_arguments(source, sanitize=sanitize), [], source, file, program, prototype)
+        return self._compile(
+            self.program_arguments(source, prototype, sanitize=sanitize), [], source, file, program, prototype
+        )
 
     def _compile(
         self,
@@ -157,7 +160,6 @@ class Compiler:
         prototype: Prototype,
     ) -> Inputs:
         included = made.with_suffix(".d")
-        arguments = [*arguments, *plain_names(prototype)]
         seen = check_head(source, prototype, lambda: _run([*arguments, "-E", "-P", str(file)]).stdout)
         libraries = ["-ldl", "-lm", *(f"-l{name}" for name in source.libraries)]
         command = [*arguments, str(file), *objects, "-o", str(made), "-MD", "-MF", str(included), *libraries]
@@ -203,7 +205,7 @@ class Compiler:
         return found
 
 
-def plain_names(prototype: Prototype) -> list[str]:
+def _plain_names(prototype: Prototype) -> list[str]:
     """Flags after which a function is the source's own, also where C has one of its name that compilers know."""
     return [f"-fno-builtin-{name}" for name in dict.fromkeys((prototype.symbol, prototype.users.symbol))]
 
