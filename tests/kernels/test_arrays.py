@@ -62,3 +62,29 @@ def test_the_memory_of_a_parameter_can_still_be_resized(view):
     lent = view(parameter)
     assert to_array(lent, "op", "w").tolist() == lent.tolist()
     assert parameter.untyped_storage().resizable()
+
+
+@pytest.mark.parametrize("batch", ["loop", None])
+def test_a_rule_that_reads_a_list_of_one_array_gets_a_list(batch):
+    @tg.op(batch=batch)
+    def weighted(x: Float[np.ndarray, "n"], ws: list[Float[np.ndarray, "n"]]) -> Float[np.ndarray, "n"]:
+        return x * sum(ws)
+
+    @weighted.vjp("x")
+    def _(grad: np.ndarray, ws: list[np.ndarray]) -> np.ndarray:
+        return grad * sum(ws)
+
+    x, w = torch.ones(2, 3, dtype=torch.float64), torch.arange(6.0, dtype=torch.float64).reshape(2, 3)
+    if batch is None:
+        x, w = x[1], w[1]
+    gradient = torch.func.grad(lambda x: weighted(x, [w]).sum())(x)
+    torch.testing.assert_close(gradient, w)
+
+
+def test_an_array_of_one_element_that_runs_backwards():
+    @tg.op
+    def flipped(x: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
+        return np.flip(x)
+
+    x = torch.ones(1)
+    torch.testing.assert_close(flipped(x), x)

@@ -81,7 +81,8 @@ def to_tensor(
             expected="np.ndarray", got="MaskedArray", hint="return array.filled(value)",
         )  # fmt: skip
     array = np.asarray(value)
-    if not array.flags.c_contiguous or not array.flags.writeable or not array.dtype.isnative:
+    backwards = any(stride < 0 for stride in array.strides)  # of an axis of one element, which counts as contiguous
+    if backwards or not array.flags.c_contiguous or not array.flags.writeable or not array.dtype.isnative:
         array = np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
     try:
         tensor = torch.from_numpy(array)

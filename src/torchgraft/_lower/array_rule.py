@@ -52,7 +52,8 @@ class ArrayRule(OperatorRule):
 
     def _sample_function(self, call: RuleCall) -> Callable[..., Any]:
         """The rule as the loop calls it: without detours where it takes plain arrays and returns one."""
-        if not call.scalars and not self.many and all(count == 1 for count in call.counts) and len(call.results) == 1:
+        lists = any(map(self.is_list, self.tensor_names)) or bool(self.many)
+        if not call.scalars and not lists and all(count == 1 for count in call.counts) and len(call.results) == 1:
             return trusted(self.rule.call)
 
         def on_sample(*sample: Any) -> Any:
