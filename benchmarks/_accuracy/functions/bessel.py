@@ -75,12 +75,29 @@ def spherical(function: Callable[[Any, Any], Any], n: Any, z: Any) -> Any:
     return mp.sqrt(mp.pi / (2 * z)) * function(n + mpf(1) / 2, z)
 
 
+def recurred(zero: Any, one: Any, n: Any, z: Any) -> Any:
+    """Upwards, where z is so large that mpmath's functions of real order are slow, or 0: DLMF 10.51.1."""
+    for k in range(1, int(n) + 1):
+        zero, one = one, (2 * k + 1) / z * one - zero
+    return zero
+
+
 def spherical_jn(n: Any, z: Any) -> Any:
-    return spherical(mp.besselj, n, z) if z > 0 else (-1) ** int(n) * spherical(mp.besselj, n, -z)
+    if z < 0:
+        return (-1) ** int(n) * spherical_jn(n, -z)
+    if z < 1e4 + n * n:
+        return spherical(mp.besselj, n, z)
+    with mp.workprec(mp.prec + mp.mag(z)):
+        return recurred(mp.sin(z) / z, (mp.sin(z) / z - mp.cos(z)) / z, n, z)
 
 
 def spherical_yn(n: Any, z: Any) -> Any:
-    return spherical(mp.bessely, n, z) if z > 0 else (-1) ** (int(n) + 1) * spherical(mp.bessely, n, -z)
+    if z < 0:
+        return (-1) ** (int(n) + 1) * spherical_yn(n, -z)
+    if z < 1e4 + n * n:
+        return spherical(mp.bessely, n, z)
+    with mp.workprec(mp.prec + mp.mag(z)):
+        return recurred(-mp.cos(z) / z, -(mp.cos(z) / z + mp.sin(z)) / z, n, z)
 
 
 def spherical_in(n: Any, z: Any) -> Any:

@@ -80,7 +80,7 @@ kve_nth, kve_by_order = _derivatives("kve")
 # -- functions ------------------------------------------------------------------------------------------------------
 
 
-@tg.op(kernel=_value("jv", "jv"))
+@tg.op(kernel=_value("jv", "jv", "loses_phase(v, z)"))
 @tg.domain(z="positive")
 def jv(v: Real[Tensor, "..."], z: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
     """The Bessel function of the first kind J_v(z) (DLMF 10.2.2).
@@ -114,7 +114,7 @@ def _(v: Tensor, z: Tensor) -> Any:
     return jv_nth(v, z, 1)
 
 
-@tg.op(kernel=_value("yv", "yv"))
+@tg.op(kernel=_value("yv", "yv", "loses_phase(v, z)"))
 @tg.domain(z="positive")
 def yv(v: Real[Tensor, "..."], z: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
     """The Bessel function of the second kind Y_v(z) (DLMF 10.2.3).
@@ -214,7 +214,7 @@ def _(v: Tensor, z: Tensor) -> Any:
     return kv_nth(v, z, 1)
 
 
-@tg.op(kernel=_value("jve", "jv"))
+@tg.op(kernel=_value("jve", "jv", "loses_phase(v, z)"))
 @tg.domain(z="positive")
 def jve(v: Real[Tensor, "..."], z: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
     """The scaled Bessel function of the first kind, of real argument `jv` itself (DLMF 10.2.2).
@@ -248,7 +248,7 @@ def _(v: Tensor, z: Tensor) -> Any:
     return jv_nth(v, z, 1)
 
 
-@tg.op(kernel=_value("yve", "yv"))
+@tg.op(kernel=_value("yve", "yv", "loses_phase(v, z)"))
 @tg.domain(z="positive")
 def yve(v: Real[Tensor, "..."], z: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
     """The scaled Bessel function of the second kind, of real argument `yv` itself (DLMF 10.2.3).

@@ -21,7 +21,7 @@ import torchgraft as tg
 from ..._build.source import Source
 from .gamma import psi_of
 from .refusals import no_second_derivative
-from .sources import lent, mended, ours
+from .sources import mended, ours
 
 FILE = "beta.c"
 
@@ -200,7 +200,12 @@ def _(a: Tensor, b: Tensor, x: Tensor) -> Any:
     return beta_pdf(a, b, x)
 
 
-@tg.op(kernel=lent("betaincc", 3, "__pyx_fuse_0betaincc"))
+@tg.op(
+    kernel=mended(
+        FILE, "betaincc", "betaincc_value(a, b, x, SCIPYS, x < 1e-8 ? OTHER : 1)", "a b x", "__pyx_fuse_0betaincc",
+        "__pyx_fuse_0betainc",
+    )
+)  # fmt: skip
 @tg.domain(a="positive", b="positive", x="[0, 1]")
 def betaincc(a: Real[Tensor, "..."], b: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
     """The complement 1 - I_x(a, b) of the regularised incomplete beta function (DLMF 8.17.4).

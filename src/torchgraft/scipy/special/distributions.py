@@ -16,7 +16,7 @@ from torch import Tensor
 
 import torchgraft as tg
 
-from .gamma import gamma_density, gammainc_by_a
+from .gamma import psi_of
 from .refusals import no_second_derivative
 from .sources import mended, ours
 
@@ -162,6 +162,41 @@ def _(dfn: Tensor, dfd: Tensor, x: Tensor) -> Any:
 for derivative in (fisher_score_n, fisher_score_d, fdtr_by_dfn, fdtr_by_dfd):
     no_second_derivative(derivative, "fdtr", "dfn", "dfd")
 
+# -- derivatives of the chi-square distribution ----------------------------------------------------------------------
+
+
+@tg.op(kernel=ours("gamma.c", "chi_pdf", "chi_density(v, x)", "v x"))
+def chi_pdf(v: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """dP/dx, the density."""
+
+
+@tg.op(kernel=ours("gamma.c", "chdtr_by_v", "chdtr_dv(v, x)", "v x"))
+def chdtr_by_v(v: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """dP/dv."""
+
+
+def _log_gap(v: Tensor, x: Tensor) -> Any:
+    """D log(density) / dv."""
+    return ((x / 2).log() - psi_of(v / 2)) / 2
+
+
+@chi_pdf.partial("v")
+def _(v: Tensor, x: Tensor, out: Tensor) -> Any:
+    return out * _log_gap(v, x)
+
+
+@chi_pdf.partial("x")
+def _(v: Tensor, x: Tensor, out: Tensor) -> Any:
+    return out * ((v / 2 - 1) / x - 0.5)
+
+
+@chdtr_by_v.partial("x")
+def _(v: Tensor, x: Tensor) -> Any:
+    return chi_pdf(v, x) * _log_gap(v, x)
+
+
+no_second_derivative(chdtr_by_v, "chdtr", "v")
+
 # -- the Poisson distribution ----------------------------------------------------------------------------------------
 
 COUNTED = "events are counted: the function is constant between integers"
@@ -293,7 +328,7 @@ def _(dfn: Tensor, dfd: Tensor, x: Tensor) -> Any:
     return fisher_pdf(dfn, dfd, x)
 
 
-@tg.op(kernel=mended("gamma.c", "chdtr", "gammainc_value(v / 2, x / 2, SCIPYS)", "v x"))
+@tg.op(kernel=mended("gamma.c", "chdtr", "chdtr_value(v, x, SCIPYS)", "v x"))
 @tg.domain(v="positive", x="nonnegative")
 def chdtr(v: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
     """The chi-square distribution function, P(v/2, x/2) (DLMF 8.2.4).
@@ -318,16 +353,16 @@ def chdtr(v: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."
 @chdtr.partial("v")
 def _(v: Tensor, x: Tensor) -> Any:
     """(dP/da) / 2 at v/2, x/2 (DLMF 8.2.4 and 8.7.1, differentiated in a; `kernels/gamma.c`)."""
-    return gammainc_by_a(v / 2, x / 2) / 2
+    return chdtr_by_v(v, x)
 
 
 @chdtr.partial("x")
 def _(v: Tensor, x: Tensor) -> Any:
     """(dP/dx) / 2 at v/2, x/2 (DLMF 8.8.13; `kernels/gamma.c`)."""
-    return gamma_density(v / 2, x / 2) / 2
+    return chi_pdf(v, x)
 
 
-@tg.op(kernel=mended("gamma.c", "chdtrc", "gammaincc_value(v / 2, x / 2, SCIPYS)", "v x"))
+@tg.op(kernel=mended("gamma.c", "chdtrc", "chdtrc_value(v, x, SCIPYS)", "v x"))
 @tg.domain(v="positive", x="nonnegative")
 def chdtrc(v: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
     """The complement of the chi-square distribution function, Q(v/2, x/2) (DLMF 8.2.4).
@@ -352,13 +387,13 @@ def chdtrc(v: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "...
 @chdtrc.partial("v")
 def _(v: Tensor, x: Tensor) -> Any:
     """-(dP/da) / 2 at v/2, x/2 (DLMF 8.2.5 and 8.7.1, differentiated in a; `kernels/gamma.c`)."""
-    return -gammainc_by_a(v / 2, x / 2) / 2
+    return -chdtr_by_v(v, x)
 
 
 @chdtrc.partial("x")
 def _(v: Tensor, x: Tensor) -> Any:
     """-(dP/dx) / 2 at v/2, x/2 (DLMF 8.8.13; `kernels/gamma.c`)."""
-    return -gamma_density(v / 2, x / 2) / 2
+    return -chi_pdf(v, x)
 
 
 @tg.op(kernel=mended("gamma.c", "pdtr", "gammaincc_value(floor(k) + 1, m, SCIPYS)", "k m"))

@@ -1,6 +1,7 @@
 """The logarithms of the gamma and beta functions, and the polygamma functions, differentiable to any order.
 
-Values are SciPy's, but for polygamma, of which SciPy lends no C function, and betaln where it has lost digits.
+Values are SciPy's, but for polygamma, of which SciPy lends no C function, betaln where it has lost digits, and gammaln
+next to 0, where SciPy's is infinite below 5.6e-309.
 Polygamma and the derivatives come from `kernels/polygamma.c`, which says how.
 """
 
@@ -63,7 +64,7 @@ def _(a: Tensor, b: Tensor) -> Any:
 # -- functions ------------------------------------------------------------------------------------------------------
 
 
-@tg.op(kernel=lent("gammaln", 1))
+@tg.op(kernel=mended("gammabeta.h", "gammaln", "fabs(x) < 1e-290 && x != 0 ? -log(fabs(x)) : SCIPYS", "x"))
 @tg.domain(x="real except nonpositive integers")
 def gammaln(x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
     """The logarithm of the absolute value of the gamma function (DLMF 5.2.1; derivative 5.2.2).
@@ -86,7 +87,7 @@ def _(x: Tensor) -> Any:
     return psi_at(x)
 
 
-@tg.op(kernel=mended("gammabeta.h", "betaln", "log_beta_is_better(a, b) ? log_beta(a, b) : SCIPYS", "a b"))
+@tg.op(kernel=mended("gammabeta.h", "betaln", "betaln_value(a, b, SCIPYS)", "a b"))
 @tg.domain(a="positive", b="positive")
 def betaln(a: Real[Tensor, "..."], b: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
     """The logarithm of the absolute value of the beta function (DLMF 5.12.1).

@@ -17,7 +17,6 @@ from .nth import nth_source
 
 FILE = "hyper.c"
 LENT = {
-    "scipy_jv": "__pyx_fuse_1jv",
     "scipy_hyp0f1": "__pyx_fuse_1hyp0f1",
     "scipy_hyp1f1": "__pyx_fuse_1hyp1f1",
     "scipy_hyp2f1": "__pyx_fuse_1hyp2f1",

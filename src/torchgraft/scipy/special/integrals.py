@@ -1,6 +1,6 @@
 """Integrals of elementary functions, differentiable in the argument to any order.
 
-Values are SciPy's. Derivatives come from `kernels/integrals.c`, which says how.
+Values are SciPy's, but Ci(-inf), which is 0. Derivatives come from `kernels/integrals.c`, which says how.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _(n: Tensor, x: Tensor) -> Any:
 expn.nondifferentiable("n", reason=INTEGER)
 
 
-@tg.op(kernel=lent_outputs("sici", 2, "__pyx_fuse_1sici"))
+@tg.op(kernel=lent_outputs("sici", 2, "__pyx_fuse_1sici", "if (x == -INFINITY) f1 = 0;"))
 @tg.domain(x="nonzero")
 def sici(x: Real[Tensor, "..."]) -> tuple[Float[Tensor, "..."], Float[Tensor, "..."]]:
     """The sine and cosine integrals Si(x) and Ci(abs(x)) (DLMF 6.2.9, 6.2.13).

@@ -1,6 +1,7 @@
 """Products with logarithms, and the power transform of Box and Cox, differentiable in all arguments.
 
-Values are SciPy's. Derivatives whose closed forms lose digits come from `kernels/boxcox.c`, which says how.
+Values are SciPy's, but where those of `inv_boxcox` have lost digits. Those, and derivatives whose closed forms lose
+digits, come from `kernels/boxcox.c`, which says how.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import torchgraft as tg
 from ..._build.source import c
 from .nth import nth_source
 from .refusals import no_second_derivative
-from .sources import lent, ours
+from .sources import lent, mended, ours
 
 FILE = "boxcox.c"
 
@@ -184,7 +185,7 @@ def _(x: Tensor, lmbda: Tensor) -> Any:
     return boxcox_by_lmbda(x, lmbda, 1)
 
 
-@tg.op(kernel=lent("inv_boxcox", 2))
+@tg.op(kernel=mended(FILE, "inv_boxcox", "inv_boxcox_value(y, lmbda, SCIPYS)", "y lmbda"))
 @tg.domain(y="[-0.9, 2]", lmbda="(-0.45, 1]")
 def inv_boxcox(y: Real[Tensor, "..."], lmbda: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
     """The inverse of the power transform, (1 + lmbda y)^(1/lmbda), and exp(y) where lmbda is 0.

@@ -27,7 +27,9 @@ def lent(name: str, count: int, exported: str | None = None) -> Source:
     )
 
 
-def mended(file: str, name: str, call: str, parameters: str, exported: str | None = None) -> Source:
+def mended(
+    file: str, name: str, call: str, parameters: str, exported: str | None = None, other: str | None = None
+) -> Source:
     """The kernel of a function that `scipy.special` has, where a file in `kernels` knows better.
 
     Args:
@@ -36,25 +38,31 @@ def mended(file: str, name: str, call: str, parameters: str, exported: str | Non
         call: an expression in C of the parameters and of SciPy's value, such as ``"gammainc_value(a, x, SCIPYS)"``.
         parameters: such as ``"a x"``.
         exported: as of `lent`.
+        other: another function there, of the same parameters, whose value `OTHER` is in the expression.
     """
     arguments = ", ".join(f"T {parameter}" for parameter in parameters.split())
     types = ", ".join(["double"] * len(parameters.split()) + ["int"])
     values = ", ".join(parameters.split())
+    lent = {"SCIPYS": (f"scipy_{name}", exported or name)} | ({"OTHER": ("scipy_other", other)} if other else {})
+    heads = "".join(
+        f"TG_IMPORT(double, {local}, ({types}))\n#define {macro} {local}({values}, 0)\n"
+        for macro, (local, _) in lent.items()
+    )
     return c(
-        f"{kernel_text(file)}\nTG_IMPORT(double, scipy_{name}, ({types}))\n#define SCIPYS scipy_{name}({values}, 0)\n"
-        f"T {name}({arguments}) {{ return (T)({call}); }}",
+        f"{kernel_text(file)}\n{heads}T {name}({arguments}) {{ return (T)({call}); }}",
         flags=["-ffp-contract=off"],
-        imports={f"scipy_{name}": f"scipy.special.cython_special:{exported or name}"},
+        imports={local: f"scipy.special.cython_special:{there}" for local, there in lent.values()},
     )
 
 
-def lent_outputs(name: str, outputs: int, exported: str | None = None) -> Source:
+def lent_outputs(name: str, outputs: int, exported: str | None = None, then: str = "") -> Source:
     """The kernel of a function of one real number that `scipy.special` has, and that has several results.
 
     Args:
         name: of the operator, whose outputs have no names.
         outputs: how many there are.
         exported: as of `lent`.
+        then: what mends its results `f0`, `f1` and so on, in C.
     """
     pointers = ", ".join(["double", *["double *"] * outputs])
     results = "".join(f", T *out{i}" for i in range(outputs))
@@ -62,8 +70,8 @@ def lent_outputs(name: str, outputs: int, exported: str | None = None) -> Source
     places = "".join(f", &f{i}" for i in range(outputs))
     stored = " ".join(f"*out{i} = (T)f{i};" for i in range(outputs))
     return c(
-        f"TG_IMPORT(void, scipy_{name}, ({pointers}))\n"
-        f"void {name}(T x{results}) {{ double {found}; scipy_{name}(x{places}); {stored} }}",
+        f"#include <math.h>\nTG_IMPORT(void, scipy_{name}, ({pointers}))\n"
+        f"void {name}(T x{results}) {{ double {found}; scipy_{name}(x{places}); {then} {stored} }}",
         imports={f"scipy_{name}": f"scipy.special.cython_special:{exported or name}"},
     )
 

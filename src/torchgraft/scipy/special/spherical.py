@@ -56,10 +56,10 @@ typedef ptrdiff_t Py_ssize_t;
 TG_IMPORT(double, scipy_{name}, (Py_ssize_t, double, int, {options} *))
 T {name}(T n, T z, bool derivative) {{
     double f = 0;
-    if (n >= 0 && n < 0x1p31 && z != 0 && ({where})) {{
+    if (n >= 0 && n <= MANY && z != 0 && ({where})) {{
         {options} options = {{1, derivative}};
         f = scipy_{name}((Py_ssize_t)n, fabs(z), 0, &options);
-        if (z < 0) f *= {sign}sign_of(trunc(n) + derivative);
+        if (z < 0) f *= {sign}sign_of(trunc(n)) * sign_of(derivative);
         if (derivative && fabs(f) < 1e-290) f = 0; /* it is a difference, of which few digits are left */
     }}
     return (T)(f == 0 || !isfinite(f) ? spherical_{kind}(n, z, derivative) : f);

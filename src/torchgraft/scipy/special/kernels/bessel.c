@@ -37,6 +37,7 @@ static double power(double c, double x, double p, long double e)
 static double first_kind_near_0(double v, double x, int n, int sign)
 {
     if (v < 0 && integer(v)) return (sign < 0 ? parity(v) : 1) * first_kind_near_0(-v, x, n, sign);
+    if (v > 10) return 0;
     double m = fabs(v), inverse; /* 1/Gamma(v + 1) = inverse exp(e), DLMF 5.5.3 */
     long double e;
     inverse = reciprocal_gamma(v > -1 ? v : m - 1, &e);
@@ -71,7 +72,7 @@ static double kv_scaled(double v, double x, int n, int scale)
 static double iv_scaled(double v, double x, int n, int scale)
 {
     if (unknown(v, x)) return NAN;
-    if (x < 0) return integer(v) ? parity(fabs(v) + n) * iv_scaled(v, -x, n, scale) : NAN;
+    if (x < 0) return integer(v) ? parity(v) * parity(n) * iv_scaled(v, -x, n, scale) : NAN;
     if (isinf(x)) return scale ? 0 : INFINITY;
     if (x < TINY) {
         double i[3];
@@ -98,7 +99,7 @@ double kve_n(double v, double x, int n) { return kv_scaled(v, x, n, 1); }
 double jv_n(double v, double x, int n)
 {
     if (unknown(v, x)) return NAN;
-    if (x < 0) return integer(v) ? parity(fabs(v) + n) * jv_n(v, -x, n) : NAN;
+    if (x < 0) return integer(v) ? parity(v) * parity(n) * jv_n(v, -x, n) : NAN;
     if (isinf(x)) return 0;
     if (x < TINY) return first_kind_near_0(v, x, n, -1);
     double m = fabs(v);
@@ -206,6 +207,9 @@ double yv_dv(double v, double x, int n)
 
 /* It gives 0, infinity or NaN long before they are right, and what is left of its digits beyond 2^30 is not half. */
 bool doubtful(double theirs, double x) { return theirs == 0 || !isfinite(theirs) || fabs(x) > 0x1p30; }
+
+/* Of J and Y it loses what the phase has before the point. */
+bool loses_phase(double v, double x) { return fabs(x) > 0x1p13 || fabs(v) > 0x1p13; }
 
 /* Ours, where the function has a value: orders that are not finite, and such, are SciPy's. */
 double better(double theirs, double ours) { return isnan(ours) ? theirs : ours; }

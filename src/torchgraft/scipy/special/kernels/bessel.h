@@ -33,11 +33,17 @@
 #include <math.h>
 #include <stdbool.h>
 
+#include "dd.h"
+
 #define PI 3.14159265358979323846
 #define PIL 3.14159265358979323846264338327950288L
 #define LN2L 0.693147180559945309417232121458176568L
 #define TINY 1e-140 /* below, the first terms are the functions, and 1/x^2 may overflow */
 #define NEGLIGIBLE (-41.0) /* exp(-41) = 1.6e-18 */
+#define MOST_NODES 1000 /* of a series or a quadrature, which have 100 or so; beyond, something is NaN */
+#define GONE 1500 /* exp(-1500) and exp(1500) are 0 and infinite, times what is no exponential too */
+#define DISTANT 1e6 /* orders and arguments from where long doubles do not hold the phase */
+#define FARTHEST 1e20 /* and double-doubles */
 
 /*
  * A function and its first and second derivative in the argument, f; the derivative in the order and that of it in the
@@ -80,14 +86,14 @@ static double scaled(double a, long double e)
 }
 
 /* sin(pi v), cos(pi v): exact reduction, exact zeros. */
-static double sinpi_(double v)
+static inline double sinpi_(double v)
 {
     double r = fmod(fabs(v), 2), s = v < 0 ? -1 : 1;
     if (r >= 1) r -= 1, s = -s;
     return s * (r > 0.5 ? sin(PI * (1 - r)) : sin(PI * r));
 }
 
-static double cospi_(double v)
+static inline double cospi_(double v)
 {
     double r = fmod(fabs(v), 2);
     if (r > 1) r = 2 - r;
@@ -129,7 +135,7 @@ static bessel power_series(double v, double x, int sign)
 {
     long double z = sign * (long double)x * x / 4, term = 1, f = 1, g = v, h = v * (v - 1.0L); /* sums that may cancel */
     double l = log_half(x) - digamma(v + 1), d = l, m = v * l + 1;
-    for (int k = 1;; k++) {
+    for (int k = 1; k < MOST_NODES; k++) {
         long double power = v + 2.0L * k, vk = (long double)v + k;
         term *= z / (k * vk);
         f += term, g += term * power, h += term * power * (power - 1);
@@ -231,7 +237,7 @@ static bessel temme(double v, double x, int sign)
     double c = 1, z = sign * (x / 2) * (x / 2), m = 0; /* m: d2/dvdx of order eps, which may be tiny */
     pair a = {0}, b = {0};
     long double af = 0, bf = 0; /* a.f, b.f: as x nears sqrt 2, b.f is a difference */
-    for (int k = 0;; k++) {
+    for (int k = 0; k < MOST_NODES; k++) {
         double fd = 2 * eps * f.d, g = f.v + t * q, gd = fd + t * q * lq + dt * q;
         af += c * (long double)g, a.d += c * gd;
         bf += c * (p - k * (long double)g), b.d += c * (p * lp - k * gd);
@@ -269,21 +275,46 @@ static double asinh_ratio(double a, double b, double x) { return a < x ? asinh(a
 /* 1/sqrt(a + b c), where b c may overflow, and a step of 0 would have no end */
 static double step(double a, double b, double c) { return 1 / hypot(sqrt(a), sqrt(b) * sqrt(c)); }
 
+/* sin, cos t (sign -1), sinh, cosh t (sign +1) of |t| <= 2: power series at t/16, and four doublings */
+static void circular(double t, int sign, dd *sine, dd *cosine)
+{
+    dd r = {t / 16, 0}, square = dd_mul(r, r), s = r, term = r;
+    for (int k = 2; k < 24; k += 2) {
+        term = dd_div(dd_mul(term, square), (dd){sign * k * (k + 1.0), 0});
+        s = dd_add(s, term);
+    }
+    dd c = {1, 0};
+    term = c;
+    for (int k = 1; k < 24; k += 2) {
+        term = dd_div(dd_mul(term, square), (dd){sign * k * (k + 1.0), 0});
+        c = dd_add(c, term);
+    }
+    for (int i = 0; i < 4; i++) {
+        dd twice = {2 * s.hi, 2 * s.lo}, next = dd_mul(twice, c);
+        c = dd_add((dd){1, 0}, dd_mul(dd_mul(s, twice), (dd){sign, 0}));
+        s = next;
+    }
+    *sine = s, *cosine = c;
+}
+
+/* x f - v t */
+static dd exponent(double x, dd f, double v, double t) { return dd_add(dd_mul(f, (dd){x, 0}), dd_neg(dd_prod(v, t))); }
+
 /* ---- K: trapezoidal rule on the real line ---- */
 
 /* Nodes t = j h >= 0 (the integrand is even) outwards from the one next to base, sinh base = v/x; u = t - base. */
 static bessel k_integral(double v, double x)
 {
-    double r = hypot(v, x), h = step(14, 2.4, r), base = asinh_ratio(v, r, x), mid = rint(base / h);
+    double r = hypot(v, x), h = step(14, 2.4, r), base = asinh_ratio(v, r, x), mid = rint(base / h), off = mid * h - base;
     long double E = expl(base), xc = x * (E + 1 / E) / 2, xs = x * (E - 1 / E) / 2;
     double c = xc, s = xs, rho = v - xs, S1 = sinh(h / 2), C1 = cosh(h / 2), f = 0, d = 0, g = 0, q = 0, m = 0;
-    double Sm = sinh((mid * h - base) / 2), Cm = sqrt(1 + Sm * Sm);
+    double Sm = sinh(off / 2), Cm = sqrt(1 + Sm * Sm);
     for (int side = 1; side >= -1; side -= 2) {
         double S = Sm, C = Cm; /* sinh, cosh of u/2 */
-        for (double j = mid; j >= 0; j += side) {
-            double t = j * h, u = t - base, phi = rho * u - s * minus(2 * S * C, u, 1) - 2 * (c * S) * S;
+        for (int i = 0; i < MOST_NODES && mid + i * side >= 0; i++) {
+            double j = mid + i * side, t = j * h, u = off + i * side * h, phi = rho * u - s * minus(2 * S * C, u, 1) - 2 * (c * S) * S;
             if (!(phi >= NEGLIGIBLE)) break;
-            if (side > 0 || j != mid) {
+            if (side > 0 || i > 0) {
                 double w = exp(phi), o = v * t > 19 ? 1 : -expm1(-2 * v * t); /* cosh, sinh = exp(vt) (1 - o/2, o/2) */
                 double even_part = j == 0 ? w / 2 : w * (1 - o / 2), odd_part = w * t * o / 2;
                 double factor = (v * v / (c + x) + 2 * S * (c * S + s * C)) / x; /* cosh t - 1 = (c - x + ..)/x */
@@ -316,8 +347,10 @@ static bessel steepest(double v, double x, int sign)
     double tau0 = sign > 0 ? asinh(c0) : asinh(r0), near = sign > 0 ? 0 : 1 / tau0; /* J: r = 0 at theta ~ i tau0 */
     double h = step(20 + 30 * near * near, 10, x * r0);
     double S = 0, C = 1, S1 = sinh(h), C1 = cosh(h), f = 0, d = 0, g = 0, p = 0, m = 0;
-    for (int j = 0;; j++) {
-        double a = j ? atan(S) / S : 1, y2 = S * S, q = a - 1 + a * y2; /* tan^2(theta/2), theta/sin(theta) - 1 */
+    for (int j = 0; j < MOST_NODES; j++) {
+        double a = j ? atan(S) / S : 1, y2 = S * S; /* tan^2(theta/2) */
+        double q = y2 > 0.01 ? a - 1 + a * y2           /* theta/sin(theta) - 1 */
+            : y2 * (2/3. - y2 * (2/15. - y2 * (2/35. - y2 * (2/63. - y2 * (2/99. - y2 * (2/143. - y2 * (2/195.)))))));
         double c = c0 * (1 + q), r = sqrt(r0 * r0 + c0 * c0 * q * (2 + q));
         double dr = c0 * c0 * q * (2 + q) / (r + r0), vers = 2 * y2 / (1 + y2), cosine = 1 - vers;
         double dtau = log1p((c0 * q + dr) / (c0 + r0)), phi = x * (dr * cosine - r0 * vers) - v * dtau;
@@ -334,6 +367,11 @@ static bessel steepest(double v, double x, int sign)
         C = C * C1 + S0 * S1;
     }
     long double E = expl(tau0), base = x * (sign > 0 ? E + 1 / E : E - 1 / E) / 2 - (long double)v * tau0;
+    if (sign < 0 && x > DISTANT) {
+        dd sh, ch;
+        circular(tau0, 1, &sh, &ch);
+        base = exponent(x, sh, v, tau0).hi + (long double)exponent(x, sh, v, tau0).lo;
+    }
     long double half = sinhl(tau0 / 2.0L), low = 2.0L * x * half * half - (long double)v * tau0; /* base - x */
     h /= PI;
     if (sign > 0) return with_plain((bessel){{f * h}, {-d * h}, {0, g * h, p * h}, {0, -m * h}, base, low}, -1, v, x);
@@ -346,13 +384,13 @@ static bessel steepest(double v, double x, int sign)
  * x <= 21: power series of E, u_k = (P + Q)/2 and w_k = (P - Q)/(2v) with P, Q = (x/2)^(+-v)/Gamma(k + 1 +- v), in even
  * functions of v. x > 21: DLMF 10.40.5, whose two exponentials are E and -sin(pi v)/pi K.
  */
-static pair i_even_part(double v, double x)
+static inline pair i_even_part(double v, double x)
 {
     double e = v * v;
     if (x > 21) {
         even a = {1, 0};
         double value = 0, slope = 0;
-        for (int k = 1; fabs(a.v) + x * fabs(a.d) > 1e-17; k++) { /* a.v = 0 from k = 1 on at v = 1/2 */
+        for (int k = 1; k < MOST_NODES && fabs(a.v) + x * fabs(a.d) > 1e-17; k++) { /* a.v = 0 from k = 1 on at v = 1/2 */
             a = mul(a, (even){((2 * k - 1) * (2 * k - 1) - 4 * e) / (8 * k * x), -4 / (8 * k * x)});
             value += a.d, slope -= (k + 0.5) / x * a.d;
         }
@@ -363,7 +401,7 @@ static pair i_even_part(double v, double x)
     temme_start(v, x, &g1, &g2, &u, &w);
     w = times(-1, w);
     double c = 1, z = (x / 2) * (x / 2), value = 0, slope = 0, size = 0;
-    for (int k = 1; fabs(c * u.v) > 1e-18 * size; k++) {
+    for (int k = 1; k < MOST_NODES && fabs(c * u.v) > 1e-18 * size; k++) {
         value += c * u.d, size += fabs(c * u.v);
         slope += c * (2 * (k - 1) * u.d + w.v + e * w.d); /* times x: powers 2(k - 1) +- v */
         double r = 1 / (k * k - e);
@@ -416,15 +454,30 @@ static node hankel_node(const contour *p, double u, double S, double C)
 
 typedef struct { bessel j, y; } hankel_pair;
 
+#define NOTHING_KNOWN {.f = {NAN, NAN, NAN}, .d = {NAN, NAN}, .s = {NAN, NAN, NAN}, .t = {NAN, NAN}}
+#define UNKNOWN ((hankel_pair){NOTHING_KNOWN, NOTHING_KNOWN})
+
 static hankel_pair hankel(double v, double x)
 {
     double w = sqrt(fabs(x - v)) * sqrt(x + v), least = fmin(1, 1.3 / cbrt(x)), c = 1, s = 0;
     contour p = {v, x, .b = atan2(w, v), .sb = w / x, .cb = v / x, .xc = x};
     long double e = 0; /* phi(base) = e + i chi, c + i s = exp(i chi) */
-    if (x >= v && p.b >= least) { /* chi = x sin b - v b = x - v pi/2 + r */
+    if (x >= v && p.b >= least && (x < DISTANT || v * (v / x) < DISTANT)) { /* chi = x sin b - v b = x - v pi/2 + r */
         long double V = v, r = V * asinl(V / x) - V * V / (x + sqrtl((x - V) * (x + V))) - PIL / 2 * fmod(v, 4);
         double cr = cosl(r), sr = sinl(r), cx = cos(x), sx = sin(x);
         c = cx * cr - sx * sr, s = sx * cr + cx * sr;
+    } else if (x > DISTANT) {
+        dd sine, cosine, chi, rho;
+        if (!(x < FARTHEST)) return UNKNOWN;
+        circular(p.b = x >= v ? fmax(p.b, least) : least, -1, &sine, &cosine);
+        p.sb = sine.hi, p.cb = cosine.hi;
+        if (x < v) {
+            circular(p.a = -asinh_ratio(w, v, x), 1, &sine, &cosine);
+            p.xc = x * cosine.hi, p.xs = x * sine.hi;
+        }
+        chi = exponent(x, sine, v, x < v ? p.a : p.b), rho = exponent(x, cosine, v, 1), p.rho = rho.hi + rho.lo;
+        if (x < v) e = (long double)chi.hi + chi.lo;
+        else c = cos(chi.hi) - sin(chi.hi) * chi.lo, s = sin(chi.hi) + cos(chi.hi) * chi.lo;
     } else {
         long double sl = sinl(least), cl = cosl(least);
         p.b = least, p.sb = sl, p.cb = cl;
@@ -442,7 +495,7 @@ static hankel_pair hankel(double v, double x)
     double fr = 0, fi = 0, dr = 0, di = 0, gr = 0, gi = 0, mr = 0, mi = 0; /* factors 1, t, sinh t, t sinh t */
     for (int side = 1; side >= -1; side -= 2) {
         double S = 0, C = 1;
-        for (int k = 0;; k++) {
+        for (int k = 0; k < MOST_NODES; k++) {
             node n = hankel_node(&p, side * k * h, S, C);
             if (!(n.re >= NEGLIGIBLE)) break;
             if (k || side > 0) {
@@ -467,18 +520,27 @@ static hankel_pair hankel(double v, double x)
 
 /* ---- regions ---- */
 
+/* Next to 0, or beyond, where nothing is computed before it is known to be a number. */
+static bool is_far(double v, double x) { return v > 1e4 || x > 1e4 || x < 1e-30; }
+
+/* J is exp(-zeta), Y exp(zeta), but for powers: v acosh(v/x) - sqrt(v^2 - x^2) for v > x, else 0; DLMF 10.19.3 */
+static double zeta_of(double v, double x)
+{
+    double q = x / v, t = sqrt((v - x) / v * (1 + q));
+    return v > x ? v * (asinh(t / q) - t) : 0;
+}
+
 static bessel j_of(double v, double x)
 {
+    if (is_far(v, x) && zeta_of(v, x) > GONE) return (bessel){.f = {1, 1, 1}, .d = {-1, -1}, .e = -INFINITY};
     if (x * x <= 8 * (v + 1)) return power_series(v, x, -1); /* largest term/sum <= exp(2 x^2/(4(v + 1))) */
-    if (v > x) { /* J/Y ~ exp(-2 zeta) */
-        double w = sqrt((v - x) * (v + x)), zeta = v * asinh_ratio(w, v, x) - w;
-        if (zeta > 1) return steepest(v, x, -1);
-    }
+    if (v > x && zeta_of(v, x) > 1) return steepest(v, x, -1); /* J/Y ~ exp(-2 zeta) */
     return hankel(v, x).j;
 }
 
 static bessel y_of(double v, double x)
 {
+    if (is_far(v, x) && zeta_of(v, x) > GONE) return (bessel){.f = {-1, 1, -1}, .d = {-1, 1}, .e = INFINITY};
     if (x * x <= 8 && v < 10) {
         bessel y = temme(v, x, -1);
         if (isfinite(y.f[0]) && isfinite(y.d[0])) return y; /* else with an exponent */
@@ -486,16 +548,38 @@ static bessel y_of(double v, double x)
     return hankel(v, x).y;
 }
 
+/*
+ * I is exp(-e), K exp(e), but for powers: v asinh(v/x) - sqrt(v^2 + x^2), DLMF 10.41.3; with the factor of the scaled
+ * functions x more. A quarter of it, which is a number.
+ */
+static double quarter_exponent(double v, double x, bool scale)
+{
+    double a = v / 4, b = x / 4, r = hypot(a, b), t = x < 1 ? asinh_ratio(v, hypot(v, x), x) : asinh_ratio(a, r, b);
+    return scale ? a * (t - a / (r + b)) : a * t - r;
+}
+
 static bool by_series(double v, double x) { return x <= 21 || x * x <= 2 * (v + 1); }
 
-static bessel i_of(double v, double x) { return by_series(v, x) ? power_series(v, x, 1) : steepest(v, x, 1); }
+static bessel i_of(double v, double x)
+{
+    if (is_far(v, x) && quarter_exponent(v, x, true) > GONE / 4) { /* I exp(-x) is 0 */
+        double e = quarter_exponent(v, x, false), f = fabs(e) < GONE / 4 && v > 1e16 ? NAN : 1;
+        if (e > GONE / 4 || e < -GONE / 4 || isnan(f))
+            return (bessel){.f = {f, f, f}, .d = {-f, -f}, .s = {1, 1, 1}, .t = {-1, -1}, .e = -e * INFINITY, .es = -INFINITY};
+    }
+    return by_series(v, x) ? power_series(v, x, 1) : steepest(v, x, 1);
+}
 
 static bessel k_of(double v, double x)
 {
+    if (is_far(v, x) && quarter_exponent(v, x, true) > GONE / 4) { /* K exp(x) is infinite */
+        double e = quarter_exponent(v, x, false), f = fabs(e) < GONE / 4 && v > 1e16 ? NAN : 1;
+        if (e > GONE / 4 || e < -GONE / 4 || isnan(f))
+            return (bessel){.f = {f, -f, f}, .d = {f, -f}, .s = {1, -1, 1}, .t = {1, -1}, .e = e * INFINITY, .es = INFINITY};
+    }
     if (x * x <= 2 && v < 10) {
         bessel k = temme(v, x, 1);
         if (isfinite(k.f[0]) && isfinite(k.d[0])) return k;
     }
     return k_integral(v, x);
 }
-

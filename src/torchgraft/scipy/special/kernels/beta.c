@@ -260,8 +260,10 @@ double betainc_da(double a, double b, double x) { return derivatives(a, b, x, 1,
 
 double betainc_db(double a, double b, double x) { return derivatives(a, b, x, 0, 1).db; }
 
-/* D a b/(n x y); D may be subnormal or 1/x infinite where the density is a normal number */
+/* D a b/(n x y); D may be subnormal or 0, or 1/x infinite, where the density is a normal number */
 static double density_at(point p, mass d, double a, double b) {
+    if (isinf(d.e.hi)) return 0;
+    if (p.x.hi < 1e-100) d.e = dd_add(d.e, dd_neg(dd_log(p.x))), p.x = (dd){1, 0};
     double f = p.a * (p.b / p.n.hi), lift = f < 0x1p300 ? 0x1p200 : 1;
     return scaled_exp(d.e, d.f * f * lift) / (p.x.hi * lift * p.y.hi) * scale(a, b) * scale(b, a);
 }
@@ -367,7 +369,7 @@ static level lower_level(point p, double share) {
         return (level){dd_add(log_I, dd_log((dd){share, 0})), exp(log_I.hi - d.e.hi - log(f))};
     }
     double ratio = p.x.hi <= small ? (1 + p.a * series_sum(p)) * exp(-p.b * p.log_y) / p.a : lower_moments(p).one;
-    return (level){dd_add(d.e, dd_log(dd_mul(dd_prod(f, share), (dd){ratio, 0}))), ratio};
+    return (level){dd_add(d.e, dd_add(dd_log((dd){share, 0}), dd_log(dd_prod(f, ratio)))), ratio}; /* f share may underflow */
 }
 
 /* x, y of x/y = r with all their digits, and e */
@@ -416,16 +418,39 @@ static double tiny_level(double a, double b, double r) {
     return a < b ? 1 : scaled_exp(lower_level(odds_point(a, b, r), scale(b, a)).log, 1);
 }
 
+/* 1 - I */
+static double tiny_rest(double a, double b, double r) {
+    if (a + b < VERY_SMALL) return a / (a + b);
+    return b < a ? 1 : scaled_exp(lower_level(exchange(odds_point(a, b, r)), scale(a, b)).log, 1);
+}
+
+/* I of parameters so large that all is next to the mean; NaN at the mean */
+static double step(double a, double b, double x) {
+    double odds = x / (1 - x) * (b / a);
+    return odds < 1 - 1e-15 ? 0 : odds > 1 + 1e-15 ? 1 : NAN;
+}
+
+static int are_huge(double a, double b) { return isinf(a + b) && fmin(a, b) > 1e40 && !isinf(a) && !isinf(b); }
+
 /* betainc(a, b, x) where SciPy says I */
 double betainc_value(double a, double b, double x, double I) {
+    if (are_huge(a, b) && x > 0 && x < 1) return step(a, b, x);
     return are_tiny(a, b) && x > 0 && x < 1 ? unless_lost(I, tiny_level(a, b, x / (1 - x)), 1e-12) : I;
+}
+
+/* betaincc(a, b, x) where SciPy says J, next to x = 0 also I of betainc: there J has lost 1 - x. */
+double betaincc_value(double a, double b, double x, double J, double I) {
+    if (I < 0.5 && x > 0) return 1 - betainc_value(a, b, x, I);
+    if (are_huge(a, b) && x > 0 && x < 1) return 1 - step(a, b, x);
+    if (!are_tiny(a, b) || !(x > 0 && x < 1)) return J;
+    return unless_lost(J, tiny_rest(a, b, x / (1 - x)), 1e-12);
 }
 
 /* What SciPy's x of betaincinv(a, b, p), or of betainccinv(b, a, p), may be: for tiny p it has few digits, is NaN or has
  * stayed where it began, and it ends at the least normal number. */
 static int is_doubtful(double a, double b, double p, double x) {
     int astray = !(x > LEAST) || x == 0x1p-56 || p < 1e-50;
-    return astray && a > 0 && b > 0 && p > 0 && p < 1 && !isinf(a) && !isinf(b);
+    return astray && a > 0 && b > 0 && p > 0 && p < 1 && fmax(a, b) < 1e290;
 }
 
 /* betaincinv(a, b, p) where SciPy says x */

@@ -56,12 +56,23 @@ static double log_base(double y, double k) {
 /* k next to 0, where the power is an exponential */
 static int exponential(double y, double k) { return k == 0 || fabs(k * y) < 1e-300; }
 
-/* (1 + k y)^(1/k) */
-static double inverse(double y, double k) { return exp(exponential(y, k) ? y : log_base(y, k) / k); }
+/* (1 + k y)^(1/k), which goes to 1 as k does to an infinity of the sign of y */
+static double inverse(double y, double k) {
+    if (isinf(k) && k * y > 0) return isinf(y) ? NAN : 1;
+    return exp(exponential(y, k) ? y : log_base(y, k) / k);
+}
+
+/* The same where SciPy's, of 1 + w with a w that is rounded, has lost digits: next to w = 0 and -1, and at the ends. */
+double inv_boxcox_value(double y, double k, double scipys) {
+    double w = k * y;
+    double ours = fabs(w) < 1e-300 || w < -0.5 || isinf(k) ? inverse(y, k) : NAN;
+    return isnan(ours) ? scipys : ours;
+}
 
 /* its derivative in y, (1 + k y)^(1/k - 1) */
 double inv_boxcox_dy(double y, double k) {
     if (exponential(y, k)) return exp(y);
+    if (isinf(k) && k * y > 0) return isinf(y) ? NAN : 0;
     double b = base(y, k);
     if (k == 1) return b >= 0 ? 1 : NAN;
     if (b == 0) return k < 0 || k > 1 ? INFINITY : 0;
@@ -71,6 +82,7 @@ double inv_boxcox_dy(double y, double k) {
 /* its derivative in k, (1 + k y)^(1/k) (w/(1 + w) - log(1 + w))/k^2. Next to w = 0, with q = w/(2 + w),
  * log(1 + w) = 2 atanh(q) and w/(1 + w) = 2 q/(1 + q). */
 double inv_boxcox_dk(double y, double k) {
+    if (isinf(k) && k * y > 0) return isinf(y) ? NAN : -0.0;
     double w = k == 0 ? 0 : k * y, q = w / (2 + w), b = base(y, k), value = inverse(y, k);
     if (b == 0) return inv_boxcox_dy(y, k) * y / k;
     if (value == 0) return 0;

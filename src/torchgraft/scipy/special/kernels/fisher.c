@@ -124,8 +124,9 @@ double fisher_density(double dfn, double dfd, double X) {
     if (is_next_to_0(b, a, 1 / X)) return exp(log_next_to_0(b, a, 1 / X) + log(b) - log(X));
     point p = fisher_point(dfn, dfd, X);
     mass d = binomial(p);
-    double lift = X < 0x1p-200 ? 0x1p200 : 1;
-    return scaled_exp(d.e, d.f * p.a * (p.b / p.n.hi) * lift) / (X * lift) * scale(a, b) * scale(b, a);
+    if (isinf(d.e.hi)) return 0;
+    if (X < 1e-100) d.e = dd_add(d.e, dd_neg(dd_log((dd){X, 0}))), X = 1;
+    return scaled_exp(d.e, d.f * p.a * (p.b / p.n.hi)) / X * scale(a, b) * scale(b, a);
 }
 
 static double fisher_L(double dfn, double dfd, double X, int second) {

@@ -17,14 +17,11 @@
  * Where the bound of the error of a double-double says that terms cancel too much, the same is done in numbers of more
  * and more words, until two results agree (multi.h). NaN where that takes long: as may be with parameters above 1000.
  */
-#include <math.h>
-#include <stdbool.h>
 #include <stdint.h>
 
-#include "gammabeta.h"
+#include "bessel.c"
 #include "multi.h"
 
-TG_IMPORT(double, scipy_jv, (double, double, int))
 TG_IMPORT(double, scipy_hyp0f1, (double, double, int))
 TG_IMPORT(double, scipy_hyp1f1, (double, double, double, int))
 TG_IMPORT(double, scipy_hyp2f1, (double, double, double, double, int))
@@ -59,7 +56,7 @@ static double pochhammer(double x, int n)
 typedef struct { double value, error; } estimated;
 
 /* base^x m 2^e, base of 0 to 1: out of range only where the product is */
-static double dd_power(dd base, dd x, scaled f)
+static double dd_power(dd base, dd x, floating f)
 {
     double p = pow(base.hi, x.hi), correction = 1 + x.hi * (base.lo / base.hi) + x.lo * log(base.hi);
     if (p > 1e-290 && p < 1e290) return ldexp(f.m * correction * p, (int)fmax(-3000, fmin(3000, (double)f.e)));
@@ -76,7 +73,7 @@ static double dd_power(dd base, dd x, scaled f)
 /* base^power F(a, b; c; z), or the same without b, or without a and b */
 typedef struct { dd a, b, c, z, rest, base, power; } form;
 
-static bool ends(dd x) { return x.hi <= 0 && x.hi == floor(x.hi) && x.lo == 0; }
+static bool ends(dd x) { return x.hi <= 0 && x.hi == floor(x.hi) && x.lo == floor(x.lo); }
 
 /* F and F' at a point, and the errors that they may have; without bound where a series did not converge. */
 typedef struct { dd f, slope; double f_error, slope_error; } solution;
@@ -142,18 +139,19 @@ static long_solution long_series(int upper, form x, multi at, double z)
     return s;
 }
 
-static scaled long_2f1(form x, int words);
+static floating long_2f1(form x, int words);
 
 /* With more and more words, until two results agree; NaN where that takes too long. */
 static double sure(int upper, form x)
 {
-    scaled last = {NAN, 0};
+    floating last = {NAN, 0};
+    if (x.c.hi < -MOST_WORK / 16 && !(upper > 0 && ends(x.a)) && !(upper > 1 && ends(x.b))) return NAN; /* they fall from -c on */
     for (int words = 4; words <= MOST_WORDS; words += words / 2) {
-        scaled f;
+        floating f;
         if (upper == 2) f = long_2f1(x, words);
         else {
             long_solution s = long_series(upper, x, multi_of_dd(x.z, words), x.z.hi);
-            f = s.converged ? multi_scaled(s.f) : (scaled){NAN, 0};
+            f = s.converged ? multi_scaled(s.f) : (floating){NAN, 0};
         }
         if (isnan(f.m)) return NAN;
         if (f.e == last.e && fabs(f.m - last.m) <= 1.2e-16) return dd_power(x.base, x.power, f);
@@ -182,6 +180,14 @@ static double gamma_sign(double x) { return x < 0 && fmod(floor(x), 2) != 0 ? -1
 /* For z < 0: where Gamma(v) or x^(1 - v), x = sqrt(-z), comes near the end of what a double holds. */
 static bool out_of_range(double v, double z) { return v > 150 || v < -165 || fabs(v - 1) * log(-z) > 1300; }
 
+/* J_v(2 sqrt(-z)), whose phase needs what the root has lost, e, next to which J is a sine (DLMF 10.2.1). NaN where e has lost
+ * digits before the point. */
+static double jv_at_root(double v, double z)
+{
+    double x = sqrt(-z), e = fma(-x, x, -z) / x;
+    return fabs(e) < 1e4 ? jv_n(v, 2 * x, 0) * cos(e) + jv_n(v, 2 * x, 1) * sin(e) : NAN;
+}
+
 /*
  * There, up to |z| = 1e7, F(v) = F(v + 1) + z/(v (v + 1)) F(v + 2), DLMF 10.6.1, from where the series does: in this
  * direction J grows. Beyond, and for v < 0, by logarithms of its factors. NaN where J has underflown, or is not of
@@ -202,30 +208,31 @@ static double hyp0f1_out_of_range(double v, double z)
         }
         return f * pow(1e100, scale) * pow(1e100, scale); /* in two steps: 1e-400 is 0 */
     }
-    double x = sqrt(-z), j = scipy_jv(v - 1, 2 * x, 0);
-    return fabs(j) < 1e-290 ? NAN : gamma_sign(v) * copysign(exp(lgamma(v) + (1 - v) * log(x) + log(fabs(j))), j);
+    double x = sqrt(-z), j = jv_at_root(v - 1, z), log_front = lgamma(v) + (1 - v) * log(x);
+    if (log_front - fmax(zeta_of(v - 1, 2 * x), log(x) / 2) < -GONE) return 0;
+    return fabs(j) < 1e-290 ? NAN : gamma_sign(v) * copysign(exp(log_front + log(fabs(j))), j);
 }
 
 static double hyp0f1_at(dd c, double z)
 {
     double v = c.hi;
-    if (isnan(v) || isnan(z) || (v <= 0 && v == floor(v) && c.lo == 0)) return NAN;
+    if (isnan(v) || isnan(z) || ends(c)) return NAN;
     if (isinf(v)) return 1;
-    if (z == INFINITY) return INFINITY;
+    if (z == INFINITY) return copysign(INFINITY, gamma_sign(v));
+    if (z == -INFINITY) return v > 0.5 ? 0 : NAN; /* oscillations of the size |z|^(1/4 - v/2) */
     if (v > 0 && z >= 0) {
         double term = 1, sum = 1;
         for (int k = 0; term > 1e-18 * sum && isfinite(sum); k++) sum += term *= z / ((v + k) * (k + 1.0));
         return sum;
     }
-    if (fabs(z) < fmax(1e5, fabs(v))) {
+    if (fabs(z) <= fmax(1e5, 20 * fabs(v))) {
         estimated e = series_0f1(c, z);
         if (e.error < GOOD) return e.value;
     }
-    if (z > 1e6) return copysign(INFINITY, gamma_sign(v));
+    if (z > 1e6 && 2 * sqrt(z) >= fabs(v)) return copysign(INFINITY, gamma_sign(v));
     if (z > 0 || (v < 0.01 && z > -2e5)) return sure(0, (form){.c = c, .z = dd_of(z), .base = dd_of(1)});
-    if (out_of_range(v, z)) return hyp0f1_out_of_range(v, z);
-    double x = sqrt(-z);
-    return tgamma(v) * pow(x, 1 - v) * scipy_jv(v - 1, 2 * x, 0);
+    if (out_of_range(v, z) || z < -1e30) return hyp0f1_out_of_range(v, z);
+    return tgamma(v) * pow(-z, (1 - v) / 2) * jv_at_root(v - 1, z);
 }
 
 double hyp0f1_derivative(double v, double z, int n) { return hyp0f1_at(dd_shift(v, n), z) / pochhammer(v, n); }
@@ -237,11 +244,11 @@ static bool beside_integer(double x, double distance)
     return off > 0 && off < distance;
 }
 
-/* SciPy's, which goes through Gamma(v) x^(1 - v) J: infinite, 0 or NaN where these are, and few digits next to the
- * poles of Gamma. There, ours. */
+/* SciPy's, which goes through Gamma(v) x^(1 - v) J: infinite, 0 or NaN where these are, few digits next to the
+ * poles of Gamma, and of large z. There, ours. */
 double hyp0f1_value(double v, double z)
 {
-    bool theirs_fails = (z < 0 && out_of_range(v, z)) || (v < 0.01 && (z > 1e4 || beside_integer(v, 0.01)));
+    bool theirs_fails = fabs(z) > 1e4 || fabs(v) > 1e3 || (z < 0 && out_of_range(v, z)) || (v < 0.01 && beside_integer(v, 0.01));
     double theirs = theirs_fails ? NAN : scipy_hyp0f1(v, z, 0);
     return isfinite(theirs) ? theirs : hyp0f1_derivative(v, z, 0);
 }
@@ -277,7 +284,7 @@ static double hyp1f1_ours(dd a, dd ba, dd b, double z)
         if (i == 1 && z > 0) continue;
         forms[i].c = b;
         solution s = series_of(1, forms[i].a, dd_of(1), forms[i].c, forms[i].z);
-        if (s.f_error < GOOD * fabs(s.f.hi)) return dd_power(forms[i].base, forms[i].power, (scaled){s.f.hi, 0});
+        if (s.f_error < GOOD * fabs(s.f.hi)) return dd_power(forms[i].base, forms[i].power, (floating){s.f.hi, 0});
     }
     return fabs(z) < 1e5 ? sure(1, forms[z < 0]) : NAN;
 }
@@ -387,12 +394,12 @@ static estimated form_2f1(form x, bool plain)
     double excess = x.c.hi - x.a.hi - x.b.hi;
     plain &= x.z.hi <= 0.9 || excess > MILD || (x.c.hi < MILD && excess > -MILD);
     if (plain && x.a.hi > 0 && x.b.hi > 0 && x.c.hi > 0) {
-        double value = dd_power(x.base, x.power, (scaled){positive_2f1(x.a.hi, x.b.hi, x.c.hi, x.z.hi, x.rest.hi), 0});
+        double value = dd_power(x.base, x.power, (floating){positive_2f1(x.a.hi, x.b.hi, x.c.hi, x.z.hi, x.rest.hi), 0});
         if (isfinite(value) && value != 0) return (estimated){value, 0};
     }
     solution s = inside_2f1(x.a, x.b, x.c, x.z, x.rest);
     double error = s.f_error / fabs(s.f.hi);
-    return (estimated){dd_power(x.base, x.power, (scaled){s.f.hi, 0}), isfinite(error) ? error : INFINITY};
+    return (estimated){dd_power(x.base, x.power, (floating){s.f.hi, 0}), isfinite(error) ? error : INFINITY};
 }
 
 /* the same in numbers of many words */
@@ -421,7 +428,7 @@ static long_solution long_step_2f1(long_solution s, multi a, multi b, multi c, m
 }
 
 /* F(a, b; c; z) of a form; NaN where it takes too long. */
-static scaled long_2f1(form x, int words)
+static floating long_2f1(form x, int words)
 {
     multi a = multi_of_dd(x.a, words), b = multi_of_dd(x.b, words), c = multi_of_dd(x.c, words);
     multi z = multi_of_dd(x.z, words), one = multi_of(1, words);
@@ -429,14 +436,14 @@ static scaled long_2f1(form x, int words)
     multi at = near ? z : multi_of(0.5, words);
     long_solution s = long_series(2, x, at, near ? x.z.hi : 0.5);
     while (s.converged && !last) {
-        scaled to_one = multi_scaled(multi_add(one, multi_neg(at)));
+        floating to_one = multi_scaled(multi_add(one, multi_neg(at)));
         multi t = multi_add(z, multi_neg(at)), step = multi_of(ldexp(0.5 * to_one.m, (int)to_one.e), words);
         last = t.sign <= 0 || multi_compare(&t, &step) <= 0;
         if (!last) t = step;
         s = long_step_2f1(s, a, b, c, at, t);
         at = multi_add(at, t);
     }
-    return s.converged ? multi_scaled(s.f) : (scaled){NAN, 0};
+    return s.converged ? multi_scaled(s.f) : (floating){NAN, 0};
 }
 
 /* plain: whether the last three digits may be lost for the sake of speed */

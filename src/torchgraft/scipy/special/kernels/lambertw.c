@@ -90,7 +90,7 @@ double lambertw_derivative(double z, int k, int n)
         p[0] *= 1 - 2.0 * m;
     }
     for (int i = n - 1; i >= 0; i--) sum = sum * u + p[i];
-    double ratio = fabs(w) > 1 ? 1 / (z * (u / w)) : exp(-w) / u, result = ratio * sum;
+    double ratio = fabs(w) > 1 ? w / u / z : exp(-w) / u, result = ratio * sum;
     for (int m = 1; m < n; m++) result *= ratio / u;
     return result;
 }

@@ -13,7 +13,7 @@
 typedef struct { int words, sign; int64_t exponent; uint64_t digit[MOST_WORDS]; } multi;
 
 /* m 2^e, for what a double may not hold */
-typedef struct { double m; int64_t e; } scaled;
+typedef struct { double m; int64_t e; } floating;
 
 static multi multi_zero(int words)
 {
@@ -144,9 +144,9 @@ static multi multi_inverse(multi x)
 }
 
 /* |m| from 1/2 to 1, or 0 */
-static scaled multi_scaled(multi x)
+static floating multi_scaled(multi x)
 {
-    if (x.sign == 0) return (scaled){0, 0};
+    if (x.sign == 0) return (floating){0, 0};
     int e;
     /* what is beyond the second word matters where it decides how to round: next to a half */
     uint64_t sticky = x.words > 2 && x.digit[2] ? 1 : 0;
@@ -154,7 +154,7 @@ static scaled multi_scaled(multi x)
     int shift = 0;
     while (!(head >> 64 >> 63)) head <<= 1, shift++;
     double m = frexp((double)(uint64_t)((uint64_t)(head >> 64) | ((uint64_t)head != 0)), &e);
-    return (scaled){x.sign * m, e - shift + 64 * x.exponent};
+    return (floating){x.sign * m, e - shift + 64 * x.exponent};
 }
 
 #endif

@@ -73,6 +73,7 @@ double polygamma_real(double n, double x) {
     if (x > 0) return even * scaled_by_power(n, x, 1 + zeta_rest(s, x));
     double r = x - nearbyint(x);
     if (r == 0) return even * INFINITY;
+    if (x < 0 && fabs(r) == 0.5 && even < 0) return -scaled_by_power(n, 1 - x, 1 + zeta_rest(s, 1 - x)); /* pairs cancel */
     long double up = quotient_power(s, r, 1.0L + r), down = quotient_power(s, r, 1.0L - r);
     long double sum = 1 + up + up * zeta_rest(s, 1 + r), far = quotient_power(s, r, 1.0L - x);
     if (x < -0.5) sum += even * (down + down * zeta_rest(s, 1 - r) - far * (1 + zeta_rest(s, 1 - x)));

@@ -5,16 +5,18 @@
  *   j, n < x              recurrence up from j_0 and j_1, DLMF 10.51.1; stable where j oscillates
  *   j, i else             continued fraction for f_{n+1}/f_n, recurrence down to f_0 (or f_1), which is known
  *   y, k                  recurrence up, as they grow
+ *   n > MANY              sqrt(pi/(2x)) times the Bessel functions of order n + 1/2, DLMF 10.47.3 to 10.47.9
  *   derivatives           DLMF 10.51.2, 10.51.5 and these differentiated, in f_n and f_{n+1}
  *   x < 0                 parity, DLMF 10.47(v)
  *   0, infinity           limits; y_n at 0 as from the right
  */
-#include <math.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "bessel.h"
+
 #define HALF_PI 1.57079632679489661923
+#define MANY 1e4 /* steps that nobody waits for */
 
 static double sign_of(double n) { return fmod(n, 2) == 0 ? 1 : -1; }
 
@@ -59,7 +61,7 @@ static double series(double n, double x, int64_t d, int sign)
 static double ratio(double n, double x, int sign)
 {
     double z = sign * x * x, f = 2 * n + 3, c = f, d = 0, factor = 0;
-    for (double b = 2 * n + 5; fabs(factor - 1) > 1e-16; b += 2) {
+    for (double b = 2 * n + 5; fabs(factor - 1) > 1e-16 && b < 1e6; b += 2) {
         d = b + z * d, c = b + z / c;
         if (d == 0) d = 1e-300;
         if (c == 0) c = 1e-300;
@@ -68,9 +70,29 @@ static double ratio(double n, double x, int sign)
     return x / f;
 }
 
+/*
+ * Derivative d of a function of the order n > MANY, of which `next` times the one of order n + 1 is g. What is infinite
+ * keeps its sign. Beyond 2^52 nobody knows n + 1/2, nor the phase, but what is 0 or infinite.
+ */
+static double of_large_order(bessel (*of)(double, double), double n, double x, int64_t d, int sign, int next)
+{
+    if (x == 0) return 0;
+    if (isinf(x)) return INFINITY;
+    bessel here = of(n + 0.5, x), after = of(n + 1.5, x);
+    double f = scaled(here.f[0], here.e), g = next * scaled(after.f[0], after.e), front = sqrt(HALF_PI) / sqrt(x);
+    if (f == 0) return 0;
+    if (isinf(f)) return here.f[d % 2] * INFINITY;
+    return n > 0x1p52 ? NAN : derivative(front * f, front * g, n, x, d, sign);
+}
+
+/* Whether the function is one of x - n pi/2: DLMF 10.17.3, whose first correction of the phase is n^2/(2x) */
+static bool has_bare_phase(double n, double x) { return n * (n / x) < 1e-20; }
+
 static double j_positive(double n, double x, int64_t d)
 {
     if (isinf(x)) return 0;
+    if (n > MANY && has_bare_phase(n, x)) n = fmod(n, 4);
+    if (n > MANY) return of_large_order(j_of, n, x, d, -1, 1);
     if (few_terms(n, x)) return series(n, x, d, -1);
     double zero = sin(x) / x, one = (zero - cos(x)) / x, f = zero, g = one;
     if (n < x) {
@@ -93,6 +115,8 @@ static double j_positive(double n, double x, int64_t d)
 static double y_positive(double n, double x, int64_t d)
 {
     if (isinf(x)) return 0;
+    if (n > MANY && has_bare_phase(n, x)) n = fmod(n, 4);
+    if (n > MANY && x > 0) return of_large_order(y_of, n, x, d, -1, 1);
     double f = -cos(x) / x, g = (f - sin(x)) / x;
     for (double k = 1; k <= n && !isinf(f); k++) {
         double next = (2 * k + 1) / x * g - f;
@@ -110,6 +134,7 @@ static bool overflows(double n, double x) { return x - log(2 * x) - n * asinh((n
 
 static double i_positive(double n, double x, int64_t d)
 {
+    if (n > MANY) return of_large_order(i_of, n, x, d, 1, 1);
     if (isinf(x * x) || overflows(n, x)) return INFINITY; /* the fraction has x terms or so */
     if (few_terms(n, x)) return series(n, x, d, 1);
     double r = ratio(n, x, 1), last = r, f = -expm1(-2 * x) / (2 * x);
@@ -120,6 +145,7 @@ static double i_positive(double n, double x, int64_t d)
 static double k_positive(double n, double x, int64_t d)
 {
     if (isinf(x)) return 0;
+    if (n > MANY && x > 0) return of_large_order(k_of, n, x, d, 1, -1);
     double f = HALF_PI / x, g = f + f / x;
     for (double k = 1; k <= n && !isinf(f); k++) {
         double next = f + (2 * k + 1) / x * g;
@@ -135,21 +161,21 @@ double spherical_j(double n, double x, int64_t d)
 {
     n = trunc(n); /* as SciPy does */
     if (outside(n, x)) return NAN;
-    return x < 0 ? sign_of(n + d) * j_positive(n, -x, d) : j_positive(n, fabs(x), d);
+    return x < 0 ? sign_of(n) * sign_of(d) * j_positive(n, -x, d) : j_positive(n, fabs(x), d);
 }
 
 double spherical_y(double n, double x, int64_t d)
 {
     n = trunc(n);
     if (outside(n, x)) return NAN;
-    return x < 0 ? -sign_of(n + d) * y_positive(n, -x, d) : y_positive(n, fabs(x), d);
+    return x < 0 ? -sign_of(n) * sign_of(d) * y_positive(n, -x, d) : y_positive(n, fabs(x), d);
 }
 
 double spherical_i(double n, double x, int64_t d)
 {
     n = trunc(n);
     if (outside(n, x)) return NAN;
-    return x < 0 ? sign_of(n + d) * i_positive(n, -x, d) : i_positive(n, fabs(x), d);
+    return x < 0 ? sign_of(n) * sign_of(d) * i_positive(n, -x, d) : i_positive(n, fabs(x), d);
 }
 
 double spherical_k(double n, double x, int64_t d)

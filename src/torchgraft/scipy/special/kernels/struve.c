@@ -29,7 +29,7 @@ static long double gamma_factor(double v)
 static double differentiated(double c, double v, int q, double x, int64_t n)
 {
     for (int64_t k = 0; k < n; k++) c *= (v + (double)(q - k)) / 2;
-    return c == 0 ? 0 : c * pow(x / 2, v + (double)(q - n));
+    return c == 0 ? 0 : c * pow_half(x, v + (double)(q - n));
 }
 
 static double series(double v, double x, int64_t n)
@@ -49,15 +49,17 @@ static double series(double v, double x, int64_t n)
 static double struve_k(double v, double x, int64_t n)
 {
     double sums[3] = {0}, h = 0.08;
-    for (double s = -3.75;; s += h) {
+    for (double s = -3.75; s < 700; s += h) {
         double e = exp(-s), u = exp(s - e), q = u / x, w = exp((v - 0.5) * log1p(q * q) - u) * u * (1 + e);
         if (s > 1 && w < 1e-20 * sums[0]) break;
         sums[0] += w, sums[1] += w * u, sums[2] += w * u * u;
     }
-    long double a = powl(x / 2.0L, v - 1) * gamma_factor(v) * (v + 0.5L) / SQRT_PI * h;
+    long double log_a = (v - 1.0L) * logl(x / 2.0L) - lgammal(v + 0.5L), a;
+    if (fabs(v) < 1000) a = powl(x / 2.0L, v - 1) * gamma_factor(v) * (v + 0.5L) / SQRT_PI * h;
+    else a = (v < 0 ? cospi_(v) * expl((v - 1.0L) * logl(x / 2.0L) + lgammal(0.5L - v)) / PI : expl(log_a)) / SQRT_PI * h;
     if (n == 0) return (double)(a * sums[0]);
     double k = n == 1 ? v * sums[0] - sums[1] : v * (v - 1) * sums[0] - 2 * v * sums[1] + sums[2];
-    return (double)(a * k) / (n == 1 ? x : x * x);
+    return (double)(a * k / x / (n == 1 ? 1 : x));
 }
 
 /* As x -> infinity, DLMF 11.6.1: (x/2)^(v - 1)/(sqrt(pi) Gamma(v + 1/2)), and for v < 1/2 oscillations that vanish. */
@@ -74,28 +76,55 @@ static double near_0(double v, double x, int64_t n)
     return c != 0 ? differentiated(c, v, 1, x, n) : parity(-v - 0.5) * jv_n(-v, x, (int)n);
 }
 
+/* Y_v + K_v. Where both are infinite, they are as powers of v, and that of K_v is the larger one where v > 0. */
+static double split(double v, double x, int64_t n)
+{
+    double y = yv_n(v, x, (int)n), k = struve_k(v, x, n);
+    return isinf(k) && v > 0 ? k : isinf(y) ? y : y + k;
+}
+
+/*
+ * Of a large order v > 0 derivative n is 0 or infinite but about x = 2 v/e: as the first term of 11.6.1, with which for
+ * v > 1/2 and x > sqrt(v) the Fourier integral 11.5.1 begins, and below that less than the first of 11.2.1. Of -v it is
+ * infinite up to x = |v|/2, as terms of 11.2.1 have one sign there; but of half an integer, 10.2.2's J.
+ */
+static bool out_of_range(double v, double x, int64_t n, double *limit)
+{
+    if (!(fabs(v) > 1e4 && x > 0 && isfinite(v))) return false;
+    double size = v * (log(x / 2) - log(fabs(v)) + 1) - log(x / 2), sign = cospi_(v);
+    *limit = v < 0 ? (sign == 0 ? 0 : copysign(INFINITY, -sign) * parity((double)n)) : size < 0 ? 0 : INFINITY;
+    return v < 0 ? x < -v / 2 : fabs(size) > 2000;
+}
+
 /* Where Y_v + K_v loses nothing. */
 static bool splits(double v, double x) { return x > 5 && x >= (v < 0 ? 0.5 : 0.9) * fabs(v); }
 
-/* SciPy's value; ours where that loses digits, next to |v| from above, and at 0, where it has no limits. */
+/* SciPy's value; ours where that loses digits, next to |v| from above, and next to 0 and of large orders, where it has no
+ * limits. At two infinities it does not return. */
 double struve_value(double v, double x)
 {
     bool lost = fabs(v) > 15 && x <= 2 * fabs(v) && x >= 0.9 * fabs(v) && splits(v, x);
-    if (x == 0 && v < -1.25 && isfinite(v)) return near_0(v, 0, 0);
-    return lost ? yv_n(v, x, 0) + struve_k(v, x, 0) : scipy_struve(v, x, 0);
+    double limit;
+    if (isnan(v + x) || isinf(v)) return isinf(x) ? NAN : scipy_struve(v, x, 0);
+    if (signbit(x) && v == floor(v)) return -parity(v) * struve_value(v, -x);
+    if (x < 0) return NAN;
+    if (x < TINY && (v < -1.25 || x > 0)) return v < -1.25 ? near_0(v, x, 0) : series(v, x, 0);
+    if (out_of_range(v, x, 0, &limit)) return limit;
+    return lost ? split(v, x, 0) : scipy_struve(v, x, 0);
 }
 
 double struve_derivative(double v, double x, int64_t n)
 {
     if (!isfinite(v) || isnan(x)) return NAN;
     if (x < 0) {
-        double sign = fmod(fabs(v) + n, 2) == 0 ? -1 : 1;
-        return v == floor(v) ? sign * struve_derivative(v, -x, n) : NAN;
+        return v == floor(v) ? -parity(v) * parity((double)n) * struve_derivative(v, -x, n) : NAN;
     }
+    double limit;
     if (isinf(x)) return at_infinity(v, n);
+    if (out_of_range(v, x, n, &limit)) return limit;
     if (v > -1.25 && (x < TINY || (v < 2 && x * x <= 12 * (v + 1.5)))) return series(v, x, n);
     if (x < TINY) return near_0(v, x, n);
-    if (splits(v, x)) return yv_n(v, x, (int)n) + struve_k(v, x, n);
+    if (splits(v, x)) return split(v, x, n);
     double h = scipy_struve(v, x, 0);
     if (v >= -1.25) {
         double below = scipy_struve(v - 1, x, 0);

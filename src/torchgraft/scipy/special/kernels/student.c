@@ -9,10 +9,12 @@
  * below z where L > 0, above z where L < 0.
  * z >= 1: 1/sqrt(1 - e^-s) as a series in e^-s, each term of which has a closed form; no terms cancel.
  * z < 1: quadrature in y = sqrt(s), in which the integrand is analytic but for poles at distance 2.5 from 0. */
+#include <stdbool.h>
+
 #include "gammabeta.h"
 
 #define SQRT_PI 1.7724538509055160273
-#define LEAST 1e-302  /* stands in for fewer degrees of freedom */
+#define LEAST 1e-302  /* stands in for fewer degrees of freedom, of which F - 1/2 is v times a function of t^2/v */
 #define MOST 1e300    /* and for more: a normal distribution */
 
 /* c: 2/(v (v+1) (v+2)) + c(v+2), and from 24 on the asymptotic series of Dirichlet's beta function, DLMF 5.11.2 at
@@ -39,9 +41,9 @@ static double h_of(double z) { return z <= 1 ? expm1_tail(z) : z + expm1(-z); }
 typedef struct { double v, z, y, reach; } point;
 
 static point point_at(double v, double t) {
-    v = fmin(fmax(v, LEAST), MOST);
+    v = fmin(v, MOST);
     double r = fabs(t) / sqrt(v), w = r * r, z = w < 1e300 ? log1p(w) : 2 * log(fabs(t)) - log(v);
-    return (point){v, z, w < 1e-20 ? r : sqrt(z), hypot(sqrt(v), t)};
+    return (point){fmax(v, LEAST), z, w < 1e-20 ? r : sqrt(z), hypot(sqrt(v), t)};
 }
 
 static double twice_L(double v, double z) { return gap(v) - expm1(-z) / v - h_of(z); }
@@ -91,7 +93,7 @@ double student_density(double v, double t) {
     if (outside(v, t)) return NAN;
     if (isinf(t)) return 0;
     point p = point_at(v, t);
-    return scale_of(p.v) * (exp(-0.5 * p.v * p.z) / p.reach);
+    return scale_of(p.v) * (exp(-0.5 * p.v * p.z) / p.reach) * (v < LEAST ? v / LEAST : 1);
 }
 
 /* d log(dF/dt)/dv */
@@ -106,47 +108,61 @@ double stdtr_dv(double v, double t) {
     if (outside(v, t)) return NAN;
     if (isinf(t) || t == 0 || isinf(v)) return 0;
     point p = point_at(v, t);
+    if (p.y < 1e-200) return stdtr_dv(v, t * 0x1p300) * 0x1p-300; /* it is linear, and y no normal number */
     int below;
     double upper = 0.5 * fabs(integrals(p, &below).weighted);
     return copysign(scale_of(p.v) * exp(-0.5 * p.v * p.z) * upper, t);
 }
 
-/* The t where F(t; v) = p, from one that is near or not: next to p = 1/2 SciPy's loses digits, and it ends at
- * 1e153 sqrt(v). Newton's method: in y for the integral from 0, in z for the logarithm of the tail, which is nearly linear. */
+/* The integral of w below z >= 1, where v is small: of e^(-v s/2)/2, and of the rest of w, over (0, inf) less above z.
+ * 1/(2 C) - 1/v is the rest's, by DLMF 5.5.1 and 5.12.1 in differences of log Gamma that are small as v is. */
+static double below(point p) {
+    double v = p.v, h = 0.5 * v, decay = exp(-0.5 * v * p.z);
+    double rest = expm1(lgamma_diff(1, h) - lgamma_diff(0.5, h)) / v, above = decay * (series(p).one - 1 / v);
+    return -expm1(-0.5 * v * p.z) / v + rest - above;
+}
+
+/* The z where F = p, from that of t or of the tail's first term: Newton's method, in y for the integral from 0, in z for the
+ * logarithm of the tail, which is nearly linear. */
 static point refined(double v, double t, double p) {
     point at = point_at(v, t);
-    double half = fabs(p - 0.5), tail = p < 0.5 ? p : 1 - p, C = scale_of(at.v), moved = 1;
+    double half = fabs(p - 0.5), tail = p < 0.5 ? p : 1 - p, C = scale_of(at.v), log_tail = log(tail), moved = 1;
+    if (tail < 1e-3 || !(at.z < INFINITY)) at.z = fmax((log(C / at.v) - log_tail) * (2 / at.v), 1 / at.v), at.y = sqrt(at.z);
     for (int i = 0; i < 40 && moved > 1e-9; i++) {
         double m = -expm1(-at.z), rho = m > 0 ? at.y / sqrt(m) : 1, decay = exp(-0.5 * at.v * at.z), y;
         if (at.z < 1 && half < 0.25) {
             y = at.y + (half / (C * decay) - quadrature(at, 1).one) / rho;
+        } else if (half < 0.25 && at.v < 1) {
+            y = sqrt(fmax(at.z + (half / C - below(at)) * (2 / decay) * sqrt(m), 0.25 * at.z));
         } else {
             double one = at.z < 1 ? quadrature(at, 0).one : series(at).one;
-            y = sqrt(fmax(at.z + 2 * (log(C * one / tail) - 0.5 * at.v * at.z) * one * sqrt(m), 0.25 * at.z));
+            y = sqrt(fmax(at.z + 2 * (log(C * one) - log_tail - 0.5 * at.v * at.z) * one * sqrt(m), 0.25 * at.z));
         }
+        if (!(y < INFINITY)) y = 1e160; /* t is infinite */
         moved = fabs(y - at.y) / y;
         at.y = y;
         at.z = y * y;
     }
-    at.reach = sqrt(at.v) * exp(0.5 * at.z);
+    /* far out the tail is C/v e^(-v z/2) */
+    long double r = at.z > 42 && half > 0.25 ? (logl((long double)C / at.v) - logl(tail)) / at.v : 0.5L * at.z;
+    at.reach = (double)(sqrtl(at.v) * expl(r));
     return at;
 }
 
 static double t_of(point at, double p) {
     double ratio = at.z < 1e-20 ? 1 : sqrt(expm1(at.z) / at.z);
-    return copysign(at.z < 700 ? sqrt(at.v) * at.y * ratio : at.reach, p - 0.5);
+    return copysign(at.z < 42 ? sqrt(at.v) * at.y * ratio : at.reach, p - 0.5);
 }
 
 #define MIDDLE 0x1p-8  /* up to this distance from p = 1/2, the zero of t */
 
-/* stdtrit(v, p) where SciPy says t */
+/* stdtrit(v, p) where SciPy says t: next to p = 1/2 it loses digits, it knows no t beyond 1e153 sqrt(v), nor p below the
+ * normal numbers, and has few digits of what comes near. */
 double stdtrit_value(double v, double p, double t) {
     double half = fabs(p - 0.5);
-    if (half < MIDDLE && half > 0 && v > 0 && v <= MOST) {
-        point at = refined(v, t, p);
-        return at.z < 1 ? unless_lost(t, t_of(at, p), 1e-14) : t;
-    }
-    return v > 0 && p > 0 && p < 1 && fabs(t) > 1e140 * sqrt(v) ? t_of(refined(v, t, p), p) : t;
+    bool far = p < 1e-20 || v < 1e-2 || !(fabs(t) < 1e20 * sqrt(v));
+    if (!(v > 0 && v < INFINITY && p > 0 && p < 1 && half > 0) || !(half < MIDDLE || far)) return t;
+    return unless_lost(t, t_of(refined(v, t, p), p), 1e-14);
 }
 
 /* stdtr(v, t) where SciPy says F, whose t^2/v overflows */
