@@ -163,7 +163,7 @@ class Probe:
 
 
 def is_looked_at(function: Callable[..., Any]) -> bool:
-    """Tell whether the next call of a function will be looked at, although nothing traces it."""
+    """Tell whether the next call of a function will be run again if it draws; what is traced is not."""
     return isinstance(function, Probe) and (function.always or function.left > 0)
 
 

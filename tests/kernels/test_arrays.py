@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from jaxtyping import Complex, Float
+from torch import Tensor
 
 import torchgraft as tg
 from torchgraft._kernels.arrays import to_array
@@ -88,3 +89,34 @@ def test_an_array_of_one_element_that_runs_backwards():
 
     x = torch.ones(1)
     torch.testing.assert_close(flipped(x), x)
+
+
+def test_a_partial_derivative_on_arrays_broadcasts():
+    @tg.op
+    def affine(x: Float[Tensor, "..."], y: Float[Tensor, "..."], c: float) -> Float[Tensor, "..."]:
+        return x * y + c * x
+
+    @affine.partial("x")
+    def _(y: np.ndarray, c: float) -> np.ndarray:
+        return y + c
+
+    @affine.partial("y")
+    def _(x: np.ndarray) -> np.ndarray:
+        return x
+
+    @tg.op
+    def scaled(x: Float[np.ndarray, "..."], c: float) -> Float[np.ndarray, "..."]:
+        return c * x
+
+    @scaled.partial("x")
+    def _(c: float):
+        return torch.tensor(c)
+
+    x, y = torch.rand(3, 2, dtype=torch.float64), torch.rand(1, dtype=torch.float64)
+
+    def loss(affine, scaled):
+        return lambda x, y: (affine(x, y, 2.0) * scaled(x, 3.0)).sin().sum()
+
+    plain = loss(lambda x, y, c: x * y + c * x, lambda x, c: c * x)
+    for transform in (lambda f: torch.func.grad(f, (0, 1)), lambda f: torch.vmap(torch.func.grad(f), (0, None))):
+        torch.testing.assert_close(transform(loss(affine, scaled))(x, y), transform(plain)(x, y))

@@ -439,3 +439,15 @@ def test_an_error_code_of_a_rule():
         with pytest.raises(tg.RuleError, match="the function returned 3") as caught:
             h(torch.ones(2, requires_grad=True)).sum().backward()
         assert caught.value.operator == "h.vjp[x]"
+
+
+def test_a_rule_that_reads_no_tensor_is_refused():
+    source = tg.c("T scaled(T x, double c) { return c * x; } T scaled_partial_x(double c) { return c; }")
+
+    @tg.op(kernel=source)
+    def scaled(x: Float[Tensor, "..."], c: float) -> Float[Tensor, "..."]: ...
+
+    with pytest.raises(tg.DeclarationError, match="reads no tensor"):
+
+        @scaled.partial("x", kernel=source)
+        def _(c): ...

@@ -14,7 +14,7 @@ from .._kernels.arrays import array_dtype, to_array, to_tensor
 from .._kernels.batching import loop_arrays
 from .._kernels.ownership import release
 from .._randomness import trusted
-from .._rules.results import as_results
+from .._rules.results import as_results, broadcasts_to
 from .._spec.axes import Shape
 from .operator_rule import OperatorRule
 from .rule_call import RuleCall
@@ -97,6 +97,8 @@ class ArrayRule(OperatorRule):
 
     def _settle(self, value: Any, name: str, shape: Shape, dtype: torch.dtype) -> Tensor:
         tensor = to_tensor(value, self.rule.label, name, dtype, RuleError)
+        if self.rule.kind == "partial" and tensor.dtype is dtype and broadcasts_to(tuple(tensor.shape), shape):
+            return tensor.expand(shape).contiguous()
         if tuple(tensor.shape) != tuple(shape) or tensor.dtype is not dtype:
             raise self._refuse(name, value, (tuple(shape), dtype))
         return tensor

@@ -58,6 +58,10 @@ class OperatorRule(ABC):
         self._dispatched.at_key("Autograd", kernel, with_keyset=True)
 
     def __call__(self, call: RuleCall) -> list[Tensor]:
+        if not call.reads:
+            with _torch.directly():
+                numbers = [(result.item(), result.dtype) for result in self._run(call)]
+            return [torch.scalar_tensor(number, dtype=dtype) for number, dtype in numbers]
         recording = torch.is_grad_enabled() and any(read.requires_grad for read in call.reads)
         if not recording and _torch.is_direct(call.reads) and call.reads[0].is_cpu:
             return self._run(call)

@@ -76,8 +76,9 @@ class Pushforward:
                 derived.append(rule)
             else:
                 self._add({"jvp": self._jvp, "partial": self._partial, "adjoint": self._adjoint}[rule.kind](rule, name))
-        for rule in filter(lambda rule: is_looked_at(rule.call), derived):
-            self._look(rule)
+        for rule in derived if _torch.dispatch_modes() == 0 else ():
+            if is_looked_at(rule.call):
+                self._look(rule)
         if derived:
             self._add(self._transpose([self.lowering.pullback(rule) for rule in derived]))
         by_name = {output.name: total for output, total in zip(self.outputs, self._owned(), strict=True)}

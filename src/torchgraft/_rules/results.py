@@ -89,10 +89,7 @@ def settle_partial(label: str, name: str, value: Any, like: tuple[Shape, Any]) -
     """An output's partial derivative, which may be smaller where it is constant: it broadcasts to the output."""
     tensor = _check_type(label, name, value, like)
     shape, wanted = tuple(tensor.shape), tuple(like[0])
-    fits = len(shape) <= len(wanted) and all(
-        size in (1, full) for size, full in zip(reversed(shape), reversed(wanted), strict=False)
-    )
-    if not fits:
+    if not broadcasts_to(shape, wanted):
         raise RuleError(
             "returned a partial derivative of another shape than its output",
             operator=label,
@@ -101,6 +98,12 @@ def settle_partial(label: str, name: str, value: Any, like: tuple[Shape, Any]) -
             got=str(shape),
         )
     return tensor
+
+
+def broadcasts_to(shape: Shape, wanted: Shape) -> bool:
+    """Tell whether a tensor of one shape broadcasts to exactly another one."""
+    pairs = zip(reversed(shape), reversed(wanted), strict=False)
+    return len(shape) <= len(wanted) and all(size in (1, full) for size, full in pairs)
 
 
 def _check_type(label: str, name: str, value: Any, like: tuple[Shape, Any]) -> Tensor:

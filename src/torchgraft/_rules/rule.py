@@ -138,6 +138,12 @@ def make_rule(
     if source is None:
         call = Probe(_renamed(function, label), function, lambda drawn: _refuse_random(label, drawn))
         return Rule(kind, tuple(inputs), call, reads, label, opaque, residual, array=array, independent=independent)
+    if all(name in signature.names and not signature.names[name].is_tensor for name in reads):
+        raise DeclarationError(
+            "a rule in C reads no tensor, by which torch would know where to run it", operator=label,
+            expected="a tensor among the stub's parameters", got=", ".join(reads) or "none",
+            hint=f"let the C function take {inputs[0]}, too",
+        )  # fmt: skip
     symbol = source.function or function.__name__
     prototype = rule_prototype(signature, kind, inputs, reads, workspaces, symbol, label)
     native = NativeFunction(source, prototype, label, RuleError)
