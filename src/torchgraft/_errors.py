@@ -58,6 +58,10 @@ class TorchgraftError(Exception):
             lines.append("  next:     " + self.hint.replace("\n", "\n            "))
         return "\n".join(lines)
 
+    def __repr__(self) -> str:
+        # Compilers show errors of what they trace in this form alone.
+        return f"{type(self).__name__}({str(self).splitlines()[0]!r})"
+
     def __reduce__(self) -> tuple[Any, ...]:
         # The default would call the class with `args` alone and lose the fields in a worker process.
         return _rebuild, (type(self), self.problem, dict(self.__dict__))

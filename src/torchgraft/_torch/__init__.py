@@ -85,12 +85,14 @@ from .tracing import is_tracing as is_tracing
 from .tracing import no_dynamo as no_dynamo
 from .tracing import tracing_to_graph as tracing_to_graph
 from .wrappers import add_batch as add_batch
+from .wrappers import below_levels as below_levels
 from .wrappers import plain_sample as plain_sample
 from .wrappers import unwrap_batched as unwrap_batched
 from .wrappers import unwrap_dead as unwrap_dead
 from .wrappers import with_identity as with_identity
 from .wrappers import with_level as with_level
 from .wrappers import without_level as without_level
+from .wrappers import without_levels as without_levels
 from .wrappers import wrapped_in as wrapped_in
 
 pytree = _pytree
