@@ -17,15 +17,16 @@ class Capability:
     """One answer.
 
     Attributes:
-        answer: ``yes``; ``derived`` from a rule or from the kernel's body; ``loop``, one sample at a time; ``no``.
-        how: how it is done; what to add, where the answer is no.
+        answer: ``yes``; ``derived`` from a rule or from the kernel's body; ``loop``, one sample at a time; ``unknown``
+            of code that was written for something else: it is right or raises; ``no``.
+        how: how it is done; on what it depends, where that is unknown; what to add, where the answer is no.
     """
 
     answer: str
     how: str = ""
 
     def __bool__(self) -> bool:
-        return self.answer != "no"
+        return self.answer not in ("no", "unknown")
 
     def __str__(self) -> str:
         return f"{self.answer}: {self.how}" if self.how else self.answer
@@ -39,7 +40,7 @@ def capabilities(record: Record, device: str = "cpu") -> dict[str, Capability]:
     if kernel.opaque and device != "cpu":
         missing = Capability("no", f"add @{record.name}.kernel('{device}')")
         return dict.fromkeys(("reverse", "forward", "second order", "vmap", "compile", "export", "autocast"), missing)
-    return {
+    answers = {
         "reverse": _combine(record, inputs, device, _reverse),
         "forward": _combine(record, inputs, device, _forward),
         "second order": _combine(record, inputs, device, _second_order),
@@ -48,6 +49,18 @@ def capabilities(record: Record, device: str = "cpu") -> dict[str, Capability]:
         "export": _export(record),
         "autocast": Capability("yes", autocast),
     }
+    if record.eager_node is not None:  # an adopted Function, which nobody has read
+        answers |= {name: Capability("unknown", how) for name, how in _ADOPTED.items() if answers[name]}
+    return answers
+
+
+_ADOPTED = {
+    "forward": "the transpose of backward, where both methods are torch code",
+    "second order": "where both methods are torch code, and backward does not say once_differentiable",
+    "vmap": "torch.vmap of forward, or a loop, where it draws no random numbers",
+    "compile": "forward, as a call at least; its derivative, where both methods are torch code",
+    "export": "decomposes to ATen, where forward is torch code",
+}
 
 
 def differentiable_inputs(record: Record) -> list[str]:

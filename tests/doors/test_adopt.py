@@ -9,6 +9,7 @@ import pytest
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
 import torchgraft as tg
@@ -271,7 +272,17 @@ def test_what_it_can_do():
     text = str(cube)
     assert "cube.vjp[x]" in text
     assert cube.__doc__ == "x^3 factor."
-    assert cube.capabilities()["forward"].answer == "derived"
+    for f in (cube, numpy_product):  # nobody has read their methods: of the second one all of this raises
+        answers = {name: capability.answer for name, capability in f.capabilities().items()}
+        unknown = {name for name, answer in answers.items() if answer == "unknown"}
+        assert unknown == {"forward", "second order", "vmap", "compile", "export"}
+        assert not f.capabilities()["forward"]
+        assert answers["reverse"] == "yes"
+
+
+def test_a_check_takes_no_refusal_of_an_adopted_function_for_a_false_claim():
+    report = tg.check(numpy_product, X, X + 1)
+    assert not [finding for finding in report.findings if finding.code == "false-claim"]
 
 
 # -- refused ----------------------------------------------------------------------------------------------------------
@@ -638,3 +649,138 @@ def test_numpy_under_a_transform_is_refused_with_a_way_on():
     with pytest.raises(tg.UnsupportedError, match="leaves torch under a transform") as caught:
         torch.func.grad(lambda x: numpy_product(x, w).sum())(torch.ones(3))
     assert "@tg.op on np.ndarray" in caught.value.hint
+
+
+# -- what forward keeps and calls -------------------------------------------------------------------------------------
+
+
+def cubed(forward, backward=None):
+    """x^3, adopted."""
+
+    def keep(ctx, x):
+        ctx.save_for_backward(x)
+        return forward(ctx, x)
+
+    def pull(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return 3 * x * x * grad if backward is None else backward(ctx, x, grad)
+
+    body = {"forward": staticmethod(keep), "backward": staticmethod(pull)}
+
+    @tg.adopt(type("Cubed", (torch.autograd.Function,), body))
+    def cubed(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]: ...
+
+    return cubed
+
+
+CONSTANTS = {
+    "tensor": lambda x: torch.tensor(3.0, dtype=x.dtype),
+    "full_like": lambda x: torch.full_like(x, 3),
+    "in a list": lambda x: [torch.tensor([1.0, 1.0, 1.0], dtype=x.dtype) * 3],
+    "computed": lambda x: torch.arange(3, dtype=x.dtype).softmax(0).sum() * 3,
+}
+
+
+def second_by_autograd(f, x):
+    x = x.clone().requires_grad_()
+    (first,) = torch.autograd.grad(f(x).sum(), x, create_graph=True)
+    return torch.autograd.grad(first.sum() + 0 * x.sum(), x)[0]
+
+
+SECOND = {
+    "autograd": second_by_autograd,
+    "hessian": lambda f, x: torch.func.hessian(lambda x: f(x).sum())(x).diagonal(),
+    "reverse twice": lambda f, x: torch.func.jacrev(torch.func.jacrev(lambda x: f(x).sum()))(x).diagonal(),
+    "forward twice": lambda f, x: torch.func.jacfwd(torch.func.jacfwd(lambda x: f(x).sum()))(x).diagonal(),
+}
+
+
+@pytest.mark.parametrize("how", SECOND)
+@pytest.mark.parametrize("constant", CONSTANTS)
+def test_a_constant_on_the_context(constant, how):
+    def forward(ctx, x):
+        ctx.factor = CONSTANTS[constant](x)
+        return x**3
+
+    def backward(ctx, x, grad):
+        return (ctx.factor[0] if constant == "in a list" else ctx.factor) * x * x * grad
+
+    f = cubed(forward, backward)
+    torch.testing.assert_close(SECOND[how](f, X), 6 * X)
+    torch.testing.assert_close(torch.func.jvp(f, (X,), (X,))[1], 3 * X**3)
+
+
+@pytest.mark.parametrize("how", SECOND)
+@pytest.mark.parametrize(
+    "lose", [lambda x: x.detach() * 3, lambda x: 3 * torch.nn.Parameter(x)], ids=["detach", "Parameter"]
+)
+def test_what_is_no_constant_on_the_context(lose, how):
+    def forward(ctx, x):
+        ctx.kept = lose(x)
+        return x**3
+
+    with pytest.raises(tg.DerivativeError, match="cannot be differentiated again"):
+        SECOND[how](cubed(forward, lambda ctx, x, grad: ctx.kept * x * grad), X)
+
+
+class Square(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, grad):
+        return 2 * ctx.saved_tensors[0] * grad
+
+
+FORWARDS = {
+    "calls a Function": lambda ctx, x: Square.apply(x) * x,
+    "decides by numbers": lambda ctx, x: x**3 if float(x.detach().sum()) < 100 else x,
+    "numpy": lambda ctx, x: torch.from_numpy(x.detach().numpy() ** 3),
+}
+FIRST = {
+    "call": (lambda f, x: f(x), lambda x: x**3),
+    "grad": (lambda f, x: torch.func.grad(lambda x: f(x).sum())(x), lambda x: 3 * x**2),
+    "second": (second_by_autograd, lambda x: 6 * x),
+    "reverse twice": (SECOND["reverse twice"], lambda x: 6 * x),
+    "jvp": (lambda f, x: torch.func.jvp(f, (x,), (x,))[1], lambda x: 3 * x**3),
+    "vmap": (lambda f, x: torch.vmap(f)(x[None])[0], lambda x: x**3),
+    "vmap of grad": (lambda f, x: torch.vmap(torch.func.grad(lambda x: f(x).sum()))(x[None])[0], lambda x: 3 * x**2),
+    "compiled": (lambda f, x: torch.compile(f, backend="aot_eager", fullgraph=True)(x), lambda x: x**3),
+    "gradient, compiled": (
+        lambda f, x: noise_and_gradient(torch.compile(f, backend="aot_eager"), x)[1], lambda x: 3 * x**2,
+    ),
+    "compiled grad": (TRANSFORMS["compiled grad"], lambda x: 3 * x**2),
+}  # fmt: skip
+REFUSED = {
+    "calls a Function": {"jvp", "vmap of grad"},
+    "decides by numbers": {"vmap of grad", "gradient, compiled", "compiled grad"},
+    "numpy": {"jvp", "vmap of grad", "gradient, compiled", "compiled grad"},
+}
+
+
+@pytest.mark.parametrize("how", FIRST)
+@pytest.mark.parametrize("forward", FORWARDS)
+def test_a_forward_that_tracers_do_not_understand(forward, how):
+    f, (call, plain) = cubed(FORWARDS[forward]), FIRST[how]
+    if how in REFUSED[forward]:
+        with pytest.raises(Exception, match=r"operator \\*'(Cubed|cubed)"):
+            call(f, X)
+    else:
+        torch.testing.assert_close(call(f, X), plain(X))
+
+
+def test_a_backward_that_says_it_cannot_be_differentiated():
+    f = cubed(lambda ctx, x: x**3)
+    function = type("Once", (torch.autograd.Function,), {
+        "forward": staticmethod(lambda ctx, x: (ctx.save_for_backward(x), x**3)[1]),
+        "backward": staticmethod(once_differentiable(lambda ctx, grad: 3 * ctx.saved_tensors[0] ** 2 * grad)),
+    })  # fmt: skip
+    once = tg.adopt(function)(vector)
+    torch.testing.assert_close(noise_and_gradient(once, X), noise_and_gradient(f, X))
+    with pytest.raises(tg.DerivativeError, match="it is marked with once_differentiable"):
+        second_by_autograd(once, X)
+
+
+def vector(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]: ...

@@ -13,9 +13,10 @@ T = TypeVar("T")
 
 
 def claimed(case: Case, transform: str) -> bool | None:
-    """What a torchgraft operator says of a transform in `Op.capabilities`; None for any other target."""
+    """What a torchgraft operator says of a transform in `Op.capabilities`; None where it does not know, or is none."""
     operator = case.target.operator
-    return None if operator is None else bool(operator.capabilities()[transform])
+    said = None if operator is None else operator.capabilities()[transform]
+    return None if said is None or said.answer == "unknown" else bool(said)
 
 
 class Refused(Exception):

@@ -7,6 +7,7 @@ have their derivatives, which a bare Function loses. In eager code a node of its
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Sequence
@@ -229,7 +230,8 @@ class Adopted:
         recorder = self.new(needs if told is None else told)
         call = Call([type(value) for value in values])
         with outside(self.scope):
-            call.intermediates = not self._recompute(recorder, values, outputs, told)
+            given = self._recompute(recorder, values, outputs, told)
+        call.intermediates, call.given = given is None, given or ()
         inputs = [v for v, need in zip(values, needs, strict=True) if need and isinstance(v, Tensor)]
 
         def run() -> tuple[Any, ...]:
@@ -237,7 +239,7 @@ class Adopted:
 
         if not torch.is_grad_enabled() and not _torch.tangents_possible():
             return run()
-        return guarded(label, call, recorder, run, grads, lambda: inputs)
+        return guarded(label, call, recorder, run, grads, lambda: inputs, once=self.dialect.once)
 
     def first(
         self,
@@ -264,7 +266,8 @@ class Adopted:
             return run()
         call = Call([])
         call.intermediates = inputs is not None
-        return guarded(label, call, ctx, run, grads, lambda: inputs or node_inputs(self.dialect, ctx, call))
+        found = lambda: inputs or node_inputs(self.dialect, ctx, call)  # noqa: E731
+        return guarded(label, call, ctx, run, grads, found, once=self.dialect.once)
 
     def pull(self, ctx: Any, grads: Sequence[Any]) -> Any:
         """The Function's backward."""
@@ -286,37 +289,35 @@ class Adopted:
 
     def _recompute(
         self, recorder: Recorder, values: Sequence[Any], outputs: Sequence[Any], told: tuple[bool, ...] | None
-    ) -> bool:
-        """Fill the context; whether what it keeps has derivatives, or none that could be missed."""
+    ) -> Sequence[Any] | None:
+        """Fill the context, and tell what it keeps; None where a derivative of that could be missed."""
         if torch.is_grad_enabled():
             try:
                 forgiven = lambda: vars(recorder).get("_graft_constants", ())  # noqa: E731
-                with Watch(values, forgiven) as watch:
-                    made = self._forward_again(recorder, values, told)
-                kept = tensors_in([*recorder.to_save, *vars(recorder).values()])
+                # In this order: what answers calls functions itself, and would be taken for whoever calls them.
+                with Careful(self, values, told) as care, Watch(values, forgiven) as watch:
+                    made = self.forward(recorder, values)
+                care.refuse_draws(made)
+                kept = list(tensors_in([*recorder.to_save, *vars(recorder).values()]))
                 self._check_again(made, outputs)
                 if watch.left is None and not any(isinstance(value, np.ndarray) or watch.lost(value) for value in kept):
                     self._replace(recorder, made, outputs)
-                    return True
+                    return list(filter(watch.has_seen, kept))
             except TorchgraftError:
                 raise
             except RuntimeError:  # NumPy does not take what requires grad
                 pass
-        detached = [value.detach() if isinstance(value, Tensor) else value for value in values]
         recorder.__init__(recorder.needs_input_grad)  # type: ignore[misc] # as it was before the attempt
+        detached, around = _detached(values)
         with torch.no_grad():
             try:
-                made = self._forward_again(recorder, detached, told)
+                with around, Careful(self, detached, told) as care:
+                    made = self.forward(recorder, detached)
             except RuntimeError as error:
-                raise explained(self.dialect, error)  # noqa: B904 - it sets the cause itself, or is the error
-        self._check_again(made, outputs)
-        return self._replace(recorder, (*detached, *as_outputs(made)), (*values, *outputs))
-
-    def _forward_again(self, recorder: Recorder, values: Sequence[Any], told: tuple[bool, ...] | None) -> Any:
-        with Careful(self, values, told) as care:
-            made = self.forward(recorder, values)
+                raise explained(self.dialect, error, "forward")  # noqa: B904 - it sets the cause itself, or is the error
         care.refuse_draws(made)
-        return made
+        self._check_again(made, outputs)
+        return [] if self._replace(recorder, (*detached, *as_outputs(made)), (*values, *outputs)) else None
 
     def _check_again(self, made: Any, outputs: Sequence[Any]) -> None:
         """Compare what the second forward made with what the first one did, where there are numbers to compare."""
@@ -346,6 +347,15 @@ class Adopted:
         recorder.saved_tensors = map_leaves(Tensor, find, recorder.to_save)
         vars(recorder).update(map_leaves(Tensor, find, vars(recorder)))
         return complete
+
+
+def _detached(values: Sequence[Any]) -> tuple[list[Any], contextlib.AbstractContextManager[Any]]:
+    """The arguments without their derivatives, and what they are to be used in: below all levels, if that can be."""
+    plain = [_torch.below_levels(value) if isinstance(value, Tensor) else value for value in values]
+    stuck = any(one is None and value is not None for one, value in zip(plain, values, strict=True))
+    if stuck or _torch.inside_level():
+        return [v.detach() if isinstance(v, Tensor) else v for v in values], contextlib.nullcontext()
+    return plain, _torch.without_levels()
 
 
 def _check_parameters(dialect: Dialect, stub: Callable[..., Any]) -> None:

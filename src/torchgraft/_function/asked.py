@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import types
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,6 +11,7 @@ import torch
 from torch import Tensor
 
 from .. import _torch
+from .._lower.watch import Watch, is_ours
 from .._spec.dtypes import is_inexact
 
 
@@ -17,6 +20,13 @@ def has_derivative(value: Any) -> bool:
     if not isinstance(value, Tensor) or not is_inexact(value.dtype):
         return False
     return bool(_torch.recording_levels(value)) or _torch.may_carry_tangent(value)
+
+
+def _asked_by_us(frame: types.FrameType) -> bool:
+    """Whether our own code asks, which wants the truth; a `Watch` hands on what user code asks."""
+    if frame.f_code is Watch.__torch_function__.__code__ and frame.f_back is not None:
+        frame = frame.f_back
+    return is_ours(frame)
 
 
 class Answering(torch.overrides.TorchFunctionMode):
@@ -37,10 +47,11 @@ class Answering(torch.overrides.TorchFunctionMode):
         self._positions = {id(arg): i for i, arg in enumerate(args) if isinstance(arg, Tensor)}
 
     def __torch_function__(
-        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+        self, func: Any, classes: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """Call `func`, or answer in its place."""
-        if getattr(func, "__self__", None) is Tensor.requires_grad and id(args[0]) in self._positions:
+        asks = getattr(func, "__self__", None) is Tensor.requires_grad and id(args[0]) in self._positions
+        if asks and not _asked_by_us(sys._getframe(1)):
             position = self._positions[id(args[0])]
             if self.asked is None:
                 self.asked = position

@@ -86,7 +86,7 @@ class Call:
         self.attributes += _borrowed(dialect, args, [*saved, *found])
         if self.intermediates:
             self.inputs = [weakref.ref(a) for a, k in zip(args, self.arguments, strict=True) if type(k) is tuple]
-        if saved and not _torch.is_once_differentiable(getattr(dialect.function, dialect.reverse, None)):
+        if saved and not dialect.once:
             warn_once(dialect, _INTERMEDIATE)
 
 

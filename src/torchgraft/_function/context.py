@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -96,8 +96,49 @@ def _telling(kind: Any) -> type[Any]:
     return made
 
 
-def explained(dialect: Dialect, error: RuntimeError) -> RuntimeError:
-    """An error of backward; in words of our own, where torch's are about something else than the mistake."""
+class _Limit(NamedTuple):
+    """What code for eager tensors cannot do under transforms and tracers, by the words in which torch says so."""
+
+    words: tuple[str, ...]
+    problem: str
+    expected: str
+    hint: str
+
+
+_LIMITS = (
+    _Limit(
+        ("doesn't have storage", ".numpy() is not supported", "numpy() on Tensor"),
+        "leaves torch under a transform, whose tensors hold no numbers of their own",
+        "torch functions, or operators and Functions made of arrays, in a derivative",
+        "make an operator of the array code (@tg.op on np.ndarray), and call that",
+    ),
+    _Limit(
+        ("autograd.Function with functorch transforms", "does not have vmap support", "custom_function_call"),
+        "calls a Function of torch's class, which does not go under this transform",
+        "operators, or Functions of torchgraft, under a transform",
+        "change the base class of that one to tg.Function, or adopt it too",
+    ),
+    _Limit(
+        ("vmap: It looks like", "DataDependent", "data-dependent", "DynamicOutputShape"),
+        "lets Python decide by the numbers in a tensor, which a transform or a tracer does not show",
+        "torch.where, or eager code",
+        "compute both branches, and choose: torch.where(x > 0, one, other)",
+    ),
+)
+
+
+def _limit_of(text: str) -> _Limit | None:
+    return next((limit for limit in _LIMITS if any(words in text for words in limit.words)), None)
+
+
+def explained(dialect: Dialect, error: RuntimeError, where: str | None = None) -> RuntimeError:
+    """An error of backward; in words of our own, where torch's are about something else than the mistake.
+
+    Args:
+        dialect: of the Function.
+        error: the error.
+        where: the method that raised it; that for reverse mode by default.
+    """
     text = str(error)
     made: RuntimeError
     if isinstance(error, TorchgraftError):
@@ -110,13 +151,13 @@ def explained(dialect: Dialect, error: RuntimeError) -> RuntimeError:
             got=text.partition(";")[0],
             hint="change a copy (x = x + 1 instead of x += 1), or save a copy: ctx.save_for_backward(x.clone())",
         )
-    elif "doesn't have storage" in text or ".numpy() is not supported" in text or "numpy() on Tensor" in text:
+    elif limit := _limit_of(f"{type(error).__name__}: {text}"):
         made = UnsupportedError(
-            "leaves torch under a transform, whose tensors hold no numbers of their own",
-            operator=f"{dialect.name}.{dialect.reverse}",
-            expected="torch functions, or operators and Functions made of arrays, in a derivative",
-            got=text.partition(".")[0],
-            hint="make an operator of the array code (@tg.op on np.ndarray), and call that",
+            limit.problem,
+            operator=f"{dialect.name}.{dialect.reverse}" if where is None else f"{dialect.name}.{where}",
+            expected=limit.expected,
+            got=(text.strip().splitlines() or [type(error).__name__])[0].partition(". ")[0],
+            hint=limit.hint,
         )
     else:
         return error

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from .. import _torch
 from .._errors import ArgumentError, DeclarationError, DerivativeError
 
 Kind = Literal["context", "setup", "instance"]
@@ -66,6 +67,11 @@ class Dialect:
                 "has no backward", operator=self.name, expected="def backward(ctx, *grads)", got="forward alone"
             )
         return reverse(ctx, list(grads)) if self.boxed else reverse(ctx, *grads)
+
+    @property
+    def once(self) -> bool:
+        """Whether backward says that it cannot be differentiated."""
+        return _torch.is_once_differentiable(getattr(self.function, self.reverse, None))
 
     def check_jvp(self) -> None:
         """Refuse forward mode of a Function that has no `jvp`."""

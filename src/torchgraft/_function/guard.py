@@ -26,6 +26,10 @@ _REMEDY = (
     "enough; or ctx.mark_constant(tensor) for what is constant on purpose"
 )
 
+_ONCE = Why(
+    "it is marked with once_differentiable",
+    "ask for first derivatives only; or write it with torch functions, and take the mark away",
+)
 _INTERMEDIATE = Why("it reads what forward computed and saved", _REMEDY)
 _DETACHED = Why("its result is detached from what it was computed from", _REMEDY)
 
@@ -37,6 +41,8 @@ def guarded(
     run: Callable[[], Any],
     linear: Sequence[Any],
     inputs: Callable[[], Sequence[Tensor]],
+    *,
+    once: bool = False,
 ) -> tuple[Any, ...]:
     """What `run` returns, connected to a refusal where its own derivative would be wrong.
 
@@ -47,6 +53,7 @@ def guarded(
         run: runs backward or jvp, and checks what it returned.
         linear: the cotangents or tangents.
         inputs: the inputs that need a gradient; raises where they cannot be had any more.
+        once: whether what is run says of itself that it cannot be differentiated.
     """
     # Asked first: backward may use up what it finds there.
     attributes = [tensor for attribute in call.attributes if (tensor := attribute.tensor()) is not None]
@@ -67,6 +74,8 @@ def guarded(
     def connected(value: Any, lost: str | None) -> Any:
         if not isinstance(value, Tensor) or not is_inexact(value.dtype) or any(value is c for c in constants):
             return value
+        if once and (lost is not None or hidden or needed - _torch.recording_levels(value)):
+            return refuse_derivative(value, sources, label, _ONCE)
         if lost is not None:
             return refuse_derivative(value, sources, label, Why(f"it leaves torch through {lost}", _REMEDY))
         if hidden:

@@ -276,7 +276,7 @@ def pull(
 
     if not torch.is_grad_enabled() and not moving:
         return run()
-    return guarded(label, call, ctx, run, grads, inputs)
+    return guarded(label, call, ctx, run, grads, inputs, once=dialect.once)
 
 
 def overwritten(label: str, what: str = "the gradient that it was given") -> RuleError:

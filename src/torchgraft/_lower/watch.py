@@ -119,6 +119,10 @@ class Watch(torch.overrides.TorchFunctionMode):
         if moving or self._levels_of(tensor):
             self._differentiated.setdefault(memory, tensor)
 
+    def has_seen(self, value: Any) -> bool:
+        """Whether a value was given, read, or made by a function that was seen."""
+        return id(value) in self._known
+
     def lost(self, value: Any) -> str | None:
         """The name of the function that lost a derivative which `value` should have; None if there is none."""
         if isinstance(value, Tensor):
@@ -185,7 +189,7 @@ class Watch(torch.overrides.TorchFunctionMode):
         """Call `func`, and look at what goes in and what comes out."""
         caller = sys._getframe(1)
         name = _name_of(func)
-        if _is_ours(caller):
+        if is_ours(caller):
             result = func(*args, **(kwargs or {}))
             read = _read(name, args, kwargs or {})
             self._know_results(_values(result), read)
@@ -258,7 +262,7 @@ def hand_on(read: Sequence[Any], made: Sequence[Any]) -> None:
             mode.hand_on(_tensors(read), made)
 
 
-def _is_ours(frame: types.FrameType) -> bool:
+def is_ours(frame: types.FrameType) -> bool:
     """Whether the call of an operator or a Function is at work, which has a derivative of its own."""
     name = frame.f_code.co_filename
     return name.startswith(GENERATED) or (name.startswith(_PACKAGE) and "_examples" not in name)
@@ -271,7 +275,7 @@ def _is_recorded(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> b
 
 def _is_foreign(func: Any, caller: types.FrameType) -> bool:
     """Whether this is an operator that drops tangents without a word: somebody's kernel, and not one of ours."""
-    return _torch.is_custom(func) and not (caller.f_back is not None and _is_ours(caller.f_back))
+    return _torch.is_custom(func) and not (caller.f_back is not None and is_ours(caller.f_back))
 
 
 def _written(func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:

@@ -91,6 +91,7 @@ from .tracing import tangents_from_outside as tangents_from_outside
 from .tracing import tracing_final_graph as tracing_final_graph
 from .tracing import tracing_to_graph as tracing_to_graph
 from .wrappers import add_batch as add_batch
+from .wrappers import below_levels as below_levels
 from .wrappers import plain_sample as plain_sample
 from .wrappers import plain_samples as plain_samples
 from .wrappers import unwrap_batched as unwrap_batched
@@ -98,6 +99,7 @@ from .wrappers import unwrap_dead as unwrap_dead
 from .wrappers import with_identity as with_identity
 from .wrappers import with_level as with_level
 from .wrappers import without_level as without_level
+from .wrappers import without_levels as without_levels
 from .wrappers import wrapped_in as wrapped_in
 
 pytree = _pytree

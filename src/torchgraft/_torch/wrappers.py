@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from torch import _C, Tensor
 from torch._functorch import autograd_function as _functorch_function
+from torch._functorch import pyfunctorch as _pyfunctorch
+
+without_levels: Callable[[], contextlib.AbstractContextManager[Any]] = _pyfunctorch.temporarily_clear_interpreter_stack
+"""Within, no transform level is open."""
 
 
 def unwrap_dead(value: Any) -> Any:
@@ -37,6 +42,12 @@ def wrapped_in(tensor: Tensor) -> Iterator[Tensor]:
     while _C._functorch.is_functorch_wrapped_tensor(tensor):
         tensor = _C._functorch.get_unwrapped(tensor)
         yield tensor
+
+
+def below_levels(tensor: Tensor) -> Tensor | None:
+    """The data below all differentiating levels, without a derivative; None where a mapped axis is among the levels."""
+    layers = [tensor, *wrapped_in(tensor)]
+    return None if any(map(_C._functorch.is_batchedtensor, layers)) else layers[-1].detach()
 
 
 def unwrap_batched(operands: tuple[Any, ...], level: int) -> tuple[tuple[Any, ...], tuple[int | None, ...]]:
