@@ -107,8 +107,8 @@ INSIDE: dict[str, Callable[..., bool]] = {
 }  # fmt: skip
 
 
-# Of what there is no reference: as a function is taken at 0 from the right, drops what an order has behind the point, or
-# is NaN where it would take too long, as documented.
+# Of what there is no reference, as documented: a function is taken at 0 from the right, drops what an order has behind
+# the point, or is NaN where it would take too long.
 UNTOLD: dict[str, Callable[..., bool]] = {
     **dict.fromkeys(SPHERICAL, lambda n, x: not is_order(n) or str(x) == "-0.0" or min(n, abs(x)) > 1e15),
     **dict.fromkeys(("jv", "jve", "yv", "yve"), lambda v, z: min(abs(v), abs(z)) > 1e15),
