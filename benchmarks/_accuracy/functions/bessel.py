@@ -105,7 +105,13 @@ def spherical_in(n: Any, z: Any) -> Any:
 
 
 def spherical_kn(n: Any, z: Any) -> Any:
-    return spherical(mp.besselk, n, z)
+    if z > 0:
+        return spherical(mp.besselk, n, z)
+    zero = mp.pi / 2 * mp.exp(-z) / z  # DLMF 10.49.12
+    one = zero + zero / z
+    for k in range(1, int(n) + 1):
+        zero, one = one, zero + (2 * k + 1) / z * one  # DLMF 10.51.4
+    return zero
 
 
 def spherical_jn_slope(n: Any, z: Any) -> Any:

@@ -217,6 +217,7 @@ def betaincc(a: Real[Tensor, "..."], b: Real[Tensor, "..."], x: Real[Tensor, "..
 
     Returns:
         Values between 0 and 1, in the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
+        Where x < 1e-8, of which SciPy's has lost 1 - x, by the function itself; where a b < 1e-290, as `betainc`.
 
     Raises:
         DerivativeError: a second derivative in a parameter is asked for.

@@ -1,7 +1,7 @@
 """Distribution functions of Student's t, F, chi-square and Poisson, differentiable in degrees of freedom too.
 
-Values are SciPy's, but for quantiles t of Student's that have lost digits next to 0, or beyond 1e140 sqrt(df), where
-SciPy's end, and for far tails and tiny parameters. Those of Student's and its derivatives come from `kernels/student.c`
+Values are SciPy's, but for quantiles t of Student's that have lost digits next to 0 or far out, and for far tails and
+tiny parameters. Those of Student's and its derivatives come from `kernels/student.c`
 and those of F from `kernels/fisher.c`, which say how; chi-square and Poisson are incomplete gamma functions. Second
 derivatives are there but for those in parameters.
 """
@@ -262,8 +262,8 @@ def stdtrit(df: Real[Tensor, "..."], p: Real[Tensor, "..."]) -> Float[Tensor, ".
         p: between 0 and 1.
 
     Returns:
-        In the shape to which the arguments broadcast; outside of the domain what SciPy gives. Next to p = 1/2
-        or where ``|t|`` > 1e140 sqrt(df), by Newton's method if SciPy's has lost digits.
+        In the shape to which the arguments broadcast; outside of the domain what SciPy gives. Next to p = 1/2,
+        for p < 1e-20, df < 0.01 or ``|t|`` > 1e20 sqrt(df), by Newton's method if SciPy's has lost digits.
 
     Raises:
         DerivativeError: a second derivative in `df` is asked for.

@@ -56,7 +56,7 @@ def zeta(x: Real[Tensor, "..."], q: Real[Tensor, "..."] | None = None) -> Float[
 
     Args:
         x: exponent, at least 1; any real number where there is no `q`.
-        q: positive; without it the function is Riemann's, whose q is 1.
+        q: positive, or negative where `x` is an integer; without it the function is Riemann's, whose q is 1.
 
     Returns:
         In the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.

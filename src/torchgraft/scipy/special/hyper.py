@@ -70,9 +70,9 @@ hyp2f1_nth.nondifferentiable("a", "b", "c", reason=REASON)
 def hyp0f1(v: Real[Tensor, "..."], z: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
     """The confluent hypergeometric limit function 0F1(; v; z) (DLMF 16.2.1; derivative 16.3.1).
 
-    Values are SciPy's, and ours where it has nothing finite, or may have nothing right: z < 0 and v > 150, v < -165
-    or abs(v - 1) log(-z) > 1300, and v < 0 next to an integer or with z > 1e4. They are NaN where neither is right, as
-    may be for v < -300 and z < -2e5.
+    Values are SciPy's, and ours where it has nothing finite, or may have nothing right: abs(z) > 1e4, abs(v) > 1000,
+    z < 0 and v > 150, v < -165 or abs(v - 1) log(-z) > 1300, and v < 0 next to an integer. They are NaN where neither
+    is right, as may be for v < -300 and z < -2e5, and for z < -1e39, where nobody knows the phase.
 
     Args:
         v: parameter, any real number but 0, -1, -2, ...
@@ -103,7 +103,8 @@ def hyp1f1(a: Real[Tensor, "..."], b: Real[Tensor, "..."], x: Real[Tensor, "..."
 
     Values are SciPy's, and ours where these are wrong or may be: for -3 < x < 0 unless a < b, for b < 0 unless both
     parameters are of moderate size, and where a, b or b - a is next to an integer. They are NaN where that would take
-    too long, as may be for ``|x|`` > 1000 there.
+    too long, as may be for ``|x|`` > 1000 there. SciPy's, which does not return at many points with parameters or
+    arguments above 1e4 or below 1e-250, is not called with these.
 
     Args:
         a: parameter, any real number.

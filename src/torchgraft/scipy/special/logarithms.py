@@ -155,7 +155,7 @@ def _(x: Tensor, y: Tensor) -> Any:
     return quotient(x, 1 + y)
 
 
-@tg.op(kernel=lent("boxcox", 2))
+@tg.op(kernel=mended(FILE, "boxcox", "boxcox_value(x, lmbda, SCIPYS)", "x lmbda"))
 @tg.domain(x="positive")
 def boxcox(x: Real[Tensor, "..."], lmbda: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
     """The power transform (x^lmbda - 1) / lmbda, and log(x) where lmbda is 0 (Box and Cox 1964).

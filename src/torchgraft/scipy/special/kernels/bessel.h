@@ -306,7 +306,7 @@ static dd exponent(double x, dd f, double v, double t) { return dd_add(dd_mul(f,
 static bessel k_integral(double v, double x)
 {
     double r = hypot(v, x), h = step(14, 2.4, r), base = asinh_ratio(v, r, x), mid = rint(base / h), off = mid * h - base;
-    long double E = expl(base), xc = x * (E + 1 / E) / 2, xs = x * (E - 1 / E) / 2;
+    long double E = expl(base), xc = x * (E + 1 / E) / 2, xs = base > 0.1 ? x * (E - 1 / E) / 2 : x * sinhl(base);
     double c = xc, s = xs, rho = v - xs, S1 = sinh(h / 2), C1 = cosh(h / 2), f = 0, d = 0, g = 0, q = 0, m = 0;
     double Sm = sinh(off / 2), Cm = sqrt(1 + Sm * Sm);
     for (int side = 1; side >= -1; side -= 2) {

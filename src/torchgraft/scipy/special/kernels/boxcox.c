@@ -25,9 +25,19 @@ static double moment(double n, double u) {
     return u < 0 ? exp(u) * sum : sum;
 }
 
+/* (x^k - 1)/k as k -> +-inf, where it is infinite it has the sign of k; its derivative in k is positive */
+static double boxcox_far(double L, double k, double n) {
+    if (isnan(L)) return NAN;
+    return k * L > 0 ? (n == 0 ? k : INFINITY) : 0;
+}
+
+/* (x^k - 1)/k where SciPy says f: NaN for an infinite k */
+double boxcox_value(double x, double k, double f) { return isinf(k) ? boxcox_far(log(x), k, 0) : f; }
+
 /* d^n/dk^n (x^k - 1)/k */
 double boxcox_dk(double x, double k, double n) {
     double L = log(x), u = k * L;
+    if (isinf(k)) return boxcox_far(L, k, n);
     if (isnan(L) || isnan(k)) return NAN;
     if (k == 0) return pow(L, n + 1) / (n + 1);
     if (u < -700) return tgamma(n + 1) * pow(-1 / k, n + 1);
@@ -59,6 +69,7 @@ static int exponential(double y, double k) { return k == 0 || fabs(k * y) < 1e-3
 /* (1 + k y)^(1/k), which goes to 1 as k does to an infinity of the sign of y */
 static double inverse(double y, double k) {
     if (isinf(k) && k * y > 0) return isinf(y) ? NAN : 1;
+    if (y == 0) return 1;
     return exp(exponential(y, k) ? y : log_base(y, k) / k);
 }
 
@@ -83,6 +94,7 @@ double inv_boxcox_dy(double y, double k) {
  * log(1 + w) = 2 atanh(q) and w/(1 + w) = 2 q/(1 + q). */
 double inv_boxcox_dk(double y, double k) {
     if (isinf(k) && k * y > 0) return isinf(y) ? NAN : -0.0;
+    if (y == 0) return -0.0;
     double w = k == 0 ? 0 : k * y, q = w / (2 + w), b = base(y, k), value = inverse(y, k);
     if (b == 0) return inv_boxcox_dy(y, k) * y / k;
     if (value == 0) return 0;

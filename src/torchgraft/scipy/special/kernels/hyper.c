@@ -30,8 +30,10 @@ TG_IMPORT(double, scipy_hyp2f1, (double, double, double, double, int))
 #define GOOD 1e-15       /* an estimated relative error that needs no better one */
 #define ALMOST_ALL 100   /* how much larger the terms may be than their sum, which then has the digits of a double */
 #define MOST_TERMS 4000
-#define MOST_WORK 5000000 /* terms of a series times the square of the words: some 0.1 s */
+#define MOST_WORK 2500000 /* terms of all series times the square of the words: some 50 ms */
 #define MOST_STEPS 400
+#define MOST_OF_STEP 600 /* terms of one of them */
+#define LARGE_PARAMETER 5e4 /* beyond, nothing but a power series */
 #define MILD 6           /* parameters with which the Taylor series has no large coefficients */
 
 static dd dd_of(double x) { return (dd){x, 0}; }
@@ -105,6 +107,24 @@ static solution series_of(int upper, dd a, dd b, dd c, dd z)
     return s;
 }
 
+/* Whether a parameter is so large, or so small, that double-doubles and other methods have no range for it. */
+static bool extreme(double x) { return fabs(x) > LARGE_PARAMETER || (x != 0 && fabs(x) < 1e-250); }
+
+/* The same in plain numbers, for such parameters; NaN where more than half of a digit cancels. */
+static double plain_series(int upper, double a, double b, double c, double z)
+{
+    double term = 1, sum = 1, all = 1;
+    for (int k = 0; k < MOST_OF_STEP; k++) {
+        double factor = upper > 1 ? (b + k) / (k + 1) : 1 / (k + 1.0), next = term * ((a + k) / (c + k) * z * factor);
+        if (!isfinite(next)) next = term * (z / (c + k) * (a + k) * factor);
+        sum += term = next, all += fabs(next);
+        double growth = fabs((a + k + 1) / (c + k + 1) * z * (upper > 1 ? (b + k + 1) / (k + 2) : 1 / (k + 2.0)));
+        bool over = term == 0 || (growth < 0.9 && fabs(term) < 1e-18 * fabs(sum) && c + k > 0);
+        if (over || isinf(sum)) return all < 3 * fabs(sum) || isinf(sum) ? sum : NAN;
+    }
+    return NAN;
+}
+
 /* ---- power series in numbers of many words ---- */
 
 typedef struct { multi f, slope; bool converged; } long_solution;
@@ -116,13 +136,13 @@ static bool negligible(multi x, multi sum)
     return x.sign == 0 || (sum.sign != 0 && x.exponent < sum.exponent - sum.words);
 }
 
-static long_solution long_series(int upper, form x, multi at, double z)
+static long_solution long_series(int upper, form x, multi at, double z, double *work)
 {
     int words = at.words;
     multi a = multi_of_dd(x.a, words), b = multi_of_dd(x.b, words), c = multi_of_dd(x.c, words);
     multi one = multi_of(1, words), term = one, largest = one;
     long_solution s = {one, multi_zero(words), false};
-    for (int k = 0; k < MOST_WORK / (words * words); k++) {
+    for (int k = 0; (*work -= words * words) > 0; k++) {
         multi next = multi_mul(term, multi_inverse(c));
         if (upper > 0) next = multi_mul(next, a);
         if (upper > 1) next = multi_mul(next, b);
@@ -139,18 +159,19 @@ static long_solution long_series(int upper, form x, multi at, double z)
     return s;
 }
 
-static floating long_2f1(form x, int words);
+static floating long_2f1(form x, int words, double *work);
 
 /* With more and more words, until two results agree; NaN where that takes too long. */
 static double sure(int upper, form x)
 {
     floating last = {NAN, 0};
+    double work = MOST_WORK;
     if (x.c.hi < -MOST_WORK / 16 && !(upper > 0 && ends(x.a)) && !(upper > 1 && ends(x.b))) return NAN; /* they fall from -c on */
     for (int words = 4; words <= MOST_WORDS; words += words / 2) {
         floating f;
-        if (upper == 2) f = long_2f1(x, words);
+        if (upper == 2) f = long_2f1(x, words, &work);
         else {
-            long_solution s = long_series(upper, x, multi_of_dd(x.z, words), x.z.hi);
+            long_solution s = long_series(upper, x, multi_of_dd(x.z, words), x.z.hi, &work);
             f = s.converged ? multi_scaled(s.f) : (floating){NAN, 0};
         }
         if (isnan(f.m)) return NAN;
@@ -217,7 +238,7 @@ static double hyp0f1_at(dd c, double z)
 {
     double v = c.hi;
     if (isnan(v) || isnan(z) || ends(c)) return NAN;
-    if (isinf(v)) return 1;
+    if (isinf(v)) return v > 0 ? 1 : NAN;
     if (z == INFINITY) return copysign(INFINITY, gamma_sign(v));
     if (z == -INFINITY) return v > 0.5 ? 0 : NAN; /* oscillations of the size |z|^(1/4 - v/2) */
     if (v > 0 && z >= 0) {
@@ -286,23 +307,56 @@ static double hyp1f1_ours(dd a, dd ba, dd b, double z)
         solution s = series_of(1, forms[i].a, dd_of(1), forms[i].c, forms[i].z);
         if (s.f_error < GOOD * fabs(s.f.hi)) return dd_power(forms[i].base, forms[i].power, (floating){s.f.hi, 0});
     }
-    return fabs(z) < 1e5 ? sure(1, forms[z < 0]) : NAN;
+    bool large = fmax(fabs(a.hi), fabs(b.hi)) > LARGE_PARAMETER;
+    return fabs(z) < 1e5 && !large ? sure(1, forms[z < 0]) : NAN;
 }
 
-/* SciPy's does not return at infinity, where DLMF 13.7.1 and 13.7.2 give the limit, and ends the program at an `a` next
- * to 0, where it is 1 to all digits. What is too large has the sign of what it tends to (13.7.1). */
+/* |z| large beside the squares of parameters: DLMF 13.7.1 and 13.2.39. NaN where its terms do not fall. */
+static double hyp1f1_far(double a, double ba, double b, double z)
+{
+    double p = z > 0 ? 1 - a : a, q = z > 0 ? ba : 1 - ba, other = z > 0 ? a : ba, x = fabs(z), term = 1, sum = 1;
+    for (int k = 0; fabs(term) > 1e-17 * fabs(sum); k++) {
+        if (k == MOST_OF_STEP) return NAN;
+        double next = term * (p + k) * (q + k) / ((k + 1) * x);
+        if (!(fabs(next) <= fabs(term) / 2)) return NAN;
+        sum += term = next;
+    }
+    double log_size = lgamma(b) - lgamma(other) + (z > 0 ? z - ba * log(z) : -a * log(x));
+    return gamma_sign(b) * gamma_sign(other) * exp(log_size) * sum;
+}
+
+/* SciPy's does not return, or ends the program, at many points with large or tiny numbers. */
+static bool scipy_returns_1f1(double a, double b, double z)
+{
+    return fabs(a) <= 1e4 && fabs(b) <= 1e4 && fabs(z) <= 1e4 && fabs(b) > 1e-250 && fabs(a) > 1e-250 && fabs(z) > 1e-250;
+}
+
+/* At infinity DLMF 13.7.1 and 13.7.2 give the limit; next to a = 0 it is 1 to all digits. What is too large has the
+ * sign of what it tends to (13.7.1). */
 static double hyp1f1_at(dd a, dd b, double z)
 {
     if (isnan(a.hi + b.hi + z)) return NAN;
-    if (a.hi == 0 || (fabs(a.hi) < 1e-280 && fabs(z) < 500)) return 1;
+    if (isinf(a.hi) || isinf(b.hi)) return b.hi == INFINITY && isfinite(a.hi) && isfinite(z) ? 1 : NAN;
+    if (a.hi == 0 || (fabs(a.hi) < 1e-280 && fabs(z) < 500 && fabs(b.hi) > 1e-10)) return 1;
+    if (ends(b)) return ends(a) && scipy_returns_1f1(a.hi, b.hi, 1) && isfinite(z) ? scipy_hyp1f1(a.hi, b.hi, z, 0) : INFINITY;
+    if (z == 0) return 1;
     if (isinf(z)) return a.hi > 0 && b.hi > 0 ? (z > 0 ? INFINITY : 0) : NAN;
-    if (isinf(a.hi) || isinf(b.hi) || ends(b)) return scipy_hyp1f1(a.hi, b.hi, z, 0);
+    if (extreme(a.hi) || extreme(b.hi) || fabs(z) < 1e-250) {
+        double value = plain_series(1, a.hi, 1, b.hi, z);
+        if (!isnan(value)) return value;
+    }
     dd ba = dd_add(b, dd_neg(a));
-    double value = scipy_has_1f1(a.hi, b.hi, z) ? scipy_hyp1f1(a.hi, b.hi, z, 0) : NAN;
+    bool theirs = scipy_has_1f1(a.hi, b.hi, z) && scipy_returns_1f1(a.hi, b.hi, z);
+    double value = theirs ? scipy_hyp1f1(a.hi, b.hi, z, 0) : NAN;
     if (isfinite(value)) return value;
     if (fabs(z) > 700 && fabs(z) > 8 * (fabs(a.hi) + fabs(b.hi)) && isinf(value)) {
         dd other = z > 0 ? a : ba;
         if (!ends(other)) return copysign(INFINITY, gamma_sign(b.hi) * gamma_sign(other.hi));
+    }
+    dd other = z > 0 ? a : ba;
+    if (fabs(z) > 1e3 && !ends(other)) {
+        value = hyp1f1_far(a.hi, ba.hi, b.hi, z);
+        if (!isnan(value)) return value;
     }
     return hyp1f1_ours(a, ba, b, z);
 }
@@ -311,7 +365,9 @@ double hyp1f1_derivative(double a, double b, double z, int n)
 {
     double ratio = pochhammer(a, n);
     if (ratio == 0) return isnan(b + z) ? NAN : 0;
-    return ratio / pochhammer(b, n) * hyp1f1_at(dd_shift(a, n), dd_shift(b, n), z);
+    double quotient = 1;
+    for (int i = 0; i < n; i++) quotient *= (a + i) / (b + i);
+    return quotient * hyp1f1_at(dd_shift(a, n), dd_shift(b, n), z);
 }
 
 /* ---- 2F1 ---- */
@@ -324,7 +380,7 @@ static solution step_2f1(solution s, dd a, dd b, dd c, dd z, dd rest, dd t)
     dd bend = dd_add(rest, dd_neg(z)), p = dd_div(t, dd_mul(z, rest)), q = dd_mul(p, t);
     dd drift = dd_add(c, dd_neg(dd_mul(dd_add(dd_add(a, b), dd_of(1)), z)));
     double u_error = s.f_error, v_error = s.slope_error * fabs(t.hi), f_error = u_error + v_error, g_error = v_error;
-    for (int k = 0; k < MOST_TERMS; k++) {
+    for (int k = 0; k <= MOST_OF_STEP; k++) {
         double scale = (k + 1.0) * (k + 2.0);
         dd first = dd_mul(dd_times(dd_add(dd_times(bend, k), drift), k + 1.0), p);
         dd second = dd_mul(dd_mul(dd_add(a, dd_of(k)), dd_add(b, dd_of(k))), q);
@@ -335,6 +391,7 @@ static solution step_2f1(solution s, dd a, dd b, dd c, dd z, dd rest, dd t)
         f = dd_add(f, v), g = dd_add(g, dd_times(v, k + 2.0));
         f_error += v_error, g_error += v_error * (k + 2.0);
         double last = (fabs(u.hi) + fabs(v.hi)) * (k + 2);
+        if (k == MOST_OF_STEP) f_error = g_error = INFINITY;
         if (last < 1e-33 * fmax(fabs(f.hi), fabs(g.hi)) + 0.01 * f_error || !isfinite(last)) break;
     }
     return (solution){f, dd_div(g, t), f_error, g_error / fabs(t.hi)};
@@ -378,7 +435,8 @@ static double positive_2f1(double a, double b, double c, double z, double rest)
         double t = fmin(left / 2, left - rest), p = t / (at * left), q = p * t, bend = left - at;
         double drift = c - (a + b + 1) * at, u = f, v = slope * t, g = v;
         f += v;
-        for (int k = 0; k < MOST_TERMS && (fabs(v) > 1e-18 * f || fabs(v) * k > 1e-18 * fabs(g)); k++) {
+        for (int k = 0; fabs(v) > 1e-18 * f || fabs(v) * k > 1e-18 * fabs(g); k++) {
+            if (k == MOST_OF_STEP) return NAN;
             double next = u * (a + k) * (b + k) * q - v * (bend * k + drift) * (k + 1.0) * p;
             next /= (k + 1.0) * (k + 2.0);
             u = v, v = next;
@@ -403,7 +461,7 @@ static estimated form_2f1(form x, bool plain)
 }
 
 /* the same in numbers of many words */
-static long_solution long_step_2f1(long_solution s, multi a, multi b, multi c, multi z, multi t)
+static long_solution long_step_2f1(long_solution s, multi a, multi b, multi c, multi z, multi t, double *work)
 {
     int words = z.words;
     multi one = multi_of(1, words), rest = multi_add(one, multi_neg(z)), ab = multi_mul(a, b), sum = multi_add(a, b);
@@ -412,7 +470,7 @@ static long_solution long_step_2f1(long_solution s, multi a, multi b, multi c, m
     multi q = multi_mul(p, t), drift = multi_add(c, multi_neg(multi_mul(multi_add(sum, one), z)));
     multi p_bend = multi_mul(p, bend), p_drift = multi_mul(p, drift);
     s.converged = false;
-    for (int k = 0; k < MOST_WORK / (words * words); k++) {
+    for (int k = 0; (*work -= words * words) > 0; k++) {
         /* (a + k) (b + k) q u - (k bend + drift) (k + 1) p v */
         multi both = multi_add(ab, multi_times(multi_shift(sum, k), k));
         multi first = multi_times(multi_add(multi_times(p_bend, k), p_drift), k + 1.0);
@@ -428,19 +486,19 @@ static long_solution long_step_2f1(long_solution s, multi a, multi b, multi c, m
 }
 
 /* F(a, b; c; z) of a form; NaN where it takes too long. */
-static floating long_2f1(form x, int words)
+static floating long_2f1(form x, int words, double *work)
 {
     multi a = multi_of_dd(x.a, words), b = multi_of_dd(x.b, words), c = multi_of_dd(x.c, words);
     multi z = multi_of_dd(x.z, words), one = multi_of(1, words);
     bool near = x.z.hi <= 0.7 || ends(x.a) || ends(x.b), last = near;
     multi at = near ? z : multi_of(0.5, words);
-    long_solution s = long_series(2, x, at, near ? x.z.hi : 0.5);
+    long_solution s = long_series(2, x, at, near ? x.z.hi : 0.5, work);
     while (s.converged && !last) {
         floating to_one = multi_scaled(multi_add(one, multi_neg(at)));
         multi t = multi_add(z, multi_neg(at)), step = multi_of(ldexp(0.5 * to_one.m, (int)to_one.e), words);
         last = t.sign <= 0 || multi_compare(&t, &step) <= 0;
         if (!last) t = step;
-        s = long_step_2f1(s, a, b, c, at, t);
+        s = long_step_2f1(s, a, b, c, at, t, work);
         at = multi_add(at, t);
     }
     return s.converged ? multi_scaled(s.f) : (floating){NAN, 0};
@@ -452,6 +510,13 @@ static double hyp2f1_at(dd a, dd b, dd c, double z, bool plain)
     if (z == 0) return 1;
     if (isnan(a.hi + b.hi + c.hi + z) || isinf(z) || ends(c)) return scipy_hyp2f1(a.hi, b.hi, c.hi, z, 0);
     dd rest = dd_sum(1, -z), ca = dd_add(c, dd_neg(a)), cb = dd_add(c, dd_neg(b)), none = dd_of(0);
+    if (isinf(a.hi) || isinf(b.hi)) return NAN;
+    if (isinf(c.hi)) return c.hi > 0 ? 1 : NAN;
+    if (fabs(z) < 1 && (extreme(a.hi) || extreme(b.hi) || extreme(c.hi) || fabs(z) < 1e-250)) {
+        double value = plain_series(2, a.hi, b.hi, c.hi, z);
+        if (!isnan(value)) return value;
+    }
+    if (fmax(fabs(a.hi), fabs(b.hi)) > LARGE_PARAMETER || extreme(c.hi)) return NAN;
     if (ends(a) || ends(b)) { /* a polynomial, of any z */
         solution s = series_of(2, a, b, c, dd_of(z));
         if (s.f_error < GOOD * fabs(s.f.hi)) return s.f.hi;
@@ -471,15 +536,19 @@ static double hyp2f1_at(dd a, dd b, dd c, double z, bool plain)
         estimated e = form_2f1(forms[i], plain);
         if (e.error < GOOD) return e.value;
     }
-    return sure(2, forms[0]);
+    return forms[0].rest.hi > 1e-100 ? sure(2, forms[0]) : NAN; /* some 300 steps */
 }
 
 double hyp2f1_derivative(double a, double b, double c, double z, int n)
 {
-    double ratio = pochhammer(a, n) * pochhammer(b, n);
+    double ratio = 1;
+    for (int i = 0; i < n; i++) {
+        double next = (a + i) / (c + i) * (b + i);
+        ratio *= isfinite(next) && next != 0 ? next : (b + i) / (c + i) * (a + i);
+    }
     if (isnan(a + b + c + z)) return NAN;
-    if (ratio == 0) return 0;
-    return ratio / pochhammer(c, n) * hyp2f1_at(dd_shift(a, n), dd_shift(b, n), dd_shift(c, n), z, n > 0);
+    if (pochhammer(a, n) == 0 || pochhammer(b, n) == 0) return 0;
+    return ratio * hyp2f1_at(dd_shift(a, n), dd_shift(b, n), dd_shift(c, n), z, n > 0);
 }
 
 /* Where SciPy's was found to be right, to 1e-11 relative to the condition and mostly to 1e-15, and

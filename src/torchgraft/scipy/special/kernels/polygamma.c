@@ -66,7 +66,7 @@ double digamma_real(double x) {
 
 /* psi(n, x); at the poles what SciPy says, (-1)^(n+1) inf */
 double polygamma_real(double n, double x) {
-    if (!(n >= 0) || n != floor(n) || isnan(x)) return NAN;
+    if (!(n >= 0) || isinf(n) || n != floor(n) || isnan(x)) return NAN;
     if (n == 0) return digamma_real(x);
     double s = n + 1, even = fmod(s, 2) == 0 ? 1 : -1;
     if (isinf(x)) return x > 0 ? even * 0 : NAN;

@@ -99,11 +99,11 @@ static bool out_of_range(double v, double x, int64_t n, double *limit)
 /* Where Y_v + K_v loses nothing. */
 static bool splits(double v, double x) { return x > 5 && x >= (v < 0 ? 0.5 : 0.9) * fabs(v); }
 
-/* SciPy's value; ours where that loses digits, next to |v| from above, and next to 0 and of large orders, where it has no
- * limits. At two infinities it does not return. */
+/* SciPy's value; ours where that loses digits, next to |v| from above and far from 0, and where it has no limits, next to 0
+ * and of large orders. At two infinities it does not return. */
 double struve_value(double v, double x)
 {
-    bool lost = fabs(v) > 15 && x <= 2 * fabs(v) && x >= 0.9 * fabs(v) && splits(v, x);
+    bool lost = ((fabs(v) > 15 && x <= 2 * fabs(v) && x >= 0.9 * fabs(v)) || x > 0x1p13) && splits(v, x);
     double limit;
     if (isnan(v + x) || isinf(v)) return isinf(x) ? NAN : scipy_struve(v, x, 0);
     if (signbit(x) && v == floor(v)) return -parity(v) * struve_value(v, -x);

@@ -181,7 +181,7 @@ double zeta_value(double s, double q)
     if (isnan(s) || isnan(q) || s < 1) return NAN;
     if (q <= 0) {
         if (q == floor(q)) return INFINITY;
-        return s == floor(s) && isfinite(s) ? below_0(s, q) : NAN;
+        return s != floor(s) ? NAN : isinf(s) ? INFINITY : below_0(s, q);
     }
     if (isinf(q)) return 0;
     if (isinf(s)) return q == 1 ? 1 : q > 1 ? 0 : INFINITY;
@@ -199,7 +199,8 @@ double zeta_derivative(double s, double q, int n, int k)
     jet rising = {{sign}};
     for (int i = 0; i < k; i++) rising = jet_step(s + i, rising);
     if (n == 0) return rising.c[0] * zeta_value(s + k, q);
-    return jet_mul(rising, hurwitz(s + k, q, n)).c[n] * (n == 2 ? 2 : 1);
+    jet sum = hurwitz(s + k, q, n);
+    return (k == 0 ? sum : jet_mul(rising, sum)).c[n] * (n == 2 ? 2 : 1); /* 0 inf is NaN */
 }
 
 /* SciPy's for 0 <= s < 1 and next to 0; it loses digits next to its zeros, and with large -s. */
