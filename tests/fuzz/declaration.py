@@ -1,0 +1,366 @@
+"""Draws the declaration of an operator, and writes it as Python source with a plain torch expression beside it."""
+
+from __future__ import annotations
+
+import functools
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from . import native
+from .choose import Chooser, Seeded, chance, weighted
+from .formulas import draw_formula
+from .tensors import OVER_BATCH, Formula, Impossible, Input, Node, Python, detached, words
+
+NAME = "fuzzed"
+POOL = 48
+"""How many formulas are written in C: each is compiled once for each dtype, and then cached by its text."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule.
+
+    Attributes:
+        medium: torch, array or c.
+        given: outputs that it reads instead of computing them again.
+    """
+
+    kind: str
+    inputs: tuple[str, ...]
+    medium: str
+    given: frozenset[str] = frozenset()
+    reads: tuple[str, ...] = ()
+    text: str = ""
+
+    @property
+    def label(self) -> str:
+        return f"{self.medium} {self.kind}"
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """An operator.
+
+    Attributes:
+        formula: what it computes.
+        batch: none, star, hash, loop or elementwise.
+        kernel: torch, numpy or c.
+        rules: its rules.
+        constant: inputs that were declared to have no derivative.
+        form: single, tuple or named.
+        flaw: a mistake that must be refused, in words.
+        source: the declaration as text.
+        truth: the expression as text.
+    """
+
+    formula: Formula
+    batch: str
+    kernel: str
+    rules: tuple[Rule, ...]
+    constant: tuple[str, ...] = ()
+    form: str = "single"
+    flaw: str | None = None
+    source: str = ""
+    truth: str = ""
+
+    def reverse_rule(self, name: str) -> Rule | None:
+        return next((r for r in self.rules if name in r.inputs and r.kind != "jvp"), None)
+
+    def forward_rule(self, name: str) -> Rule | None:
+        found = [r for r in self.rules if name in r.inputs]
+        return next((r for r in found if r.kind == "jvp"), None) or next(iter(found), None)
+
+    @property
+    def cotangents(self) -> dict[str, str]:
+        return cotangents(self.formula)
+
+
+def cotangents(formula: Formula) -> dict[str, str]:
+    if len(formula.outputs) == 1:
+        return {formula.outputs[0]: "grad"}
+    return {name: f"grad_{name}" for name in formula.outputs}
+
+
+DRAWING_KERNEL, DRAWING_RULE, UNREAD = "the kernel draws", "a rule draws", "a gradient is not read"
+FLAWS = (UNREAD, DRAWING_KERNEL, DRAWING_RULE)
+"""Mistakes that are refused."""
+
+
+@functools.cache
+def pool(index: int) -> tuple[Formula, str, str]:
+    """A formula that is written in C."""
+    return draw_formula(Seeded(1000 + index), native=True)
+
+
+def draw_declaration(c: Chooser) -> Declaration:
+    flaw = c.pick(FLAWS) if chance(c, 5) else None
+    in_c = flaw is None and chance(c, 20)
+    formula, batch, form = pool(c.pick(range(POOL))) if in_c else draw_formula(c)
+    kernel = weighted(c, {"torch": 3, "numpy": 1, "c": 4}) if in_c else c.pick(("torch", "numpy"))
+    if flaw == UNREAD and len(formula.outputs) < 2:
+        flaw = None
+    maker = _Maker(c, formula, batch, kernel, in_c, form, flaw)
+    return maker.declaration()
+
+
+class _Maker:
+    def __init__(
+        self, c: Chooser, formula: Formula, batch: str, kernel: str, in_c: bool, form: str, flaw: str | None
+    ) -> None:
+        self.c, self.formula, self.batch, self.kernel, self.in_c = c, formula, batch, kernel, in_c
+        self.form, self.flaw = form, flaw
+        self.helpers: set[str] = set()
+
+    # -- choosing rules -------------------------------------------------------------------------------------------
+
+    def declaration(self) -> Declaration:
+        c, formula = self.c, self.formula
+        rules: list[Rule] = []
+        constant: list[str] = []
+        left = [v.name for v in formula.inputs]
+        while left:
+            name = left.pop(0)
+            if self.flaw is None and chance(c, 5):
+                constant.append(name)
+                continue
+            way = "vjp" if self.flaw else weighted(c, {"vjp": 17, "jvp": 2, "none": 1})
+            if way == "none":
+                continue
+            if way == "jvp":
+                rules.append(self._rule("jvp", (name,)))
+                continue
+            kind = self._kind(name)
+            group = [name]
+            if kind == "vjp" and left and c.pick((False, True)):
+                group += [other for other in left if c.pick((True, False))]
+            group = [other for other in group if not (self._input(other).many or self._input(other).optional)] if len(group) > 1 else group
+            group = group or [name]
+            if name not in group:
+                group = [name]
+            left = [other for other in left if other not in group]
+            rules.append(self._rule(kind, tuple(group)))
+            if kind == "vjp" and chance(c, 25):
+                rules.append(self._rule("jvp", tuple(group)))
+        made = Declaration(formula, self.batch, self.kernel, tuple(rules), tuple(constant), self.form, self.flaw)
+        return replace(made, source=self._source(made), truth=self._truth())
+
+    def _input(self, name: str) -> Input:
+        found = self.formula.values[name]
+        assert isinstance(found, Input)
+        return found
+
+    def _kind(self, name: str) -> str:
+        if self.formula.elementwise and self.c.pick((True, True, False)):
+            return "partial"
+        if self.formula.linear_in(name) and not self.flaw and self.c.pick((True, True, True, False)):
+            return "adjoint"
+        return "vjp"
+
+    def _medium(self, kind: str, names: Sequence[str]) -> str:
+        options = {"torch": 5, "array": 3}
+        if any(self._input(name).many for name in names) or (len(names) > 1 and any(self._input(n).optional for n in names)):
+            return weighted(self.c, options)
+        if self.in_c:
+            options["c"] = 6
+        return weighted(self.c, options)
+
+    def _rule(self, kind: str, names: tuple[str, ...]) -> Rule:
+        medium = self._medium(kind, names)
+        visible = [*self.formula.outputs, *self.formula.saved]
+        given: frozenset[str] = frozenset()
+        if kind != "adjoint" and medium != "c" and chance(self.c, 35):
+            given = frozenset(visible)
+        try:
+            return self._written(kind, names, medium, given)
+        except Impossible:
+            kind = "vjp" if kind == "adjoint" else kind
+            return self._written(kind, names, medium, frozenset())
+
+    # -- writing rules --------------------------------------------------------------------------------------------
+
+    def _written(self, kind: str, names: tuple[str, ...], medium: str, given: frozenset[str]) -> Rule:
+        if medium == "c":
+            return self._stub(kind, names)
+        language = "numpy" if medium == "array" else "torch"
+        p = Python(self._seen(), language, given)
+        p.shown = self._cotangents()
+        p.sources = tuple(v for v in self.formula.inputs if kind != "adjoint" or v.name not in names)
+        if kind in ("vjp", "adjoint"):
+            p.sources += tuple(self._seen().node(name) for name in self._seen().outputs)
+        if kind in ("vjp", "adjoint"):
+            results = p.gradients(names, self._cotangents())
+        elif kind == "jvp":
+            results = [text or self._zeros(p, name) for name, text in zip(p.formula.outputs, p.tangents(names), strict=True)]
+        else:
+            results = p.partials(names[0])
+        lines = [*p.lines, f"return {', '.join(results)}"]
+        if self.flaw == DRAWING_RULE:
+            draw = self.c.pick(("torch.rand(())" if medium == "torch" else "np.random.rand()", "random.random()"))
+            lines[-1] = f"noise = 1.0 + {draw}"
+            lines.append(f"return {', '.join(self._noisy(text) for text in results)}")
+        if p.helpers:
+            self.helpers.add(language)
+        reads = [name for name in self._available(kind, names) if name in words(lines)]
+        if kind == "adjoint" and (words(lines) & {*names, *p.formula.outputs} or self._moved(names) & words(lines)):
+            raise Impossible("it reads what it is linear in")
+        if medium == "array" and not any(self._is_tensor(name) for name in reads):
+            raise Impossible("nothing says that it is on arrays") if kind == "adjoint" else Impossible("no arrays")
+        shown = ", ".join(f"{name}: np.ndarray" if medium == "array" and self._is_tensor(name) else name for name in reads)
+        targets = ", ".join(f'"{name}"' for name in names)
+        text = f"@{NAME}.{kind}({targets})\ndef _({shown}):\n" + textwrap.indent("\n".join(lines), "    ") + "\n"
+        return Rule(kind, names, medium, given & set(reads), tuple(reads), text)
+
+    def _noisy(self, text: str) -> str:
+        return f"[noise * g for g in {text}]" if text.startswith("[") else f"noise * ({text})"
+
+    def _seen(self) -> Formula:
+        """What rules are made of: all outputs, or, by mistake, all but the last."""
+        return detached(self.formula, self.formula.outputs[:-1]) if self.flaw == UNREAD else self.formula
+
+    def _cotangents(self) -> dict[str, str]:
+        return cotangents(self.formula)
+
+    def _moved(self, names: Sequence[str]) -> set[str]:
+        return {n for n in self.formula.reaches(names) if isinstance(self.formula.values[n], Node)} - set(self.formula.outputs)
+
+    def _zeros(self, p: Python, name: str) -> str:
+        p.forward(name)
+        return f"{'torch' if p.language == 'torch' else 'np'}.zeros_like({name})"
+
+    def _available(self, kind: str, names: tuple[str, ...]) -> list[str]:
+        found = list(self._cotangents().values()) if kind in ("vjp", "adjoint") else []
+        found += [f"{name}_tangent" for name in names] if kind == "jvp" else []
+        found += [p.name for p in (*self.formula.inputs, *self.formula.arguments)]
+        return found + [name for name in (*self.formula.outputs, *self.formula.saved)]
+
+    def _is_tensor(self, name: str) -> bool:
+        value = self.formula.values.get(name.removesuffix("_tangent"))
+        if name in self._cotangents().values():
+            return True
+        return value is not None and not (isinstance(value, Input) and (value.many or value.optional))
+
+    def _stub(self, kind: str, names: tuple[str, ...]) -> Rule:
+        symbol = f"{NAME}_{kind}_{'_'.join(names)}"
+        if kind in ("vjp", "adjoint"):
+            function = native.vjp(self.formula, symbol, names, self._cotangents(), kind=kind)
+        else:
+            function = native.jvp(self.formula, symbol, names, unit=kind == "partial")
+        reads = function.reads
+        if kind == "adjoint" and set(names) & set(reads):
+            raise Impossible("it reads what it is linear in")
+        spaces = "".join(f', {name}: tg.workspace("{axes}")' for name, axes in function.workspaces)
+        targets = ", ".join(f'"{name}"' for name in names)
+        text = f"@{NAME}.{kind}({targets}, kernel=SOURCE)\ndef _({', '.join(reads)}{spaces}): ...\n"
+        return Rule(kind, names, "c", frozenset(), tuple(reads), text)
+
+    # -- writing the operator -------------------------------------------------------------------------------------
+
+    def _annotation(self, value: Input | Node, array: str) -> str:
+        kind = "Complex" if self.formula.complex else "Float"
+        if self.formula.elementwise:
+            return f'{kind}[{array}, "..."]'
+        axes = [f"#{axis}" if isinstance(value, Input) and axis in value.wide else axis for axis in value.axes]
+        run = {"star": ["*batch"], "hash": ["*#batch"]}.get(self.batch, []) if value.batched else []
+        if run == ["*#batch"] and isinstance(value, Node):
+            run = ["*batch"]
+        return f'{kind}[{array}, "{" ".join(run + axes)}"]'
+
+    def _parameters(self, array: str) -> str:
+        parts = []
+        for v in self.formula.inputs:
+            note = self._annotation(v, array)
+            parts.append(f"{v.name}: " + (f"list[{note}]" if v.many else f"{note} | None" if v.optional else note))
+        parts += [f"{a.name}: {a.type}" for a in self.formula.arguments]
+        return ", ".join(parts)
+
+    def _returns(self, array: str) -> tuple[str, str]:
+        """The annotation, and a class that it needs."""
+        formula = self.formula
+        outputs = [self._annotation(formula.node(name), array) for name in formula.outputs]
+        saved = [f'tg.Saved[{self._annotation(formula.node(name), array)}, "{name}"]' for name in formula.saved]
+        if self.form == "single":
+            return outputs[0], ""
+        if self.form == "named":
+            fields = "".join(f"    {name}: {note}\n" for name, note in zip(formula.outputs, outputs, strict=True))
+            return "Outputs", f"class Outputs(NamedTuple):\n{fields}\n\n"
+        return f"tuple[{', '.join(outputs + saved)}]", ""
+
+    def _source(self, made: Declaration) -> str:
+        formula, in_c = self.formula, self.kernel == "c"
+        array = "np.ndarray" if self.kernel == "numpy" else "Tensor"
+        returns, extra = self._returns(array)
+        text = ""
+        if in_c or any(rule.medium == "c" for rule in made.rules):
+            text += f"SOURCE = tg.c(r'''\n{c_source(formula)}''')\n\n\n"
+        options = ['batch="loop"'] if self.batch == "loop" else []
+        options += ["kernel=SOURCE"] if in_c else []
+        text += extra + "@tg.op" + (f"({', '.join(options)})" if options else "") + "\n"
+        spaces = ""
+        if in_c:
+            spaces = "".join(
+                f', {name}: tg.workspace("{axes}")' for name, axes in native.kernel(formula, NAME).workspaces
+            )
+        text += f"def {NAME}({self._parameters(array)}{spaces}) -> {returns}:"
+        text += " ...\n" if in_c else "\n" + textwrap.indent(self._body(self.kernel, flawed=True), "    ") + "\n"
+        for rule in made.rules:
+            text += "\n\n" + rule.text
+        if made.constant:
+            names = ", ".join(f'"{name}"' for name in made.constant)
+            text += f"\n\n{NAME}.nondifferentiable({names})\n"
+        return "".join(OVER_BATCH[language] + "\n\n" for language in sorted(self.helpers)) + text
+
+    def _body(self, language: str, *, flawed: bool = False) -> str:
+        p = Python(self.formula, language)
+        names = (*self.formula.outputs, *self.formula.saved)
+        for name in names:
+            p.forward(name)
+        results = list(names)
+        if flawed and self.flaw == DRAWING_KERNEL:
+            draw = self.c.pick(("torch.rand(())" if language == "torch" else "np.random.rand()", "random.random()"))
+            p.lines.append(f"noise = 1.0 + {draw}")
+            results = [f"noise * {name}" for name in names]
+        made = ", ".join(results)
+        return "\n".join([*p.lines, f"return Outputs({made})" if self.form == "named" and flawed else f"return {made}"])
+
+    def _truth(self) -> str:
+        p = Python(self.formula, "torch")
+        for name in self.formula.outputs:
+            p.forward(name)
+        parameters = ", ".join(x.name for x in (*self.formula.inputs, *self.formula.arguments))
+        lines = [*p.lines, f"return {', '.join(self.formula.outputs)}"]
+        return f"def truth({parameters}):\n" + textwrap.indent("\n".join(lines), "    ") + "\n"
+
+
+@functools.cache
+def c_source(formula: Formula) -> str:
+    """The kernel and every rule that it may have: one text for each formula."""
+    grads, names = cotangents(formula), [v.name for v in formula.inputs]
+    functions = [native.kernel(formula, NAME)]
+    plain = [name for name in names if not (formula.values[name].many or formula.values[name].optional)]  # type: ignore[union-attr]
+    alone = [name for name in names if not formula.values[name].many]  # type: ignore[union-attr]
+    groups = [(name,) for name in alone] + [group for group in _subsets(plain) if len(group) > 1]
+    for group in groups:
+        tail = "_".join(group)
+        functions.append(native.vjp(formula, f"{NAME}_vjp_{tail}", group, grads, kind="vjp"))
+        functions.append(native.jvp(formula, f"{NAME}_jvp_{tail}", group))
+        if len(group) == 1:
+            if formula.elementwise:
+                functions.append(native.jvp(formula, f"{NAME}_partial_{tail}", group, unit=True))
+            if formula.linear_in(group[0]):
+                functions.append(native.vjp(formula, f"{NAME}_adjoint_{tail}", group, grads, kind="adjoint"))
+    head = "#include <complex.h>\n#include <math.h>\n\n" if formula.complex else "#include <math.h>\n\n"
+    if any(v.many for v in formula.inputs):
+        head += (
+            "static T list_sum(const T *const *xs, int64_t length, int64_t i) {\n    T sum = 0;\n"
+            "    for (int64_t j = 0; j < length; j++) sum += (j + 1) * xs[j][i];\n    return sum;\n}\n\n"
+        )
+    return head + "\n".join(function.text for function in functions)
+
+
+def _subsets(names: Sequence[str]) -> list[tuple[str, ...]]:
+    found: list[tuple[str, ...]] = [()]
+    for name in names:
+        found += [(*group, name) for group in found]
+    return found
+

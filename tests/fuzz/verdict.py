@@ -1,0 +1,91 @@
+"""The comparison of an operator with an expression; programs that stand alone have its text at their end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torchgraft as tg
+
+# -- comparison -------------------------------------------------------------------------------------------------------
+
+
+def verdict(case: Any, op: Any, truth: Any, dtype: Any, names: Any) -> str:
+    """right, refused, skipped, wrong or unnamed, with a text behind it."""
+    compiled = {name: names[name] for name in ("compiler", "exporter") if name in names}
+    eager = {"compiler": lambda f, **options: f, "exporter": lambda f, xs: f}
+    try:
+        names.update({name: eager[name] for name in compiled})
+        expected = case(truth, dtype)
+    except Exception as error:
+        return f"skipped: {type(error).__name__}: {error}"
+    finally:
+        names.update(compiled)
+    try:
+        got = case(op, dtype)
+    except Exception as error:
+        if compiled:
+            try:
+                case(truth, dtype)
+            except Exception as plain:
+                return f"skipped: {type(plain).__name__}: {plain}"
+        kind = "refused" if ours(error) or "fuzzed" in str(error) else "unnamed"
+        return f"{kind}: {type(error).__name__}: {error}"
+    finally:
+        names.update({name: eager[name] for name in compiled})
+    try:
+        return difference(got, expected, lambda: (case(truth, torch.float64), shaken(case, truth, dtype, names))) or "right"
+    finally:
+        names.update(compiled)
+
+
+def ours(error: Any) -> bool:
+    """Whether an error is torchgraft's, bare or wrapped by a compiler."""
+    queue, seen = [error], set()
+    while queue:
+        item = queue.pop()
+        if isinstance(item, tg.TorchgraftError):
+            return True
+        if item is not None and id(item) not in seen:
+            seen.add(id(item))
+            queue += [item.__cause__, item.__context__]
+    return False
+
+
+def shaken(case: Any, truth: Any, dtype: Any, names: Any) -> Any:
+    """The expression in double precision, of inputs that are off by rounding errors."""
+    tensor, eps = names["tensor"], torch.finfo(dtype).eps
+
+    def rounded(shape: Any, dtype: Any, seed: Any) -> Any:
+        made = tensor(shape, dtype, seed)
+        return made * (1 + eps * torch.linspace(-1, 1, made.numel(), dtype=torch.float64).sin().sign().reshape(made.shape))
+
+    names["tensor"] = rounded
+    try:
+        return case(truth, torch.float64)
+    finally:
+        names["tensor"] = tensor
+
+
+def difference(got: Any, expected: Any, exact: Any) -> str | None:
+    """What is wrong, in words; None if nothing is."""
+    if len(got) != len(expected):
+        return f"wrong: {len(got)} results in the place of {len(expected)}"
+    for i, (a, b) in enumerate(zip(got, expected, strict=True)):
+        if a is None or b is None:
+            other = b if a is None else a
+            if other is not None and other.detach().abs().sum() != 0:
+                return f"wrong: result {i}: None in the place of a derivative" if a is None else f"wrong: result {i} in the place of None"
+            continue
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return f"wrong: result {i}: {tuple(a.shape)} {a.dtype} in the place of {tuple(b.shape)} {b.dtype}"
+        if b.requires_grad and not a.requires_grad:
+            return f"wrong: result {i}: detached"
+        x, y = a.detach(), b.detach()
+        if not torch.allclose(x, y, rtol=1e-9, atol=1e-10, equal_nan=True):
+            near, moved = (made[i].detach() for made in exact())
+            eps = torch.finfo(b.dtype).eps
+            scale = eps * (1 + near.abs().max()) + (near - moved).abs().max() + (near - y).abs().max()
+            if not ((x - near).abs() <= 100 * scale).all():
+                return f"wrong: result {i}: {x} in the place of {y}"
+    return None
