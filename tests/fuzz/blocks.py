@@ -65,8 +65,8 @@ _PYTHON = {"sq": "square({})", "recip": "reciprocal({})"}
 SPELLINGS: dict[str, dict[str, str]] = {
     "torch": {f: "torch." + _PYTHON.get(f, f + "({})") for f in DERIVATIVES},
     "numpy": {f: "np." + _PYTHON.get(f, f + "({})") for f in DERIVATIVES},
-    "c": {f: f + "({})" for f in DERIVATIVES} | {"sq": "(({0}) * ({0}))", "recip": "(1 / ({}))"},
-    "c complex": {f: "c" + f + "({})" for f in DERIVATIVES} | {"sq": "(({0}) * ({0}))", "recip": "(1 / ({}))"},
+    "c": {f: f + "({})" for f in DERIVATIVES} | {"sq": "square({})", "recip": "(1 / ({}))"},
+    "c complex": {f: "c" + f + "({})" for f in DERIVATIVES} | {"sq": "square({})", "recip": "(1 / ({}))"},
 }
 CONJUGATE = {"torch": "torch.conj({})", "numpy": "np.conj({})", "c complex": "conj({})"}
 
@@ -102,11 +102,14 @@ def put(e: Expr, old: Expr, new: Expr) -> Expr:
 
 
 def write(e: Expr, language: str, names: Mapping[str, str]) -> str:
-    """`e` in a language, with other names for its variables."""
+    """`e` in a language, with other names for its variables; what is no product or sum needs no parentheses."""
     if e[0] == "var":
         return names[e[1]]
     if e[0] == "num":
         return repr(e[1]) if e[1] >= 0 else f"({e[1]!r})"
-    if e[0] in ("add", "mul"):
-        return f"({write(e[1], language, names)} {'+' if e[0] == 'add' else '*'} {write(e[2], language, names)})"
-    return SPELLINGS[language][e[0]].format(write(e[1], language, names))
+    if e[0] == "add":
+        return f"({write(e[1], language, names)} + {write(e[2], language, names)})"
+    if e[0] == "mul":
+        return f"{write(e[1], language, names)} * {write(e[2], language, names)}"
+    inner = write(e[1], language, names)
+    return SPELLINGS[language][e[0]].format(inner[1:-1] if e[1][0] == "add" else inner)

@@ -93,23 +93,40 @@ def pool(index: int) -> tuple[Formula, str, str]:
     return draw_formula(Seeded(1000 + index), native=True)
 
 
-def draw_declaration(c: Chooser) -> Declaration:
+@dataclass(frozen=True)
+class Plan:
+    """What is drawn before the rules: the formula, and which languages there are."""
+
+    formula: Formula
+    batch: str
+    form: str
+    in_c: bool
+    flaw: str | None
+
+
+def draw_plan(c: Chooser) -> Plan:
     flaw = c.pick(FLAWS) if chance(c, 5) else None
     in_c = flaw is None and chance(c, 20)
     formula, batch, form = pool(c.pick(range(POOL))) if in_c else draw_formula(c)
-    kernel = weighted(c, {"torch": 3, "numpy": 1, "c": 4}) if in_c else c.pick(("torch", "numpy"))
-    if flaw == UNREAD and len(formula.outputs) < 2:
-        flaw = None
-    maker = _Maker(c, formula, batch, kernel, in_c, form, flaw)
-    return maker.declaration()
+    return Plan(formula, batch, form, in_c, None if flaw == UNREAD and len(formula.outputs) < 2 else flaw)
+
+
+def draw_declaration(c: Chooser, plan: Plan, modes: str = "") -> Declaration:
+    """A declaration.
+
+    Args:
+        modes: the derivatives that it is meant for, in order: most declarations have rules that suffice.
+    """
+    kernel = weighted(c, {"torch": 3, "numpy": 1, "c": 4}) if plan.in_c else c.pick(("torch", "numpy"))
+    return _Maker(c, plan, kernel, modes).declaration()
 
 
 class _Maker:
-    def __init__(
-        self, c: Chooser, formula: Formula, batch: str, kernel: str, in_c: bool, form: str, flaw: str | None
-    ) -> None:
-        self.c, self.formula, self.batch, self.kernel, self.in_c = c, formula, batch, kernel, in_c
-        self.form, self.flaw = form, flaw
+    def __init__(self, c: Chooser, plan: Plan, kernel: str, modes: str) -> None:
+        self.c, self.kernel, self.modes = c, kernel, modes
+        self.formula, self.batch, self.form = plan.formula, plan.batch, plan.form
+        self.in_c, self.flaw = plan.in_c, plan.flaw
+        self.complete = self.flaw is not None or not chance(c, 20)
         self.helpers: set[str] = set()
 
     # -- choosing rules -------------------------------------------------------------------------------------------
@@ -121,29 +138,32 @@ class _Maker:
         left = [v.name for v in formula.inputs]
         while left:
             name = left.pop(0)
-            if self.flaw is None and chance(c, 5):
+            way = "reverse" if self.complete else weighted(c, {"reverse": 6, "forward": 2, "none": 1, "constant": 1})
+            if way == "constant":
                 constant.append(name)
-                continue
-            way = "vjp" if self.flaw else weighted(c, {"vjp": 17, "jvp": 2, "none": 1})
-            if way == "none":
-                continue
-            if way == "jvp":
+            elif way == "forward":
                 rules.append(self._rule("jvp", (name,)))
-                continue
-            kind = self._kind(name)
-            group = [name]
-            if kind == "vjp" and left and c.pick((False, True)):
-                group += [other for other in left if c.pick((True, False))]
-            group = [other for other in group if not (self._input(other).many or self._input(other).optional)] if len(group) > 1 else group
-            group = group or [name]
-            if name not in group:
-                group = [name]
-            left = [other for other in left if other not in group]
-            rules.append(self._rule(kind, tuple(group)))
-            if kind == "vjp" and chance(c, 25):
-                rules.append(self._rule("jvp", tuple(group)))
+            elif way == "reverse":
+                kind = self._kind(name)
+                group = (name, *self._others(name, left)) if kind == "vjp" else (name,)
+                left = [other for other in left if other not in group]
+                rules.append(self._rule(kind, group))
+                if rules[-1].kind == "vjp" and self._wants_jvp(rules[-1]):
+                    rules.append(self._rule("jvp", group))
         made = Declaration(formula, self.batch, self.kernel, tuple(rules), tuple(constant), self.form, self.flaw)
         return replace(made, source=self._source(made), truth=self._truth())
+
+    def _others(self, name: str, left: Sequence[str]) -> list[str]:
+        """Inputs whose gradients the rule gives too: optional ones and lists have rules of their own."""
+        if self._alone(name):
+            return []
+        return [other for other in left if not self._alone(other) and self.c.pick((False, True))]
+
+    def _alone(self, name: str) -> bool:
+        return self._input(name).many or self._input(name).optional
+
+    def _wants_jvp(self, rule: Rule) -> bool:
+        return chance(self.c, 20) or (self.complete and "F" in self.modes and rule.medium != "torch")
 
     def _input(self, name: str) -> Input:
         found = self.formula.values[name]
@@ -151,24 +171,27 @@ class _Maker:
         return found
 
     def _kind(self, name: str) -> str:
+        if self.flaw == UNREAD:
+            return "vjp"
         if self.formula.elementwise and self.c.pick((True, True, False)):
             return "partial"
-        if self.formula.linear_in(name) and not self.flaw and self.c.pick((True, True, True, False)):
+        if self.formula.linear_in(name) and self.c.pick((True, True, True, False)):
             return "adjoint"
         return "vjp"
 
     def _medium(self, kind: str, names: Sequence[str]) -> str:
-        options = {"torch": 5, "array": 3}
-        if any(self._input(name).many for name in names) or (len(names) > 1 and any(self._input(n).optional for n in names)):
-            return weighted(self.c, options)
-        if self.in_c:
-            options["c"] = 6
+        again = len(self.modes) > 1 and self.complete  # the rule will be differentiated
+        options = {"torch": 5, "array": 0 if again and kind != "adjoint" else 3}
+        if self.in_c and not any(self._input(name).many for name in names):
+            options["c"] = 0 if again and kind != "adjoint" else 6
         return weighted(self.c, options)
 
     def _rule(self, kind: str, names: tuple[str, ...]) -> Rule:
         medium = self._medium(kind, names)
         visible = [*self.formula.outputs, *self.formula.saved]
         given: frozenset[str] = frozenset()
+        if len(self.modes) > 1 and self.complete:  # what reads a floating Saved output is not differentiated again
+            visible = list(self.formula.outputs)
         if kind != "adjoint" and medium != "c" and chance(self.c, 35):
             given = frozenset(visible)
         try:
@@ -201,7 +224,7 @@ class _Maker:
             lines.append(f"return {', '.join(self._noisy(text) for text in results)}")
         if p.helpers:
             self.helpers.add(language)
-        reads = [name for name in self._available(kind, names) if name in words(lines)]
+        reads = [name for name in self._available(kind, names, given) if name in words(lines)]
         if kind == "adjoint" and (words(lines) & {*names, *p.formula.outputs} or self._moved(names) & words(lines)):
             raise Impossible("it reads what it is linear in")
         if medium == "array" and not any(self._is_tensor(name) for name in reads):
@@ -228,11 +251,11 @@ class _Maker:
         p.forward(name)
         return f"{'torch' if p.language == 'torch' else 'np'}.zeros_like({name})"
 
-    def _available(self, kind: str, names: tuple[str, ...]) -> list[str]:
+    def _available(self, kind: str, names: tuple[str, ...], given: frozenset[str]) -> list[str]:
         found = list(self._cotangents().values()) if kind in ("vjp", "adjoint") else []
         found += [f"{name}_tangent" for name in names] if kind == "jvp" else []
         found += [p.name for p in (*self.formula.inputs, *self.formula.arguments)]
-        return found + [name for name in (*self.formula.outputs, *self.formula.saved)]
+        return found + sorted(given)
 
     def _is_tensor(self, name: str) -> bool:
         value = self.formula.values.get(name.removesuffix("_tangent"))
@@ -329,6 +352,10 @@ class _Maker:
             p.forward(name)
         parameters = ", ".join(x.name for x in (*self.formula.inputs, *self.formula.arguments))
         lines = [*p.lines, f"return {', '.join(self.formula.outputs)}"]
+        if self.formula.elementwise:  # which takes numbers
+            like = self.formula.inputs[0].name
+            others = [v.name for v in self.formula.inputs[1:]]
+            lines = [f"{name} = torch.as_tensor({name}, dtype={like}.dtype)" for name in others] + lines
         return f"def truth({parameters}):\n" + textwrap.indent("\n".join(lines), "    ") + "\n"
 
 
@@ -349,7 +376,8 @@ def c_source(formula: Formula) -> str:
                 functions.append(native.jvp(formula, f"{NAME}_partial_{tail}", group, unit=True))
             if formula.linear_in(group[0]):
                 functions.append(native.vjp(formula, f"{NAME}_adjoint_{tail}", group, grads, kind="adjoint"))
-    head = "#include <complex.h>\n#include <math.h>\n\n" if formula.complex else "#include <math.h>\n\n"
+    head = "#include <complex.h>\n" if formula.complex else ""
+    head += "#include <math.h>\n\nstatic T square(T u) { return u * u; }\n\n"
     if any(v.many for v in formula.inputs):
         head += (
             "static T list_sum(const T *const *xs, int64_t length, int64_t i) {\n    T sum = 0;\n"

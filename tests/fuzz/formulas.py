@@ -46,7 +46,7 @@ class _Maker:
         axes = tuple(axis for axis in self.axes if c.pick((True, True, False)))
         batched = batched and c.pick((True, False))
         first = self.inputs_first_axes
-        kind = weighted(c, {"plain": 12, "optional": 2, "many": 2, "wide": 0 if self.native or self.batch == "loop" else 2})
+        kind = weighted(c, {"plain": 12, "optional": 0 if self.complex else 2, "many": 2, "wide": 0 if self.native or self.batch == "loop" else 2})
         if kind in ("optional", "wide"):
             axes = tuple(axis for axis in axes if axis in first)
         wide = axes[-1:] if kind == "wide" else ()
@@ -141,28 +141,37 @@ class _Maker:
                 atoms = [name]
             else:
                 bent.append(name)
-            if chance(c, 25) and (self.nodes[-1].batched or not self.native):
+            if chance(c, 25) and self._savable(self.nodes[-1]):
                 saved.append(name)
         count = c.pick((1, 1, 1, 2, 2, 3))
         self.form = "single" if count == 1 and not saved else "named" if count > 1 and not saved and chance(c, 50) else "tuple"
         names = ("a", "b", "c")[:count] if self.form == "named" else ("out0", "out1", "out2")[:count]
-        names = ("out",) if self.form == "single" else names
-        before = list(self.nodes)
+        names = ("out",) if count == 1 else names
         for name in names:
             chosen = self.linear if self.linear and c.pick((True, False)) else atoms
-            self.nodes.append(self._node(name, self._complete(self._expression(list(chosen), bent), before)))
+            self.nodes.append(self._node(name, self._complete(self._expression(list(chosen), bent))))
         arguments = self._used_arguments(names)
         return Formula(
             tuple(self.inputs), arguments, tuple(self.nodes), tuple(names), tuple(saved),
             self.elementwise, self.batch == "hash", self.complex,
         )  # fmt: skip
 
-    def _complete(self, e: Expr, before: list[Node]) -> Expr:
-        """`e` times a function of each input that it does not depend on."""
+    def _savable(self, node: Node) -> bool:
+        """Whether it has the batch axes that its annotation would say."""
+        if self.batch in ("elementwise", "hash"):  # what depends on a part of the inputs may be smaller
+            return self._reached(node.expr) >= {v.name for v in self.inputs}
+        return node.batched or not self.native
+
+    def _reached(self, e: Expr) -> set[str]:
         reached = variables(e)
-        for node in reversed(before):
+        for node in reversed(self.nodes):
             if node.name in reached:
                 reached |= variables(node.expr)
+        return reached
+
+    def _complete(self, e: Expr) -> Expr:
+        """`e` times a function of each input that it does not depend on."""
+        reached = self._reached(e)
         for v in self.inputs:
             if v.name not in reached:
                 e = mul(e, var(v.name) if v.name in self.linear else add(num(1.5), self._bent(v.name)))

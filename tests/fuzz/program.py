@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from . import verdict
-from .choose import Chooser, chance, some, weighted
-from .declaration import Declaration, draw_declaration
+from .choose import Chooser, chance, weighted
+from .declaration import Declaration, Plan, draw_declaration, draw_plan
 from .stack import HELPERS, Stack, draw_stack
 from .tensors import Input
 
@@ -80,7 +80,6 @@ class Case:
     leaves: tuple[Leaf, ...]
     call: str
     dtype: str
-    present: tuple[str, ...] = ()
 
     @property
     def chosen(self) -> tuple[Leaf, ...]:
@@ -137,35 +136,30 @@ def imports(text: str) -> str:
 
 
 def draw_case(c: Chooser, *, slow: bool = True) -> Case:
-    declaration = draw_declaration(c)
-    formula = declaration.formula
-    sizes = {axis: weighted(c, {3: 5, 2: 4, 1: 2, 0: 1}) for axis in ("m", "n")}
-    batch = c.pick(((), (2,), (2,), (3, 2), (0,), (1,)))
+    plan = draw_plan(c)
+    sizes = {axis: weighted(c, {2: 6, 3: 3, 1: 2, 0: 1}) for axis in ("m", "n")}
+    batch = c.pick(((), (), (2,), (2,), (3, 2), (0,), (1,)))
     leaves: list[Leaf] = []
     arguments: list[str] = []
-    for i, v in enumerate(formula.inputs):
+    for i, v in enumerate(plan.formula.inputs):
         if v.optional and c.pick((False, False, True)):
             arguments.append("None")
-            continue
-        if declaration.batch == "elementwise" and i > 0 and chance(c, 5):
+        elif plan.batch == "elementwise" and i > 0 and chance(c, 5):
             arguments.append("0.75")
-            continue
-        names = [f"{v.name}_{j}" for j in range(c.pick((2, 1, 3)))] if v.many else [v.name]
-        for name in names:
-            leaves.append(_leaf(c, declaration, v, name, sizes, batch, len(leaves)))
-        arguments.append(f"[{', '.join(names)}]" if v.many else v.name)
-    arguments += [repr(c.pick(a.samples)) for a in formula.arguments]
-    if not any(leaf.chosen for leaf in leaves):
-        leaves[0] = Leaf(leaves[0].name, leaves[0].shape, leaves[0].seed, leaves[0].layout)
-    count = sum(leaf.chosen for leaf in leaves)
-    return Case(
-        declaration, draw_stack(c, count, slow=slow), tuple(leaves), ", ".join(arguments),
-        c.pick(("float64", "float64", "float32")),
-    )  # fmt: skip
+        else:
+            names = [f"{v.name}_{j}" for j in range(c.pick((2, 1, 3)))] if v.many else [v.name]
+            leaves += [_leaf(c, plan, v, name, sizes, batch, len(leaves) + j) for j, name in enumerate(names)]
+            arguments.append(f"[{', '.join(names)}]" if v.many else v.name)
+    arguments += [repr(c.pick(a.samples)) for a in plan.formula.arguments]
+    if not any(leaf.chosen and leaf.grad for leaf in leaves):
+        leaves[0] = replace(leaves[0], chosen=True, grad=True)
+    stack = draw_stack(c, sum(leaf.chosen for leaf in leaves), slow=slow)
+    declaration = draw_declaration(c, plan, stack.modes)
+    return Case(declaration, stack, tuple(leaves), ", ".join(arguments), c.pick(("float64", "float64", "float32")))
 
 
 def _leaf(
-    c: Chooser, d: Declaration, v: Input, name: str, sizes: dict[str, int], batch: tuple[int, ...], number: int
+    c: Chooser, d: Plan, v: Input, name: str, sizes: dict[str, int], batch: tuple[int, ...], number: int
 ) -> Leaf:
     core = tuple(1 if axis in v.wide and c.pick((True, False)) else sizes[axis] for axis in v.axes)
     front = batch if v.batched else ()
@@ -179,8 +173,7 @@ def _leaf(
         options["expanded"] = 1
     if d.formula.complex:
         options |= {"conjugated": 3, "negated": 0, "zero": 0}
-    chosen = name.partition("_")[0] not in d.constant or chance(c, 10)
-    return Leaf(name, shape, number, weighted(c, options), chosen and not chance(c, 10), not chance(c, 10))
+    return Leaf(name, shape, number, weighted(c, options), not chance(c, 10), not chance(c, 10))
 
 
 def _broadcast(c: Chooser, batch: tuple[int, ...], number: int) -> tuple[int, ...]:

@@ -28,6 +28,10 @@ def scalar(ys):  # a curved function of all elements
     reals = [torch.view_as_real(y) if y.is_complex() else y for y in ys if y is not None]
     return sum((torch.sin(y) * direction(y, 0.5)).sum() for y in reals)
 """,
+    "wanted": """\
+def wanted(xs):
+    return [x for x in xs if x.requires_grad]
+""",
     "mapped": """\
 def mapped(t, dim, size):  # size variants of t along a new axis
     if dim is None:
@@ -53,6 +57,8 @@ class Module(torch.nn.Module):
 """Functions that layers use, by name."""
 
 USES = {"scalar": ("direction",)}
+FUNC_REVERSE = {"grad", "vjp", "vjp of zeros", "jacrev", "hessian", "gradient of linearize"}
+HOOKS = {"saved_tensors_hooks", "checkpoint", "checkpoint, reentrant"}
 
 
 @dataclass(frozen=True)
@@ -179,13 +185,13 @@ def _vmap(c: Chooser, count: int) -> Layer:
 
 
 def _autograd(c: Chooser, count: int) -> Layer:
-    wanted = "xs" if c.pick((True, True, False)) else f"[xs[i] for i in {tuple(some(c, range(count), least=1))!r}]"
-    body = f"return flat(torch.autograd.grad(scalar(F(*xs)), {wanted}, create_graph=True, allow_unused=True))"
+    chosen = "xs" if c.pick((True, True, False)) else f"[xs[i] for i in {tuple(some(c, range(count), least=1))!r}]"
+    body = f"return flat(torch.autograd.grad(scalar(F(*xs)), wanted({chosen}), create_graph=True, allow_unused=True))"
     return Layer("autograd.grad", body, "R")
 
 
 def _autograd_end(c: Chooser, count: int) -> Layer:
-    return Layer("autograd.grad", "return flat(torch.autograd.grad(scalar(F(*xs)), xs, allow_unused=True))", "R")
+    return Layer("autograd.grad", "return flat(torch.autograd.grad(scalar(F(*xs)), wanted(xs), allow_unused=True))", "R")
 
 
 def _backward(c: Chooser, count: int) -> Layer:
@@ -197,7 +203,7 @@ def _batched(c: Chooser, count: int) -> Layer:
     body = (
         "ys = [y for y in F(*xs) if y is not None and y.requires_grad]\n"
         "gs = [torch.stack([direction(y), torch.zeros_like(y), torch.ones_like(y)]) for y in ys]\n"
-        "return flat(torch.autograd.grad(ys, xs, gs, allow_unused=True, is_grads_batched=True))"
+        "return flat(torch.autograd.grad(ys, wanted(xs), gs, allow_unused=True, is_grads_batched=True))"
     )
     return Layer("is_grads_batched", body, "R")
 
@@ -263,16 +269,18 @@ def _computed(c: Chooser, count: int) -> Layer:
 
 
 VALUES: dict[Maker, int] = {
-    _vmap: 10, _functionalize: 2, _make_fx: 2, _computed: 3, _same: 1,
+    _vmap: 10, _functionalize: 2, _make_fx: 1, _computed: 3, _same: 1,
     _context("dispatch mode", "Through()"): 1, _context("autocast", 'torch.autocast("cpu", torch.bfloat16)'): 2,
     _context("saved_tensors_hooks", "torch.autograd.graph.saved_tensors_hooks(lambda t: t.clone(), lambda t: t)"): 4,
     _checkpoint: 4, _context("no_grad", "torch.no_grad()"): 1,
 }  # fmt: skip
 DERIVATIVES: dict[Maker, int] = {
-    _grad: 8, _jvp: 8, _vjp: 6, _vjp_zero: 1, _jacrev: 4, _jacfwd: 4, _hessian: 5, _linearize: 3, _linearize_gradient: 2,
+    _grad: 8, _jvp: 8, _vjp: 6, _vjp_zero: 1, _jacrev: 4, _jacfwd: 4, _hessian: 5, _linearize: 2, _linearize_gradient: 1,
 }  # fmt: skip
 RECORDS: dict[Maker, int] = {_autograd: 10, _dual: 4, _dual_one: 2}
 ENDS: dict[Maker, int] = {_autograd_end: 4, _backward: 3, _batched: 2}
+DEAR = {"linearize", "gradient of linearize", "make_fx"}
+"""Layers that trace: at most one, and no more than one derivative beside it."""
 SLOW = {"compile, eager", "compile, aot_eager", "compile, inductor", "export"}
 
 
@@ -302,9 +310,18 @@ def draw_stack(c: Chooser, count: int, *, slow: bool = True) -> Stack:
 
 
 def _sane(layers: Sequence[Layer]) -> list[Layer]:
-    """Without what grows too large: no more than three derivatives, one Hessian, two Jacobians."""
+    """Without what grows too large (no more than three derivatives, two Jacobians), and what torch cannot do."""
     kept: list[Layer] = []
     for layer in layers:
+        before = {other.name for other in kept}
+        if layer.name in FUNC_REVERSE and before & HOOKS or layer.name in HOOKS and before & FUNC_REVERSE:
+            continue
+        if (DEAR | SLOW) & (before | {layer.name}) and len("".join(other.modes for other in (*kept, layer))) > 2:
+            continue
+        if layer.name in DEAR and before & DEAR:
+            continue
+        if layer.name == "dual level" and "F" in "".join(other.modes for other in kept):
+            continue
         modes = "".join(other.modes for other in kept) + layer.modes
         wide = sum(other.name in ("jacrev", "jacfwd", "hessian") for other in (*kept, layer))
         if len(modes) <= 3 and wide <= 2 and sum(other.name in SLOW for other in (*kept, layer)) <= 1:
