@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -69,7 +70,6 @@ class Child:
     process: subprocess.Popen[bytes]
     folder: Path
     seed: int
-    known: int
     log: Path = field(init=False)
 
     def __post_init__(self) -> None:
@@ -87,10 +87,10 @@ class Child:
         report, case = Report(), self.folder / "case.py"
         ending = "hang" if self.process.returncode == -9 else "crash"
         if case.exists():
-            tail = self.log.read_text(errors="replace")[-300:]
+            tail = self.log.read_text(errors="replace")[-8000:]
             report.kinds[ending] += 1
             program = case.read_text()
-            report.add(Failure(ending, f"return code {self.process.returncode}", (str(self.seed),), (), f"{program}\n# {tail!r}\n"))
+            report.add(Failure(ending, f"return code {self.process.returncode}", (str(self.seed),), (), program + "\n" + textwrap.indent(tail, "# ")))
         else:
             print(self.log.read_text(errors="replace")[-3000:], file=sys.stderr)
             raise SystemExit("a child process did not start")
@@ -118,7 +118,6 @@ def parent(options: argparse.Namespace) -> Report:
                 if one.process.poll() is not None:
                     running.remove(one)
                     made = one.report()
-                    made.failures = made.failures if made.kinds["crash"] or made.kinds["hang"] else made.failures[one.known :]
                     report.merge(made)
                     report.write(options.out)
                     print(f"{sum(report.kinds.values())} cases, {len(report.failures)} failures", file=sys.stderr, flush=True)
@@ -131,7 +130,7 @@ def start(folder: Path, options: argparse.Namespace, seed: int, seconds: float, 
     command += ["--chunk", str(min(options.chunk, options.cases)), "--seconds", str(seconds)]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, "OMP_NUM_THREADS": "1"})
-    return Child(process, folder, seed, len(report.failures))
+    return Child(process, folder, seed)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,14 @@ class Drawn:
         self._draw = draw
 
     def pick(self, options: Sequence[A]) -> A:
-        return options[self._draw(st.integers(0, len(options) - 1))]
+        count = len(options)
+        if count not in _BELOW:
+            _BELOW[count] = st.integers(0, count - 1)
+        return options[self._draw(_BELOW[count])]
+
+
+_BELOW: dict[int, st.SearchStrategy[int]] = {}
+"""Strategies, kept since Hypothesis takes its time to make one."""
 
 
 class Seeded:

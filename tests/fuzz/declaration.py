@@ -13,7 +13,7 @@ from .formulas import draw_formula
 from .tensors import OVER_BATCH, Formula, Impossible, Input, Node, Python, detached, words
 
 NAME = "fuzzed"
-POOL = 48
+POOL = 24
 """How many formulas are written in C: each is compiled once for each dtype, and then cached by its text."""
 
 
@@ -106,7 +106,7 @@ class Plan:
 
 def draw_plan(c: Chooser) -> Plan:
     flaw = c.pick(FLAWS) if chance(c, 5) else None
-    in_c = flaw is None and chance(c, 20)
+    in_c = flaw is None and chance(c, 15)
     formula, batch, form = pool(c.pick(range(POOL))) if in_c else draw_formula(c)
     return Plan(formula, batch, form, in_c, None if flaw == UNREAD and len(formula.outputs) < 2 else flaw)
 

@@ -27,7 +27,9 @@ class _Maker:
         self.complex = chance(c, 10)
         self.axes = () if self.elementwise else c.pick((("n",), ("n",), ("m", "n")))
         count = c.pick((1, 1, 2, 2, 2, 3, 3, 4))
-        self.inputs = [self._input(i) for i in range(count)]
+        self.inputs: list[Input] = []
+        for i in range(count):
+            self.inputs.append(self._input(i))
         self.arguments = [self._argument(i) for i in range(c.pick((0, 0, 0, 1, 1, 2)))]
         usable = [v.name for v in self.inputs]
         self.linear = some(c, usable, least=1) if chance(c, 50) else []
@@ -45,17 +47,12 @@ class _Maker:
             return Input(NAMES[i], axes, batched)
         axes = tuple(axis for axis in self.axes if c.pick((True, True, False)))
         batched = batched and c.pick((True, False))
-        first = self.inputs_first_axes
+        first = self.inputs[0].axes
         kind = weighted(c, {"plain": 12, "optional": 0 if self.complex else 2, "many": 2, "wide": 0 if self.native or self.batch == "loop" else 2})
         if kind in ("optional", "wide"):
             axes = tuple(axis for axis in axes if axis in first)
         wide = axes[-1:] if kind == "wide" else ()
         return Input(NAMES[i], axes, batched, kind == "optional", kind == "many", wide)
-
-    @property
-    def inputs_first_axes(self) -> tuple[str, ...]:
-        # `inputs` is being made when its later elements ask for the first one's axes
-        return self.axes if not hasattr(self, "inputs") else self.inputs[0].axes
 
     def _argument(self, i: int) -> Argument:
         return Argument("pq"[i], self.c.pick(("float", "int", "bool", "str", "floats")))

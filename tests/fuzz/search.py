@@ -23,7 +23,7 @@ def cases(draw: st.DrawFn, slow: bool = True) -> Case:
 
 def search(
     seed: int, count: int, report: Report, *, slow: bool = True, until: float | None = None,
-    shrinking: float = 20.0, before: Callable[[Case], None] = lambda case: None,
+    shrinking: float = 10.0, before: Callable[[Case], None] = lambda case: None,
 ) -> Report:  # fmt: skip
     """Run `count` cases, counting them in `report`; each new failure is shrunk and added.
 
@@ -57,11 +57,13 @@ class _Chunk:
             max_examples=count, database=None, deadline=None, suppress_health_check=list(HealthCheck),
             phases=[Phase.generate, Phase.shrink], print_blob=False, report_multiple_bugs=False,
         )  # fmt: skip
-        @hypothesis.given(cases(slow))
-        def test(case: Case) -> None:
-            self._test(case)
+        @hypothesis.given(st.data())
+        def test(data: st.DataObject) -> None:
+            if self._over():
+                raise _Enough
+            self._test(data.draw(cases(slow)))
 
-        with contextlib.suppress(_Found, hypothesis.errors.Flaky):
+        with contextlib.suppress(_Found, _Enough, hypothesis.errors.Flaky):
             test()
         for found in self.found.values():
             self.report.add(found)
@@ -79,20 +81,21 @@ class _Chunk:
             raise _exception(key)
 
     def _run(self, case: Case) -> Failure | None:
-        now = time.monotonic()
         if self.failed_at is None:
-            if self.until is not None and now > self.until:
-                return None
             self.before(case)
             result = judge(case)
             self.counted += 1
             found = self.report.take(case, result)
             self.failed_at = time.monotonic() if found is not None else None
             return found
-        if now > self.failed_at + self.shrinking:
-            return None
         self.before(case)
         return self._new(case, judge(case))
+
+    def _over(self) -> bool:
+        now = time.monotonic()
+        if self.failed_at is not None:
+            return now > self.failed_at + self.shrinking
+        return self.until is not None and now > self.until
 
     def _new(self, case: Case, result: Result) -> Failure | None:
         """A failure met while another is shrunk."""
@@ -102,6 +105,10 @@ class _Chunk:
 
 class _Found(Exception):
     """A failure; each kind has a class of its own, so that Hypothesis tells them apart."""
+
+
+class _Enough(BaseException):
+    """The time is over; Hypothesis stops at once for what is no Exception."""
 
 
 _EXCEPTIONS: dict[tuple[str, str], type[_Found]] = {}

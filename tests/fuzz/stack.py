@@ -58,6 +58,7 @@ class Module(torch.nn.Module):
 
 USES = {"scalar": ("direction",)}
 FUNC_REVERSE = {"grad", "vjp", "vjp of zeros", "jacrev", "hessian", "gradient of linearize"}
+FUNC_FORWARD = {"jvp", "jacfwd", "linearize", "vmap", "vmap of size 0", "functionalize"}
 HOOKS = {"saved_tensors_hooks", "checkpoint", "checkpoint, reentrant"}
 
 
@@ -305,6 +306,7 @@ def draw_stack(c: Chooser, count: int, *, slow: bool = True) -> Stack:
         layers.insert(c.pick(range(len(layers) + 1)), weighted(c, {_compile: 12, _export: 1})(c, count))
     if chance(c, 5):
         layers.append(_context("inference_mode", "torch.inference_mode()")(c, count))
+    layers.sort(key=lambda layer: layer.name == "gradient of linearize" and not recorded)
     kept: Sequence[Layer] = _sane(layers)
     return Stack(tuple(kept[:6]), recorded)
 
@@ -319,6 +321,8 @@ def _sane(layers: Sequence[Layer]) -> list[Layer]:
         if (DEAR | SLOW) & (before | {layer.name}) and len("".join(other.modes for other in (*kept, layer))) > 2:
             continue
         if layer.name in DEAR and before & DEAR:
+            continue
+        if "gradient of linearize" in before and layer.name in FUNC_REVERSE | FUNC_FORWARD:
             continue
         if layer.name == "dual level" and "F" in "".join(other.modes for other in kept):
             continue
