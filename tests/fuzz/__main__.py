@@ -55,8 +55,12 @@ def child(folder: Path, seed: int, count: int, seconds: float) -> int:
     def before(case) -> None:
         (folder / "case.py").write_text(case.program())
 
-    search(seed, count, report, until=time.monotonic() + seconds, before=before)
-    (folder / "report.json").write_text(report.to_json())
+    def save() -> None:
+        (folder / "report.json.part").write_text(report.to_json())
+        (folder / "report.json.part").replace(folder / "report.json")
+
+    search(seed, count, report, until=time.monotonic() + seconds, before=before, after=save)
+    save()
     return 0
 
 
@@ -75,16 +79,20 @@ class Child:
     def __post_init__(self) -> None:
         self.log = self.folder / "log"
 
-    def hangs(self) -> bool:
+    def ended(self) -> bool:
+        """Whether it is over; one that hangs is ended."""
         file = self.folder / "case.py"
-        return file.exists() and time.time() - file.stat().st_mtime > HANG
+        if self.process.poll() is None and file.exists() and time.time() - file.stat().st_mtime > HANG:
+            self.process.kill()
+            self.process.wait()
+        return self.process.poll() is not None
 
     def report(self) -> Report:
         """What it has found; how it ended, where it has not ended by itself."""
-        file = self.folder / "report.json"
-        if self.process.returncode == 0 and file.exists():
-            return Report.from_json(file.read_text())
-        report, case = Report(), self.folder / "case.py"
+        file, case = self.folder / "report.json", self.folder / "case.py"
+        report = Report.from_json(file.read_text()) if file.exists() else Report()
+        if self.process.returncode == 0:
+            return report
         ending = "hang" if self.process.returncode == -9 else "crash"
         if case.exists():
             tail = self.log.read_text(errors="replace")[-8000:]
@@ -101,26 +109,28 @@ def parent(options: argparse.Namespace) -> Report:
     report, end = Report(), time.monotonic() + options.seconds
     running: list[Child] = []
     started = 0
+
+    def wanted() -> bool:
+        return time.monotonic() < end - 5 and sum(report.kinds.values()) < options.cases
+
     with tempfile.TemporaryDirectory() as folder:
-        while running or (time.monotonic() < end and sum(report.kinds.values()) < options.cases):
-            while len(running) < options.jobs and time.monotonic() < end - 5 and sum(report.kinds.values()) < options.cases:
-                place = Path(folder) / str(started)
-                place.mkdir()
-                running.append(start(place, options, 1_000_003 * options.seed + 101 * started, end - time.monotonic(), report))
-                started += 1
-            if not running:
-                break
-            time.sleep(0.5)
-            for one in list(running):
-                if one.process.poll() is None and one.hangs():
-                    one.process.kill()
-                    one.process.wait()
-                if one.process.poll() is not None:
+        try:
+            while running or wanted():
+                while len(running) < options.jobs and wanted():
+                    place = Path(folder) / str(started)
+                    place.mkdir()
+                    seed = 1_000_003 * options.seed + 101 * started
+                    running.append(start(place, options, seed, end - time.monotonic(), report))
+                    started += 1
+                time.sleep(0.5)
+                for one in [one for one in running if one.ended()]:
                     running.remove(one)
-                    made = one.report()
-                    report.merge(made)
+                    report.merge(one.report())
                     report.write(options.out)
                     print(f"{sum(report.kinds.values())} cases, {len(report.failures)} failures", file=sys.stderr, flush=True)
+        finally:
+            for one in running:
+                one.process.kill()
     return report
 
 

@@ -38,7 +38,7 @@ def judge(case: Case) -> Result:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                exec(compile(text, file, "exec"), module.__dict__)
+                exec(compile(text, file, "exec", dont_inherit=True), module.__dict__)
             except Exception as error:
                 return Result("undeclared", f"{type(error).__name__}: {error}")
             names = module.__dict__

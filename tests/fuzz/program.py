@@ -14,7 +14,7 @@ from .tensors import Input
 
 IMPORTS = {
     "contextlib": "import contextlib", "random": "import random", "NamedTuple": "from typing import NamedTuple",
-    "Literal": "from typing import Literal", "np": "import numpy as np", "torch": "import torch",
+    "Literal": "from typing import Literal", "Any": "from typing import Any", "np": "import numpy as np", "torch": "import torch",
     "fwAD": "import torch.autograd.forward_ad as fwAD", "Float": "from jaxtyping import Float",
     "Complex": "from jaxtyping import Complex", "Int64": "from jaxtyping import Int64", "Tensor": "from torch import Tensor",
     "make_fx": "from torch.fx.experimental.proxy_tensor import make_fx",

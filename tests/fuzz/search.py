@@ -23,7 +23,7 @@ def cases(draw: st.DrawFn, slow: bool = True) -> Case:
 
 def search(
     seed: int, count: int, report: Report, *, slow: bool = True, until: float | None = None,
-    shrinking: float = 10.0, before: Callable[[Case], None] = lambda case: None,
+    shrinking: float = 10.0, before: Callable[[Case], None] = lambda case: None, after: Callable[[], None] = lambda: None,
 ) -> Report:  # fmt: skip
     """Run `count` cases, counting them in `report`; each new failure is shrunk and added.
 
@@ -31,11 +31,13 @@ def search(
         until: a time, as `time.monotonic` tells it, after which no case is started.
         shrinking: seconds for each shrinking.
         before: is told of each case before it runs.
+        after: is called now and then, with the report up to date.
     """
     done = 0
     while done < count and not (until is not None and time.monotonic() > until):
         one = _Chunk(report, until, shrinking, before)
-        one.run(seed, min(count - done, 200), slow)
+        one.run(seed, min(count - done, 100), slow)
+        after()
         done += max(one.counted, 1)
         seed += 7919
     return report

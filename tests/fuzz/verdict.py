@@ -65,7 +65,10 @@ def depends(result: Any) -> bool:
             queue += [following for following, _ in node.next_functions]
     real = torch.view_as_real(result) if result.is_complex() else result
     weights = torch.linspace(0.5, 1, real.numel(), dtype=real.dtype).reshape(real.shape)
-    grads = torch.autograd.grad((real * weights).sum(), leaves, allow_unused=True, retain_graph=True)
+    try:
+        grads = torch.autograd.grad((real * weights).sum(), leaves, allow_unused=True, retain_graph=True)
+    except RuntimeError:  # a backward pass has freed the graph, or torch cannot differentiate again: nobody can tell
+        return False
     return any(grad is not None and bool(grad.any()) for grad in grads)
 
 
