@@ -11,6 +11,7 @@ import warnings
 from dataclasses import dataclass
 
 import torch
+import torch.autograd.forward_ad as fwAD
 
 from .program import Case, imports
 from .verdict import verdict
@@ -46,7 +47,45 @@ def judge(case: Case) -> Result:
     finally:
         del sys.modules[name], linecache.cache[file]
     kind, _, rest = found.partition(": ")
+    left = state()
+    if left:
+        restore()
+        return Result("skipped" if kind == "skipped" else "state", f"left open: {left}; {kind}: {rest}")
     return Result(kind, rest)
+
+
+# -- what a case may leave behind -------------------------------------------------------------------------------------
+
+
+def state() -> str:
+    """What is open that a case opened: transforms, dual levels, modes."""
+    found = {
+        "a dual level": dual_level(),
+        "a transform": torch._C._functorch.peek_interpreter_stack() is not None,
+        "no_grad": not torch.is_grad_enabled(),
+        "inference mode": torch.is_inference_mode_enabled(),
+        "autocast": torch.is_autocast_enabled("cpu"),
+    }
+    return ", ".join(name for name, is_open in found.items() if is_open)
+
+
+def dual_level() -> bool:
+    """Whether one is open, of torch's own or of a transform: then torch refuses to open another."""
+    try:
+        torch._C._exit_dual_level(level=torch._C._enter_dual_level())
+    except RuntimeError:
+        return True
+    return False
+
+
+def restore() -> None:
+    """Close it, so that the next case starts as this one did."""
+    torch._C._functorch.pop_dynamic_layer_stack_and_undo_to_depth(0)
+    fwAD._current_level = -1
+    if dual_level():
+        torch._C._exit_dual_level(level=0)
+    torch.set_grad_enabled(True)
+    torch.set_autocast_enabled("cpu", False)
 
 
 def normal(text: str) -> str:

@@ -15,7 +15,7 @@ from .judge import Result, normal
 from .needs import lacking
 from .program import Case
 
-FAILURES = ("wrong", "unnamed", "undeclared", "crash", "hang")
+FAILURES = ("wrong", "unnamed", "undeclared", "state", "crash", "hang")
 
 
 @dataclass(frozen=True)

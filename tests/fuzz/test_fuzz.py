@@ -265,6 +265,6 @@ def test_the_table_of_refusals_gives_reasons():
 
 
 def test_kinds_are_those_of_the_report():
-    assert set(FAILURES) == {"wrong", "unnamed", "undeclared", "crash", "hang"}
+    assert set(FAILURES) == {"wrong", "unnamed", "undeclared", "state", "crash", "hang"}
     assert isinstance(LAYERS["grad"], Layer)
     assert torch.get_num_threads() == 1
