@@ -203,6 +203,8 @@ def _backward(c: Chooser, count: int) -> Layer:
 def _batched(c: Chooser, count: int) -> Layer:
     body = (
         "ys = [y for y in F(*xs) if y is not None and y.requires_grad]\n"
+        "if not ys:\n"
+        "    raise RuntimeError('does not require grad')\n"
         "gs = [torch.stack([direction(y), torch.zeros_like(y), torch.ones_like(y)]) for y in ys]\n"
         "return flat(torch.autograd.grad(ys, wanted(xs), gs, allow_unused=True, is_grads_batched=True))"
     )
