@@ -28,7 +28,9 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--cases", type=int, default=1_000_000, help="stop after so many cases")
     parser.add_argument("--chunk", type=int, default=1000, help="cases of one child process")
-    parser.add_argument("--out", type=Path, default=Path("build/fuzz"), help="where the programs of failures are written")
+    parser.add_argument(
+        "--out", type=Path, default=Path("build/fuzz"), help="where the programs of failures are written"
+    )
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child is not None:
@@ -98,7 +100,15 @@ class Child:
             tail = self.log.read_text(errors="replace")[-8000:]
             report.kinds[ending] += 1
             program = case.read_text()
-            report.add(Failure(ending, f"return code {self.process.returncode}", (str(self.seed),), (), program + "\n" + textwrap.indent(tail, "# ")))
+            report.add(
+                Failure(
+                    ending,
+                    f"return code {self.process.returncode}",
+                    (str(self.seed),),
+                    (),
+                    program + "\n" + textwrap.indent(tail, "# "),
+                )
+            )
         else:
             print(self.log.read_text(errors="replace")[-3000:], file=sys.stderr)
             raise SystemExit("a child process did not start")
@@ -127,7 +137,11 @@ def parent(options: argparse.Namespace) -> Report:
                     running.remove(one)
                     report.merge(one.report())
                     report.write(options.out)
-                    print(f"{sum(report.kinds.values())} cases, {len(report.failures)} failures", file=sys.stderr, flush=True)
+                    print(
+                        f"{sum(report.kinds.values())} cases, {len(report.failures)} failures",
+                        file=sys.stderr,
+                        flush=True,
+                    )
         finally:
             for one in running:
                 one.process.kill()

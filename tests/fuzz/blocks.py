@@ -1,7 +1,7 @@
 """Mathematical building blocks: expressions with their derivatives, written in torch, NumPy and C.
 
-An expression is a nested tuple: ``("var", name)``, ``("num", value)``, ``("add", a, b)``, ``("mul", a, b)``, or a function
-of one argument. Derivatives are symbolic, so that a rule made of them is right by construction.
+An expression is a nested tuple: ``("var", name)``, ``("num", value)``, ``("add", a, b)``, ``("mul", a, b)``, or a
+function of one argument. Derivatives are symbolic, so that a rule made of them is right by construction.
 """
 
 from __future__ import annotations

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import torchgraft as tg
+
 from . import native
 from .choose import Chooser, Seeded, chance, weighted
 from .formulas import draw_formula
-from .tensors import OVER_BATCH, Formula, Impossible, Input, Node, Python, detached, words
+from .tensors import OVER_BATCH, Formula, Impossible, Input, Node, Python, words
 
 NAME = "fuzzed"
+LOOSE = "independent" in inspect.signature(tg.Op.vjp).parameters
+"""Whether there are words for outputs that an input does not move, and for those without a derivative."""
 POOL = 24
 """How many formulas are written in C: each is compiled once for each dtype, and then cached by its text."""
 
@@ -79,7 +84,7 @@ class Declaration:
 def cotangents(formula: Formula) -> dict[str, str]:
     if len(formula.outputs) == 1:
         return {formula.outputs[0]: "grad"}
-    return {name: f"grad_{name}" for name in formula.outputs}
+    return {name: f"grad_{name}" for name in formula.outputs if name not in formula.still}
 
 
 DRAWING_KERNEL, DRAWING_RULE, UNREAD = "the kernel draws", "a rule draws", "a gradient is not read"
@@ -107,7 +112,7 @@ class Plan:
 def draw_plan(c: Chooser) -> Plan:
     flaw = c.pick(FLAWS) if chance(c, 5) else None
     in_c = flaw is None and chance(c, 15)
-    formula, batch, form = pool(c.pick(range(POOL))) if in_c else draw_formula(c)
+    formula, batch, form = pool(c.pick(range(POOL))) if in_c else draw_formula(c, loose=LOOSE and flaw is None)
     return Plan(formula, batch, form, in_c, None if flaw == UNREAD and len(formula.outputs) < 2 else flaw)
 
 
@@ -214,7 +219,9 @@ class _Maker:
         if kind in ("vjp", "adjoint"):
             results = p.gradients(names, self._cotangents())
         elif kind == "jvp":
-            results = [text or self._zeros(p, name) for name, text in zip(p.formula.outputs, p.tangents(names), strict=True)]
+            results = [
+                text or self._zeros(p, name) for name, text in zip(p.formula.outputs, p.tangents(names), strict=True)
+            ]
         else:
             results = p.partials(names[0])
         lines = [*p.lines, f"return {', '.join(results)}"]
@@ -225,27 +232,42 @@ class _Maker:
         if p.helpers:
             self.helpers.add(language)
         reads = [name for name in self._available(kind, names, given) if name in words(lines)]
-        if kind == "adjoint" and (words(lines) & {*names, *p.formula.outputs} or self._moved(names) & words(lines)):
+        if kind == "adjoint" and (words(lines) & {*names, *self.formula.outputs} or self._moved(names) & words(lines)):
             raise Impossible("it reads what it is linear in")
         if medium == "array" and not any(self._is_tensor(name) for name in reads):
             raise Impossible("nothing says that it is on arrays") if kind == "adjoint" else Impossible("no arrays")
-        shown = ", ".join(f"{name}: np.ndarray" if medium == "array" and self._is_tensor(name) else name for name in reads)
+        shown = ", ".join(
+            f"{name}: np.ndarray" if medium == "array" and self._is_tensor(name) else name for name in reads
+        )
         targets = ", ".join(f'"{name}"' for name in names)
+        targets += self._independent(kind, names)
         text = f"@{NAME}.{kind}({targets})\ndef _({shown}):\n" + textwrap.indent("\n".join(lines), "    ") + "\n"
         return Rule(kind, names, medium, given & set(reads), tuple(reads), text)
+
+    def _independent(self, kind: str, names: Sequence[str]) -> str:
+        """The outputs that the inputs do not move, as an argument."""
+        moved = self.formula.reaches(names)
+        apart = [name for name in self.formula.moving.outputs if name not in moved]
+        if kind != "vjp" or not apart:
+            return ""
+        return f", independent={apart[0]!r}" if len(apart) == 1 else f", independent={apart!r}"
 
     def _noisy(self, text: str) -> str:
         return f"[noise * g for g in {text}]" if text.startswith("[") else f"noise * ({text})"
 
     def _seen(self) -> Formula:
         """What rules are made of: all outputs, or, by mistake, all but the last."""
-        return detached(self.formula, self.formula.outputs[:-1]) if self.flaw == UNREAD else self.formula
+        if self.flaw == UNREAD:
+            return replace(self.formula, outputs=self.formula.outputs[:-1])
+        return self.formula.moving
 
     def _cotangents(self) -> dict[str, str]:
         return cotangents(self.formula)
 
     def _moved(self, names: Sequence[str]) -> set[str]:
-        return {n for n in self.formula.reaches(names) if isinstance(self.formula.values[n], Node)} - set(self.formula.outputs)
+        return {n for n in self.formula.reaches(names) if isinstance(self.formula.values[n], Node)} - set(
+            self.formula.outputs
+        )
 
     def _zeros(self, p: Python, name: str) -> str:
         p.forward(name)
@@ -326,6 +348,9 @@ class _Maker:
             )
         text += f"def {NAME}({self._parameters(array)}{spaces}) -> {returns}:"
         text += " ...\n" if in_c else "\n" + textwrap.indent(self._body(self.kernel, flawed=True), "    ") + "\n"
+        if formula.still:
+            names = ", ".join(f'"{name}"' for name in formula.still)
+            text += f'\n\n{NAME}.nondifferentiable({names}, reason="it is not wanted")\n'
         for rule in made.rules:
             text += "\n\n" + rule.text
         if made.constant:
@@ -391,4 +416,3 @@ def _subsets(names: Sequence[str]) -> list[tuple[str, ...]]:
     for name in names:
         found += [(*group, name) for group in found]
     return found
-

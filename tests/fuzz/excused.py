@@ -33,13 +33,13 @@ class Excuse:
 EXCUSES: tuple[Excuse, ...] = (
     Excuse(
         "torch widens a tangent",
-        "the tangent of 2.0 * x is float64 where x is a float32 tensor without axes: torch multiplies it by a tensor that it "
-        "makes of the number, which counts as a number no more (derivatives.yaml, mul.Tensor)",
+        "the tangent of 2.0 * x is float64 where x is a float32 tensor without axes: torch multiplies it by a tensor "
+        "that it makes of the number, which counts as a number no more (derivatives.yaml, mul.Tensor)",
         lambda case, result: case.dtype == "float32" and _WIDENED.search(result.text) is not None,
     ),
     Excuse(
         "torch refuses the draw itself",
-        "under vmap torch says that random draws need another mode: the draw of a flawed kernel or rule is refused, by torch",
+        "under vmap torch says that random draws need another mode: the draw of a flawed rule is refused, by torch",
         lambda case, result: case.declaration.flaw is not None and "random" in result.text and result.kind == "unnamed",
     ),
 )

@@ -9,20 +9,21 @@ from .tensors import SCANS, Argument, Formula, Input, Node
 NAMES = ("x", "y", "z", "w")
 
 
-def draw_formula(c: Chooser, *, native: bool = False) -> tuple[Formula, str, str]:
+def draw_formula(c: Chooser, *, native: bool = False, loose: bool = False) -> tuple[Formula, str, str]:
     """A formula, its kind of batch (none, star, hash, loop or elementwise), and its form (single, tuple or named).
 
     Args:
         native: it is written in C too.
+        loose: some inputs may leave an output where it is, and some outputs may have no derivative.
     """
     batch = weighted(c, {"star": 4, "none": 2, "elementwise": 5, "hash": 1, "loop": 0 if native else 2})
-    maker = _Maker(c, batch, native)
+    maker = _Maker(c, batch, native, loose)
     return maker.formula(), batch, maker.form
 
 
 class _Maker:
-    def __init__(self, c: Chooser, batch: str, native: bool) -> None:
-        self.c, self.batch, self.native = c, batch, native
+    def __init__(self, c: Chooser, batch: str, native: bool, loose: bool) -> None:
+        self.c, self.batch, self.native, self.loose = c, batch, native, loose
         self.elementwise = batch == "elementwise"
         self.complex = chance(c, 10)
         self.axes = () if self.elementwise else c.pick((("n",), ("n",), ("m", "n")))
@@ -48,7 +49,15 @@ class _Maker:
         axes = tuple(axis for axis in self.axes if c.pick((True, True, False)))
         batched = batched and c.pick((True, False))
         first = self.inputs[0].axes
-        kind = weighted(c, {"plain": 12, "optional": 0 if self.complex else 2, "many": 2, "wide": 0 if self.native or self.batch == "loop" else 2})
+        kind = weighted(
+            c,
+            {
+                "plain": 12,
+                "optional": 0 if self.complex else 2,
+                "many": 2,
+                "wide": 0 if self.native or self.batch == "loop" else 2,
+            },
+        )
         if kind in ("optional", "wide"):
             axes = tuple(axis for axis in axes if axis in first)
         wide = axes[-1:] if kind == "wide" else ()
@@ -103,8 +112,9 @@ class _Maker:
         values = {v.name: v for v in (*self.inputs, *self.nodes)}
         found = [values[name] for name in variables(e) if name in values]
         sure = [v for v in found if isinstance(v, Node) or not (v.optional or v.wide)]
-        if not sure or any(isinstance(v, Input) and (v.optional or v.wide) for v in found) and not any(
-            v.name == self.inputs[0].name for v in sure
+        if not sure or (
+            any(isinstance(v, Input) and (v.optional or v.wide) for v in found)
+            and not any(v.name == self.inputs[0].name for v in sure)
         ):
             return False
         return {a for v in found for a in v.axes} <= {a for v in sure for a in v.axes}
@@ -141,15 +151,22 @@ class _Maker:
             if chance(c, 25) and self._savable(self.nodes[-1]):
                 saved.append(name)
         count = c.pick((1, 1, 1, 2, 2, 3))
-        self.form = "single" if count == 1 and not saved else "named" if count > 1 and not saved and chance(c, 50) else "tuple"
+        self.form = (
+            "single" if count == 1 and not saved else "named" if count > 1 and not saved and chance(c, 50) else "tuple"
+        )
         names = ("a", "b", "c")[:count] if self.form == "named" else ("out0", "out1", "out2")[:count]
         names = ("out",) if count == 1 else names
+        still = tuple(name for name in names[1:] if self.loose and chance(c, 10))
         for name in names:
+            if name != names[0] and self.loose and not self.linear and self.batch in ("star", "none") and chance(c, 20):
+                few = [self.inputs[0].name, *some(c, [v.name for v in self.inputs[1:]])]
+                self.nodes.append(self._node(name, self._expression([], few)))
+                continue
             chosen = self.linear if self.linear and c.pick((True, False)) else atoms
             self.nodes.append(self._node(name, self._complete(self._expression(list(chosen), bent))))
         arguments = self._used_arguments(names)
         return Formula(
-            tuple(self.inputs), arguments, tuple(self.nodes), tuple(names), tuple(saved),
+            tuple(self.inputs), arguments, tuple(self.nodes), tuple(names), tuple(saved), still,
             self.elementwise, self.batch == "hash", self.complex,
         )  # fmt: skip
 
@@ -184,6 +201,8 @@ class _Maker:
         for argument in self.arguments:
             if argument.name not in used:
                 node = self.nodes[-1]
-                changed = Node(node.name, mul(var(argument.name), node.expr), node.span, node.summed, node.scan, node.batched)
+                changed = Node(
+                    node.name, mul(var(argument.name), node.expr), node.span, node.summed, node.scan, node.batched
+                )
                 self.nodes[-1] = changed
         return tuple(self.arguments)

@@ -175,7 +175,9 @@ class C:
 
     # -- functions ------------------------------------------------------------------------------------------------
 
-    def function(self, symbol: str, before: Sequence[str], arguments: Sequence[str], results: Sequence[str]) -> Function:
+    def function(
+        self, symbol: str, before: Sequence[str], arguments: Sequence[str], results: Sequence[str]
+    ) -> Function:
         """The whole text.
 
         Args:
@@ -303,4 +305,6 @@ def jvp(formula: Formula, symbol: str, targets: Sequence[str], *, unit: bool = F
     c.results = [f"v_t_{name}" for name in formula.outputs]
     suffix = f"_{targets[0]}" if unit else "_tangent"
     before = [] if unit else [f"{name}_tangent" for name in targets]
-    return c.function(symbol, before, _ordered(formula, c.reads - set(before)), [f"{name}{suffix}" for name in formula.outputs])
+    return c.function(
+        symbol, before, _ordered(formula, c.reads - set(before)), [f"{name}{suffix}" for name in formula.outputs]
+    )

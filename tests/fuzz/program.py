@@ -13,10 +13,11 @@ from .stack import HELPERS, Stack, draw_stack
 from .tensors import Input
 
 IMPORTS = {
-    "contextlib": "import contextlib", "random": "import random", "NamedTuple": "from typing import NamedTuple",
-    "Literal": "from typing import Literal", "Any": "from typing import Any", "np": "import numpy as np", "torch": "import torch",
+    "random": "import random", "NamedTuple": "from typing import NamedTuple",
+    "Literal": "from typing import Literal", "Any": "from typing import Any",
+    "np": "import numpy as np", "torch": "import torch",
     "fwAD": "import torch.autograd.forward_ad as fwAD", "Float": "from jaxtyping import Float",
-    "Complex": "from jaxtyping import Complex", "Int64": "from jaxtyping import Int64", "Tensor": "from torch import Tensor",
+    "Complex": "from jaxtyping import Complex", "Tensor": "from torch import Tensor",
     "make_fx": "from torch.fx.experimental.proxy_tensor import make_fx",
     "TorchDispatchMode": "from torch.utils._python_dispatch import TorchDispatchMode", "tg": "import torchgraft as tg",
 }  # fmt: skip
@@ -101,7 +102,15 @@ class Case:
         if self.stack.recorded:
             lines += [f"    {leaf.name}.requires_grad_()" for leaf in self.chosen if leaf.grad]
         names = ", ".join(chosen)
-        lines += ["", f"    def call({names}):", f"        return flat(f({self.call}))", ""]
+        lines += ["", f"    def call({names}):"]
+        formula = self.declaration.formula
+        if formula.still:
+            lines.append(f"        made = list(f({self.call}))")
+            places = [formula.outputs.index(name) for name in formula.still]
+            lines += [f"        made[{place}] = made[{place}].detach()" for place in places]
+            lines += ["        return flat(made)", ""]
+        else:
+            lines += [f"        return flat(f({self.call}))", ""]
         lines.append(f"    return stack(call, ({names},))")
         return "\n".join(lines) + "\n"
 
@@ -122,7 +131,7 @@ class Case:
         body = self.module()
         judge = inspect.getsource(verdict)
         judge = judge[judge.index("# --") :]
-        tail = f'print(verdict(case, {"fuzzed"}, truth, torch.{self.dtype}, globals()))\n'
+        tail = f"print(verdict(case, {'fuzzed'}, truth, torch.{self.dtype}, globals()))\n"
         text = f"{body}\n\n{judge}\n\n{tail}"
         return f"{imports(text)}\n\n\n{text}"
 
@@ -158,9 +167,7 @@ def draw_case(c: Chooser, *, slow: bool = True) -> Case:
     return Case(declaration, stack, tuple(leaves), ", ".join(arguments), c.pick(("float64", "float64", "float32")))
 
 
-def _leaf(
-    c: Chooser, d: Plan, v: Input, name: str, sizes: dict[str, int], batch: tuple[int, ...], number: int
-) -> Leaf:
+def _leaf(c: Chooser, d: Plan, v: Input, name: str, sizes: dict[str, int], batch: tuple[int, ...], number: int) -> Leaf:
     core = tuple(1 if axis in v.wide and c.pick((True, False)) else sizes[axis] for axis in v.axes)
     front = batch if v.batched else ()
     if d.batch in ("hash", "loop", "elementwise") and (v.batched or d.batch == "loop"):

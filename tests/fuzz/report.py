@@ -56,7 +56,8 @@ class Failure:
 
 
 _CLASSES = {
-    "grad": "R", "vjp": "R", "vjp of zeros": "R", "jacrev": "R", "autograd.grad": "R", "backward": "R", "is_grads_batched": "R",
+    "grad": "R", "vjp": "R", "vjp of zeros": "R", "jacrev": "R", "autograd.grad": "R", "backward": "R",
+    "is_grads_batched": "R",
     "jvp": "F", "jacfwd": "F", "dual level": "F", "linearize": "F", "hessian": "RF", "gradient of linearize": "FR",
 }  # fmt: skip
 
@@ -69,7 +70,9 @@ def _classes(layers: Iterable[str]) -> list[str]:
 def failure(case: Case, result: Result) -> Failure:
     text = result.text
     if result.kind == "wrong":
-        text = next((word for word in ("detached", "too many", "None", "results in", "torch.") if word in text), "values")
+        text = next(
+            (word for word in ("detached", "too many", "None", "results in", "torch.") if word in text), "values"
+        )
         text = {"torch.": "shape or dtype", "results in": "number of results"}.get(text, text)
     else:
         text = normal(text)
@@ -150,13 +153,18 @@ class Report:
     @staticmethod
     def from_json(text: str) -> Report:
         made = json.loads(text)
-        failures = [Failure(**{k: tuple(v) if isinstance(v, list) else v for k, v in f.items()}) for f in made.pop("failures")]
+        failures = [
+            Failure(**{k: tuple(v) if isinstance(v, list) else v for k, v in f.items()}) for f in made.pop("failures")
+        ]
         return Report(**{name: Counter(values) for name, values in made.items()}, failures=failures)
 
     def table(self) -> str:
         total = sum(self.kinds.values())
         lines = [f"cases {total}", f"  right      {self.kinds['right']}"]
-        lines.append(f"  refused    {self.kinds['refused']}  ({100 * self.share_refused:.1f} % of what torch and the rules can do)")
+        lines.append(
+            f"  refused    {self.kinds['refused']}  "
+            f"({100 * self.share_refused:.1f} % of what torch and the rules can do)"
+        )
         lines += _rows(self.refused)
         lines.append(f"  expected   {self.kinds['expected']}  refused: the declaration lacks something")
         lines += _rows(self.expected)

@@ -23,7 +23,8 @@ def cases(draw: st.DrawFn, slow: bool = True) -> Case:
 
 def search(
     seed: int, count: int, report: Report, *, slow: bool = True, until: float | None = None,
-    shrinking: float = 10.0, before: Callable[[Case], None] = lambda case: None, after: Callable[[], None] = lambda: None,
+    shrinking: float = 10.0, before: Callable[[Case], None] = lambda case: None,
+    after: Callable[[], None] = lambda: None,
 ) -> Report:  # fmt: skip
     """Run `count` cases, counting them in `report`; each new failure is shrunk and added.
 

@@ -107,7 +107,12 @@ class Stack:
             if layer.direct:
                 lines.append(f"    {after} = {body}")
             else:
-                lines += ["", f"    def {after}(*xs):  # {layer.name}", *(f"        {line}" for line in body.splitlines()), ""]
+                lines += [
+                    "",
+                    f"    def {after}(*xs):  # {layer.name}",
+                    *(f"        {line}" for line in body.splitlines()),
+                    "",
+                ]
         lines.append(f"    return f{len(self.layers)}(*xs)" if self.layers else "    return f(*xs)")
         return "\n".join(lines) + "\n"
 
@@ -128,7 +133,9 @@ def _argnums(c: Chooser, count: int) -> str:
 
 
 def _grad(c: Chooser, count: int) -> Layer:
-    return Layer("grad", f"return flat(torch.func.grad(lambda *xs: scalar(F(*xs)), argnums={_argnums(c, count)})(*xs))", "R")
+    return Layer(
+        "grad", f"return flat(torch.func.grad(lambda *xs: scalar(F(*xs)), argnums={_argnums(c, count)})(*xs))", "R"
+    )
 
 
 def _jvp(c: Chooser, count: int) -> Layer:
@@ -181,7 +188,8 @@ def _vmap(c: Chooser, count: int) -> Layer:
     options += c.pick(("", "", ", out_dims=-1"))
     options += c.pick(("", "", "", "", ", chunk_size=1", ", chunk_size=2")) if size else ""
     options += c.pick(("", "", "", "", ', randomness="different"', ', randomness="same"'))
-    body = f"ts = [mapped(x, dim, {size}) for x, dim in zip(xs, {tuple(dims)!r})]\nreturn flat(torch.func.vmap(F{options})(*ts))"
+    body = f"ts = [mapped(x, dim, {size}) for x, dim in zip(xs, {tuple(dims)!r})]\n"
+    body += f"return flat(torch.func.vmap(F{options})(*ts))"
     return Layer("vmap of size 0" if size == 0 else "vmap", body)
 
 
@@ -192,7 +200,9 @@ def _autograd(c: Chooser, count: int) -> Layer:
 
 
 def _autograd_end(c: Chooser, count: int) -> Layer:
-    return Layer("autograd.grad", "return flat(torch.autograd.grad(scalar(F(*xs)), wanted(xs), allow_unused=True))", "R")
+    return Layer(
+        "autograd.grad", "return flat(torch.autograd.grad(scalar(F(*xs)), wanted(xs), allow_unused=True))", "R"
+    )
 
 
 def _backward(c: Chooser, count: int) -> Layer:
@@ -265,7 +275,8 @@ def _same(c: Chooser, count: int) -> Layer:
 def _computed(c: Chooser, count: int) -> Layer:
     how = c.pick(
         ("x * 2.0", "x.clone(memory_format=torch.contiguous_format)", "x.reshape(-1).reshape(x.shape)", "torch.neg(x)",
-         "torch.stack([x, x], -1)[..., 0]", "x.mT.contiguous().mT if x.ndim > 1 else x", "x.flip(0).flip(0) if x.ndim else x",
+         "torch.stack([x, x], -1)[..., 0]", "x.mT.contiguous().mT if x.ndim > 1 else x",
+         "x.flip(0).flip(0) if x.ndim else x",
          "torch._neg_view(-x)", "x.conj() if x.is_complex() else x")
     )  # fmt: skip
     return Layer("computed inputs", f"return F(*({how} for x in xs))")
@@ -278,7 +289,8 @@ VALUES: dict[Maker, int] = {
     _checkpoint: 4, _context("no_grad", "torch.no_grad()"): 1,
 }  # fmt: skip
 DERIVATIVES: dict[Maker, int] = {
-    _grad: 8, _jvp: 8, _vjp: 6, _vjp_zero: 1, _jacrev: 4, _jacfwd: 4, _hessian: 5, _linearize: 2, _linearize_gradient: 1,
+    _grad: 8, _jvp: 8, _vjp: 6, _vjp_zero: 1, _jacrev: 4, _jacfwd: 4, _hessian: 5,
+    _linearize: 2, _linearize_gradient: 1,
 }  # fmt: skip
 RECORDS: dict[Maker, int] = {_autograd: 10, _dual: 4, _dual_one: 2}
 ENDS: dict[Maker, int] = {_autograd_end: 4, _backward: 3, _batched: 2}
@@ -318,7 +330,7 @@ def _sane(layers: Sequence[Layer]) -> list[Layer]:
     kept: list[Layer] = []
     for layer in layers:
         before = {other.name for other in kept}
-        if layer.name in FUNC_REVERSE and before & HOOKS or layer.name in HOOKS and before & FUNC_REVERSE:
+        if (layer.name in FUNC_REVERSE and before & HOOKS) or (layer.name in HOOKS and before & FUNC_REVERSE):
             continue
         if (DEAR | SLOW) & (before | {layer.name}) and len("".join(other.modes for other in (*kept, layer))) > 2:
             continue

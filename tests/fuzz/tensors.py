@@ -99,6 +99,7 @@ class Formula:
     Attributes:
         outputs: names of the nodes that callers see.
         saved: names of the nodes that are Saved outputs.
+        still: outputs that are declared to have no derivative.
         elementwise: every annotation is ``"..."``.
         hashed: batch axes broadcast (``*#batch``).
         complex: every tensor is.
@@ -109,6 +110,7 @@ class Formula:
     nodes: tuple[Node, ...]
     outputs: tuple[str, ...]
     saved: tuple[str, ...] = ()
+    still: tuple[str, ...] = ()
     elementwise: bool = False
     hashed: bool = False
     complex: bool = False
@@ -128,6 +130,11 @@ class Formula:
         """All axes, in the order in which annotations name them."""
         tensors = [*self.inputs, *(self.node(name) for name in (*self.outputs, *self.saved))]
         return tuple(dict.fromkeys(axis for tensor in tensors for axis in tensor.axes))
+
+    @property
+    def moving(self) -> Formula:
+        """The formula of the outputs that have a derivative."""
+        return replace(self, outputs=tuple(name for name in self.outputs if name not in self.still), still=())
 
     def reaches(self, targets: Iterable[str]) -> set[str]:
         """`targets` and all nodes that depend on them."""
@@ -351,7 +358,11 @@ class Python:
         value = self.formula.values[name]
         factor = self.expr(e, node.span)
         if self.formula.complex:
-            factor = CONJUGATE[self.language].format(factor) if any(v in self.formula.values for v in variables(e)) else factor
+            factor = (
+                CONJUGATE[self.language].format(factor)
+                if any(v in self.formula.values for v in variables(e))
+                else factor
+            )
         text = f"{grad} * {factor}"
         there = set(node.axes) | {
             axis for v in variables(e) if v in self.formula.values
@@ -400,8 +411,3 @@ class Python:
 def words(lines: Iterable[str]) -> set[str]:
     """All names that occur in code."""
     return set(re.findall(r"[A-Za-z_]\w*", "\n".join(lines)))
-
-
-def detached(formula: Formula, names: Sequence[str]) -> Formula:
-    """The formula with other outputs."""
-    return replace(formula, outputs=tuple(names))

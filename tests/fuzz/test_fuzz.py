@@ -15,7 +15,7 @@ import torch
 from .__main__ import Child
 from .blocks import mul, num, var
 from .choose import Seeded
-from .declaration import Declaration, Rule, draw_declaration, draw_plan
+from .declaration import LOOSE, Declaration, Rule, draw_declaration, draw_plan
 from .judge import Result, judge, normal
 from .needs import lacking
 from .program import Case, Leaf, draw_case
@@ -25,7 +25,9 @@ from .stack import DERIVATIVES, ENDS, RECORDS, VALUES, Layer, Stack, draw_stack
 from .tensors import Formula, Input, Node
 
 REFUSALS = Path(__file__).with_name("refusals.md")
-LAYERS = {layer.name: layer for maker in {**ENDS, **DERIVATIVES, **VALUES, **RECORDS} for layer in [maker(Seeded(3), 1)]}
+LAYERS = {
+    layer.name: layer for maker in {**ENDS, **DERIVATIVES, **VALUES, **RECORDS} for layer in [maker(Seeded(3), 1)]
+}
 SEED, CASES = 20, 500
 
 
@@ -85,8 +87,24 @@ def planted(source: str, *layers: str, recorded: bool = False, truth: str = TRUT
     return Case(declaration, stack, (Leaf("x", (2, 3), 0),), "x", "float64")
 
 
-STACKS = [("grad",), ("jvp",), ("vjp",), ("jacrev",), ("jacfwd",), ("hessian",), ("vmap", "grad"), ("jvp", "grad"), ("linearize",)]
-RECORDED = [("backward",), ("autograd.grad", "autograd.grad"), ("dual level",), ("is_grads_batched",), ("checkpoint", "backward")]
+STACKS = [
+    ("grad",),
+    ("jvp",),
+    ("vjp",),
+    ("jacrev",),
+    ("jacfwd",),
+    ("hessian",),
+    ("vmap", "grad"),
+    ("jvp", "grad"),
+    ("linearize",),
+]
+RECORDED = [
+    ("backward",),
+    ("autograd.grad", "autograd.grad"),
+    ("dual level",),
+    ("is_grads_batched",),
+    ("checkpoint", "backward"),
+]
 EVERY = [*((stack, False) for stack in STACKS), *((stack, True) for stack in RECORDED)]
 
 
@@ -151,14 +169,18 @@ def test_rounding_is_no_failure():
 
 def test_a_failure_is_shrunk_and_known_afterwards(monkeypatch):
     def flip(self, body=Stack.text):  # every operator is negated under grad
-        return body(self).replace("torch.func.grad(lambda *xs: scalar(", "torch.func.grad(lambda *xs: (1 if case.f is truth else -1) * scalar(")
+        return body(self).replace(
+            "torch.func.grad(lambda *xs: scalar(",
+            "torch.func.grad(lambda *xs: (1 if case.f is truth else -1) * scalar(",
+        )
 
     monkeypatch.setattr(Stack, "text", flip)
-    monkeypatch.setattr(Case, "case_text", lambda self, body=Case.case_text: body(self).replace("dtype):", "dtype):\n    case.f = f", 1))
+    monkeypatch.setattr(
+        Case, "case_text", lambda self, body=Case.case_text: body(self).replace("dtype):", "dtype):\n    case.f = f", 1)
+    )
     report = search(1, 60, Report(), slow=False, shrinking=5)
     assert report.failures
-    assert all("grad" in found.layers for found in report.failures)
-    assert min(len(found.layers) for found in report.failures) == 1
+    assert ("grad",) in [found.layers for found in report.failures]
 
 
 # -- programs ---------------------------------------------------------------------------------------------------------
@@ -204,9 +226,13 @@ def test_every_kind_of_declaration_is_drawn():
     assert {(r.kind, r.medium) for d in made for r in d.rules} == {
         (kind, medium) for kind in ("vjp", "jvp", "partial", "adjoint") for medium in ("torch", "array", "c")
     }
-    assert any(len(d.formula.outputs) > 1 and r.kind == "adjoint" and r.medium == "array" for d in made for r in d.rules)
+    assert any(
+        len(d.formula.outputs) > 1 and r.kind == "adjoint" and r.medium == "array" for d in made for r in d.rules
+    )
     assert any(len(r.inputs) > 1 for d in made for r in d.rules)
     assert len({d.flaw for d in made}) == 4
+    assert not LOOSE or any(d.formula.still for d in made)
+    assert not LOOSE or any("independent=" in d.source for d in made)
 
 
 def test_every_transform_is_drawn():
@@ -237,8 +263,13 @@ def test_a_report_survives_its_way_from_a_child():
 
 
 def test_more_of_the_same_is_one_failure():
-    first = failure(planted(OPERATOR.format(gradient="2 * " + RIGHT), "grad"), Result("wrong", "result 0: 1 in the place of 2"))
-    second = failure(planted(OPERATOR.format(gradient="2 * " + RIGHT), "vmap", "vjp"), Result("wrong", "result 0: 3 in the place of 2"))
+    first = failure(
+        planted(OPERATOR.format(gradient="2 * " + RIGHT), "grad"), Result("wrong", "result 0: 1 in the place of 2")
+    )
+    second = failure(
+        planted(OPERATOR.format(gradient="2 * " + RIGHT), "vmap", "vjp"),
+        Result("wrong", "result 0: 3 in the place of 2"),
+    )
     report = Report()
     report.add(second)
     report.add(first)
@@ -246,7 +277,9 @@ def test_more_of_the_same_is_one_failure():
     assert report.failures == [first]
 
 
-@pytest.mark.parametrize(("code", "kind"), [("import os; os.abort()", "crash"), ("import os, signal; os.kill(os.getpid(), 9)", "hang")])
+@pytest.mark.parametrize(
+    ("code", "kind"), [("import os; os.abort()", "crash"), ("import os, signal; os.kill(os.getpid(), 9)", "hang")]
+)
 def test_a_child_that_dies_leaves_its_case(tmp_path, code, kind):
     (tmp_path / "case.py").write_text("the program")
     (tmp_path / "log").write_text("what it said")

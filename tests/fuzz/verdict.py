@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+
 import torchgraft as tg
 
 # -- comparison -------------------------------------------------------------------------------------------------------
