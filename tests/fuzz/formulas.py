@@ -100,11 +100,10 @@ class _Maker:
         e = self._term(linear, bent)
         if chance(self.c, 40):
             e = add(e, self._term(linear, some(self.c, bent, least=0 if linear else 1)))
+        if not linear and not self._covered(e):
+            e = mul(var(self.inputs[0].name), e)
         if not linear and chance(self.c, 40):
             e = self._apply(self.c.pick(self._functions()), e)
-        mandatory = self.inputs[0].name
-        if not linear and not self._covered(e):
-            e = mul(var(mandatory), e)
         return e
 
     def _covered(self, e: Expr) -> bool:

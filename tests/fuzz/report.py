@@ -62,6 +62,13 @@ _CLASSES = {
 }  # fmt: skip
 
 
+_WRONG = {
+    "detached": "detached", "too many": "a derivative too many", "None": "None for a derivative, or the reverse",
+    r"\) torch\.": "shape or dtype", "results in": "number of results",
+}  # fmt: skip
+"""What is wrong, by a pattern in the verdict."""
+
+
 def _classes(layers: Iterable[str]) -> list[str]:
     """Transforms, where those of one mode count as one."""
     return [part for layer in layers for part in (_CLASSES.get(layer) or [layer])]
@@ -70,10 +77,7 @@ def _classes(layers: Iterable[str]) -> list[str]:
 def failure(case: Case, result: Result) -> Failure:
     text = result.text
     if result.kind == "wrong":
-        text = next(
-            (word for word in ("detached", "too many", "None", "results in", "torch.") if word in text), "values"
-        )
-        text = {"torch.": "shape or dtype", "results in": "number of results"}.get(text, text)
+        text = next((word for pattern, word in _WRONG.items() if re.search(pattern, text)), "values")
     else:
         text = normal(text)
     d = case.declaration

@@ -123,6 +123,8 @@ def difference(got: Any, expected: Any, exact: Any) -> str | None:
         x, y = a.detach(), b.detach()
         if not torch.allclose(x, y, rtol=1e-9, atol=1e-10, equal_nan=True):
             near, moved = (made[i].detach() for made in exact())
+            if not torch.isfinite(near).all() or near.abs().max() > 1e8:
+                return "skipped: the numbers grow beyond comparison"
             eps = torch.finfo(b.dtype).eps
             scale = eps * (1 + near.abs().max()) + (near - moved).abs().max() + (near - y).abs().max()
             if not ((x - near).abs() <= 100 * scale).all():
