@@ -9,7 +9,7 @@ BIN    := $(VENV)/bin
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint docs wheel bench test-torch clean
+.PHONY: help demo test test-all fuzz lint docs wheel bench test-torch clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,6 +22,9 @@ test: $(VENV)/.stamp ## the test suite; make test ARGS='-k compile -x' passes op
 
 test-all: $(VENV)/.stamp ## the test suite with its slow tests, which need CMake and a C++20 compiler
 	$(BIN)/python -m pytest -n 2 -m "slow or not slow" tests $(ARGS)
+
+fuzz: $(VENV)/.stamp ## random operators under random transforms, beside plain torch; make fuzz SECONDS=600 SEED=1
+	$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),600) --seed $(or $(SEED),0) $(ARGS)
 
 lint: $(VENV)/.stamp ## style, formatting and types
 	$(BIN)/ruff check

@@ -32,7 +32,13 @@ declaration, under {transforms} transforms of torch {torch}. The tests run every
 - **refused**: raises an error of torchgraft's that names the operator and what to add.
 - **n/a**: plain torch itself cannot do it with its own function.
 
-There is no fourth answer. Operators that behave alike share a column:
+There is no fourth answer. Beside the table, `make fuzz` draws declarations (inputs, axes, outputs, kernels and rules in
+torch, NumPy and C, made of functions whose derivatives are known) and stacks of up to four transforms. It compares each
+with the same expression in plain torch: value, structure, dtype, and whether a gradient is there. What fails is shrunk
+to a program that stands alone. The tests run it for a minute; what they refuse although the rules suffice is listed in
+`tests/fuzz/refusals.md`.
+
+Operators that behave alike share a column:
 """
 
 # What plain torch itself cannot do with the reference: by transform, the cases.

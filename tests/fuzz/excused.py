@@ -1,0 +1,50 @@
+"""Differences that are not torchgraft's to mend: the one list of them, each with its reason.
+
+An entry is counted in every report. What torchgraft itself gets wrong has no place here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .judge import Result
+from .program import Case
+
+_WIDENED = re.compile(r"(\([\d, ]*\)) torch\.(?:float32|complex64) in the place of \1 torch\.(?:float64|complex128)")
+
+
+@dataclass(frozen=True)
+class Excuse:
+    """One kind of difference.
+
+    Attributes:
+        name: for the report.
+        reason: why it is not a defect of torchgraft, with the place in torch where it is one of torch.
+        matches: whether a case shows it.
+    """
+
+    name: str
+    reason: str
+    matches: Callable[[Case, Result], bool]
+
+
+EXCUSES: tuple[Excuse, ...] = (
+    Excuse(
+        "torch widens a tangent",
+        "the tangent of 2.0 * x is float64 where x is a float32 tensor without axes: torch multiplies it by a tensor "
+        "that it makes of the number, which counts as a number no more (derivatives.yaml, mul.Tensor)",
+        lambda case, result: case.dtype == "float32" and _WIDENED.search(result.text) is not None,
+    ),
+    Excuse(
+        "torch refuses the draw itself",
+        "under vmap torch says that random draws need another mode: the draw of a flawed rule is refused, by torch",
+        lambda case, result: case.declaration.flaw is not None and "random" in result.text and result.kind == "unnamed",
+    ),
+)
+
+
+def excuse(case: Case, result: Result) -> str | None:
+    """The name of the entry that a failure falls under."""
+    return next((entry.name for entry in EXCUSES if entry.matches(case, result)), None)
