@@ -22,20 +22,22 @@ from .refuse import Why, refuse_derivative
 _NONE = Why("an output has no derivative", "pass output.detach() on")
 
 
-def shut(record: Record, names: Sequence[str], cotangents: Sequence[Tensor], made: Sequence[Tensor]) -> list[Tensor]:
+def shut(
+    record: Record, names: Sequence[str], cotangents: Sequence[Tensor], made: Sequence[Tensor | None]
+) -> list[Tensor | None]:
     """Return the gradients that a node has made, which are there only if nothing came back through certain outputs.
 
     Args:
         record: of the operator.
         names: of the outputs.
         cotangents: of these.
-        made: the gradients.
+        made: the gradients; None for an input that has none.
     """
     zero = torch.zeros(())
     for name, cotangent in zip(names, cotangents, strict=True):
         looked: Tensor = _operator()(cotangent.detach(), record.name, name, record.nondifferentiable[name] or "")
         zero = zero + refuse_derivative(looked, [cotangent], record.name, _NONE)
-    return [gradient + zero.to(device=gradient.device, dtype=gradient.dtype) for gradient in made]
+    return [g if g is None else g + zero.to(device=g.device, dtype=g.dtype) for g in made]
 
 
 def _look(cotangent: Tensor, operator: str, output: str, reason: str) -> Tensor:
