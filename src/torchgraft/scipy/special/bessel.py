@@ -1,8 +1,10 @@
 """Bessel functions of real order, differentiable in the order and in the argument.
 
 Values are SciPy's where they are right, else ours: of J and Y above 8192, of all next to 0 and where they under- or
-overflow. Where neither knows the phase, for orders and arguments that are both above 1e20, J and Y are NaN. Derivatives come from `kernels/bessel.c`, which says how, to the
-second order in the argument, and with the first in the order.
+overflow. Where nobody knows the phase, for orders and arguments that are both above 1e20, J and Y are NaN.
+
+Derivatives come from `kernels/bessel.c`, which says how, to the second order in the argument, and with the first in the
+order.
 """
 
 from __future__ import annotations
