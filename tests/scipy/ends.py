@@ -16,7 +16,7 @@ from torchgraft.scipy import special
 
 CHUNK = 64
 EACH = 0.01  # seconds of the processor for a point, of a chunk: for the value and all derivatives
-ALONE = 0.3  # of a point by itself, where a chunk took longer
+ALONE = 1.0  # of a point by itself, where a chunk took longer
 
 
 def evaluated(task, points):
