@@ -42,7 +42,7 @@ def _right_in_double(case: Case, result: Result) -> bool:
 EXCUSES: tuple[Excuse, ...] = (
     Excuse(
         "digits of float32",
-        "the numbers differ in float32 alone, and the same case is right in float64: derivatives of exponentials overflow",
+        "the numbers differ in float32 alone, where derivatives of exponentials overflow; in float64 the case is right",
         _right_in_double,
     ),
     Excuse(
