@@ -6,6 +6,7 @@ mask than the forward pass did.
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -136,6 +137,7 @@ class Probe:
     def __init__(
         self, function: Callable[..., Any], written: Callable[..., Any], refuse: Callable[[str], Exception]
     ) -> None:
+        functools.update_wrapper(self, function)  # for whoever reads its documentation
         self.function = function
         self._refuse = refuse
         self.left = _FIRST
