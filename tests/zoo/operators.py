@@ -420,7 +420,7 @@ SPECIMENS = [
         inputs=None,
         probe=normal((4,)),
         shown_by=repeated,
-        expects={"determin", "random", "repeat", "reference", "inconclusive"},
+        expects={"determin", "random", "repeat", "reference", "inconclusive", "raises"},
         cause=("no argument", "random", "determin", "noise", "differ"),
         source="Monte Carlo kernels without a seed among their arguments",
     ),
