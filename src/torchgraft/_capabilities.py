@@ -100,7 +100,7 @@ def _reverse(record: Record, name: str, device: str) -> Capability:
 
 
 def _runs(record: Record, rule: Rule, device: str) -> Capability | None:
-    """What is in the way of a rule, whatever it is used for; None where nothing is."""
+    """Find what is in the way of a rule, whatever it is used for; None where nothing is."""
     ignored = rule.ignored(record.signature)
     if ignored:
         return Capability("no", f"{rule.label} does not read {ignored[0]}")

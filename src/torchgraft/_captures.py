@@ -1,4 +1,4 @@
-"""What a function captures instead of taking it as an argument."""
+"""Values that a function captures instead of taking them as arguments."""
 
 from __future__ import annotations
 
