@@ -261,7 +261,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _free(path: Path) -> Iterator[bool]:
-    """Whether nobody has a lock; nobody gets it meanwhile."""
+    """Try to take a lock, and yield whether that was possible; it is held meanwhile."""
     import fcntl
 
     try:
@@ -283,13 +283,13 @@ def _digest(path: Path) -> str:
 
 
 def _age(name: str) -> list[int]:
-    """What a file has no more when it was changed: its size, and two times, of which nobody can set the last."""
+    """Read a file's size and times, by which a change is seen; the last time cannot be set by a program."""
     status = os.stat(name)
     return [status.st_size, status.st_mtime_ns, status.st_ctime_ns]
 
 
 def _recorded(record: Path) -> Built | None:
-    """What a record tells of, if it and all that it was built from are as they were."""
+    """Read the record of a library; None where the library or a file that it was built from has changed."""
     try:
         told = json.loads(record.read_bytes())
         name, digest = told["made"]

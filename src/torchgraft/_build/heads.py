@@ -56,7 +56,7 @@ def bare(code: str) -> str:
 
 
 def has_conditions(code: str) -> bool:
-    """Whether the preprocessor leaves something out, maybe."""
+    """Tell whether the preprocessor may leave out a part of the source."""
     return _CONDITION.search(bare(code)) is not None
 
 

@@ -24,7 +24,7 @@ _QUOTED = re.compile(r"\"([^\"\n\0]{1,255})\"|<([^<>\n\0]{1,255})>")
 
 @dataclass(frozen=True)
 class Search:
-    """Where a compiler looks.
+    """Folders in which a compiler looks.
 
     Attributes:
         headers: folders, in their order; some need not exist.
@@ -39,7 +39,7 @@ class Search:
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a build has read.
+    """Files that a build has read.
 
     Attributes:
         files: that it read, or would have read in another case.
@@ -51,7 +51,7 @@ class Inputs:
 
 
 def environment() -> list[str | None]:
-    """What those variables are."""
+    """Read the variables of the environment that compilers look at."""
     return [os.environ.get(name) for name in ENVIRONMENT]
 
 

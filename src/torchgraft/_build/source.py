@@ -49,7 +49,7 @@ class Source:
     appended: str = ""
 
     def body(self, title: str) -> str:
-        """What a generated file has in the place of the source; a text given inline is called `title` in messages.
+        """Text that stands in a generated file for the source; a text given inline is called `title` in messages.
 
         An empty line follows, as the last line may end in a backslash.
         """
