@@ -80,15 +80,6 @@ class Generators:
         np.random.set_state(self._numpy.state)
         random.setstate(self._python)
 
-    @staticmethod
-    def reseed(number: int) -> None:
-        """Put the generators into the states that belong to a number."""
-        with directly():
-            for generator in (torch.default_generator, *_cuda_generators()):
-                generator.manual_seed(number)
-        np.random.seed(number)
-        random.seed(number)
-
 
 @contextlib.contextmanager
 def directly() -> Iterator[None]:
