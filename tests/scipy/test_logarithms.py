@@ -1,4 +1,4 @@
-"""Products with logarithms and the power transform: values are SciPy's, derivatives are mpmath's."""
+"""Products with logarithms and the power transform beside SciPy's values and mpmath's derivatives."""
 
 import math
 
@@ -51,15 +51,15 @@ def test_boxcox(point):
 
 @pytest.mark.parametrize("point", INVERSE, ids=str)
 def test_inv_boxcox(point):
+    """The value, too, is mpmath's: next to 1 + lmbda y = 0 SciPy's depends on how the processor rounds the product."""
     value, found = derivatives("inv_boxcox", *point)
-    assert value == scipy.special.inv_boxcox(*point)
     with mpmath.workdps(100):
         y, k = map(mpmath.mpf, point)
         base = 1 + k * y
         power = base ** (1 / k) if k else mpmath.exp(y)
         by_k = power * (k * y / base - mpmath.log(base)) / k**2 if k else -power * y * y / 2
-        expected = [float(power / base), float(by_k)]
-    assert found == pytest.approx(expected, rel=2e-13, abs=1e-320)
+        expected = [float(power), float(power / base), float(by_k)]
+    assert [value, *found] == pytest.approx(expected, rel=2e-13, abs=1e-320)
 
 
 def test_ends_of_the_ranges():
