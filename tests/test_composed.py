@@ -185,6 +185,25 @@ def test_tangents_pass_through_compiled_code(op, warm):
     torch.testing.assert_close(dual_tangent(compiled, x, y, t), 2 * x * y * t)
 
 
+@pytest.mark.filterwarnings("ignore:Dynamo does not know how to trace")
+def test_what_runs_beside_a_graph_is_not_compiled():
+    """Dynamo's hook stays set where a transform breaks the graph; it finds functions of torch alone to compile."""
+    graphs = []
+
+    def backend(graph, inputs):
+        graphs.append([str(node.target) for node in graph.graph.nodes if node.op == "call_function"])
+        return graph
+
+    def pushed(x):
+        t = torch.linspace(0, 1, 3, dtype=x.dtype)
+        return torch.func.jvp(torch.func.functionalize(lambda x: product(x, x)), (x,), (t,))[1]
+
+    torch._dynamo.reset()
+    x = normal(3)
+    torch.testing.assert_close(torch.compile(pushed, backend=backend)(x), pushed(x))
+    assert all("functorch" not in name for graph in graphs for name in graph), graphs
+
+
 # -- corners -----------------------------------------------------------------------------------------------------------
 
 

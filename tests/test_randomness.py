@@ -145,3 +145,13 @@ def test_a_rule_on_arrays_that_draws_is_refused():
     for use in ("backward", "grad", "vmap"):
         with pytest.raises(tg.RuleError, match="draws random numbers"):
             USES[use](with_rule("vjp", array_vjp))
+
+
+def test_a_rule_that_draws_is_refused_below_several_transforms():
+    op = with_rule("jvp", lambda x_tangent: x_tangent * random.random())
+
+    def push(f):
+        return lambda x: torch.func.jvp(f, (x,), (x,))[1]
+
+    with pytest.raises(tg.RuleError, match="draws random numbers"):
+        torch.func.vjp(torch.vmap(push(push(op))), X[None])

@@ -20,6 +20,8 @@ from .report import Failure, Report
 HANG = 240.0
 """Seconds after which a case counts as hanging."""
 
+_SETTINGS = {"OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1"}
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
@@ -153,7 +155,7 @@ def start(folder: Path, options: argparse.Namespace, seed: int, seconds: float, 
     command = [sys.executable, "-m", "tests.fuzz", "--child", str(folder), "--seed", str(seed)]
     command += ["--chunk", str(min(options.chunk, options.cases)), "--seconds", str(seconds)]
     with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **_SETTINGS})
     return Child(process, folder, seed)
 
 

@@ -305,6 +305,8 @@ def jvp(formula: Formula, symbol: str, targets: Sequence[str], *, unit: bool = F
     c.results = [f"v_t_{name}" for name in formula.outputs]
     suffix = f"_{targets[0]}" if unit else "_tangent"
     before = [] if unit else [f"{name}_tangent" for name in targets]
+    if not before and not c.reads & {v.name for v in formula.inputs}:
+        c.reads.add(targets[0])  # a rule in C reads some tensor
     return c.function(
         symbol, before, _ordered(formula, c.reads - set(before)), [f"{name}{suffix}" for name in formula.outputs]
     )

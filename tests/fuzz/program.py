@@ -41,6 +41,10 @@ EXPORT = """\
 def exporter(f, xs):
     return torch.export.export(Module(f), xs).module()
 """
+TRACE = """\
+def tracer(f, xs):
+    return make_fx(f)(*xs)
+"""
 LAYOUTS = {
     "": "{}",
     "transposed": "{0}.transpose(-1, -2).contiguous().transpose(-1, -2)",
@@ -123,6 +127,7 @@ class Case:
         body = stack.text()
         parts += [COMPILE] if "compiler(" in body else []
         parts += [HELPERS["Module"], EXPORT] if "exporter(" in body else []
+        parts += [TRACE] if "tracer(" in body else []
         parts += [body, self.case_text()]
         return "\n\n".join(part.strip("\n") + "\n" for part in parts)
 

@@ -86,7 +86,8 @@ def failure(case: Case, result: Result) -> Failure:
         flaw = " ".join([d.flaw, *draws[:1]])
         text = f"accepted: {flaw}" if result.kind == "wrong" else f"{d.flaw}: {text}"
     rules = sorted({rule.label for rule in d.rules if set(rule.inputs) & case.inputs})
-    return Failure(result.kind, text, case.stack.names, tuple(rules), case.program())
+    program = f"# {result.kind}: {result.text.splitlines()[0]}\n{case.program()}"
+    return Failure(result.kind, text, case.stack.names, tuple(rules), program)
 
 
 @dataclass

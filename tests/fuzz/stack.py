@@ -185,11 +185,12 @@ def _vmap(c: Chooser, count: int) -> Layer:
     if all(dim is None for dim in dims):
         dims[0] = 0
     options = f", in_dims={tuple(dims)!r}"
-    options += c.pick(("", "", ", out_dims=-1"))
+    place = c.pick((0, 0, -1))  # moved afterwards: torch's own out_dims corrupt memory where a result is not batched
     options += c.pick(("", "", "", "", ", chunk_size=1", ", chunk_size=2")) if size else ""
     options += c.pick(("", "", "", "", ', randomness="different"', ', randomness="same"'))
     body = f"ts = [mapped(x, dim, {size}) for x, dim in zip(xs, {tuple(dims)!r})]\n"
-    body += f"return flat(torch.func.vmap(F{options})(*ts))"
+    body += f"ys = flat(torch.func.vmap(F{options})(*ts))\n"
+    body += f"return tuple(y if y is None else y.movedim(0, {place}) for y in ys)"
     return Layer("vmap of size 0" if size == 0 else "vmap", body)
 
 
@@ -206,7 +207,7 @@ def _autograd_end(c: Chooser, count: int) -> Layer:
 
 
 def _backward(c: Chooser, count: int) -> Layer:
-    body = "ys = F(*xs)\nscalar(ys).backward()\nreturn flat((ys, [x.grad for x in xs]))"
+    body = "scalar(F(*xs)).backward()\nreturn flat([x.grad for x in xs])"
     return Layer("backward", body, "R")
 
 
@@ -255,7 +256,7 @@ def _functionalize(c: Chooser, count: int) -> Layer:
 
 
 def _make_fx(c: Chooser, count: int) -> Layer:
-    return Layer("make_fx", "return flat(make_fx(F)(*xs)(*xs))")
+    return Layer("make_fx", "return flat(tracer(F, xs)(*xs))")
 
 
 def _compile(c: Chooser, count: int) -> Layer:

@@ -13,8 +13,8 @@ import torchgraft as tg
 
 def verdict(case: Any, op: Any, truth: Any, dtype: Any, names: Any) -> str:
     """right, refused, skipped, wrong or unnamed, with a text behind it."""
-    compiled = {name: names[name] for name in ("compiler", "exporter") if name in names}
-    eager = {"compiler": lambda f, **options: f, "exporter": lambda f, xs: f}
+    compiled = {name: names[name] for name in ("compiler", "exporter", "tracer") if name in names}
+    eager = {"compiler": lambda f, **options: f, "exporter": lambda f, xs: f, "tracer": lambda f, xs: f}
     try:
         names.update({name: eager[name] for name in compiled})
         expected = case(truth, dtype)
@@ -33,7 +33,7 @@ def verdict(case: Any, op: Any, truth: Any, dtype: Any, names: Any) -> str:
         zero = all(y is None or not y.detach().any() for y in expected)
         if zero and "does not require grad" in str(error) and not inside(error):
             return "skipped: the derivative of a constant is an error of torch's, or zero"
-        kind = "refused" if ours(error) or "fuzzed" in str(error) else "unnamed"
+        kind = "refused" if ours(error) or "fuzzed" in str(error) or raised_by_a_rule(error) else "unnamed"
         return f"{kind}: {type(error).__name__}: {error}"
     finally:
         names.update({name: eager[name] for name in compiled})
@@ -62,6 +62,17 @@ def ours(error: Any) -> bool:
             seen.add(id(item))
             queue += [item.__cause__, item.__context__]
     return False
+
+
+def raised_by_a_rule(error: Any) -> bool:
+    """Whether torch has refused a step of the user's own kernel or rule, whose frame bears the operator's name."""
+    last, trace = "", error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if code.co_name.startswith("fuzzed") or "torchgraft" in code.co_filename:
+            last = code.co_name
+        trace = trace.tb_next
+    return last.startswith("fuzzed")
 
 
 def inside(error: Any) -> bool:

@@ -125,6 +125,7 @@ class Caller:
             return None
         return next((entry for entry in found if entry[0](*tensors)), None)
 
+    @_torch.no_dynamo
     def slow(self, *args: Any) -> Any:
         """Every check, every path; what is found out is installed for the hot path."""
         if any(isinstance(value, torch.fx.Proxy) for value in args):

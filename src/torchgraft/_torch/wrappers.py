@@ -64,14 +64,16 @@ def add_batch(tensor: Tensor, dim: int | None, level: int) -> Tensor:
 def plain_sample(tensor: Tensor) -> Tensor:
     """The data below all transform levels; of a mapped axis, the first sample."""
     functorch = _C._functorch
+    axes: list[int] = []
     while functorch.is_functorch_wrapped_tensor(tensor):
-        mapped = functorch.is_batchedtensor(tensor)
-        axis = functorch.maybe_get_bdim(tensor)
+        if functorch.is_batchedtensor(tensor):
+            axes.append(functorch.maybe_get_bdim(tensor))
         tensor = functorch.get_unwrapped(tensor)
-        if mapped and tensor.shape[axis] == 0:  # no sample: zeros, of its shape
-            tensor = tensor.new_zeros([size for i, size in enumerate(tensor.shape) if i != axis])
-        elif mapped:
+    for axis in reversed(axes):  # each counts the axes of what it wraps; nothing is computed on what is still wrapped
+        if tensor.shape[axis] > 0:
             tensor = tensor.select(axis, 0)
+        else:  # no sample: zeros, of its shape
+            tensor = tensor.new_zeros([size for i, size in enumerate(tensor.shape) if i != axis])
     return tensor.detach()
 
 
