@@ -242,6 +242,23 @@ def test_derivatives_of_no_samples(transform):
     torch.testing.assert_close(found, torch.vmap(transform(f(lambda x, y: x * x * y)))(x))
 
 
+def test_what_torch_cannot_transpose_names_the_rule():
+    """Torch maps no sum over broadcast axes over no samples, wherever it comes from."""
+    x, y = torch.zeros(0, 3), torch.ones(3)
+
+    @tg.op
+    def inner(x: Float[Tensor, "n"], y: Float[Tensor, "n"]) -> Float[Tensor, ""]:
+        return (x * y).sum()
+
+    @inner.vjp("x")
+    def _(grad, y):
+        return grad * y
+
+    with pytest.raises(IndexError) as caught:
+        torch.vmap(lambda x: torch.func.jvp(lambda x: inner(x, y), (x,), (y,)))(x)
+    assert "inner.vjp[x]" in caught.value.__notes__[0]
+
+
 @pytest.mark.parametrize("lazily", [torch._neg_view, torch.conj], ids=["negated", "conjugated"])
 def test_lazy_views_under_vmap_and_forward_mode(lazily):
     """Torch has no views of a dual tensor whose primal alone is lazily negated."""

@@ -781,6 +781,8 @@ def test_a_backward_that_says_it_cannot_be_differentiated():
     torch.testing.assert_close(noise_and_gradient(once, X), noise_and_gradient(f, X))
     with pytest.raises(tg.DerivativeError, match="it is marked with once_differentiable"):
         second_by_autograd(once, X)
+    with pytest.raises(tg.DerivativeError, match="no_grad, which once_differentiable is"):
+        torch.func.jacrev(torch.func.jacrev(once))(X)
 
 
 def vector(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]: ...

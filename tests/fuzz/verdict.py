@@ -33,7 +33,7 @@ def verdict(case: Any, op: Any, truth: Any, dtype: Any, names: Any) -> str:
         zero = all(y is None or not y.detach().any() for y in expected)
         if zero and "does not require grad" in str(error) and not inside(error):
             return "skipped: the derivative of a constant is an error of torch's, or zero"
-        kind = "refused" if ours(error) or "fuzzed" in str(error) or raised_by_a_rule(error) else "unnamed"
+        kind = "refused" if ours(error) or is_named(error) or raised_by_a_rule(error) else "unnamed"
         return f"{kind}: {type(error).__name__}: {error}"
     finally:
         names.update({name: eager[name] for name in compiled})
@@ -62,6 +62,11 @@ def ours(error: Any) -> bool:
             seen.add(id(item))
             queue += [item.__cause__, item.__context__]
     return False
+
+
+def is_named(error: Any) -> bool:
+    """Whether the text of an error, or a note to it, names the operator."""
+    return any("fuzzed" in text for text in (str(error), *getattr(error, "__notes__", ())))
 
 
 def raised_by_a_rule(error: Any) -> bool:

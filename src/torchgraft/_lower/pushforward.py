@@ -200,7 +200,12 @@ class Pushforward:
                         raise _detached(pullback)
                     gradients.append(gradient)
                     tangents.append(tangent)
-            terms = torch.autograd.grad(gradients, cotangents, tangents, create_graph=recording, allow_unused=True)
+            try:
+                terms = torch.autograd.grad(gradients, cotangents, tangents, create_graph=recording, allow_unused=True)
+            except Exception as error:  # of a step of the rule that torch cannot transpose here, and that has no frame
+                rules = ", ".join(pullback.label for pullback in pullbacks)
+                error.add_note(f"raised by torch as it transposed {rules}, of which forward mode is derived")
+                raise
         found: Sequence[Tensor | None] = terms  # the stubs know nothing of allow_unused
         filled = [torch.zeros_like(c) if t is None else t for c, t in zip(cotangents, found, strict=True)]
         for pullback in pullbacks:

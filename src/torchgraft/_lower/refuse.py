@@ -34,8 +34,8 @@ _OPAQUE = Why(
 )
 _DETACHED = Why(
     "its result is detached from what it was computed from",
-    "use torch functions without .detach(), .data, .item() or .numpy(); a rule that is constant on purpose "
-    "returns zeros that depend on grad, such as 0 * grad",
+    "use torch functions without .detach(), .data, .item() or .numpy(), and without no_grad, which "
+    "once_differentiable is; a rule that is constant on purpose returns zeros that depend on grad, such as 0 * grad",
 )
 
 

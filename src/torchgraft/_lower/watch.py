@@ -215,7 +215,7 @@ class Watch(torch.overrides.TorchFunctionMode):
         dropped = (drops or name in _LEAVE) and any(map(_torch.may_carry_tangent, read))
         if not levels and inherited is None and not dropped:
             return result
-        found = inherited or _Taint(args[0] if args else result, name, not torch.is_grad_enabled())
+        found = inherited or _Taint(args[0] if args else result, name + _surroundings(), not torch.is_grad_enabled())
         for value in changed:
             if not isinstance(value, Tensor):
                 self._leave(found, linear)
@@ -283,6 +283,13 @@ def _written(func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any
     in_place = name == "__setitem__" or getattr(func, "__name__", "") == "__set__" or name.endswith("_")
     found = [*args[:1]] if (in_place and not name.endswith("__")) or name == "__setitem__" else []
     return [t for t in (*found, kwargs.get("out")) if isinstance(t, Tensor)]
+
+
+def _surroundings() -> str:
+    """What keeps torch from recording, for the error: `once_differentiable` runs backward under `no_grad`."""
+    if torch.is_inference_mode_enabled():
+        return " under inference_mode"
+    return "" if torch.is_grad_enabled() else " under no_grad"
 
 
 def _read(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Tensor]:
