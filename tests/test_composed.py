@@ -243,20 +243,18 @@ def test_derivatives_of_no_samples(transform):
 
 
 def test_what_torch_cannot_transpose_names_the_rule():
-    """Torch maps no sum over broadcast axes over no samples, wherever it comes from."""
-    x, y = torch.zeros(0, 3), torch.ones(3)
+    """Torch adds no tensors without axes over no samples: here, what comes back through two rules."""
+    x, y, z = torch.zeros(0, 3), torch.ones(3), torch.ones(1)
 
     @tg.op
-    def inner(x: Float[Tensor, "n"], y: Float[Tensor, "n"]) -> Float[Tensor, ""]:
-        return (x * y).sum()
+    def inner(x: Float[Tensor, "n"], y: Float[Tensor, "n"], z: Float[Tensor, "#n"]) -> Float[Tensor, ""]:
+        return (x * y * z).sum()
 
-    @inner.vjp("x")
-    def _(grad, y):
-        return grad * y
-
+    inner.vjp("x")(lambda grad, y, z: grad[..., None] * y * z)
+    inner.vjp("y")(lambda grad, x, z: grad[..., None] * x * z)
     with pytest.raises(IndexError) as caught:
-        torch.vmap(lambda x: torch.func.jvp(lambda x: inner(x, y), (x,), (y,)))(x)
-    assert "inner.vjp[x]" in caught.value.__notes__[0]
+        torch.vmap(lambda x: torch.func.jvp(lambda x, y: inner(x, y, z), (x, y), (y, y)))(x)
+    assert "inner.vjp[x], inner.vjp[y]" in caught.value.__notes__[0]
 
 
 @pytest.mark.parametrize("lazily", [torch._neg_view, torch.conj], ids=["negated", "conjugated"])
