@@ -169,6 +169,42 @@ def test_forward_mode_derived_from_a_vjp_keeps_its_gradient(around, tangent):
     )
 
 
+# -- gradients of inputs that were broadcast ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_a_run_that_broadcasts_is_summed_where_it_stands(size):
+    """Not the axes that would be summed if the missing ones stood in front: (2, 2) would fit both."""
+
+    @tg.op
+    def scaled(x: Float[Tensor, "n *#batch"], s: Float[Tensor, "n *#batch"]) -> Float[Tensor, "n *batch"]:
+        return x * s.reshape(*s.shape, *[1] * (x.ndim - s.ndim))
+
+    scaled.vjp("s")(lambda grad, x: grad * x)
+    x, s = normal(2, size), normal(2, seed=1).requires_grad_()
+    torch.testing.assert_close(torch.autograd.grad(scaled(x, s).sum(), s)[0], x.sum(1))
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_a_mapped_axis_is_not_summed_in_the_place_of_a_broadcast_one(size):
+    @tg.op
+    def times(x: Float[Tensor, "*#batch n"], y: Float[Tensor, "*#batch n"]) -> Float[Tensor, "*batch n"]:
+        return x * y
+
+    @times.adjoint("x")
+    def _(grad: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return grad * y
+
+    times.vjp("y")(lambda grad, x: grad * x)
+    x, y, grad = normal(size, 3), normal(2, 3, seed=1).requires_grad_(), normal(size, 3, seed=2)
+
+    def pulled(op):
+        return torch.vmap(lambda y: torch.func.vjp(lambda x: op(x, y), x)[1](grad)[0])(y)
+
+    found, expected = (torch.autograd.grad(pulled(op).square().sum(), y)[0] for op in (times, torch.mul))
+    torch.testing.assert_close(found, expected)
+
+
 # -- tangents that enter compiled code from outside ------------------------------------------------------------------
 
 

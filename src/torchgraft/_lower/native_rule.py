@@ -12,7 +12,7 @@ from .. import _torch
 from .._build import debug
 from .._build.native_function import NativeFunction
 from .._spec.axes import broadcast
-from .._spec.plan import Plan, leaves_of
+from .._spec.plan import Leaf, Plan, leaves_of
 from .operator_rule import OperatorRule
 from .rule_call import RuleCall
 from .source import compile_source
@@ -97,7 +97,7 @@ class NativePull:
             return None
         function = self._function(plan, values, [(leaf.full, leaf.dtype) for leaf in leaves])
         if any(leaf.full != leaf.shape for leaf in leaves):
-            function = _summing(function, [leaf.shape for leaf in leaves])
+            function = _summing(function, leaves)
         seen = [_torch.absent(i) if values[i] is None else values[i] for i in self._tensors]
         if len(self._entries) >= _MEMO_SIZE:
             self._entries.clear()
@@ -129,13 +129,13 @@ class NativePull:
         return all(tuple(shape[: len(shape) - n]) == batch for shape, n in zip(shapes, counts, strict=True))
 
 
-def _summing(function: Callable[..., Any], shapes: Sequence[Any]) -> Callable[..., Any]:
+def _summing(function: Callable[..., Any], leaves: Sequence[Leaf]) -> Callable[..., Any]:
     """`function` with its gradients in the shapes of inputs that broadcast."""
 
     def call(*values: Any) -> Any:
         made = function(*values)
         if isinstance(made, Tensor):
-            return made.sum_to_size(shapes[0])
-        return tuple(value.sum_to_size(shape) for value, shape in zip(made, shapes, strict=True))
+            return leaves[0].summed(made)
+        return tuple(leaf.summed(value) for leaf, value in zip(leaves, made, strict=True))
 
     return call

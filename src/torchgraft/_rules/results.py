@@ -54,7 +54,7 @@ def settle_gradient(label: str, leaf: Leaf, value: Any) -> Tensor:
     if shape == leaf.shape:
         return tensor
     if shape == leaf.full:
-        return tensor.sum_to_size(leaf.shape)
+        return leaf.summed(tensor)
     wanted = f"{leaf.shape}" + (f", or {leaf.full} before broadcasting" if leaf.full != leaf.shape else "")
     raise RuleError(
         "returned a gradient of another shape than its input",

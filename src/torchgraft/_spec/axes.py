@@ -407,6 +407,18 @@ class Axes:
                 full.extend(size)
         return tuple(full)
 
+    def aligned(self, shape: Shape, binding: Binding) -> Shape:
+        """`shape` with a 1 for each axis that its broadcasting run lacks: its axes are where they are in `full`."""
+        aligned: list[Size] = []
+        for axis, size in self._pair(shape):
+            if not axis.variadic:
+                aligned.append(size)
+                continue
+            run = (binding.dots or ()) if axis.name is None else binding.runs[axis.name]
+            aligned.extend((1,) * (len(run) - len(size)) if axis.broadcast else ())
+            aligned.extend(size)
+        return tuple(aligned)
+
 
 def _show(shape: Sequence[Size]) -> str:
     return "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"

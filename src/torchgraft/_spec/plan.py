@@ -34,6 +34,7 @@ class Leaf:
         shape: its shape.
         dtype: its dtype.
         full: the batch axes, and its core axes with broadcasting ones at their full size: what a rule may return.
+        aligned: its shape, with a 1 for each axis of `full` that it lacks.
         lead: how many leading axes were added to the core axes.
     """
 
@@ -41,11 +42,17 @@ class Leaf:
     shape: Shape
     dtype: torch.dtype
     full: Shape
+    aligned: Shape
     lead: int
 
     @property
     def like(self) -> tuple[Shape, torch.dtype]:
         return self.shape, self.dtype
+
+    def summed(self, gradient: Tensor) -> Tensor:
+        """A gradient of the full shape, summed over the axes along which the tensor was broadcast."""
+        total = gradient.sum_to_size(self.aligned)
+        return total if self.aligned == self.shape else total.reshape(self.shape)
 
 
 @dataclass(frozen=True)
@@ -252,6 +259,7 @@ def make_plan(
             tuple(leaf.shape),
             leaf.dtype,
             batch + (core if axes is None else axes.full(core, binding)),
+            (1,) * (len(batch) - n) + tuple(leaf.shape)[:n] + (core if axes is None else axes.aligned(core, binding)),
             n,
         )
         for (name, _, leaf), n, (axes, core) in zip(named, leads, annotated, strict=True)
