@@ -183,10 +183,11 @@ class Report:
         return "\n".join(lines)
 
     def write(self, folder: Path) -> None:
-        """A program for each failure."""
+        """Write all counts, and a program for each failure."""
         folder.mkdir(parents=True, exist_ok=True)
         for old in folder.glob("*.py"):
             old.unlink()
+        (folder / "report.json").write_text(self.to_json())
         for found in self.failures:
             (folder / found.file).write_text(found.program)
 
