@@ -278,6 +278,22 @@ def test_derivatives_of_no_samples(transform):
     torch.testing.assert_close(found, torch.vmap(transform(f(lambda x, y: x * x * y)))(x))
 
 
+@pytest.mark.parametrize("transform", [torch.func.hessian, torch.func.grad, torch.func.jacfwd])
+def test_derivatives_of_a_loop_over_no_samples(transform):
+    """A blank sample says what depends on what, so that nothing is taken for detached."""
+
+    @tg.op(batch="loop")
+    def inner(x: Float[Tensor, "n"], y: Float[Tensor, "n"]) -> Float[Tensor, ""]:
+        return (x * y).sum()
+
+    inner.vjp("x")(lambda grad, y: grad * y)
+    inner.vjp("y")(lambda grad, x: grad * x)
+    y = normal(3).requires_grad_()
+    found = transform(lambda y: inner(torch.zeros(0, 3, dtype=y.dtype), y.sin()).square().sum())(y)
+    torch.testing.assert_close(found, torch.zeros_like(found))
+    assert torch.autograd.grad(found.sum(), y)[0].eq(0).all()
+
+
 def test_what_torch_cannot_transpose_names_the_rule():
     """Torch adds no tensors without axes over no samples: here, what comes back through two rules."""
     x, y, z = torch.zeros(0, 3), torch.ones(3), torch.ones(1)

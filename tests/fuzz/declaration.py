@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -376,7 +377,9 @@ class _Maker:
         for name in self.formula.outputs:
             p.forward(name)
         parameters = ", ".join(x.name for x in (*self.formula.inputs, *self.formula.arguments))
-        lines = [*p.lines, f"return {', '.join(self.formula.outputs)}"]
+        # As an operator's, its outputs are new: torch treats an input that is handed on otherwise (under no_grad, say).
+        lines = [re.sub(r"^(\w+ = [xyzw])$", r"\1.clone()", line) for line in p.lines]
+        lines.append(f"return {', '.join(self.formula.outputs)}")
         if self.formula.elementwise:  # which takes numbers
             like = self.formula.inputs[0].name
             others = [v.name for v in self.formula.inputs[1:]]

@@ -14,9 +14,6 @@ from .program import Case
 
 _WIDENED = re.compile(r"(\([\d, ]*\)) torch\.(?:float|complex)\d+ in the place of \1 torch\.(?:float|complex)\d+")
 
-_LOST = re.compile("detached|does not require grad")
-_IDENTITY = re.compile(r"^    \w+ = [xyzw]$", re.MULTILINE)
-
 
 @dataclass(frozen=True)
 class Excuse:
@@ -48,11 +45,6 @@ EXCUSES: tuple[Excuse, ...] = (
         "torch.func.linearize keeps the derivative at the primals as a constant (const_fold.py): its results say that "
         "they require grad, and their gradient with respect to the primals is None",
         lambda case, result: "detached" in result.text and "linearize" in case.stack.names,
-    ),
-    Excuse(
-        "an input handed on",
-        "the expression returns its input itself, which requires grad under no_grad, too; an operator's output is new",
-        lambda case, result: bool(_LOST.search(result.text) and _IDENTITY.search(case.module())),
     ),
     Excuse(
         "torch widens a tangent",

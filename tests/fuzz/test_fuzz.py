@@ -151,8 +151,13 @@ def test_a_wrong_value_shape_or_dtype_is_found(value):
 
 
 def test_an_error_that_names_no_operator_is_found():
-    source = "def fuzzed(x):\n    raise IndexError('list index out of range')\n"
+    source = "def other(x):\n    raise IndexError('list index out of range')\n\n\nfuzzed = other\n"
     assert judge(planted(source, "grad")) == Result("unnamed", "IndexError: list index out of range")
+
+
+def test_an_error_in_a_rule_is_named_by_its_frame():
+    gradient = "torch.square(grad_out0).flatten(7)"
+    assert judge(planted(OPERATOR.format(gradient=gradient), "grad")).kind == "refused"
 
 
 def test_an_error_of_torch_as_well_is_skipped():

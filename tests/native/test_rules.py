@@ -4,6 +4,7 @@ import pytest
 import torch
 from jaxtyping import Complex, Float, Int64
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 import torchgraft as tg
 
@@ -451,3 +452,13 @@ def test_a_rule_that_reads_no_tensor_is_refused():
 
         @scaled.partial("x", kernel=source)
         def _(c): ...
+
+
+def test_saved_tensors_are_asked_for_once():
+    """Checkpointing hands them out no second time, whichever way the gradient is computed in the end."""
+    values, grads = inputs(4), torch.randn(3, 4, 2, dtype=torch.float64)
+    made = checkpoint(affine, *values, use_reentrant=False)
+    found = torch.autograd.grad(made, values, grads, is_grads_batched=True)
+    for i, grad in enumerate(grads):
+        expected = torch.autograd.grad(affine(*values), values, grad)
+        torch.testing.assert_close([f[i] for f in found], list(expected))

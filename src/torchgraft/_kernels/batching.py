@@ -33,9 +33,9 @@ def vectorise(
         The results, each with the batch axes in front.
     """
     count = math.prod(batch)
-    if count == 0:  # no sample to ask: a blank one tells the shapes
-        blank = function([leaf.new_zeros(leaf.shape[lead:]) for leaf, lead in zip(leaves, leads, strict=True)])
-        return [result.new_zeros((*batch, *result.shape)) for result in blank]
+    if count == 0:  # no sample to ask: a blank one tells the shapes, and what depends on what
+        blank = function([_blank(leaf, lead) for leaf, lead in zip(leaves, leads, strict=True)])
+        return [result.expand((*batch, *result.shape)) for result in blank]
     flat: list[Tensor] = []
     dims: list[int | None] = []
     for leaf, lead in zip(leaves, leads, strict=True):
@@ -48,6 +48,11 @@ def vectorise(
     else:
         results = _map(function, flat, dims, count, may_loop=may_loop)
     return [r.reshape(*batch, *r.shape[1:]) if isinstance(r, Tensor) and r.dim() else r for r in results]
+
+
+def _blank(leaf: Tensor, lead: int) -> Tensor:
+    """A sample, with the derivatives of a leaf that may hold none."""
+    return leaf.sum(tuple(range(lead)), dtype=leaf.dtype) if lead else leaf
 
 
 def _stack(samples: Sequence[Any]) -> Any:

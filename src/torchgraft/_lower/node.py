@@ -41,14 +41,14 @@ def forward(ctx, call, {leaves}):
     {mark}
     return {returned}
 
-def backward(ctx, {grads}):
+def backward(ctx, {grads}, saved=None):
     _, plan, rest, originals = ctx.call
     {express}
     if {legacy}:
-        return map_legacy(lambda *grads: backward(ctx, *grads), ({grads},))
+        return map_legacy(lambda *grads: backward(ctx, *grads, saved), ({grads},))
     if any_autocast():
         with autocast_off():
-            return backward(ctx, {grads})
+            return backward(ctx, {grads}, saved)
     {unpacked}
     recording = is_grad_enabled() or forward_ad._current_level >= 0
     {check_stale}
@@ -280,7 +280,9 @@ class NodeFactory:
         return f"({needed},) = shut([{', '.join(f'g{i}' for i in inert)}], [{needed}])" if inert else "pass"
 
     def _unpacked(self) -> str:
-        return f"({', '.join(f's{i}' for i in range(len(self.saved)))},) = ctx.saved_tensors" if self.saved else ""
+        """The saved tensors, asked for once: checkpointing hands them out no second time."""
+        several = "".join(f"s{i}, " for i in range(len(self.saved)))
+        return f"({several}) = saved = ctx.saved_tensors if saved is None else saved" if self.saved else ""
 
     def _express(self, groups: dict[str, list[int] | None]) -> list[str]:
         """Where every rule is in C, and neither a graph nor a profile is recorded: the functions themselves."""
