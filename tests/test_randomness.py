@@ -1,14 +1,17 @@
 """Hidden randomness in kernels and rules: refused by name where a result depends on it, and only there."""
 
 import random
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
 import scipy.linalg
 import scipy.sparse.linalg
 import torch
+import torch.utils.flop_counter
 from jaxtyping import Float
 from torch import Tensor
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import torchgraft as tg
 
@@ -155,3 +158,14 @@ def test_a_rule_that_draws_is_refused_below_several_transforms():
 
     with pytest.raises(tg.RuleError, match="draws random numbers"):
         torch.func.vjp(torch.vmap(push(push(op))), X[None])
+
+
+@pytest.mark.parametrize("mode", [torch.utils.flop_counter.FlopCounterMode, None], ids=["a counter", "make_fx"])
+def test_a_rule_of_which_forward_mode_is_derived_is_looked_at_under_modes(mode):
+    op = with_rule("vjp", lambda grad: grad * random.random())
+
+    def push(x):
+        return torch.func.jvp(op, (x,), (x,))[1]
+
+    with pytest.raises(tg.RuleError, match="draws random numbers"), mode(display=False) if mode else nullcontext():
+        push(X) if mode else make_fx(push)(X)

@@ -111,5 +111,6 @@ def normal(text: str) -> str:
     text = text.split("\n\n")[0]
     text = re.sub(r"'[^']*'", "'_'", text)
     text = re.sub(r"\[[\w, ]*\]", "[_]", text)
+    text = re.sub(r"leaves torch through \w+", "leaves torch through _", text)
     text = re.sub(r"0x[0-9a-f]+|\d+", "0", text)
     return " ".join(text.split())[:300]

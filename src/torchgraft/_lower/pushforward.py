@@ -76,7 +76,7 @@ class Pushforward:
                 derived.append(rule)
             else:
                 self._add({"jvp": self._jvp, "partial": self._partial, "adjoint": self._adjoint}[rule.kind](rule, name))
-        for rule in derived if _torch.dispatch_modes() == 0 else ():
+        for rule in derived:
             if is_looked_at(rule.call):
                 self._look(rule)
         if derived:
@@ -218,11 +218,13 @@ class Pushforward:
 
     def _look(self, rule: Rule) -> None:
         """Run a rule on cotangents that are not zero, as those of the transpose are: there, no draw would be seen."""
-        names = cotangent_names(self.signature)
-        env = self.env | {grad: torch.ones_like(self.env[output]) for output, grad in names.items()}
         pullback = self.lowering.pullback(rule)
-        if not pullback.opaque:
-            with within_level(rule.label):
+        if pullback.opaque:
+            return
+        with _torch.directly():  # not seen by a tracer that runs everything, nor by whoever counts
+            outputs = {grad: self.env[output] for output, grad in cotangent_names(self.signature).items()}
+            if all(_torch.holds_numbers([made, *_torch.wrapped_in(made)][-1]) for made in outputs.values()):
+                env = self.env | {grad: torch.ones_like(_torch.plain_sample(made)) for grad, made in outputs.items()}
                 pullback.call(self.plan, *(_torch.plain_samples(env[read]) for read in pullback.reads))
 
     def _transposed(self, name: str) -> Sequence[Tensor | None]:
