@@ -120,6 +120,27 @@ def test_a_linearized_map_has_a_gradient():
         torch.testing.assert_close(found, expected)
 
 
+@pytest.mark.parametrize(
+    "through", [lambda f: torch.func.grad(f), lambda f: torch.func.jacrev(f)], ids=["grad", "jacrev"]
+)
+def test_a_traced_graph_keeps_the_refusal_of_a_derivative(through):
+    """Copied into the graph as a value without a derivative, it would have the derivative 0."""
+
+    @tg.op
+    def total(x: Float[np.ndarray, "n"]) -> Float[np.ndarray, ""]:
+        return np.sin(x).sum()
+
+    @total.vjp("x")
+    def _(grad: np.ndarray, x: np.ndarray) -> np.ndarray:
+        return grad * np.cos(x)
+
+    x = normal(3)
+    graph = make_fx(through(total))(x)
+    torch.testing.assert_close(graph(x), x.cos())
+    with pytest.raises(tg.DerivativeError, match="cannot be differentiated again"):
+        torch.func.grad(lambda x: graph(x).sum())(x)
+
+
 @pytest.mark.parametrize("mode", ["real", "symbolic"])
 def test_a_traced_graph_keeps_the_derivative_of_the_rule(mode):
     x = normal(2, 3)

@@ -150,6 +150,11 @@ def _copy(value: Tensor, sources: list[Tensor], label: str, reason: str, hint: s
     return value.clone(memory_format=torch.contiguous_format)
 
 
+def _decompose(value: Tensor, sources: list[Tensor], label: str, reason: str, hint: str) -> Any:
+    """A graph that may still be differentiated keeps the refusal."""
+    return _copy(value, sources, label, reason, hint) if _torch.tracing_final_graph() else NotImplemented
+
+
 _SCHEMA = "(Tensor value, Tensor[] sources, str label, str reason, str hint) -> Tensor"
 _lock = threading.Lock()
 _registered: list[DispatcherOp] = []
@@ -162,7 +167,7 @@ def _operator() -> DispatcherOp:
             made = DispatcherOp("torchgraft::refuse", _SCHEMA)
             made.backend(_copy)
             made.fake(_copy)
-            made.decomposition(_copy)
+            made.decomposition(_decompose)
             made.at_key("Autograd", _autograd, with_keyset=True)
             made.vmap(_vmap)
             _registered.append(made)
