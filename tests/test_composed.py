@@ -113,6 +113,26 @@ def _(grad):
     return 2 * grad
 
 
+@pytest.mark.parametrize("kind", ["jvp", "partial"])
+def test_a_tangent_may_not_depend_on_an_input_that_another_output_reads(kind):
+    """It hangs on what was pushed, and is therefore not taken for detached."""
+
+    @tg.op
+    def both(x: Float[Tensor, "..."], y: Float[Tensor, "..."]) -> tuple[Float[Tensor, "..."], Float[Tensor, "..."]]:
+        return x * y, 2 * x
+
+    if kind == "jvp":
+        both.jvp("x", "y")(lambda x_tangent, y_tangent, x, y: (x_tangent * y + x * y_tangent, 2 * x_tangent))
+    else:
+        both.partial("x")(lambda x, y: (y, 2 + 0 * x))
+        both.partial("y")(lambda x: (x, 0 * x))
+
+    def derivatives(f):
+        return torch.func.jacrev(torch.func.jacfwd(f, (0, 1)), (0, 1))(normal(3), normal(3, seed=1))
+
+    torch.testing.assert_close(derivatives(both), derivatives(lambda x, y: (x * y, 2 * x)))
+
+
 def test_a_linearized_map_has_a_gradient():
     y, v = normal(3), normal(3, seed=1)
     for at in (v, torch.zeros_like(v)):

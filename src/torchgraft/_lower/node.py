@@ -19,11 +19,11 @@ from .._errors import DerivativeError
 from .._randomness import trusted
 from .._rules.kinds import cotangent_names, inert_outputs
 from .._rules.results import as_results, settle_gradient
-from .._spec.plan import Layout, Plan
+from .._spec.plan import Layout
 from .conduct import mutated
 from .pullback import Pullback
 from .pushforward import missing_rule
-from .refuse import connect, watched
+from .refuse import attached, connect, watched
 from .shut import shut
 from .source import compile_source
 
@@ -359,24 +359,10 @@ def _connected(
     sources = [item for value in reads for item in (value if isinstance(value, list) else [value])]
     tensors = [source for source in sources if isinstance(source, Tensor)] + inputs
 
-    def attached() -> Sequence[bool]:
-        return _attached(pullback, plan, reads, grads, positions)
+    def hanging() -> Sequence[bool]:
+        return attached(functools.partial(pullback.call, plan), reads, grads, positions)
 
-    return connect(pullback.label, pullback.opaque, made, tensors, [reads[i] for i in grads], attached)
-
-
-def _attached(
-    pullback: Pullback, plan: Plan, reads: Sequence[Any], grads: tuple[int, ...], positions: list[int]
-) -> Sequence[bool]:
-    """Whether the results hang on the cotangents, found out by running the rule again below all transform levels."""
-    again = [_torch.plain_samples(value) for value in reads]
-    for i in grads:
-        again[i] = _torch.requires_grad_inside(again[i])
-    try:
-        results = pullback.call(plan, *again)
-    except Exception:  # what cannot be found out is refused
-        return [False] * len(positions)
-    return [results[i].requires_grad for i in positions]
+    return connect(pullback.label, pullback.opaque, made, tensors, [reads[i] for i in grads], hanging)
 
 
 def _profiled(label: str, call: Callable[..., Any], *arguments: Any) -> Any:

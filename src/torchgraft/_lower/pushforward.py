@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from .. import _torch
-from .._errors import DerivativeError
+from .._errors import DerivativeError, TorchgraftError
 from .._randomness import is_looked_at
 from .._rules.kinds import cotangent_names, differentiable_outputs, inert_outputs
 from .._rules.results import as_results, settle_gradient, settle_tangent
@@ -19,7 +19,7 @@ from .._rules.rule import Rule
 from .._spec.plan import Plan, leaves_of
 from .conduct import unwritten, within_level
 from .pullback import Pullback, apply, call_operator, make_partials, weigh
-from .refuse import connect, refuse_lost, watched
+from .refuse import attached, connect, refuse_lost, watched
 from .watch import Watch
 
 if TYPE_CHECKING:
@@ -124,32 +124,33 @@ class Pushforward:
     # -- one kind of rule each --------------------------------------------------------------------------------
 
     def _jvp(self, rule: Rule, name: str) -> Sequence[Tensor]:
-        env = dict(self.env)
-        for given in rule.inputs:
-            env[f"{given}_tangent"] = self._tangent_value(given)
+        tangents = {f"{given}_tangent": self._tangent_value(given) for given in rule.inputs}
+        env = self.env | tangents
         reads = [env[read] for read in rule.reads]
-        if rule.is_operator:
-            results = tuple((tuple(self.env[o.name].shape), self.env[o.name].dtype) for o in self.outputs)
-            made: Sequence[Any] = call_operator(self.lowering.operator_rule(rule), self.plan, reads, results)
-        else:
-            names = [output.name for output in self.outputs]
+        places = [i for i, read in enumerate(rule.reads) if tangents.get(read) is not None]
+        names = [output.name for output in self.outputs]
 
-            def run(*reads: Any) -> Sequence[Any]:
-                return apply(
-                    self.record, rule, self.plan, reads, lambda r: as_results(rule.label, r, names, many=False)
-                )
+        def run(*reads: Any) -> Sequence[Any]:
+            if rule.is_operator:
+                results = tuple((tuple(self.env[name].shape), self.env[name].dtype) for name in names)
+                return call_operator(self.lowering.operator_rule(rule), self.plan, reads, results)
+            return apply(self.record, rule, self.plan, reads, lambda r: as_results(rule.label, r, names, many=False))
 
-            with unwritten(rule.label, rule.reads, reads):
-                made = watched(rule.label, run, *reads)
+        def hanging() -> Sequence[bool]:
+            return attached(run, reads, places, range(len(names)))
+
+        with unwritten(rule.label, rule.reads, reads):
+            made = run(*reads) if rule.is_operator else watched(rule.label, run, *reads)
         linear = [tangent for given in rule.inputs for tangent in self.tangents.get(given, ()) if tangent is not None]
-        return self._connect(rule, self._settle(rule.label, made), reads, linear)
+        return self._connect(rule, self._settle(rule.label, made), reads, linear, hanging)
 
     def _partial(self, rule: Rule, name: str) -> Sequence[Tensor]:
         reads = [self.env[read] for read in rule.reads]
         make = functools.partial(make_partials(self.lowering, rule), self.plan)
         with unwritten(rule.label, rule.reads, reads):
             partials = make(*reads) if rule.opaque else watched(rule.label, make, *reads)
-        partials = self._connect(rule, partials, reads)
+        # A factor that is constant in its inputs hangs on the tangent with which it is multiplied.
+        partials = self._connect(rule, partials, reads, hanging=lambda: [True] * len(self.outputs))
         tangent = self._filled(name)[0]
         terms = [weigh(tangent, p).expand(self.env[o.name].shape) for o, p in zip(self.outputs, partials, strict=True)]
         return self._settle(rule.label, terms)
@@ -221,11 +222,21 @@ class Pushforward:
         pullback = self.lowering.pullback(rule)
         if pullback.opaque:
             return
-        with _torch.directly():  # not seen by a tracer that runs everything, nor by whoever counts
-            outputs = {grad: self.env[output] for output, grad in cotangent_names(self.signature).items()}
-            if all(_torch.holds_numbers([made, *_torch.wrapped_in(made)][-1]) for made in outputs.values()):
-                env = self.env | {grad: torch.ones_like(_torch.plain_sample(made)) for grad, made in outputs.items()}
-                pullback.call(self.plan, *(_torch.plain_samples(env[read]) for read in pullback.reads))
+        hidden = _torch.dispatch_modes() > 0  # from a tracer that runs everything, or from whoever counts
+        try:
+            with _torch.directly() if hidden else within_level(rule.label):
+                self._run_on_ones(pullback)
+        except TorchgraftError:
+            raise
+        except Exception:  # a rule that needs its surroundings is run in them, and raises there if it must
+            if not hidden:
+                raise
+
+    def _run_on_ones(self, pullback: Pullback) -> None:
+        outputs = {grad: self.env[output] for output, grad in cotangent_names(self.signature).items()}
+        if all(_torch.holds_numbers([made, *_torch.wrapped_in(made)][-1]) for made in outputs.values()):
+            env = self.env | {grad: torch.ones_like(_torch.plain_sample(made)) for grad, made in outputs.items()}
+            pullback.call(self.plan, *(_torch.plain_samples(env[read]) for read in pullback.reads))
 
     def _transposed(self, name: str) -> Sequence[Tensor | None]:
         """The tangents of an input of a vjp; None where a rule of its own pushes them, which has counted them."""
@@ -233,13 +244,18 @@ class Pushforward:
         return tangents if rule is not None and rule.kind == "vjp" else [None] * len(tangents)
 
     def _connect(
-        self, rule: Rule | Pullback, made: Sequence[Any], reads: Sequence[Any], linear: Sequence[Tensor] = ()
+        self,
+        rule: Rule | Pullback,
+        made: Sequence[Any],
+        reads: Sequence[Any],
+        linear: Sequence[Tensor] = (),
+        hanging: Callable[[], Sequence[bool]] = tuple,
     ) -> list[Any]:
         sources = [item for value in reads for item in (value if isinstance(value, list) else [value])]
         if rule.residual:
             sources += [*self.record.leaves(self.values), *(t for ts in self.tangents.values() for t in ts)]
         tensors = [source for source in sources if isinstance(source, Tensor)]
-        return connect(rule.label, rule.opaque, made, tensors, linear)
+        return connect(rule.label, rule.opaque, made, tensors, linear, hanging)
 
 
 def missing_rule(record: Any, name: str, mode: str) -> DerivativeError:

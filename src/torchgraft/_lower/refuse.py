@@ -56,15 +56,15 @@ def connect(
     made: Sequence[Any],
     sources: Sequence[Tensor],
     linear: Sequence[Tensor],
-    attached: Callable[[], Sequence[bool]] | None = None,
+    hanging: Callable[[], Sequence[bool]],
 ) -> list[Any]:
     """What a rule made, connected to a refusal where its own derivative would be wrong.
 
     Args:
         sources: what the rule read.
         linear: those in which its result is linear, and from which it can therefore not be detached.
-        attached: tells for each result whether it hangs on the cotangent, asked only where a result that is constant
-            in its inputs must be told from one that is detached.
+        hanging: tells for each result whether it hangs on what it is linear in, asked only where a result that is
+            constant in its inputs must be told from one that is detached.
     """
     if opaque:
         return [refuse_derivative(value, sources, label, _OPAQUE) for value in made]
@@ -75,11 +75,33 @@ def connect(
     fine: list[bool] = []
     for i, value in enumerate(made):
         missing = possible - _torch.recording_levels(value)
-        fine.append(not missing or (not missing & needed and attached is not None and attached()[i]))
+        fine.append(not missing or (not missing & needed and hanging()[i]))
     return [
         value if is_fine else refuse_derivative(value, sources, label, _DETACHED)
         for value, is_fine in zip(made, fine, strict=True)
     ]
+
+
+def attached(
+    run: Callable[..., Sequence[Any]], reads: Sequence[Any], linear: Sequence[int], positions: Sequence[int]
+) -> list[bool]:
+    """Tell whether results of a rule hang on what they are linear in, by running it again below all transform levels.
+
+    Args:
+        run: the rule.
+        reads: what it read.
+        linear: the places of the cotangents or tangents among `reads`.
+        positions: the places of the results.
+    """
+    again = [_torch.plain_samples(value) for value in reads]
+    for i in linear:
+        for tensor in again[i] if isinstance(again[i], list) else [again[i]]:
+            _torch.requires_grad_inside(tensor)
+    try:
+        results = run(*again)
+    except Exception:  # what cannot be found out is refused
+        return [False] * len(positions)
+    return [results[i].requires_grad for i in positions]
 
 
 def watched(label: str, function: Callable[..., Any], *values: Any) -> Any:
