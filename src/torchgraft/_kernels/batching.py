@@ -13,6 +13,7 @@ from torch import Tensor
 
 from .. import _torch
 from .._spec.axes import Shape
+from .._spec.dtypes import is_inexact
 from .arrays import Array, holds
 
 Samples = Callable[[list[Tensor]], Sequence[Tensor]]
@@ -33,9 +34,9 @@ def vectorise(
         The results, each with the batch axes in front.
     """
     count = math.prod(batch)
-    if count == 0:  # no sample to ask: a blank one tells the shapes, and what depends on what
-        blank = function([_blank(leaf, lead) for leaf, lead in zip(leaves, leads, strict=True)])
-        return [result.expand((*batch, *result.shape)) for result in blank]
+    if count == 0:  # no sample to ask: a blank one tells the shapes
+        blank = function([leaf.new_zeros(leaf.shape[lead:]) for leaf, lead in zip(leaves, leads, strict=True)])
+        return [_nothing(result, leaves, (*batch, *result.shape)) for result in blank]
     flat: list[Tensor] = []
     dims: list[int | None] = []
     for leaf, lead in zip(leaves, leads, strict=True):
@@ -50,9 +51,13 @@ def vectorise(
     return [r.reshape(*batch, *r.shape[1:]) if isinstance(r, Tensor) and r.dim() else r for r in results]
 
 
-def _blank(leaf: Tensor, lead: int) -> Tensor:
-    """A sample, with the derivatives of a leaf that may hold none."""
-    return leaf.sum(tuple(range(lead)), dtype=leaf.dtype) if lead else leaf
+def _nothing(like: Tensor, leaves: Sequence[Tensor], shape: Shape) -> Tensor:
+    """No elements, with derivatives in the leaves: what has none would be taken for detached."""
+    empty = [leaf.reshape(-1)[:0] for leaf in leaves if is_inexact(leaf.dtype)]
+    if not empty or not is_inexact(like.dtype):
+        return like.new_zeros(shape)
+    joined = torch.cat(empty)
+    return (joined.real if joined.is_complex() and not like.is_complex() else joined).to(like.dtype).reshape(shape)
 
 
 def _stack(samples: Sequence[Any]) -> Any:
