@@ -151,13 +151,16 @@ def test_a_wrong_value_shape_or_dtype_is_found(value):
 
 
 def test_an_error_that_names_no_operator_is_found():
-    source = "def other(x):\n    raise IndexError('list index out of range')\n\n\nfuzzed = other\n"
+    source = "def fuzzed(x):\n    raise IndexError('list index out of range')\n"
     assert judge(planted(source, "grad")) == Result("unnamed", "IndexError: list index out of range")
 
 
-def test_an_error_in_a_rule_is_named_by_its_frame():
-    gradient = "torch.square(grad_out0).flatten(7)"
-    assert judge(planted(OPERATOR.format(gradient=gradient), "grad")).kind == "refused"
+@pytest.mark.parametrize(("name", "kind"), [("fuzzed", "refused"), ("other", "unnamed")])
+def test_what_torch_does_not_map_in_a_rule_is_named_by_its_frame(name, kind):
+    source = (
+        f"def {name}(x):\n    raise RuntimeError('Batching rule not implemented for aten::f')\n\n\nfuzzed = {name}\n"
+    )
+    assert judge(planted(source, "grad")).kind == kind
 
 
 def test_an_error_of_torch_as_well_is_skipped():

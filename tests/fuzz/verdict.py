@@ -72,14 +72,15 @@ def is_named(error: Any) -> bool:
 
 
 def raised_by_a_rule(error: Any) -> bool:
-    """Whether torch has refused a step of the user's own kernel or rule, whose frame bears the operator's name."""
-    last, trace = "", error.__traceback__
+    """Whether torch lacks support for a step of a user's kernel or rule, whose frame bears the operator's name."""
+    folder, last, trace = tg.__file__.rpartition("/")[0], "", error.__traceback__
     while trace is not None:
         code = trace.tb_frame.f_code
-        ours = "torchgraft" in code.co_filename and code.co_name != "__torch_function__"  # which hands a call on
+        handed_on = code.co_name == "__torch_function__"
+        ours = code.co_filename.startswith((folder, "<torchgraft")) and not handed_on
         last = code.co_name if ours or code.co_name.startswith("fuzzed") else last
         trace = trace.tb_next
-    return last.startswith("fuzzed")
+    return last.startswith("fuzzed") and "Batching rule not implemented" in str(error)
 
 
 def inside(error: Any) -> bool:

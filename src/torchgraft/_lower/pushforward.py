@@ -204,8 +204,9 @@ class Pushforward:
             try:
                 terms = torch.autograd.grad(gradients, cotangents, tangents, create_graph=recording, allow_unused=True)
             except Exception as error:  # of a step of the rule that torch cannot transpose here, and that has no frame
-                rules = ", ".join(pullback.label for pullback in pullbacks)
-                error.add_note(f"raised by torch as it transposed {rules}, of which forward mode is derived")
+                if not isinstance(error, TorchgraftError):
+                    rules = ", ".join(pullback.label for pullback in pullbacks)
+                    error.add_note(f"raised by torch as it transposed {rules}, of which forward mode is derived")
                 raise
         found: Sequence[Tensor | None] = terms  # the stubs know nothing of allow_unused
         filled = [torch.zeros_like(c) if t is None else t for c, t in zip(cotangents, found, strict=True)]
@@ -249,7 +250,7 @@ class Pushforward:
         made: Sequence[Any],
         reads: Sequence[Any],
         linear: Sequence[Tensor] = (),
-        hanging: Callable[[], Sequence[bool]] = tuple,
+        hanging: Callable[[], Sequence[bool]] = tuple,  # not asked of what is opaque
     ) -> list[Any]:
         sources = [item for value in reads for item in (value if isinstance(value, list) else [value])]
         if rule.residual:

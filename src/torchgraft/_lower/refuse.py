@@ -173,7 +173,7 @@ def _copy(value: Tensor, sources: list[Tensor], label: str, reason: str, hint: s
 
 
 def _decompose(value: Tensor, sources: list[Tensor], label: str, reason: str, hint: str) -> Any:
-    """A graph that may still be differentiated keeps the refusal."""
+    """Keep the refusal in a graph that may still be differentiated; a final one takes the value."""
     return _copy(value, sources, label, reason, hint) if _torch.tracing_final_graph() else NotImplemented
 
 

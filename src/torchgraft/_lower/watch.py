@@ -286,7 +286,7 @@ def _written(func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any
 
 
 def _surroundings() -> str:
-    """What keeps torch from recording, for the error: `once_differentiable` runs backward under `no_grad`."""
+    """Name what keeps torch from recording, for the error: `once_differentiable` runs backward under `no_grad`."""
     if torch.is_inference_mode_enabled():
         return " under inference_mode"
     return "" if torch.is_grad_enabled() else " under no_grad"
