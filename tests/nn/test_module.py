@@ -319,6 +319,8 @@ def test_hooks(layer: nn.Module):
 def test_skip_init_and_checkpoint():
     layer = nn.utils.skip_init(Linear, 4, 3)
     assert layer.weight.shape == (3, 4)
+    nn.init.normal_(layer.weight)  # until here it is memory as it was found, NaN among it
+    nn.init.zeros_(layer.bias)
     x = torch.randn(2, 4, requires_grad=True)
     torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False).sum().backward()
     torch.testing.assert_close(x.grad, layer.weight.sum(0).expand(2, 4))
