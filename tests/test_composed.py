@@ -335,6 +335,37 @@ def test_derivatives_of_a_loop_over_no_samples(transform):
     assert torch.autograd.grad(found.sum(), y)[0].eq(0).all()
 
 
+def test_a_jacobian_of_no_outputs():
+    """Its vmap maps no cotangents, and not even the blank sample of a loop has any."""
+
+    @tg.op(batch="loop")
+    def inner(x: Float[Tensor, "n"], y: Float[Tensor, "n"]) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+        return (x * y).sum(), x.sum()
+
+    inner.vjp("x")(lambda grad_out0, y: grad_out0[None] * y)
+    inner.vjp("y")(lambda grad_out0, x: grad_out0[None] * x)
+    inner.nondifferentiable("out1", reason="it is not wanted")
+    x, y = torch.zeros(0, 3, dtype=torch.float64), normal(3)
+
+    def f(op):
+        return lambda x, y: op(x, y)[0]
+
+    wanted = torch.func.jacrev(f(lambda x, y: ((x * y).sum(-1), None)), (0, 1))(x, y)
+    torch.testing.assert_close(torch.func.jacrev(f(inner), (0, 1))(x, y), wanted)
+
+
+def test_a_jacobian_of_no_outputs_beside_one_without_a_derivative():
+    @tg.op
+    def split(x: Float[Tensor, "..."], y: Float[Tensor, "..."]) -> tuple[Float[Tensor, "..."], Float[Tensor, "..."]]:
+        return x * y, x - y
+
+    split.vjp("x", "y")(lambda grad_out0, x, y: (grad_out0 * y, grad_out0 * x))
+    split.nondifferentiable("out1", reason="it is not wanted")
+    x, y = torch.zeros(0), torch.tensor(0.5)  # torch adds no 0-d tensors over no samples
+    found = torch.func.jacrev(lambda x, y: split(x, y)[0], (0, 1))(x, y)
+    torch.testing.assert_close(found, torch.func.jacrev(torch.mul, (0, 1))(x, y))
+
+
 def test_what_torch_cannot_transpose_names_the_rule():
     """Torch adds no tensors without axes over no samples: here, what comes back through two rules."""
     x, y, z = torch.zeros(0, 3), torch.ones(3), torch.ones(1)

@@ -144,6 +144,17 @@ def test_a_rule_that_draws_is_refused(kind, use):
         USES[use](with_rule(kind, RULES[kind]))
 
 
+@pytest.mark.parametrize("use", USES)
+def test_a_rule_that_draws_and_reads_what_was_saved_is_refused(use):
+    @tg.op
+    def square(x: Float[Tensor, "..."]) -> tuple[Float[Tensor, "..."], tg.Saved[Float[Tensor, "..."], "s"]]:
+        return x * x, x.clone()
+
+    square.vjp("x")(lambda grad, s: grad * s * mask(s))
+    with pytest.raises(tg.RuleError, match=r"square\.vjp\[x\]'.*draws random numbers"):
+        USES[use](square)
+
+
 def test_a_rule_on_arrays_that_draws_is_refused():
     for use in ("backward", "grad", "vmap"):
         with pytest.raises(tg.RuleError, match="draws random numbers"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -53,10 +54,11 @@ def vectorise(
 
 def _nothing(like: Tensor, leaves: Sequence[Tensor], shape: Shape) -> Tensor:
     """No elements, with derivatives in the leaves: what has none would be taken for detached."""
-    empty = [leaf.reshape(-1)[:0] for leaf in leaves if is_inexact(leaf.dtype)]
+    # Where vmap maps no samples, torch can neither infer a size (-1) nor join tensors.
+    empty = [leaf.reshape(leaf.numel())[:0] for leaf in leaves if is_inexact(leaf.dtype)]
     if not empty or not is_inexact(like.dtype):
         return like.new_zeros(shape)
-    joined = torch.cat(empty)
+    joined = functools.reduce(torch.add, empty)
     return (joined.real if joined.is_complex() and not like.is_complex() else joined).to(like.dtype).reshape(shape)
 
 

@@ -220,9 +220,9 @@ class Pushforward:
 
     def _look(self, rule: Rule) -> None:
         """Run a rule on cotangents that are not zero, as those of the transpose are: there, no draw would be seen."""
-        pullback = self.lowering.pullback(rule)
-        if pullback.opaque:
+        if rule.is_operator:  # no transpose is derived of it
             return
+        pullback = self.lowering.pullback(rule)
         hidden = _torch.dispatch_modes() > 0  # from a tracer that runs everything, or from whoever counts
         try:
             with _torch.directly() if hidden else within_level(rule.label):

@@ -37,7 +37,12 @@ def shut(
     for name, cotangent in zip(names, cotangents, strict=True):
         looked: Tensor = _operator()(cotangent.detach(), record.name, name, record.nondifferentiable[name] or "")
         zero = zero + refuse_derivative(looked, [cotangent], record.name, _NONE)
-    return [g if g is None else g + zero.to(device=g.device, dtype=g.dtype) for g in made]
+    return [g if g is None else _plus(g, zero) for g in made]
+
+
+def _plus(g: Tensor, zero: Tensor) -> Tensor:
+    """The sum, with an axis more: to add 0-d tensors, torch looks at their first sample, and vmap may have none."""
+    return (g[None] + zero.to(device=g.device, dtype=g.dtype).expand(1, *g.shape))[0]
 
 
 def _look(cotangent: Tensor, operator: str, output: str, reason: str) -> Tensor:
