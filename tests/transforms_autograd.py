@@ -158,6 +158,14 @@ def _(s: Subject) -> Any:
         return [tuple(forward_ad.unpack_dual(g)) for g in _gradients(s, x)]
 
 
+@transform(GROUP, "forward over double backward at one level", *FORWARD_OVER_REVERSE, ONE_LEVEL)
+def _(s: Subject) -> Any:
+    with forward_ad.dual_level():
+        x = tuple(map(forward_ad.make_dual, s.recording(), directions(s.x)))
+        again = _again(_gradients(s, x, create_graph=True), x, allow_unused=True)
+        return [tuple(forward_ad.unpack_dual(g)) for g in again if g is not None]
+
+
 @transform(GROUP, "reverse over forward at one level", REVERSE, FORWARD, FORWARD_AGAIN, ONE_LEVEL)
 def _(s: Subject) -> Any:
     x = s.recording()

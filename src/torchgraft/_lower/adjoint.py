@@ -36,10 +36,10 @@ def differentiate_adjoint(lowering: Lowering, operator: OperatorRule) -> None:
 
 class _Node(_torch.SingleLevelFunction):  # type: ignore[misc]
     @staticmethod
-    def forward(ctx: Any, adjoint: _Adjoint, run: Any, call: RuleCall, *reads: Tensor) -> Any:
+    def forward(ctx: Any, adjoint: _Adjoint, run: Any, call: RuleCall, *primals: Tensor) -> Any:
         ctx.adjoint, ctx.call = adjoint, call
-        ctx.save_for_backward(*reads)
-        return run(*replace(call, reads=reads).pack())[0]
+        ctx.save_for_backward(*call.reads)  # with their tangents, for a backward pass inside the same forward level
+        return run(*replace(call, reads=primals).pack())[0]
 
     @staticmethod
     def backward(ctx: Any, cotangent: Tensor) -> Any:
@@ -63,16 +63,17 @@ class _Adjoint:
             if _torch.tangents_possible():
                 duals = [_torch.unpack_dual(read) for read in call.reads]
                 if any(tangent is not None for _, tangent in duals):
-                    return [self._forward_mode(call, duals)]
-            return [self._record(keyset, call)]
+                    made = self._record(keyset, call, [primal for primal, _ in duals])
+                    return [_torch.make_dual(made, self._pushed(call, duals))]
+            return [self._record(keyset, call, call.reads)]
 
-    def _record(self, keyset: Any, call: RuleCall) -> Tensor:
+    def _record(self, keyset: Any, call: RuleCall, primals: Sequence[Tensor]) -> Tensor:
         run = _torch.redispatch_below_autograd(self.operator.torch_op, keyset)
-        if torch.is_grad_enabled() and any(read.requires_grad for read in call.reads):
+        if torch.is_grad_enabled() and any(read.requires_grad for read in primals):
             with _torch.single_level():
-                node: Tensor = _Node.apply(self, run, call, *call.reads)
+                node: Tensor = _Node.apply(self, run, call, *primals)
                 return node
-        result: Tensor = run(*call.pack())[0]
+        result: Tensor = run(*replace(call, reads=tuple(primals)).pack())[0]
         return result
 
     def _named(self, call: RuleCall) -> dict[str, Any]:
@@ -148,8 +149,8 @@ class _Adjoint:
         settled = [settle_gradient(pullback.label, leaf, value) for leaf, value in zip(leaves, made, strict=True)]
         return [d for leaf, d in zip(leaves, settled, strict=True) if leaf.name.partition("[")[0] == name]
 
-    def _forward_mode(self, call: RuleCall, duals: Sequence[tuple[Tensor, Tensor | None]]) -> Tensor:
-        """Push the tangents: one term for all cotangents, in which the adjoint is jointly linear, and one an input."""
+    def _pushed(self, call: RuleCall, duals: Sequence[tuple[Tensor, Tensor | None]]) -> Tensor:
+        """The tangent: one term for all cotangents, in which the adjoint is jointly linear, and one an input."""
         primals = [primal for primal, _ in duals]
         names = [n for n, count in zip(self.operator.tensor_names, call.counts, strict=True) for _ in range(count)]
         groups: dict[str | None, list[int]] = {}
@@ -171,10 +172,7 @@ class _Adjoint:
             for i in places:
                 tangent = duals[i][1]
                 reads[i] = torch.zeros_like(primals[i]) if tangent is None else tangent
-            term = self._replaced(call, reads)
+            term = self.operator(replace(call, reads=tuple(reads)))[0]
             total = term if total is None else total + term
         assert total is not None
-        return _torch.make_dual(self._replaced(call, primals), total)
-
-    def _replaced(self, call: RuleCall, reads: Sequence[Tensor]) -> Tensor:
-        return self.operator(replace(call, reads=tuple(reads)))[0]
+        return total
