@@ -169,6 +169,35 @@ def test_a_traced_graph_keeps_the_derivative_of_the_rule(mode):
         torch.testing.assert_close(torch.func.grad(lambda x, g=graph: g(x).sum())(x), torch.full_like(x, 2.0))
 
 
+@tg.op(batch="loop")
+def dot(x: Float[Tensor, "n"], y: Float[Tensor, "n"]) -> Float[Tensor, ""]:
+    return x @ y
+
+
+dot.adjoint("x")(lambda grad, y: grad * y)
+dot.adjoint("y")(lambda grad, x: grad * x)
+
+
+class Gradient(torch.nn.Module):
+    def __init__(self, batched: bool) -> None:
+        super().__init__()
+        self.batched = batched
+
+    def forward(self, x, y, cotangent):
+        x = x.detach().requires_grad_()
+        return torch.autograd.grad(dot(x, y), x, cotangent, is_grads_batched=self.batched)[0]
+
+
+@pytest.mark.parametrize("batched", [False, True])
+@pytest.mark.parametrize("lead", [(), (2,)])
+def test_an_exported_gradient_of_a_rule_that_vmap_maps(batched, lead):
+    """The exporter works above vmap, and sees none of it in a backward pass."""
+    x, y = normal(*lead, 3), normal(*lead, 3, seed=1)
+    cotangent = normal(*(4,) * batched, *lead)
+    program = torch.export.export(Gradient(batched), (x, y, cotangent))
+    torch.testing.assert_close(program.module()(2 * x, 3 * y, cotangent), cotangent[..., None] * 3 * y)
+
+
 # -- hooks on saved tensors, checkpoints -----------------------------------------------------------------------------
 
 

@@ -15,9 +15,6 @@ from .program import Case
 _WIDENED = re.compile(r"(\([\d, ]*\)) torch\.(?:float|complex)\d+ in the place of \1 torch\.(?:float|complex)\d+")
 
 
-_ATTACHED = re.compile("detached|a derivative too many")
-
-
 @dataclass(frozen=True)
 class Excuse:
     """One kind of difference.
@@ -44,12 +41,6 @@ EXCUSES: tuple[Excuse, ...] = (
         lambda case, result: "tensor(" in result.text and _right_in_double(case),
     ),
     Excuse(
-        "torch folds what is linearized",
-        "torch.func.linearize keeps the derivative at the primals as a constant (const_fold.py): its results say that "
-        "they require grad, and their gradient with respect to the primals is None",
-        lambda case, result: bool(_ATTACHED.search(result.text)) and "linearize" in case.stack.names,
-    ),
-    Excuse(
         "torch widens a tangent",
         "the tangent of 2.0 * x is float64 where x is a float32 tensor without axes: torch multiplies it by a tensor "
         "that it makes of the number, which counts as a number no more (derivatives.yaml, mul.Tensor); the expression "
@@ -63,12 +54,34 @@ EXCUSES: tuple[Excuse, ...] = (
         lambda case, result: "CheckpointError" in result.text and {"checkpoint", "dual level"} <= {*case.stack.names},
     ),
     Excuse(
+        "a checkpoint below vmap, traced",
+        "linearize and make_fx trace, and the checkpointed function is run again where vmap has ended: torch.sin fails "
+        "alike, but not an expression that saves nothing",
+        lambda case, result: (
+            "escaped from inside a function being vmapped" in result.text
+            and {"checkpoint", "vmap"} <= {*case.stack.names}
+            and not {"linearize", "make_fx"}.isdisjoint(case.stack.names)
+        ),
+    ),
+    Excuse(
+        "double backward of a compiled graph",
+        "torch has none; the expression fails alike unless nothing of it is left to be differentiated, as over no "
+        "samples",
+        lambda case, result: "does not currently support double backward" in result.text and case.stack.compiled,
+    ),
+    Excuse(
         "the older vmap over a compiled graph",
         "is_grads_batched runs the compiled backward under torch's older vmap, which has no rule for the aten.detach "
         "that tracing leaves where a kernel's result is cut off",
         lambda case, result: (
             "aten::detach" in result.text and case.stack.compiled and "is_grads_batched" in case.stack.names
         ),
+    ),
+    Excuse(
+        "make_fx around an export",
+        "what a factory function makes inside torch.export is a fake tensor among the constants of make_fx: "
+        "x * torch.scalar_tensor(0.75), exported inside make_fx, gives one too, and a number is made a tensor so",
+        lambda case, result: "DataDependentOutput" in result.text and {"export", "make_fx"} <= {*case.stack.names},
     ),
     Excuse(
         "torch refuses the draw itself",

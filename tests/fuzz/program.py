@@ -45,6 +45,10 @@ TRACE = """\
 def tracer(f, xs):
     return make_fx(f)(*xs)
 """
+LINEARIZE = """\
+def linearizer(f, xs):
+    return torch.func.linearize(f, *xs)
+"""
 LAYOUTS = {
     "": "{}",
     "transposed": "{0}.transpose(-1, -2).contiguous().transpose(-1, -2)",
@@ -128,6 +132,7 @@ class Case:
         parts += [COMPILE] if "compiler(" in body else []
         parts += [HELPERS["Module"], EXPORT] if "exporter(" in body else []
         parts += [TRACE] if "tracer(" in body else []
+        parts += [LINEARIZE] if "linearizer(" in body else []
         parts += [body, self.case_text()]
         return "\n\n".join(part.strip("\n") + "\n" for part in parts)
 

@@ -166,13 +166,13 @@ def _hessian(c: Chooser, count: int) -> Layer:
 
 
 def _linearize(c: Chooser, count: int) -> Layer:
-    body = "ys, push = torch.func.linearize(F, *xs)\nreturn flat((ys, push(*(direction(x) for x in xs))))"
+    body = "ys, push = linearizer(F, xs)\nreturn flat((ys, push(*(direction(x) for x in xs))))"
     return Layer("linearize", body, "F")
 
 
 def _linearize_gradient(c: Chooser, count: int) -> Layer:
     body = (
-        "ys, push = torch.func.linearize(F, *xs)\n"
+        "ys, push = linearizer(F, xs)\n"
         "vs = tuple(direction(x).requires_grad_() for x in xs)\n"
         "return flat((ys, torch.autograd.grad(scalar(flat(push(*vs))), vs, allow_unused=True)))"
     )

@@ -74,7 +74,7 @@ def _stack(samples: Sequence[Any]) -> Any:
 
 
 def _map(function: Samples, flat: list[Tensor], dims: list[int | None], count: int, *, may_loop: bool) -> list[Tensor]:
-    if not _torch.inside_level():
+    if not _torch.inside_level() and not _torch.vmap_escapes_tracer():
         try:
             mapped = torch.vmap(lambda *cores: tuple(function(list(cores))), in_dims=tuple(dims))(*flat)
             return list(mapped)

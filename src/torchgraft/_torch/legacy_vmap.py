@@ -7,6 +7,10 @@ from collections.abc import Callable, Iterable, Sequence
 import torch
 from torch import _C, Tensor
 
+from .tracing import vmap_escapes_tracer
+
+Samples = Callable[..., tuple[Tensor, ...]]
+
 is_legacy_batched: Callable[[Tensor], bool] = _C._functorch.is_legacy_batchedtensor
 """Whether ``autograd.grad(is_grads_batched=True)`` made the tensor: it maps by an older `vmap` than functorch's."""
 
@@ -42,5 +46,18 @@ def map_legacy(
         filled[:] = [result is not None for result in results]
         return tuple(result for result in results if result is not None)
 
-    mapped = iter(torch.vmap(compact, in_dims=tuple(dims))(*plain))
-    return tuple(legacy_wrap(next(mapped), level) if there else None for there in filled)
+    results = iter((_loop if vmap_escapes_tracer() else _map)(compact, plain, dims))
+    return tuple(legacy_wrap(next(results), level) if there else None for there in filled)
+
+
+def _map(function: Samples, tensors: Sequence[Tensor], dims: Sequence[int | None]) -> tuple[Tensor, ...]:
+    return torch.vmap(function, in_dims=tuple(dims))(*tensors)
+
+
+def _loop(function: Samples, tensors: Sequence[Tensor], dims: Sequence[int | None]) -> tuple[Tensor, ...]:
+    samples = zip(*(t.unbind() for t, dim in zip(tensors, dims, strict=True) if dim is not None), strict=True)
+    rows = []
+    for sample in samples:
+        rest = iter(sample)
+        rows.append(function(*(t if dim is None else next(rest) for t, dim in zip(tensors, dims, strict=True))))
+    return tuple(torch.stack(column) for column in zip(*rows, strict=True))

@@ -39,6 +39,19 @@ def tracing_final_graph() -> bool:
     return _C._get_dispatch_mode(_C._TorchDispatchModeKey.FUNCTIONAL) is not None
 
 
+def vmap_escapes_tracer() -> bool:
+    """Tell whether a tracer takes what `torch.vmap` wraps for constants.
+
+    The tracer of ``torch.export`` works above the dispatcher, and so above `vmap`. A torch function mode shows it what
+    `vmap` does, but not in a backward pass, as ``torch.autograd.grad`` is called with the mode taken off.
+    """
+    if torch._ops._get_dispatch_mode_pre_dispatch(_C._TorchDispatchModeKey.PROXY) is None:
+        return False
+    from torch._export.utils import _maybe_find_pre_dispatch_tf_mode_for_export as mode_that_shows
+
+    return mode_that_shows() is None
+
+
 def tangents_from_outside() -> bool:
     """Tell whether the graph that is being traced may be run on tensors that carry tangents.
 
