@@ -90,6 +90,28 @@ def test_an_adjoint_of_tensors_without_axes_is_differentiated_twice():
         torch.testing.assert_close(found, expected)
 
 
+def test_a_hessian_of_a_looped_adjoint_has_a_gradient():
+    """Its cotangents have other leading axes than what comes back through the adjoint."""
+
+    @tg.op(batch="loop")
+    def three(x: Float[Tensor, "m n"], y: Float[Tensor, "m n"], z: Float[Tensor, "m n"]) -> Float[Tensor, "m n"]:
+        return x * y * z
+
+    @three.adjoint("x")
+    def _(grad: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndarray:
+        return grad * y * z
+
+    three.adjoint("y")(lambda grad, x, z: grad * x * z)
+    three.adjoint("z")(lambda grad, x, y: grad * x * y)
+    xs = [normal(2, 2, seed=seed).requires_grad_() for seed in range(3)]
+
+    def gradient(op):
+        blocks = torch.func.hessian(lambda *xs: op(*xs).sin().sum(), (0, 1, 2))(*xs)
+        return torch.autograd.grad(sum(block.cos().sum() for row in blocks for block in row), xs)
+
+    torch.testing.assert_close(gradient(three), gradient(lambda x, y, z: x * y * z))
+
+
 # -- tracers whose graphs are differentiated -------------------------------------------------------------------------
 
 

@@ -14,6 +14,8 @@ from .program import Case
 
 _WIDENED = re.compile(r"(\([\d, ]*\)) torch\.(?:float|complex)\d+ in the place of \1 torch\.(?:float|complex)\d+")
 
+_ENDED = re.compile("escaped from inside a function being vmapped|an invalid python storage")
+
 
 @dataclass(frozen=True)
 class Excuse:
@@ -54,14 +56,20 @@ EXCUSES: tuple[Excuse, ...] = (
         lambda case, result: "CheckpointError" in result.text and {"checkpoint", "dual level"} <= {*case.stack.names},
     ),
     Excuse(
-        "a checkpoint below vmap, traced",
-        "linearize and make_fx trace, and the checkpointed function is run again where vmap has ended: torch.sin fails "
-        "alike, but not an expression that saves nothing",
+        "a checkpoint below a transform",
+        "the checkpointed function is run again where the transform has ended: torch.sin fails alike, but not an "
+        "expression that saves nothing",
         lambda case, result: (
-            "escaped from inside a function being vmapped" in result.text
-            and {"checkpoint", "vmap"} <= {*case.stack.names}
-            and not {"linearize", "make_fx"}.isdisjoint(case.stack.names)
+            bool(_ENDED.search(result.text))
+            and "checkpoint" in case.stack.names
+            and not {"vmap", "functionalize"}.isdisjoint(case.stack.names)
         ),
+    ),
+    Excuse(
+        "the exported gradient of vmap",
+        "the tracer of torch.export does not know what vmap unwraps and a backward pass reads: x * x under in_dims=1 "
+        "fails alike",
+        lambda case, result: "fake tensor in the exported" in result.text and {"vmap", "export"} <= {*case.stack.names},
     ),
     Excuse(
         "double backward of a compiled graph",

@@ -80,14 +80,14 @@ class _Adjoint:
         named: dict[str, Any] = dict(zip(self.operator.scalar_names, call.scalars, strict=True))
         rest = iter(zip(call.reads, call.leads, strict=True))
         for name, count in zip(self.operator.tensor_names, call.counts, strict=True):
-            items = [self._with_lead(call, *next(rest)) for _ in range(count)]
+            items = [self._with_lead(call, name, *next(rest)) for _ in range(count)]
             parameter = self.record.signature.names.get(name)
             named[name] = items if parameter is not None and parameter.many else (items[0] if items else None)
         return named
 
-    def _with_lead(self, call: RuleCall, read: Tensor, lead: int) -> Tensor:
-        """A tensor as the operator takes it: its twin wants all leading axes, a looping operator broadcasts them."""
-        if self.record.signature.loop:
+    def _with_lead(self, call: RuleCall, name: str, read: Tensor, lead: int) -> Tensor:
+        """A tensor as operator and rules take it: with all leading axes, which a looping operator's inputs may lack."""
+        if self.record.signature.loop and name not in self.cotangents.values():
             return read
         return read.reshape((*(1,) * (call.batch_rank - lead), *read.shape))
 
