@@ -452,3 +452,19 @@ def test_lazy_views_under_vmap_and_forward_mode(lazily):
 
     found, expected = (torch.func.jvp(f(op), (lazily(x),), (t,)) for op in (times, torch.mul))
     torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("op", "truth"), [(product, lambda x, w: x * x * w), (on_arrays, plain)], ids=["vjp", "adjoint"]
+)
+def test_an_expanded_input_of_a_functionalized_derivative(op, truth):
+    """Torch fails on each view of such a dual; the primal that a dual is made of is a view."""
+    x, w, t = normal(1).expand(3).requires_grad_(), normal(3, seed=1), normal(3, seed=2)
+
+    def pushed(f):
+        def value(x):
+            return sum(torch.utils._pytree.tree_leaves(f(x, w))).sin().sum()
+
+        return torch.func.functionalize(lambda x: torch.func.jvp(torch.func.grad(value), (x,), (t,))[1])(x)
+
+    torch.testing.assert_close(pushed(op), pushed(truth))

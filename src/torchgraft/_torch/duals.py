@@ -28,7 +28,13 @@ def unpack_dual(tensor: Tensor) -> tuple[Tensor, Tensor | None]:
     of torch promote one without axes to float64, where a Python number is about.
     """
     unpack: Callable[..., tuple[Tensor, Tensor | None]] = torch._VF._unpack_dual
-    primal, tangent = unpack(tensor, level=0)
+    try:
+        primal, tangent = unpack(tensor, level=0)
+    except RuntimeError as error:
+        if "has_fw_view" not in str(error):
+            raise
+        # Inside functionalize, torch fails on each view of a dual whose elements share memory; the primal is a view.
+        primal, tangent = unpack(tensor.clone(), level=0)
     if tangent is not None and tangent.dtype is not primal.dtype and tangent.is_complex() == primal.is_complex():
         tangent = tangent.to(primal.dtype)
     return primal, tangent
