@@ -180,3 +180,20 @@ def test_a_rule_of_which_forward_mode_is_derived_is_looked_at_under_modes(mode):
 
     with pytest.raises(tg.RuleError, match="draws random numbers"), mode(display=False) if mode else nullcontext():
         push(X) if mode else make_fx(push)(X)
+
+
+@pytest.mark.parametrize("rule", [lambda grad, w: grad * w * mask(w), None], ids=["torch", "numpy"])
+@pytest.mark.parametrize("kind", ["vjp", "adjoint"])
+def test_zeros_do_not_hide_a_draw(kind, rule):
+    """The rule returns zeros whatever it draws, and its own derivative depends on the draw."""
+
+    @tg.op
+    def product(x: Float[Tensor, "..."], w: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        return x * w
+
+    def on_arrays(grad: np.ndarray, w: np.ndarray) -> np.ndarray:
+        return grad * w * np.random.rand(*w.shape)
+
+    getattr(product, kind)("x")(rule or on_arrays)
+    with pytest.raises(tg.RuleError, match="draws random numbers"):
+        torch.func.grad(lambda x: product(x, torch.zeros_like(X)).sum())(X)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from torch import autograd
+from torch.autograd import forward_ad
 from torch.func import functionalize, grad, hessian, jacfwd, jvp, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -44,6 +45,16 @@ def _(s: Subject) -> Any:
 @transform(GROUP, "compile(jvp)", FORWARD, slow=True)
 def _(s: Subject) -> Any:
     return s.compiler(lambda x, t: jvp(s.f, x, t))(s.x, directions(s.x))
+
+
+@transform(GROUP, "compile(forward_ad.dual_level)", FORWARD, slow=True)
+def _(s: Subject) -> Any:
+    def pushed(*x: Any) -> Any:
+        with forward_ad.dual_level():
+            out = s.f(*[forward_ad.make_dual(v, t) for v, t in zip(x, directions(s.x), strict=True)])
+            return tuple(forward_ad.unpack_dual(out))
+
+    return s.compiler(pushed)(*s.x)
 
 
 @transform(GROUP, "compile(jacfwd)", FORWARD, slow=True)

@@ -44,7 +44,13 @@ _MAKING = frozenset({"default_rng", "RandomState", "Generator", "Random", "Syste
 _GENERATORS = (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)
 
 
-def without_draws(function: Callable[[], R], refuse: Callable[[str], Exception], *, suspected: bool = False) -> R:
+def without_draws(
+    function: Callable[[], R],
+    refuse: Callable[[str], Exception],
+    *,
+    suspected: bool = False,
+    elsewhere: Callable[[], Any] | None = None,
+) -> R:
     """Return what `function` returns, if that does not depend on a random draw.
 
     A function that draws is run again, from where its generator is then. Some only choose a route by what they draw
@@ -54,6 +60,7 @@ def without_draws(function: Callable[[], R], refuse: Callable[[str], Exception],
         function: what is looked at.
         refuse: makes the error, from the name of what has drawn.
         suspected: it may draw from a generator that is not a default one.
+        elsewhere: runs it where no argument is zero. Zeros hide what they are multiplied by, and its derivative.
     """
     before = _torch.Generators.snapshot()
     if _torch.dispatch_modes():
@@ -63,7 +70,7 @@ def without_draws(function: Callable[[], R], refuse: Callable[[str], Exception],
     else:
         made, drawn = function(), None
     drawn = drawn or before.moved() or ("a generator of its own" if suspected else None)
-    if drawn is not None and not _agree(made, function):
+    if drawn is not None and not (_agree(made, function) and _agree_elsewhere(made, elsewhere)):
         raise refuse(drawn)
     return made
 
@@ -78,6 +85,33 @@ def _agree(made: Any, function: Callable[[], Any]) -> bool:
     with _torch.directly():
         again = list(_leaves(second))
         return len(again) == len(values) and all(map(_same, values, again))
+
+
+def _agree_elsewhere(made: Any, function: Callable[[], Any] | None) -> bool:
+    """Tell whether two runs on other arguments agree, where a part of the result is zero."""
+    with _torch.directly(), torch.no_grad():
+        if function is None or all(map(_holds_something, _leaves(made))):
+            return True
+        try:
+            return _agree(function(), function)
+        except Exception:  # it is not made for other arguments
+            return True
+
+
+def _holds_something(value: Any) -> bool:
+    if isinstance(value, Tensor):
+        return not _holds_numbers(value) or bool(value.any()) or not value.numel()
+    return not isinstance(value, np.ndarray) or bool(value.any()) or not value.size
+
+
+def _nonzero(value: Any) -> Any:
+    """Plain arguments like these, with 1 in the place of 0."""
+    if isinstance(value, (tuple, list)):
+        return type(value)(map(_nonzero, value))
+    if isinstance(value, Tensor):
+        plain = _torch.plain_sample(value)
+        return torch.where(plain == 0, torch.ones_like(plain), plain)
+    return np.where(value == 0, np.ones_like(value), value) if isinstance(value, np.ndarray) else value
 
 
 def _leaves(value: Any) -> Iterator[Any]:
@@ -147,21 +181,22 @@ class Probe:
 
     def __call__(self, *values: Any) -> Any:
         """Call the function."""
-        return self.look(lambda: self.function(*values))
+        return self.look(lambda: self.function(*values), elsewhere=lambda: self.function(*map(_nonzero, values)))
 
-    def look(self, run: Callable[[], R], *, new: bool = False) -> R:
+    def look(self, run: Callable[[], R], *, new: bool = False, elsewhere: Callable[[], Any] | None = None) -> R:
         """Return what `run` returns, which runs the function in whatever surroundings.
 
         Args:
             run: runs it.
             new: it is run on something that it has not met before.
+            elsewhere: runs the function on other arguments.
         """
         traced = _torch.dispatch_modes() > 0  # then compiled, and run where nobody looks
         if not (new or self.always or self.left > 0 or traced):
             return run()
         suspected = self._suspected and (new or self.left > 0)
         self.left -= not traced
-        return without_draws(run, self._refuse, suspected=suspected)
+        return without_draws(run, self._refuse, suspected=suspected, elsewhere=elsewhere)
 
 
 def is_looked_at(function: Callable[..., Any]) -> bool:

@@ -13,7 +13,7 @@ from .stack import HELPERS, Stack, draw_stack
 from .tensors import Input
 
 IMPORTS = {
-    "random": "import random", "NamedTuple": "from typing import NamedTuple",
+    "contextlib": "import contextlib", "random": "import random", "NamedTuple": "from typing import NamedTuple",
     "Literal": "from typing import Literal", "Any": "from typing import Any",
     "np": "import numpy as np", "torch": "import torch",
     "fwAD": "import torch.autograd.forward_ad as fwAD", "Float": "from jaxtyping import Float",

@@ -299,6 +299,18 @@ def test_a_child_that_dies_leaves_its_case(tmp_path, code, kind):
     assert "what it said" in found.program
 
 
+def test_a_case_that_dies_in_plain_torch_is_skipped(tmp_path):
+    (tmp_path / "case.py").write_text(
+        "import os\nverdict = lambda case, op, *rest: os.abort() if op == 'plain' else None\n"
+        "case, fuzzed, truth = '', 'ours', 'plain'\nprint(verdict(case, fuzzed, truth, 0))"
+    )
+    (tmp_path / "log").write_text("")
+    process = subprocess.Popen([sys.executable, "-c", "import os; os.abort()"])
+    process.wait()
+    report = Child(process, tmp_path, 5).report()
+    assert (dict(report.kinds), report.failures) == ({"skipped": 1}, [])
+
+
 def test_the_table_of_refusals_gives_reasons():
     rows = re.findall(r"^\| `(.+)` \| (.*) \|$", REFUSALS.read_text(), re.MULTILINE)
     assert rows

@@ -209,15 +209,16 @@ class _Part:
 
     def _autograd(self, keyset: Any, values: list[Any], lead: int) -> Sequence[Tensor]:
         leaves = self.record.leaves(values)
-        if _torch.tangents_possible():
+        if _torch.forward_mode_enabled():  # whether a level is open, Python does not know in a graph of Dynamo
             duals = [
                 _torch.unpack_dual(leaf) if leaf.is_floating_point() or leaf.is_complex() else (leaf, None)
                 for leaf in leaves
             ]
             if any(tangent is not None for _, tangent in duals):
                 primals = self.record.replace(values, [primal for primal, _ in duals])
-                outputs = self._record(keyset, primals, lead, tuple(leaves))
-                return self._forward_mode(primals, [tangent for _, tangent in duals], outputs, lead)
+                with _torch.known_forward_level():
+                    outputs = self._record(keyset, primals, lead, tuple(leaves))
+                    return self._forward_mode(primals, [tangent for _, tangent in duals], outputs, lead)
         return self._record(keyset, values, lead, None)
 
     def _record(

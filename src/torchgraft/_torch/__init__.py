@@ -22,6 +22,7 @@ from .dispatcher import redispatch_below_autograd as redispatch_below_autograd
 from .dispatcher import register_fake as register_fake
 from .duals import any_tangent as any_tangent
 from .duals import in_dual_level as in_dual_level
+from .duals import known_forward_level as known_forward_level
 from .duals import make_dual as make_dual
 from .duals import may_carry_tangent as may_carry_tangent
 from .duals import tangents_possible as tangents_possible

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -48,6 +49,23 @@ def in_dual_level() -> bool:
 def tangents_possible() -> bool:
     """Whether a tensor can carry a tangent at all: some forward level is open, and not disabled."""
     return forward_mode_enabled() and (forward_ad._current_level >= 0 or functorch_active())
+
+
+@contextlib.contextmanager
+def known_forward_level() -> Iterator[None]:
+    """Within, Python knows of the forward level that tensors with tangents belong to.
+
+    A graph of Dynamo opens and closes a level of plain autograd in C++ alone. For Python none is open then, and what
+    asks for one would drop the tangents.
+    """
+    if forward_ad._current_level >= 0 or functorch_active():
+        yield
+        return
+    forward_ad._current_level = 0
+    try:
+        yield
+    finally:
+        forward_ad._current_level = -1
 
 
 def any_tangent(values: Iterable[Any]) -> bool:
