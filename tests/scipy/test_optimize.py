@@ -72,6 +72,17 @@ def fixed_point(weight, bias, w):
     return optimize.root(called, [0.0, 0.0], tol=1e-14).x
 
 
+@pytest.mark.parametrize("transform", [torch.func.jacrev, torch.func.jacfwd, torch.func.hessian])
+def test_an_earlier_root_may_be_the_start(transform):
+    p = torch.tensor([2.0, 3.0], dtype=torch.float64)
+
+    def warm(p):
+        start = optimize.root(lambda x: x**2 - p, torch.ones_like(p), tol=1e-14).x
+        return optimize.root(lambda x: x**3 - p, start, tol=1e-14).x.sum()
+
+    torch.testing.assert_close(transform(warm)(p), transform(lambda p: (p ** (1 / 3)).sum())(p))
+
+
 def test_whatever_is_closed_over_gets_gradients():
     """Leaves, what was computed from them, and what operators take."""
     inputs = double([[0.3, 0.1], [-0.2, 0.5]]), double([0.1, 0.2]), double([0.3, 0.4])

@@ -101,9 +101,9 @@ class Equations:
     def __init__(
         self, name: str, function: Callable[..., Tensor], start: Tensor, args: Sequence[Any], solver: Solver
     ) -> None:
-        self.name, self.start, self.solver = name, start, solver
+        self.name, self.start, self.solver = name, start.detach(), solver
         self._mapped = _torch.functorch_active()  # then the kernel is given other tensors than f has
-        self.closure = Closure(name, function, start.detach(), args)
+        self.closure = Closure(name, function, self.start, args)
         self._failure: str | None = None
         self._left = 0.0  # the greatest value of f at solutions
         self._way = 0.0  # the longest that a solver went
@@ -179,14 +179,12 @@ def _largest(values: Tensor) -> float:
 
 @tg.op
 def _solution(equations: Int64[Tensor, ""], start: Float[Tensor, "n"], tensors: list[Tensor]) -> Float[Tensor, "n"]:
-    """The x for which f(x, tensors) is zero; it does not depend on where the solver starts."""
+    """The x for which f(x, tensors) is zero."""
     problem: Equations = _OBJECTS[int(equations)]
     return problem.solve(start, tensors)
 
 
-@_solution.vjp("start")
-def _(start: Tensor) -> Any:
-    return torch.zeros_like(start)
+_solution.nondifferentiable("start", reason="a root does not depend on where the solver starts")
 
 
 @_solution.vjp("tensors")
