@@ -132,6 +132,13 @@ def _(s: Subject) -> Any:
     )
 
 
+@transform(TRACERS, "backward of make_fx, pre_dispatch", REVERSE)
+def _(s: Subject) -> Any:
+    graph, x = make_fx(s.f, pre_dispatch=True)(*s.x), s.recording()
+    out = graph(*x)
+    return out, autograd.grad(out.abs().sum(), x)
+
+
 @transform(TRACERS, "functionalize(grad)", REVERSE)
 def _(s: Subject) -> Any:
     return functionalize(grad(s.loss, argnums=s.every))(*s.x)

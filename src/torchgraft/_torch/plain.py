@@ -12,7 +12,7 @@ from torch.autograd import forward_ad, profiler
 from .autocast import any_autocast
 from .legacy_vmap import is_legacy_batched
 from .levels import functorch_active
-from .thread_modes import dispatch_modes
+from .thread_modes import dispatch_modes, modes_before_dispatch
 from .tracing import is_tracing
 
 PLAIN_TYPES = frozenset({Tensor, torch.nn.Parameter})
@@ -23,6 +23,7 @@ def is_direct(tensors: Iterable[Tensor]) -> bool:
     return (
         not functorch_active()
         and dispatch_modes() == 0
+        and modes_before_dispatch() == 0
         and not any_autocast()
         and forward_ad._current_level < 0
         and not profiler._is_profiler_enabled
@@ -49,6 +50,7 @@ def is_at_bottom(tensors: Iterable[Tensor]) -> bool:
     return (
         not functorch_active()
         and dispatch_modes() == 0
+        and modes_before_dispatch() == 0
         and not is_tracing()
         and all(type(tensor) in PLAIN_TYPES and not tensor.is_meta for tensor in tensors)
     )
