@@ -9,7 +9,7 @@ BIN    := $(VENV)/bin
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all fuzz lint docs wheel bench test-torch clean
+.PHONY: help demo test test-all fuzz net lint docs wheel bench test-torch clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +25,9 @@ test-all: $(VENV)/.stamp ## the test suite with its slow tests, which need CMake
 
 fuzz: $(VENV)/.stamp ## random operators under random transforms, beside plain torch; make fuzz SECONDS=600 SEED=1
 	$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),600) --seed $(or $(SEED),0) $(ARGS)
+
+net: $(VENV)/.stamp ## what the checker finds, beside what it found when benchmarks/net.json was written; nothing may be lost
+	$(BIN)/python benchmarks/net.py $(ARGS)
 
 lint: $(VENV)/.stamp ## style, formatting and types
 	$(BIN)/ruff check

@@ -137,7 +137,7 @@ def mutated(part: Part) -> list[Row]:
 
 def false_alarms(part: Part, dtype: torch.dtype, bar: str, *, alone: bool = False) -> list[Row]:
     tried = list(part.of(samples(dtype, each=2)))
-    scores = judge(map(_alone, tried) if alone else tried)
+    scores = judge(map(float32_only, tried) if alone else tried)
     ours, slow, fast = scores["core"], scores["slow"], scores["fast"]
     alarmed = {sample.name: sample for sample in tried if ours.said[sample.name].startswith("found")}
     rivals = {name: f"slow {slow.said[name]}, fast {fast.said[name]}" for name in slow.said}
@@ -159,7 +159,7 @@ def false_alarms(part: Part, dtype: torch.dtype, bar: str, *, alone: bool = Fals
     ]  # fmt: skip
 
 
-def _alone(sample: Sample) -> Sample:
+def float32_only(sample: Sample) -> Sample:
     """The same as if its kernel took no float64."""
 
     def function(*tensors: Tensor) -> Any:

@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from jaxtyping import Float, Int64, Real
+from jaxtyping import Bool, Float, Int64, Real, UInt8
 from torch import Tensor
 
 import torchgraft as tg
@@ -186,6 +186,34 @@ def test_something_else_for_a_tensor(path, tree):
         path(lambda x: linear(x, tree), ones(2, 4))
     assert caught.value.expected == 'Float[Tensor, "m n"]'
     assert caught.value.got.startswith(type(tree).__name__)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "number"),
+    [
+        (Int64, 0.5), (Int64, 1j), (Int64, float("nan")), (Int64, 2**63), (UInt8, -1), (UInt8, 256), (Bool, 2),
+        (Float, 1e300), (Float, 2**2000),
+    ],
+)  # fmt: skip
+def test_a_number_that_a_dtype_does_not_hold(annotation, number):
+    """Torch would cut it off, or raise without the operator's name."""
+
+    @tg.op
+    def product(x: Float[Tensor, "..."], y: annotation[Tensor, "..."]) -> Float[Tensor, "..."]:
+        return x * y
+
+    with pytest.raises(tg.ArgumentError, match="product' argument 'y'"):
+        product(torch.ones(2), number)
+
+
+def test_numbers_that_a_dtype_holds():
+    @tg.op
+    def power(x: Float[Tensor, "..."], n: Int64[Tensor, "..."], y: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        return x**n * y
+
+    x = torch.tensor([2.0, 3.0])
+    assert power(x, 2, 2**70).equal(x**2 * 2.0**70)
+    assert power(x, -1, float("inf")).isinf().all()
 
 
 def test_python_checks_the_number_of_arguments():

@@ -7,6 +7,7 @@ it is made with SymInts.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -133,7 +134,7 @@ def with_tensors(signature: Signature, values: Sequence[Any]) -> Sequence[Any]:
     result = list(values)
     for i, parameter in places:
         dtype = _dtype_of_number(parameter.tensor.dtypes, _NUMBERS[type(values[i])], common)
-        result[i] = torch.scalar_tensor(values[i], dtype=dtype, device=tensors[0].device)
+        result[i] = _scalar_tensor(signature.name, parameter, values[i], dtype, tensors[0].device)
     return result
 
 
@@ -151,6 +152,36 @@ def _dtype_of_number(dtypes: Dtypes, own: torch.dtype, common: torch.dtype) -> t
     if own.is_complex:
         followed = complex_twin(followed)
     return followed if dtypes.admits(followed) else own
+
+
+def _scalar_tensor(
+    operator: str, parameter: Parameter, number: Any, dtype: torch.dtype, device: torch.device
+) -> Tensor:
+    if not _holds(dtype, number):
+        raise ArgumentError(
+            f"is a number that {str(dtype).removeprefix('torch.')} does not hold",
+            operator=operator,
+            argument=parameter.name,
+            expected=str(parameter.tensor),
+            got=repr(number),
+            hint="pass a tensor, of another dtype if the operator takes one, or another number",
+        )
+    given = float(number) if type(number) is int and dtype.is_floating_point else number
+    return torch.scalar_tensor(given, dtype=dtype, device=device)
+
+
+def _holds(dtype: torch.dtype, number: Any) -> bool:
+    """Tell whether a dtype holds a number of this kind and size; of a tracer's number the kind alone is known."""
+    if dtype is torch.bool or (isinstance(number, complex) and not dtype.is_complex):
+        return False
+    if not is_inexact(dtype):
+        known = torch.iinfo(dtype)
+        return isinstance(number, torch.SymInt) or (type(number) is int and known.min <= number <= known.max)
+    if isinstance(number, (torch.SymInt, torch.SymFloat)):
+        return True
+    largest = torch.finfo(dtype).max
+    parts = (number.real, number.imag)
+    return all((isinstance(part, float) and not math.isfinite(part)) or abs(part) <= largest for part in parts)
 
 
 def check_ranges(signature: Signature, values: Sequence[Any]) -> None:
