@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from . import _torch
 
 
 def captured_with_grad(function: Callable[..., Any]) -> str | None:
@@ -20,6 +22,45 @@ def captured_with_grad(function: Callable[..., Any]) -> str | None:
                 if parameter.requires_grad:
                     return f"{name}.{parameter_name}"
     return None
+
+
+_LOOKING = frozenset({"detach", "__get__", "size", "dim", "stride", "is_floating_point", "is_complex", "numel"})
+"""Torch functions that use no number of a tensor whose gradient is wanted; what is detached is constant on purpose."""
+
+
+class CaptureWatch(torch.overrides.TorchFunctionMode):
+    """Refuses tensors with a derivative that a kernel uses and was not given.
+
+    A kernel runs below autograd and below all transforms. Its inputs have no derivative there, nor has what it makes of
+    them, so that whatever has one was captured.
+
+    Args:
+        inputs: of the kernel.
+        refuse: makes the error.
+    """
+
+    def __init__(self, inputs: Sequence[Tensor], refuse: Callable[[], Exception]) -> None:
+        super().__init__()
+        self._refuse = refuse
+        self._known = {_torch.memory(tensor): tensor for tensor in inputs}  # alive, so that no address is used again
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call `func`."""
+        looking = getattr(func, "__name__", "") in _LOOKING
+        for value in _torch.pytree.tree_leaves((args, kwargs)):
+            if isinstance(value, Tensor) and self._is_captured(value, looking):
+                raise self._refuse()
+        made = func(*args, **(kwargs or {}))
+        for value in _torch.pytree.tree_leaves(made):
+            if isinstance(value, Tensor):
+                self._known[_torch.memory(value)] = value
+        return made
+
+    def _is_captured(self, tensor: Tensor, looking: bool) -> bool:
+        wrapped = _torch.is_wrapped(tensor)
+        if not (wrapped or tensor.requires_grad or _torch.has_tangent(tensor)):
+            return False
+        return (wrapped or not looking) and _torch.memory(tensor) not in self._known
 
 
 def captures(function: Any) -> Iterator[tuple[str, Any]]:

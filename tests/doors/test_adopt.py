@@ -723,6 +723,37 @@ def test_what_is_no_constant_on_the_context(lose, how):
         SECOND[how](cubed(forward, lambda ctx, x, grad: ctx.kept * x * grad), X)
 
 
+@pytest.mark.parametrize("how", SECOND)
+@pytest.mark.parametrize(
+    "take",
+    [lambda x: x.tolist(), lambda x: [float(v) for v in x], lambda x: {"all": [v.item() for v in x]}],
+    ids=["tolist", "float", "item"],
+)
+def test_numbers_taken_out_of_tensors_have_no_derivative(take, how):
+    def forward(ctx, x):
+        ctx.numbers = take(x)
+        return x**3
+
+    def backward(ctx, x, grad):
+        numbers = ctx.numbers["all"] if isinstance(ctx.numbers, dict) else ctx.numbers
+        return 3 * torch.tensor(numbers, dtype=x.dtype) ** 2 * grad
+
+    f = cubed(forward, backward)
+    torch.testing.assert_close(torch.func.grad(lambda x: f(x).sum())(X), 3 * X**2)
+    with pytest.raises(tg.DerivativeError, match="cannot be differentiated again"):
+        SECOND[how](f, X)
+
+
+@pytest.mark.parametrize("how", SECOND)
+def test_numbers_that_were_there_before_are_constants(how):
+    def forward(ctx, x):
+        ctx.factor, ctx.table = 3.0, [1.5, 2.0]
+        return x**3
+
+    f = cubed(forward, lambda ctx, x, grad: ctx.table[0] * ctx.table[1] * ctx.factor / 3 * x * x * grad)
+    torch.testing.assert_close(SECOND[how](f, X), 6 * X)
+
+
 class Square(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):

@@ -5,6 +5,8 @@ import pytest
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
+from torch.autograd import forward_ad
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import torchgraft as tg
 
@@ -332,6 +334,59 @@ def test_a_tensor_captured_where_nobody_can_see_it(path):
     with pytest.raises(tg.KernelError, match="uses a tensor that requires grad") as caught:
         operator(*_tensors(path))
     assert caught.value.argument == "out"
+
+
+def _dual(function, at):
+    with forward_ad.dual_level():
+        return function(forward_ad.make_dual(at, at))
+
+
+SURROUNDINGS = {
+    "grad": lambda f, at: torch.func.grad(lambda w: f(w).sum())(at),
+    "jvp": lambda f, at: torch.func.jvp(f, (at,), (at,)),
+    "dual level": _dual,
+    "vmap": lambda f, at: torch.vmap(f)(at[None]),
+    "vmap of others": lambda f, at: (lambda w: torch.vmap(lambda x: f(w, x))(at[None]))(at.clone().requires_grad_()),
+    "a traced graph": lambda f, at: (lambda w: make_fx(lambda x: f(w, x), tracing_mode="fake")(at)(at))(
+        at.clone().requires_grad_()
+    ),
+}
+
+
+@pytest.mark.parametrize("surroundings", SURROUNDINGS)
+@pytest.mark.parametrize("adopted", [False, True], ids=["op", "adopted"])
+def test_a_tensor_captured_under_a_transform(surroundings, adopted):
+    """The kernel runs below autograd and all transforms, where its result shows nothing of the captured tensor."""
+    held = {}
+    bare = type("Bare", (torch.autograd.Function,), {
+        "forward": staticmethod(lambda ctx, x: x * held["w"]), "backward": staticmethod(lambda ctx, g: g * held["w"]),
+    })  # fmt: skip
+
+    def body(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+        return x * held["w"]
+
+    if adopted:
+        operator = tg.adopt(bare)(body)
+    else:
+        operator = tg.op(body)
+        operator.vjp("x")(lambda grad: grad)
+
+    def call(w, x=torch.arange(3.0)):  # noqa: B008 - one that requires no grad, and is not seen by transforms
+        held["w"] = w
+        return operator(x)
+
+    with pytest.raises(tg.KernelError, match=r"operator 'body'.*uses a tensor that requires grad"):
+        SURROUNDINGS[surroundings](call, torch.ones(3))
+
+
+def test_a_kernel_may_use_derivatives_of_its_own():
+    @tg.op
+    def slope(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+        return torch.func.grad(lambda y: (y**3).sum())(x)
+
+    slope.vjp("x")(lambda grad, x: 6 * x * grad)
+    x = torch.arange(3.0)
+    assert torch.vmap(torch.func.grad(lambda x: slope(x).sum()))(x[None]).equal(6 * x[None])
 
 
 @PATHS

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar
 
@@ -32,7 +33,7 @@ from .context import Recorder, explained, recorder_class, take_constants
 from .dialect import Dialect, defines
 from .function import Function
 from .guard import guarded, node_inputs
-from .nested import as_outputs, map_leaves, tensors_in
+from .nested import as_outputs, map_leaves, numbers_in, tensors_in
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -291,16 +292,19 @@ class Adopted:
         self, recorder: Recorder, values: Sequence[Any], outputs: Sequence[Any], told: tuple[bool, ...] | None
     ) -> Sequence[Any] | None:
         """Fill the context, and tell what it keeps; None where a derivative of that could be missed."""
+        left: str | None = None
         if torch.is_grad_enabled():
             try:
                 forgiven = lambda: vars(recorder).get("_graft_constants", ())  # noqa: E731
                 # In this order: what answers calls functions itself, and would be taken for whoever calls them.
-                with Careful(self, values, told) as care, Watch(values, forgiven) as watch:
+                with warnings.catch_warnings(), Careful(self, values, told) as care, Watch(values, forgiven) as watch:
+                    warnings.simplefilter("ignore")  # the first forward has said all, and was not recorded
                     made = self.forward(recorder, values)
                 care.refuse_draws(made)
                 kept = list(tensors_in([*recorder.to_save, *vars(recorder).values()]))
                 self._check_again(made, outputs)
-                if watch.left is None and not any(isinstance(value, np.ndarray) or watch.lost(value) for value in kept):
+                left = watch.left
+                if left is None and not any(isinstance(value, np.ndarray) or watch.lost(value) for value in kept):
                     self._replace(recorder, made, outputs)
                     return list(filter(watch.has_seen, kept))
             except TorchgraftError:
@@ -317,7 +321,8 @@ class Adopted:
                 raise explained(self.dialect, error, "forward")  # noqa: B904 - it sets the cause itself, or is the error
         care.refuse_draws(made)
         self._check_again(made, outputs)
-        return [] if self._replace(recorder, (*detached, *as_outputs(made)), (*values, *outputs)) else None
+        complete = self._replace(recorder, (*detached, *as_outputs(made)), (*values, *outputs))
+        return [] if complete and not (left is not None and _keeps_numbers(recorder, values)) else None
 
     def _check_again(self, made: Any, outputs: Sequence[Any]) -> None:
         """Compare what the second forward made with what the first one did, where there are numbers to compare."""
@@ -347,6 +352,12 @@ class Adopted:
         recorder.saved_tensors = map_leaves(Tensor, find, recorder.to_save)
         vars(recorder).update(map_leaves(Tensor, find, vars(recorder)))
         return complete
+
+
+def _keeps_numbers(recorder: Recorder, values: Sequence[Any]) -> bool:
+    """Whether a context keeps floating numbers that are no arguments: they may have been taken out of tensors."""
+    kept = [value for name, value in vars(recorder).items() if not name.startswith("_graft")]
+    return any(True for _ in numbers_in([value for value in kept if not any(value is given for given in values)]))
 
 
 def _detached(values: Sequence[Any]) -> tuple[list[Any], contextlib.AbstractContextManager[Any]]:

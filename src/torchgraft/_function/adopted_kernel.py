@@ -72,10 +72,12 @@ class AdoptedKernel(TorchKernel):
         self._positional = self.call = self._make_call()
         self.probe = None  # a forward that draws is refused where it would be run again
 
-    def run(self, values: Sequence[Any], plan: Plan, *, may_loop: bool = True, new: bool = False) -> list[Tensor]:
+    def run(
+        self, values: Sequence[Any], plan: Plan, *, may_loop: bool = True, new: bool = False, recorded: bool = False
+    ) -> list[Tensor]:
         """All outputs, for the dispatcher."""
         with within(self.scope, ctx=self.scope.ctx or CAREFUL):
-            return super().run(values, plan, may_loop=may_loop, new=new)
+            return super().run(values, plan, may_loop=may_loop, new=new, recorded=recorded)
 
     def run_probing(self, values: Sequence[Any], plan: Plan) -> list[Tensor]:
         """All outputs, for eager code that meets such arguments for the first time."""

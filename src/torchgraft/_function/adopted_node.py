@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,7 +20,7 @@ from .._spec.plan import Layout
 from .adopted_kernel import Redrawn
 from .call import check_attributes, tensor_attributes
 from .context import NodeContext, explained, node_context_class, take_constants, versions
-from .nested import holds_tensors, may_hold_tensors, tensors_in
+from .nested import holds_results, may_hold_tensors, numbers_in, tensors_in
 from .node import overwritten
 
 if TYPE_CHECKING:
@@ -40,6 +41,11 @@ class MoreContext(NodeContext):
         """The tensors of `save_for_backward`."""
         return read_saved(self)[: -self._graft_more]
 
+    @property
+    def saved_variables(self) -> tuple[Any, ...]:
+        """The same by an older name."""
+        return self.saved_tensors
+
 
 read_saved = _torch.saved_tensors
 
@@ -53,13 +59,15 @@ def forward(ctx, call, {leaves}):
         scope.ctx = None
     usual = True
     for value in ctx.__dict__.values():
-        if may_hold_tensors[type(value)] and holds_tensors(value):
+        if may_hold_tensors[type(value)] and holds_results(value):
+            usual = False
+        elif type(value) is float and value not in rest:
             usual = False
     for tensor in ctx.to_save or ():
         if {unknown}:
             usual = False
     if not usual:
-        keep_more(ctx, ({leaves},), ({outputs},), more)
+        keep_more(ctx, ({leaves},), ({outputs},), rest, more)
     ctx._graft_call = call
     return {outputs}
 
@@ -134,7 +142,7 @@ class AdoptedNode:
             "Tensor": Tensor,
             "scope": adopted.scope,
             "may_hold_tensors": may_hold_tensors,
-            "holds_tensors": holds_tensors,
+            "holds_results": holds_results,
             "keep_more": _keep_more,
             "any_autocast": _torch.any_autocast,
             "autocast_off": _torch.autocast_off,
@@ -216,19 +224,24 @@ class AdoptedNode:
         ]
 
 
-def _keep_more(ctx: Any, leaves: Sequence[Tensor], outputs: Sequence[Tensor], more: type[MoreContext]) -> None:
+def _keep_more(
+    ctx: Any, leaves: Sequence[Tensor], outputs: Sequence[Tensor], rest: Sequence[Any], more: type[MoreContext]
+) -> None:
     """Keep inputs and outputs where there are intermediate results, whose derivatives need forward once more."""
     known = (*leaves, *outputs, *take_constants(ctx))
     attributes = tensor_attributes(ctx)
     if attributes:
         ctx._graft_attributes = attributes
-    for value in tensors_in([*(ctx.to_save or ()), *vars(ctx).values()]):
-        if isinstance(value, Tensor):
-            lost = is_inexact(value.dtype) and not any(value is other for other in known)
-        else:
-            lost = value.dtype.kind in "fc"
-        if lost:
-            ctx.save_for_backward(*(ctx.to_save or ()), *leaves, *outputs)
-            ctx._graft_more = len(leaves) + len(outputs)
-            ctx.__class__ = more  # only then: a property of our own costs 0.3 us
-            return
+    kept = [value for value in vars(ctx).values() if not any(value is argument for argument in rest)]
+    if any(_is_result(value, known) for value in tensors_in([*(ctx.to_save or ()), *kept])) or any(
+        True for _ in numbers_in(kept)
+    ):
+        ctx.save_for_backward(*(ctx.to_save or ()), *leaves, *outputs)
+        ctx._graft_more = len(leaves) + len(outputs)
+        ctx.__class__ = more  # only then: a property of our own costs 0.3 us
+
+
+def _is_result(value: Tensor | np.ndarray[Any, Any], known: Sequence[Any]) -> bool:
+    if isinstance(value, Tensor):
+        return is_inexact(value.dtype) and not any(value is other for other in known)
+    return value.dtype.kind in "fc"

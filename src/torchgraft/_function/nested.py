@@ -50,6 +50,16 @@ def holds_tensors(value: Any) -> bool:
     return any(True for _ in tensors_in(value))
 
 
+def numbers_in(value: Any) -> Iterator[float | complex]:
+    """The floating numbers in a value, which may have been taken out of tensors."""
+    return leaves_in((float, complex), value)
+
+
+def holds_results(value: Any) -> bool:
+    """Whether there are tensors, arrays or floating numbers."""
+    return any(True for _ in leaves_in((Tensor, np.ndarray, float, complex), value))
+
+
 _NO_WAY = (str, bytes, int, float, complex, type, types.ModuleType, types.CodeType, torch.nn.Module)
 """Through these nothing is looked for: they hold no results, or were there before."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor
 
 from .. import _torch
-from .._captures import captured_with_grad
+from .._captures import CaptureWatch, captured_with_grad
 from .._errors import KernelError
 from .._randomness import Probe
 from .._spec.plan import Plan, flatten, replace
@@ -18,6 +19,9 @@ from .._spec.signature import Signature
 from .batching import vectorise
 from .ownership import held_elsewhere
 from .results import as_sequence, refuse_captured, refuse_mutated, refuse_random, settle
+
+_WATCHED = 3
+"""Runs in which captured tensors are looked for."""
 
 
 class Kernel(ABC):
@@ -41,13 +45,17 @@ class Kernel(ABC):
     def __init__(self, signature: Signature, function: Callable[..., Any]) -> None:
         self.signature = signature
         self.function = function
+        self._runs = 0
 
-    def run(self, values: Sequence[Any], plan: Plan, *, may_loop: bool = True, new: bool = False) -> list[Tensor]:
+    def run(
+        self, values: Sequence[Any], plan: Plan, *, may_loop: bool = True, new: bool = False, recorded: bool = False
+    ) -> list[Tensor]:
         """All outputs, checked against the plan and owned by nobody else.
 
         Args:
             may_loop: batch axes that `torch.vmap` cannot map are looped over; else they raise.
             new: the function has not met arguments like these before.
+            recorded: it is recorded, so that an output shows whether it depends on a captured tensor.
 
         Raises:
             KernelError: the kernel broke its promise.
@@ -57,7 +65,8 @@ class Kernel(ABC):
             raise refuse_captured(self.signature.name, captured)
         leaves = flatten(self.signature, values)
         versions = _versions(leaves)
-        result = self._looked_at(lambda: self.call_planned(values, plan, may_loop=may_loop), new=new)
+        with contextlib.nullcontext() if recorded else self._watching(leaves):
+            result = self._looked_at(lambda: self.call_planned(values, plan, may_loop=may_loop), new=new)
         held = [] if self.opaque else held_elsewhere(result)
         if any(held):
             self.copy_borrowed(result)
@@ -70,6 +79,13 @@ class Kernel(ABC):
     def run_probing(self, values: Sequence[Any], plan: Plan) -> list[Tensor]:
         """`run`, and a look at whether an output hangs on a tensor that was captured."""
         return self.run(values, plan, new=True)
+
+    def _watching(self, inputs: Sequence[Tensor]) -> contextlib.AbstractContextManager[Any]:
+        """Refuse captured tensors in the first runs, and in all that are traced."""
+        self._runs += 1
+        if self.trusted or (self._runs > _WATCHED and not _torch.dispatch_modes()):
+            return contextlib.nullcontext()
+        return CaptureWatch(inputs, lambda: refuse_captured(self.signature.name))
 
     def _looked_at(self, run: Callable[[], Any], *, new: bool) -> Any:
         return run() if self.probe is None else self.probe.look(run, new=new)
@@ -130,7 +146,7 @@ class TorchKernel(Kernel):
         """`run`, recording, to see whether an output hangs on a tensor that was captured."""
         detached = [leaf.detach() for leaf in flatten(self.signature, values)]
         with torch.enable_grad():
-            outputs = self.run(replace(self.signature, values, detached), plan, new=True)
+            outputs = self.run(replace(self.signature, values, detached), plan, new=True, recorded=True)
         # The detached inputs share memory with the real ones, and so their version: mutation is still seen.
         return outputs
 

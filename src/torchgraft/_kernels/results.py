@@ -98,10 +98,14 @@ def _captured(operator: str, what: str) -> KernelError:
     )
 
 
-def refuse_captured(operator: str, name: str) -> KernelError:
-    """The error for a captured tensor found by looking into the function."""
-    error = _captured(operator, name)
-    error.got = f"'{name}', found in the function's closure or globals"
+def refuse_captured(operator: str, name: str | None = None) -> KernelError:
+    """The error for a captured tensor.
+
+    Args:
+        name: of one that was found in the function's closure or globals; None for one that was seen in a call.
+    """
+    error = _captured(operator, name or "the kernel")
+    error.got = f"'{name}', found in the function's closure or globals" if name else "one that it captured"
     return error
 
 

@@ -21,6 +21,7 @@ from .dispatcher import overload_of as overload_of
 from .dispatcher import redispatch_below_autograd as redispatch_below_autograd
 from .dispatcher import register_fake as register_fake
 from .duals import any_tangent as any_tangent
+from .duals import has_tangent as has_tangent
 from .duals import in_dual_level as in_dual_level
 from .duals import known_forward_level as known_forward_level
 from .duals import make_dual as make_dual
@@ -94,6 +95,7 @@ from .tracing import tracing_to_graph as tracing_to_graph
 from .tracing import vmap_escapes_tracer as vmap_escapes_tracer
 from .wrappers import add_batch as add_batch
 from .wrappers import below_levels as below_levels
+from .wrappers import is_wrapped as is_wrapped
 from .wrappers import plain_sample as plain_sample
 from .wrappers import plain_samples as plain_samples
 from .wrappers import unwrap_batched as unwrap_batched

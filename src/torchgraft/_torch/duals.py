@@ -68,6 +68,22 @@ def known_forward_level() -> Iterator[None]:
         forward_ad._current_level = -1
 
 
+_KEYS = _C.DispatchKey
+_FRESH = (
+    _C.DispatchKeySet(_KEYS.BackendSelect) | _C.DispatchKeySet(_KEYS.ADInplaceOrView),
+    _C.DispatchKeySet(_KEYS.AutocastCPU),
+)
+"""The dispatch keys that a fresh thread includes, and that it excludes."""
+
+
+def has_tangent(tensor: Tensor) -> bool:
+    """Whether a tensor has a tangent at the level of plain autograd; asked from wherever, below autograd above all."""
+    if forward_ad._current_level < 0:
+        return False
+    with _C._ForceDispatchKeyGuard(*_FRESH):
+        return unpack_dual(tensor)[1] is not None
+
+
 def any_tangent(values: Iterable[Any]) -> bool:
     """Whether a tensor among these has a tangent at the forward level of plain autograd."""
     return tangents_possible() and any(

@@ -61,6 +61,10 @@ def add_batch(tensor: Tensor, dim: int | None, level: int) -> Tensor:
     return tensor if dim is None else _C._functorch._add_batch_dim(tensor, dim, level)
 
 
+is_wrapped: Callable[[Tensor], bool] = _C._functorch.is_functorch_wrapped_tensor
+"""Whether a transform has wrapped a tensor."""
+
+
 def plain_sample(tensor: Tensor) -> Tensor:
     """The data below all transform levels; of a mapped axis, the first sample."""
     functorch = _C._functorch
