@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from .. import _torch
-from .._errors import DerivativeError, TorchgraftError, UnsupportedError
+from .._errors import TorchgraftError, UnsupportedError
+from .._lower.refuse import explain_saved
 from .dialect import Dialect
 
 
@@ -131,6 +132,9 @@ def _limit_of(text: str) -> _Limit | None:
     return next((limit for limit in _LIMITS if any(words in text for words in limit.words)), None)
 
 
+_CHANGED = "change a copy (x = x + 1 instead of x += 1), or save a copy: ctx.save_for_backward(x.clone())"
+
+
 def explained(dialect: Dialect, error: RuntimeError, where: str | None = None) -> RuntimeError:
     """An error of backward; in words of our own, where torch's are about something else than the mistake.
 
@@ -140,27 +144,18 @@ def explained(dialect: Dialect, error: RuntimeError, where: str | None = None) -
         where: the method that raised it; that for reverse mode by default.
     """
     text = str(error)
-    made: RuntimeError
     if isinstance(error, TorchgraftError):
         return error
-    if "modified by an inplace operation" in text:
-        made = DerivativeError(
-            "a tensor that was saved for the backward pass has been changed in place since",
-            operator=f"{dialect.name}.{dialect.reverse}",
-            expected="the tensor as it was in forward",
-            got=text.partition(";")[0],
-            hint="change a copy (x = x + 1 instead of x += 1), or save a copy: ctx.save_for_backward(x.clone())",
-        )
-    elif limit := _limit_of(f"{type(error).__name__}: {text}"):
-        made = UnsupportedError(
-            limit.problem,
-            operator=f"{dialect.name}.{dialect.reverse}" if where is None else f"{dialect.name}.{where}",
-            expected=limit.expected,
-            got=(text.strip().splitlines() or [type(error).__name__])[0].partition(". ")[0],
-            hint=limit.hint,
-        )
-    else:
-        return error
+    limit = _limit_of(f"{type(error).__name__}: {text}")
+    if limit is None:
+        return explain_saved(f"{dialect.name}.{dialect.reverse}", error, _CHANGED)
+    made = UnsupportedError(
+        limit.problem,
+        operator=f"{dialect.name}.{dialect.reverse}" if where is None else f"{dialect.name}.{where}",
+        expected=limit.expected,
+        got=(text.strip().splitlines() or [type(error).__name__])[0].partition(". ")[0],
+        hint=limit.hint,
+    )
     made.__cause__ = error
     return made
 

@@ -23,7 +23,7 @@ from .._spec.plan import Layout
 from .conduct import mutated
 from .pullback import Pullback
 from .pushforward import missing_rule
-from .refuse import attached, connect, watched
+from .refuse import attached, connect, explain_saved, watched
 from .shut import shut
 from .source import compile_source
 
@@ -95,6 +95,7 @@ class NodeFactory:
             "mutated": mutated,
             "version": _torch.version,
             "stale": self._stale,
+            "explained": lambda error: explain_saved(self.record.name, error, "change a copy: x = x + 1, not x += 1"),
         }
 
     def make(self) -> type[Any]:
@@ -134,7 +135,7 @@ class NodeFactory:
             "grads": ", ".join(f"g{i}" for i in shown),
             "legacy": " or ".join(f"is_legacy_batched(g{i})" for i in shown),
             "express": "\n    ".join(self._express(groups)),
-            "unpacked": self._unpacked(),
+            "unpacked": "\n    ".join(self._unpacked()),
             "check_stale": "if originals is not None and forward_ad._current_level >= 0: stale()" if stale else "",
             "pulls": "\n    ".join(pulls) or "pass",
             "shut": self._shut(shown),
@@ -279,10 +280,19 @@ class NodeFactory:
         self.namespace["shut"] = functools.partial(shut, self.record, [self.signature.outputs[i].name for i in inert])
         return f"({needed},) = shut([{', '.join(f'g{i}' for i in inert)}], [{needed}])" if inert else "pass"
 
-    def _unpacked(self) -> str:
+    def _unpacked(self) -> list[str]:
         """The saved tensors, asked for once: checkpointing hands them out no second time."""
         several = "".join(f"s{i}, " for i in range(len(self.saved)))
-        return f"({several}) = saved = ctx.saved_tensors if saved is None else saved" if self.saved else ""
+        return (
+            [
+                "try:",
+                f"    ({several}) = saved = ctx.saved_tensors if saved is None else saved",
+                "except RuntimeError as error:",
+                "    raise explained(error)",
+            ]
+            if self.saved
+            else ["pass"]
+        )
 
     def _express(self, groups: dict[str, list[int] | None]) -> list[str]:
         """Where every rule is in C, and neither a graph nor a profile is recorded: the functions themselves."""
@@ -302,7 +312,7 @@ class NodeFactory:
             results.append(f"{several} = made{number}")
         done = " and ".join(f"made{i} is not None" for i in range(len(wanted)))
         gradients = ", ".join(f"d{i}" if needed else "None" for i, needed in enumerate(self.mask))
-        body = [self._unpacked() or "pass", *calls, f"if {done}:"]
+        body = [*self._unpacked(), *calls, f"if {done}:"]
         body += [f"    {line}" for line in [*results, f"return None, {gradients}"]]
         busy = (
             "is_grad_enabled() or dispatch_modes() or forward_ad._current_level >= 0 or profiler._is_profiler_enabled"

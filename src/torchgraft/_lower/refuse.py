@@ -28,6 +28,22 @@ class Why(NamedTuple):
     hint: str
 
 
+def explain_saved(operator: str, error: RuntimeError, hint: str) -> RuntimeError:
+    """Return an error that names the operator where a saved tensor was changed in place; else `error` itself."""
+    text = str(error)
+    if "modified by an inplace operation" not in text:
+        return error
+    made = DerivativeError(
+        "a tensor that was saved for the backward pass has been changed in place since",
+        operator=operator,
+        expected="the tensor as it was in forward",
+        got=text.partition(";")[0],
+        hint=hint,
+    )
+    made.__cause__ = error
+    return made
+
+
 _OPAQUE = Why(
     "it computes outside of torch, or from a floating Saved output",
     "write the rule with torch functions, or make it from operators that have derivatives",
