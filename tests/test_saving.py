@@ -6,6 +6,7 @@ from torch import Tensor
 from torch._subclasses import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import torchgraft as tg
 from examples.linear import linear
 from examples.softplus import softplus
 
