@@ -756,13 +756,6 @@ def test_a_module_that_cannot_be_made(write, check):
 # -- what is not installed --------------------------------------------------------------------------------------------
 
 
-def test_without_hypothesis(write, check, monkeypatch):
-    monkeypatch.setitem(sys.modules, "hypothesis", None)
-    assert check(write(SQUARE), *QUICK, "--json", "out.json")[0] == 0
-    notes = [r["note"] for r in read_json()["targets"][0]["results"]]
-    assert any(note.startswith("hypothesis is not installed") for note in notes)
-
-
 def test_without_matplotlib_and_rich(write, check, monkeypatch, tmp_path):
     for name in ("matplotlib", "rich", "rich.console", "rich.progress", "rich.text"):
         monkeypatch.setitem(sys.modules, name, None)

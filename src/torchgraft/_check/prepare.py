@@ -103,8 +103,6 @@ def _generate(made: Prepared, seed: int, device: str) -> None:
     if not made.cases and not broken:
         note = "there was no call to try" if not inputs.refused else _none_taken(inputs.refused)
         made.results.append(Result("samples", SAMPLES, Verdict.INCONCLUSIVE, note=note))
-    elif inputs.note:
-        made.results.append(Result("samples", SAMPLES, Verdict.SKIPPED, note=inputs.note))
 
 
 def _none_taken(refused: Sequence[Refusal]) -> str:

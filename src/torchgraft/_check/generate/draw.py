@@ -1,11 +1,11 @@
-"""Choices: everything that is generated is chosen through one small interface, which has two back ends."""
+"""Choices: everything that is generated is chosen here."""
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Sequence
+from typing import TypeVar
 
 T = TypeVar("T")
 
@@ -18,29 +18,12 @@ class Impossible(Exception):
     """What was chosen leaves nothing to choose from: a domain of ``[1, n]`` where n is 0."""
 
 
-class Draw(Protocol):
-    """Makes choices.
+class Draw:
+    """Makes choices, the same for the same seed.
 
     Options stand in an order: the first is the plainest, what a reader would write down as an example; the later, the
-    odder. A search for a smaller case goes to the front.
-    """
-
-    def choose(self, what: str, options: Sequence[T]) -> T:
-        """One of the options.
-
-        Args:
-            what: is chosen, the same words for the same choice in every case.
-        """
-
-    def seed(self) -> int:
-        """A number from which a tensor's values are made."""
-
-
-class PlainDraw:
-    """Choices by plain code, the same for the same seed.
-
-    The first case takes the front of every choice; from case to case more choices are odd, up to two in five. Among
-    the odd options those come first that came least often, so that few cases show them all. An option that is in
+    odder. The first case takes the front of every choice; from case to case more choices are odd, up to two in five.
+    Among the odd options those come first that came least often, so that few cases show them all. An option that is in
     refused cases only is given up.
     """
 
@@ -65,6 +48,12 @@ class PlainDraw:
             self._refused.update(self._chosen)
 
     def choose(self, what: str, options: Sequence[T]) -> T:
+        """Choose one of the options.
+
+        Args:
+            what: is chosen, the same words for the same choice in every case.
+            options: to choose from.
+        """
         if len(options) == 1:
             return options[0]
         labels = [f"{what}: {option}" for option in options]
@@ -81,32 +70,5 @@ class PlainDraw:
         return self._refused[label] >= _TRIES and label not in self._accepted
 
     def seed(self) -> int:
+        """Draw a number from which a tensor's values are made."""
         return self._random.getrandbits(31)
-
-
-class HypothesisDraw:
-    """Choices by hypothesis, which can search among them.
-
-    They are made of booleans: before it draws integers, hypothesis reads the sources of all modules for interesting
-    ones, and writes them into a folder. What takes fewer draws counts as simpler; the front of a choice takes one.
-
-    Args:
-        draw: of a composite strategy.
-    """
-
-    def __init__(self, draw: Callable[[Any], Any]) -> None:
-        from hypothesis import strategies
-
-        self._booleans = strategies.booleans()
-        self._draw = draw
-
-    def choose(self, what: str, options: Sequence[T]) -> T:
-        odd = self._draw(self._booleans)  # also where there is one option, which is not simpler than others
-        others = len(options) - 1
-        return options[1 + self._number((others - 1).bit_length()) % others] if odd and others else options[0]
-
-    def seed(self) -> int:
-        return self._number(8)
-
-    def _number(self, bits: int) -> int:
-        return sum(2**place for place in reversed(range(bits)) if self._draw(self._booleans))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import inspect
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,9 +29,7 @@ from ..reference import reference_outputs
 from ..target import Target
 from .annotations import needed, signature_of
 from .arguments import PRECISIONS, Arguments
-from .draw import Impossible, PlainDraw
-
-WITHOUT_HYPOTHESIS = "hypothesis is not installed: a fixed set of samples, and no search for smaller ones"
+from .draw import Draw, Impossible
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -78,7 +75,6 @@ class Inputs:
 
     Attributes:
         refused: what it did not take so far.
-        note: what the user should know about how they were made; or empty.
 
     Raises:
         ArgumentError: neither annotations nor samples say what the target takes.
@@ -92,7 +88,6 @@ class Inputs:
         self.target = target
         self.seed = seed
         self.refused: list[Refusal] = []
-        self.note = "" if importlib.util.find_spec("hypothesis") else WITHOUT_HYPOTHESIS
         unknown = target.samples and signature_of(target) is None
         self._arguments = None if unknown else make_arguments(target, precisions)
 
@@ -105,7 +100,7 @@ class Inputs:
         yield from self._tried(own, counter, sample=True)
 
     def _generated(self, arguments: Arguments, counter: Iterator[int]) -> Iterator[Case]:
-        draw, in_vain = PlainDraw(self.seed), 0
+        draw, in_vain = Draw(self.seed), 0
         while in_vain < _IN_VAIN and not self._cannot_run():
             draw.begin()
             taken: list[Case] = []
@@ -136,11 +131,6 @@ class Inputs:
                 yield case
             else:
                 self.refused.append(_refusal(case, error, sample))
-
-
-def cases(target: Target, *, seed: int = 0, count: int = 20) -> list[Case]:
-    """The first cases of `Inputs`."""
-    return list(itertools.islice(Inputs(target, seed=seed), count))
 
 
 def make_arguments(target: Target, precisions: Sequence[torch.dtype] = PRECISIONS) -> Arguments:
