@@ -1,1 +1,1 @@
-"""Proving: numeric derivatives, the contract battery, causes in words, reports."""
+"""Proving: numeric derivatives, checks, causes in words, reports."""

@@ -54,7 +54,14 @@ def check(
         True
         >>> print(tg.check(Sin.apply, torch.randn(4, dtype=torch.float64)))
     """
-    from .prove import prove, wanted  # and with them the battery, which costs an import; most programs check nothing
+    # Imported here, since most programs check nothing.
+    from .checks import chosen
+    from .clock import Clock
+    from .prepare import prepare
+    from .runner import run
+    from .target import make_target
 
-    contracts = wanted(only, skip, inductor=inductor)
-    return prove(target, inputs, kwargs, contracts, name=name, seed=seed, budget=budget, progress=progress)
+    checks = chosen(only, skip, inductor=inductor)
+    prepared = prepare(make_target(target, name=name), inputs, kwargs, seed=seed, clock=Clock(budget))
+    ran = run(checks, prepared.cases, prepared.clock, progress) if prepared.cases else ()
+    return Report(prepared.target.name, prepared.target.kind, [*prepared.results, *ran], seed)

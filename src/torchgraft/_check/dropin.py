@@ -12,16 +12,16 @@ from torch.autograd.gradcheck import GradcheckError
 
 from .._errors import CheckError, UnsupportedError
 from .baseline import baseline
-from .battery import run
 from .case import Case
+from .checks import NAMED, Check
 from .claims import Refused
 from .clock import Clock
-from .contract import CONTRACTS, Contract
 from .contracts.mapped import batched_gradients, batched_tangents
 from .contracts.second_order import backward_case
 from .finding import Finding, Inconclusive, Skip, Verdict
 from .generate.inputs import make_case
 from .report.report import Report, Result
+from .runner import run
 from .target import make_target
 
 BACKWARD = (
@@ -80,11 +80,11 @@ def first_order(
     case = _case(func, inputs, masked=masked)
     names = [*BACKWARD, *(["outputs"] if undefined else [])] if backward else []
     names += ["returned"] if dtypes and backward else []
-    contracts = [CONTRACTS[name] for name in names]
-    contracts += [_asked(CONTRACTS["forward mode"])] if forward else []
-    contracts += [_BATCHED] if batched else []
-    contracts += [_BATCHED_FORWARD] if batched_forward else []
-    return _report(case, contracts)
+    checks = [NAMED[name] for name in names]
+    checks += [_asked(NAMED["forward mode"])] if forward else []
+    checks += [_BATCHED] if batched else []
+    checks += [_BATCHED_FORWARD] if batched_forward else []
+    return _report(case, checks)
 
 
 def second_order(
@@ -103,13 +103,13 @@ def second_order(
         ValueError: no input requires grad.
     """
     case = _case(func, inputs, masked=None)
-    report = _report(case, [_asked(CONTRACTS["second order"])] if reverse else [])
+    report = _report(case, [_asked(NAMED["second order"])] if reverse else [])
     names = [*(["outputs"] if undefined else []), *(["returned"] if dtypes else [])]
-    contracts = [CONTRACTS[name] for name in names]
-    contracts += [_asked(CONTRACTS["forward mode"])] if forward else []
-    contracts += [_BATCHED] if batched else []
+    checks = [NAMED[name] for name in names]
+    checks += [_asked(NAMED["forward mode"])] if forward else []
+    checks += [_BATCHED] if batched else []
     if report.ok or not reverse:
-        derived = _report(_keeping_tangents(backward_case(baseline(case))), contracts)
+        derived = _report(_keeping_tangents(backward_case(baseline(case))), checks)
         report.results = [*report.results, *derived.results]
     return report
 
@@ -172,26 +172,26 @@ def _is_specified(value: Tensor) -> bool:
     return values.numel() == value.numel()
 
 
-def _report(case: Case, contracts: Sequence[Contract]) -> Report:
-    results = list(run(contracts, [case], Clock()))
+def _report(case: Case, checks: Sequence[Check]) -> Report:
+    results = list(run(checks, [case], Clock()))
     return Report(case.target.name, case.target.kind, results, case.seed)
 
 
 # -- what was asked for must not be skipped -------------------------------------------------------------------------
 
 
-def _asked(contract: Contract) -> Contract:
+def _asked(check: Check) -> Check:
     """The check, for which there is no excuse: what it cannot do for a target, the caller wants to have."""
 
     def look(case: Case) -> Iterator[Finding]:
         try:
-            yield from contract.look(case)
+            yield from check.look(case)
         except Skip as why:
             raise Inconclusive(f"it was asked for, and cannot be done: {why}") from why
         except Refused as why:
             yield Finding("refused", Verdict.FAIL, "The target does not do what was asked for", cause=str(why))
 
-    return Contract(contract.name, contract.title, look)
+    return Check(check.name, check.title, look)
 
 
 def _batched(case: Case) -> Iterator[Finding]:
@@ -202,5 +202,5 @@ def _batched_forward(case: Case) -> Iterator[Finding]:
     return batched_tangents(baseline(case), ())
 
 
-_BATCHED = _asked(Contract("batched gradients", "Several upstream gradients at once are as each alone.", _batched))
-_BATCHED_FORWARD = _asked(Contract("batched tangents", "Several tangents at once are as each alone.", _batched_forward))
+_BATCHED = _asked(Check("batched gradients", "Several upstream gradients at once are as each alone.", _batched))
+_BATCHED_FORWARD = _asked(Check("batched tangents", "Several tangents at once are as each alone.", _batched_forward))

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from torchgraft._check import battery as battery  # which adds the contracts
-from torchgraft._check.contract import CONTRACTS
+from torchgraft._check.checks import NAMED
 from torchgraft._check.finding import Verdict
 from torchgraft._check.generate.inputs import make_case
 from torchgraft._check.target import make_target
@@ -27,7 +26,7 @@ def findings(name, target, *args, **kwargs):
     """What a contract says, notices too."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return list(CONTRACTS[name].look(case_of(target, *args, **kwargs)))
+        return list(NAMED[name].look(case_of(target, *args, **kwargs)))
 
 
 def alarms(name, target, *args, **kwargs):

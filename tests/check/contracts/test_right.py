@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from torchgraft._check.contract import CONTRACTS
+from torchgraft._check.checks import NAMED
 from torchgraft._check.finding import Inconclusive, Skip, Verdict
 
 from .looking import case_of, findings
@@ -27,7 +27,7 @@ def wrong(name, target, *args):
 
 @pytest.mark.parametrize("name", RIGHT)
 def test_nothing_is_found(name):
-    for contract in CONTRACTS.keys() - COMPILERS - {"gradient"}:
+    for contract in NAMED.keys() - COMPILERS - {"gradient"}:
         assert wrong(contract, *RIGHT[name]) == [], contract
 
 
@@ -40,10 +40,10 @@ def test_nothing_is_found_by_compilers(name):
 def test_what_could_not_be_told_is_little():
     """No contract passes on everything without having looked."""
     unsure = []
-    for contract in CONTRACTS.keys() - COMPILERS - {"gradient", "leaks", "sizes"}:
+    for contract in NAMED.keys() - COMPILERS - {"gradient", "leaks", "sizes"}:
         for name, (target, *args) in RIGHT.items():
             try:
-                list(CONTRACTS[contract].look(case_of(target, *args)))
+                list(NAMED[contract].look(case_of(target, *args)))
             except Skip:
                 continue
             except Inconclusive as why:

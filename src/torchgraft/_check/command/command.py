@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TextIO
 
 from ..._errors import TorchgraftError
+from ..checks import CHECKS, NAMED
 from ..clock import Clock
-from ..contract import CONTRACTS
 from ..finding import Verdict
 from ..numerals import printable
 from ..report.data import dumps_all
@@ -206,9 +206,9 @@ def _nothing(options: argparse.Namespace, entries: Sequence[Entry]) -> str:
 
 
 def _list_checks() -> int:
-    width = max(map(len, CONTRACTS))
-    for contract in CONTRACTS.values():
-        print(f"{contract.name:{width}}  {contract.title}" + (" (--inductor)" if contract.cost == "inductor" else ""))
+    width = max(map(len, NAMED))
+    for check in CHECKS:
+        print(f"{check.name:{width}}  {check.title}" + (" (--inductor)" if check.cost == "inductor" else ""))
     return 0
 
 

@@ -11,13 +11,12 @@ import torch
 
 from ..._errors import DeclarationError, TorchgraftError
 from ..._locate import own_line
-from ..battery import run
+from ..checks import NAMED, chosen
 from ..clock import Clock
-from ..contract import CONTRACTS
 from ..finding import Finding, Verdict
 from ..prepare import SAMPLES, Prepared, prepare
-from ..prove import wanted
 from ..report.report import Report, Result
+from ..runner import run
 from .collect import Entry, collect
 from .contain import contained, how
 from .isolate import Crashed, Hung, Left, isolated
@@ -57,7 +56,7 @@ class Settings:
         Raises:
             ArgumentError: there is no check of a name.
         """
-        return [contract.name for contract in wanted(self.only, self.skip, inductor=self.inductor)]
+        return [check.name for check in chosen(self.only, self.skip, inductor=self.inductor)]
 
     def look_at_device(self, option: str) -> None:
         """Make sure that there is the device that an option names.
@@ -143,10 +142,10 @@ def steps(entry: Entry, settings: Settings, budget: float | None) -> Iterator[st
     with contained():
         prepared = ready(entry, settings, Clock(budget))
     yield from prepared.results
-    for contract in wanted(settings.only, settings.skip, inductor=settings.inductor) if prepared.cases else ():
-        yield contract.name
+    for check in chosen(settings.only, settings.skip, inductor=settings.inductor) if prepared.cases else ():
+        yield check.name
         with contained():
-            results = list(run([contract], prepared.cases, prepared.clock))
+            results = list(run([check], prepared.cases, prepared.clock))
         yield from results
 
 
@@ -183,7 +182,7 @@ def _ended(end: Crashed | Hung, entry: Entry, settings: Settings, check: str) ->
             why = "the process had ended"
             yield _crashed(end, name, entry)
     rest = checks[checks.index(name) + 1 :] if name in checks else checks
-    yield from (Result(one, CONTRACTS[one].title, Verdict.INCONCLUSIVE, note=f"not tried: {why}") for one in rest)
+    yield from (Result(one, NAMED[one].title, Verdict.INCONCLUSIVE, note=f"not tried: {why}") for one in rest)
 
 
 def left(end: Left, check: str) -> Result:

@@ -15,13 +15,13 @@ import pytest
 
 from ..._errors import TorchgraftError
 from ..._locate import own_line, split
-from ..battery import run
+from ..checks import NAMED
 from ..clock import Clock
-from ..contract import CONTRACTS
 from ..finding import Verdict
 from ..prepare import Prepared
 from ..report.report import Report, Result
 from ..report.text import paragraphs, plain
+from ..runner import run
 from .collect import NOTHING, Entry, collect
 from .contain import contained, how
 from .examine import Settings, left, ready, with_repro
@@ -146,7 +146,7 @@ class Check(pytest.Item):
         prepared = self._checks.prepared(self._entry)
         if self._check == SAMPLES or not prepared.cases:
             return list(prepared.results)
-        return list(run([CONTRACTS[self._check]], prepared.cases, prepared.clock))
+        return list(run([NAMED[self._check]], prepared.cases, prepared.clock))
 
     def _conclude(self, results: list[Result]) -> None:
         report = Report(self._entry.place, self._entry.kind, results, self._checks.settings.seed)

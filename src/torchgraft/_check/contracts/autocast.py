@@ -12,13 +12,11 @@ from torch import Tensor
 from ..baseline import Baseline, Value, baseline, distance, generator, short
 from ..case import Case
 from ..claims import claimed
-from ..contract import contract
 from ..finding import Finding, Inconclusive, Skip, Verdict
 
 DTYPE = torch.bfloat16
 
 
-@contract("autocast", "Under autocast the backward runs, and gradients are right to bfloat16's digits.")
 def autocast(case: Case) -> Iterator[Finding]:
     """Run in float32 with and without autocast."""
     baseline(case)

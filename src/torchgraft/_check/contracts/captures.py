@@ -11,11 +11,9 @@ from torch import Tensor
 from ... import _torch
 from ..baseline import baseline
 from ..case import Case, Linearization, describe
-from ..contract import contract
 from ..finding import Finding, Verdict
 
 
-@contract("captures", "What requires grad and is used is an argument.")
 def captures(case: Case) -> Iterator[Finding]:
     """Watch what torch functions are given while nothing is recorded, and look at the leaves of the graph."""
     baseline(case)

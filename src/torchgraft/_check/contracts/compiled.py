@@ -14,19 +14,16 @@ from ... import _torch
 from ..baseline import Baseline, Value, baseline
 from ..case import Case, differentiable
 from ..claims import Refused, attempt, refusal, unclaimed
-from ..contract import contract
 from ..finding import Finding, Skip
 from ..points import nearby
 from ..resize import resized
 
 
-@contract("compile", "Traced for a compiler it gives what it gives in eager code.", cost="once")
 def aot_eager(case: Case) -> Iterator[Finding]:
     """Compile with ``backend="aot_eager"``, which traces forward and backward and generates no code."""
     yield from _compiled(case, "aot_eager")
 
 
-@contract("inductor", "Compiled by Inductor it gives what it gives in eager code.", cost="inductor")
 def inductor(case: Case) -> Iterator[Finding]:
     """Compile with the default backend."""
     yield from _compiled(case, "inductor")

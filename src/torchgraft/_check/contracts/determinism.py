@@ -11,7 +11,6 @@ import torch
 
 from ..baseline import Difference, Value, baseline, distance, pulled
 from ..case import Case
-from ..contract import contract
 from ..finding import Finding, Verdict
 
 HINTS = {
@@ -20,7 +19,6 @@ HINTS = {
 }
 
 
-@contract("determinism", "The same call gives the same bits again, forward and backward.")
 def determinism(case: Case) -> Iterator[Finding]:
     """Call twice, and pull twice through the second call."""
     base = baseline(case)

@@ -13,12 +13,10 @@ from ... import _torch
 from ..baseline import baseline
 from ..case import Case, differentiable
 from ..claims import Refused, attempt, refusal, unclaimed
-from ..contract import contract
 from ..finding import Finding, Skip
 from .compiled import quiet_compiler
 
 
-@contract("export", "Exported, saved and loaded it gives the same values.", cost="once")
 def exported(case: Case) -> Iterator[Finding]:
     """Export, save, load, run."""
     base = baseline(case)

@@ -13,7 +13,6 @@ from ... import _torch
 from ..baseline import baseline
 from ..case import Case
 from ..claims import Refused, attempt, refusal
-from ..contract import contract
 from ..finding import Finding, Skip, Verdict
 from ..points import nearby
 from .layouts import transposed
@@ -22,7 +21,6 @@ from .sizes import variants
 HINT = "compute the fake result's shape from the shapes of the inputs, and its strides as the kernel lays it out"
 
 
-@contract("fake", "Fake and meta tensors have the shape, strides and dtype of the real result.", cost="once")
 def fake(case: Case) -> Iterator[Finding]:
     """Real and fake calls at several sizes and, for operators, in several layouts."""
     baseline(case)

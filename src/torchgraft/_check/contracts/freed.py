@@ -7,13 +7,11 @@ from collections.abc import Iterator, Sequence
 
 from ..baseline import Baseline, Value, baseline, pulled, short
 from ..case import Case, Linearization
-from ..contract import contract
 from ..finding import Finding, Verdict
 
 HINT = "keep tensors by ctx.save_for_backward, which frees them in time, and change nothing on ctx in backward"
 
 
-@contract("freed", "A second backward over the same graph gives the same, or raises once the graph was freed.")
 def freed(case: Case) -> Iterator[Finding]:
     """Pull twice through a graph that is retained, then twice through one that is not."""
     base = baseline(case)

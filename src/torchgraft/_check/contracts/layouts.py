@@ -11,7 +11,6 @@ from torch import Tensor
 
 from ..baseline import Baseline, Value, baseline, pulled, short
 from ..case import Case
-from ..contract import contract
 from ..finding import Finding, Inconclusive, Skip, Verdict
 
 Layout = Callable[[Tensor], Tensor | None]
@@ -85,7 +84,6 @@ EXPANDED: dict[str, Layout] = {
 """Layouts in which elements share memory; the others hold any numbers."""
 
 
-@contract("layouts of inputs", "Results do not depend on how the inputs lie in memory.")
 def inputs(case: Case) -> Iterator[Finding]:
     """Call with the same numbers in other layouts, all inputs at once."""
     base, tried, said = baseline(case), False, set[str]()
@@ -134,7 +132,6 @@ def _try_inputs(base: Baseline, primals: Sequence[Tensor], layout: str) -> Itera
         )  # fmt: skip
 
 
-@contract("layouts of gradients", "Gradients do not depend on how the upstream gradients lie in memory.")
 def gradients(case: Case) -> Iterator[Finding]:
     """Pull with the same numbers in other layouts; autograd itself hands out expanded and transposed ones."""
     base, tried, said = baseline(case), False, set[str]()

@@ -12,14 +12,12 @@ from collections.abc import Callable, Iterator, Mapping
 
 from ..baseline import baseline, pulled
 from ..case import Case
-from ..contract import contract
 from ..finding import Finding, Skip, Verdict
 
 BLOCKS = 5
 """Blocks of calls in each of which something must have grown."""
 
 
-@contract("leaks", "Memory is given back when the last result is dropped.", cost="once")
 def leaks(case: Case) -> Iterator[Finding]:
     """Drop everything with the garbage collector off, and then look at the slope of the memory in use."""
     base = baseline(case)

@@ -9,13 +9,11 @@ import torch
 
 from ..baseline import Baseline, Difference, Value, baseline, cotangents_for
 from ..case import Case, Linearization
-from ..contract import contract
 from ..finding import Finding, Verdict
 
 HINT = "multiply the upstream gradient by the derivative, and do nothing else to it: clip gradients outside"
 
 
-@contract("linearity", "The backward is linear in the upstream gradient.")
 def linearity(case: Case) -> Iterator[Finding]:
     """Scale the upstream gradient by powers of two, which round nothing, and add two of them."""
     base = baseline(case)

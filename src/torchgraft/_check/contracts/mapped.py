@@ -12,7 +12,6 @@ from ... import _torch
 from ..baseline import Baseline, Difference, Value, baseline, cotangents_for, distance, generator, signed
 from ..case import Case
 from ..claims import Refused, attempt, claimed, refusal, unclaimed
-from ..contract import contract
 from ..finding import Finding, Skip
 from ..points import nearby
 from .tangents import push
@@ -23,7 +22,6 @@ Batch = list[Tensor]
 InDims = tuple[int | None, ...]
 
 
-@contract("vmap", "Mapped over samples it gives what a loop gives, and so do its derivatives.")
 def mapped(case: Case) -> Iterator[Finding]:
     """Map over all inputs, over each alone, and over the last axis; then over gradients and tangents."""
     base = baseline(case)

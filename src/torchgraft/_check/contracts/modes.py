@@ -10,13 +10,9 @@ from torch.utils.checkpoint import checkpoint
 
 from ..baseline import baseline, short
 from ..case import Case, Linearization
-from ..contract import contract
 from ..finding import Finding, Verdict
 
 
-@contract(
-    "modes", "Values do not depend on whether anything is recorded, and a checkpointed call has the same gradient."
-)
 def modes(case: Case) -> Iterator[Finding]:
     """Call under no_grad and inference_mode, and in a checkpoint, whose backward calls the forward again."""
     base = baseline(case)

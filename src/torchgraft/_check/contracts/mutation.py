@@ -10,11 +10,9 @@ from torch import Tensor
 from ... import _torch
 from ..baseline import Value, baseline, distance
 from ..case import Case, Linearization
-from ..contract import contract
 from ..finding import Finding, Verdict
 
 
-@contract("mutation", "Inputs, saved tensors and upstream gradients stay as they were.")
 def mutation(case: Case) -> Iterator[Finding]:
     """Compare bits before and after; version counters do not see what is written through `.data` or NumPy."""
     base = baseline(case)

@@ -14,7 +14,6 @@ import torch
 from ... import _torch
 from ..baseline import baseline, short
 from ..case import Case
-from ..contract import contract
 from ..finding import Finding, Skip, Verdict
 from .compiled import quiet_compiler
 
@@ -38,7 +37,6 @@ MEANING = {
 }
 
 
-@contract("opcheck", "torch.library.opcheck passes.", cost="once")
 def opcheck(case: Case) -> Iterator[Finding]:
     """Each of its tests."""
     baseline(case)

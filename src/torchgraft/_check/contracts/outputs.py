@@ -8,11 +8,9 @@ import torch
 
 from ..baseline import baseline, short
 from ..case import Case
-from ..contract import contract
 from ..finding import Finding, Skip, Verdict
 
 
-@contract("outputs", "Each output alone gives the gradient that it gives with zeros for the others.")
 def outputs(case: Case) -> Iterator[Finding]:
     """Leave the other outputs out, and compare with zeros in their place."""
     base = baseline(case)

@@ -9,11 +9,9 @@ import torch
 from ... import _torch
 from ..baseline import baseline
 from ..case import Case
-from ..contract import contract
 from ..finding import Finding, Skip, Verdict
 
 
-@contract("randomness", "An operator draws no random numbers behind the back of compilers.")
 def randomness(case: Case) -> Iterator[Finding]:
     """Look whether torch's generator moved on: compilers call an operator once for two calls, or twice for one."""
     base = baseline(case)

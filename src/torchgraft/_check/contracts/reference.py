@@ -9,12 +9,10 @@ from torch import Tensor
 from ... import _torch
 from ..baseline import Difference, distance, nudged, short, slack
 from ..case import Case, describe
-from ..contract import contract
 from ..finding import Finding, Inconclusive, Skip, Verdict
 from ..reference import reference_outputs
 
 
-@contract("reference", "The operator's values are those of its reference.")
 def reference(case: Case) -> Iterator[Finding]:
     """Both on the same arguments, the reference in double precision."""
     operator = case.target.operator

@@ -17,11 +17,9 @@ from torch import Tensor
 from ... import _torch
 from ..baseline import baseline, pulled
 from ..case import Case, describe
-from ..contract import contract
 from ..finding import Finding, Skip, Verdict
 
 
-@contract("returned", "A backward returns gradients of the inputs' own shapes and dtypes.")
 def returned(case: Case) -> Iterator[Finding]:
     """Listen to the backward of each Function in the graph."""
     base = baseline(case)

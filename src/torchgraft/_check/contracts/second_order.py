@@ -15,7 +15,6 @@ from ..baseline import Baseline, Value, baseline, generator, signed
 from ..case import Case, Linearization, differentiable
 from ..cause.explain import explain
 from ..claims import Refused, attempt, claimed, refusal, unclaimed
-from ..contract import contract
 from ..finding import Finding, Skip, Verdict
 from ..numeric.gradient import gradient
 from ..points import nearby
@@ -30,7 +29,6 @@ FEW = 16
 """Elements of the largest cases of which both Jacobians are looked at for a cause."""
 
 
-@contract("second order", "The backward can be differentiated, or refuses to be.")
 def second_order(case: Case) -> Iterator[Finding]:
     """Differentiate the backward once more; where it refuses, that is right as well."""
     base = baseline(case)

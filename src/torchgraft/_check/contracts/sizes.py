@@ -15,7 +15,6 @@ from ... import _torch
 from ..baseline import baseline, cotangents_for, short
 from ..case import Case, Linearization
 from ..cause.explain import explain
-from ..contract import contract
 from ..finding import Finding, Inconclusive, Skip, Verdict
 from ..generate.within import within
 from ..numeric.gradient import gradient
@@ -29,7 +28,6 @@ MANY, FEW = 3_000, 32
 """Elements of the largest cases that are tried, and of those whose Jacobian is looked at for a cause."""
 
 
-@contract("sizes", "The gradient is right at other sizes too.", cost="once")
 def other_sizes(case: Case) -> Iterator[Finding]:
     """Resize all axes of one size together, then single axes of those that are equal, wherever the target takes it."""
     baseline(case)

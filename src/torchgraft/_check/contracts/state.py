@@ -8,14 +8,12 @@ import torch
 
 from ..baseline import baseline, pulled
 from ..case import Case
-from ..contract import contract
 from ..finding import Finding, Verdict
 from ..points import elsewhere
 
 HINT = "keep what backward needs on ctx, by save_for_backward; nothing on the class, in a global or in a closure"
 
 
-@contract("state", "A call is not changed by the calls around it.")
 def state(case: Case) -> Iterator[Finding]:
     """Two forwards, then two backwards; then the first call again."""
     base, other = baseline(case), elsewhere(case)

@@ -7,11 +7,9 @@ from collections.abc import Iterator
 
 from ..baseline import Difference, baseline, pulled, short
 from ..case import Case
-from ..contract import contract
 from ..finding import Finding, Skip, Verdict
 
 
-@contract("subsets", "Gradients do not depend on which other inputs require grad.")
 def subsets(case: Case) -> Iterator[Finding]:
     """Require grad of a part of the inputs only."""
     base = baseline(case)

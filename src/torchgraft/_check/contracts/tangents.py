@@ -13,13 +13,11 @@ from ... import _torch
 from ..baseline import Baseline, Value, baseline, distance, generator, signed
 from ..case import Case
 from ..claims import Refused, attempt, refusal, unclaimed
-from ..contract import contract
 from ..finding import Finding, Inconclusive, Skip, Verdict
 from ..numeric.probe import directional
 from ..points import nearby
 
 
-@contract("forward mode", "The tangent is the derivative along a direction: <v, J u> = <v J, u>.")
 def tangents(case: Case) -> Iterator[Finding]:
     """All inputs along a direction, along another, and each input alone, whose neighbours then have no tangent."""
     base = baseline(case)

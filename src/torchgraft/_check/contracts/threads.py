@@ -13,7 +13,6 @@ import torch
 
 from ..baseline import Value, baseline, pulled, short
 from ..case import Case, Linearization
-from ..contract import contract
 from ..finding import Finding, Skip, Verdict
 from ..points import nearby
 
@@ -24,7 +23,6 @@ PATIENCE = 0.02
 """Seconds that a thread waits for its turn before it goes on all the same: the other one may wait for a lock."""
 
 
-@contract("threads", "Calls in several threads do not disturb each other.", cost="once")
 def threads(case: Case) -> Iterator[Finding]:
     """Two calls that take turns at each line of their Python code; then a backward on another thread."""
     base, other = baseline(case), nearby(case)

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..case import Case
-from ..contract import contract
 from ..finding import Finding, Inconclusive, Skip
 from ..numeric.gradient import WRONG_AT_TIES, gradient
 from ..points import admitted, nearby, paired
 
 
-@contract("ties", "The gradient is right where elements are equal.", cost="once")
 def ties(case: Case) -> Iterator[Finding]:
     """Only what is right for elements that differ a little is wrong because of the ties."""
     primals = paired(case)

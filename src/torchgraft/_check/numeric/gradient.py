@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from ..case import Case
-from ..contract import contract
 from ..finding import Finding, Inconclusive, Skip
 from ..points import untied
 from .backward import Backward, BackwardRaises
@@ -31,7 +30,6 @@ WRONG_AT_TIES = "wrong-at-ties"
 """The code of what is wrong only along directions that keep equal elements equal."""
 
 
-@contract("gradient", "The backward pass gives the derivative of the forward pass.", cost="every")
 def gradient(case: Case) -> Iterator[Finding]:
     """Compare both sides along several directions, each with two weights; stop at the first that differs.
 
