@@ -55,7 +55,7 @@ def check(
         >>> print(tg.check(Sin.apply, torch.randn(4, dtype=torch.float64)))
     """
     # Imported here, since most programs check nothing.
-    from .checks import chosen
+    from .checks.table import chosen
     from .clock import Clock
     from .prepare import prepare
     from .runner import run

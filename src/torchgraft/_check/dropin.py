@@ -13,11 +13,11 @@ from torch.autograd.gradcheck import GradcheckError
 from .._errors import CheckError, UnsupportedError
 from .baseline import baseline
 from .case import Case
-from .checks import NAMED, Check
+from .checks.orders import backward_case
+from .checks.table import NAMED, Check
+from .checks.vmap import batched_gradients, batched_tangents
 from .claims import Refused
 from .clock import Clock
-from .contracts.mapped import batched_gradients, batched_tangents
-from .contracts.second_order import backward_case
 from .finding import Finding, Inconclusive, Skip, Verdict
 from .generate.inputs import make_case
 from .report.report import Report, Result

@@ -11,7 +11,7 @@ import torch
 
 from .case import Case
 from .cause.explain import explain
-from .checks import Check
+from .checks.table import Check
 from .clock import Clock, OutOfTime
 from .finding import Finding, Inconclusive, Skip, Verdict
 from .generate.within import within

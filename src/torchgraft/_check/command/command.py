@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TextIO
 
 from ..._errors import TorchgraftError
-from ..checks import CHECKS, NAMED
+from ..checks.table import CHECKS, NAMED
 from ..clock import Clock
 from ..finding import Verdict
 from ..numerals import printable

@@ -11,7 +11,7 @@ import torch
 
 from ..._errors import DeclarationError, TorchgraftError
 from ..._locate import own_line
-from ..checks import NAMED, chosen
+from ..checks.table import NAMED, chosen
 from ..clock import Clock
 from ..finding import Finding, Verdict
 from ..prepare import SAMPLES, Prepared, prepare

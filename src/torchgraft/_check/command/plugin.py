@@ -15,7 +15,7 @@ import pytest
 
 from ..._errors import TorchgraftError
 from ..._locate import own_line, split
-from ..checks import NAMED
+from ..checks.table import NAMED
 from ..clock import Clock
 from ..finding import Verdict
 from ..prepare import Prepared

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from torchgraft._check.checks import NAMED
+from torchgraft._check.checks.table import NAMED
 from torchgraft._check.finding import Inconclusive, Skip, Verdict
 
 from .looking import case_of, findings

@@ -199,7 +199,7 @@ def test_sizes_that_are_right_already_wrong_or_refused():
 
 
 def test_a_case_keeps_its_parameters_sizes():
-    from torchgraft._check.contracts.sizes import variants
+    from torchgraft._check.checks.sizes import variants
 
     case = case_of(*RIGHT["nn.GRU"])
     shapes = {name: leaf.shape for name, leaf in zip(case.leaf_names, case.leaves, strict=True) if "_l0" in name}

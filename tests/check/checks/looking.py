@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from torchgraft._check.checks import NAMED
+from torchgraft._check.checks.table import NAMED
 from torchgraft._check.finding import Verdict
 from torchgraft._check.generate.inputs import make_case
 from torchgraft._check.target import make_target

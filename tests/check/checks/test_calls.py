@@ -182,7 +182,7 @@ def test_hidden_randomness():
 def test_a_case_is_not_written_to():
     case = case_of(InPlace.apply, normal(3, 4))
     before = case.primals[0].clone()
-    from torchgraft._check.checks import NAMED
+    from torchgraft._check.checks.table import NAMED
 
     for name in ("layouts of inputs", "determinism", "aliasing", "vmap", "forward mode", "modes", "mutation"):
         try:

@@ -7,36 +7,20 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from .._errors import ArgumentError
-from .case import Case
-from .contracts.aliasing import aliasing
-from .contracts.autocast import autocast
-from .contracts.captures import captures
-from .contracts.compiled import aot_eager, inductor
-from .contracts.determinism import determinism
-from .contracts.exported import exported
-from .contracts.fake import fake
-from .contracts.freed import freed
-from .contracts.layouts import gradients, inputs
-from .contracts.leaks import leaks
-from .contracts.linearity import linearity
-from .contracts.mapped import mapped
-from .contracts.modes import modes
-from .contracts.mutation import mutation
-from .contracts.opcheck import opcheck
-from .contracts.outputs import outputs
-from .contracts.randomness import randomness
-from .contracts.reference import reference
-from .contracts.returned import returned
-from .contracts.second_order import second_order
-from .contracts.sizes import other_sizes
-from .contracts.state import state
-from .contracts.subsets import subsets
-from .contracts.tangents import tangents
-from .contracts.threads import threads
-from .contracts.ties import ties
-from .finding import Finding
-from .numeric.gradient import gradient
+from ..._errors import ArgumentError
+from ..case import Case
+from ..finding import Finding
+from ..numeric.gradient import gradient
+from .aliasing import aliasing, mutation
+from .autocast import autocast
+from .backward import freed, linearity, outputs, returned, subsets
+from .compilers import aot_eager, exported, fake, inductor, opcheck
+from .layouts import gradients, inputs
+from .memory import leaks, threads
+from .orders import second_order, tangents
+from .repetition import captures, determinism, modes, randomness, state
+from .sizes import other_sizes, reference, ties
+from .vmap import mapped
 
 Look = Callable[[Case], Iterator[Finding]]
 

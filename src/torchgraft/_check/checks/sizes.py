@@ -1,7 +1,4 @@
-"""The gradient at other sizes: none, one, two, beyond the tiles of a kernel, and different from each other.
-
-A gradient that is right for a batch of four may divide by n - 1, and one that is right for squares may swap the axes.
-"""
+"""Other sizes, equal elements, and the values of a reference."""
 
 from __future__ import annotations
 
@@ -12,14 +9,20 @@ import torch
 from torch import Tensor
 
 from ... import _torch
-from ..baseline import baseline, cotangents_for, short
-from ..case import Case, Linearization
+from ..baseline import Difference, baseline, cotangents_for, distance, nudged, short, slack
+from ..case import Case, Linearization, describe
 from ..cause.explain import explain
 from ..finding import Finding, Inconclusive, Skip, Verdict
 from ..generate.within import within
-from ..numeric.gradient import gradient
-from ..points import nearby
+from ..numeric.gradient import WRONG_AT_TIES, gradient
+from ..points import admitted, nearby, paired
+from ..reference import reference_outputs
 from ..resize import resized, resized_axis, sizes
+
+# -- the gradient at other sizes: none, one, two, beyond the tiles of a kernel, and different from each other --------
+
+# A gradient that is right for a batch of four may divide by n - 1, and one that is right for squares may swap the axes.
+
 
 SIZES = (0, 1, 2, 7, 67)
 """Odd ones, and more than 64: kernels treat what is left over from a tile in a way of its own."""
@@ -120,3 +123,75 @@ def _severity(case: Case, recorded: Linearization | None) -> Verdict:
     empty = any(not primal.numel() for primal in case.primals)
     full = any(primal.numel() for primal in case.primals) and any(value.numel() for value in case.values())
     return Verdict.PASS if empty and full else Verdict.FAIL
+
+
+# -- the gradient where elements are equal, for arguments of which none are ------------------------------------------
+
+
+def ties(case: Case) -> Iterator[Finding]:
+    """Only what is right for elements that differ a little is wrong because of the ties."""
+    primals = paired(case)
+    if not admitted(case, primals):
+        raise Skip("it takes no equal elements")
+    equal = case.replaced(primals)
+    try:
+        if any(gradient(case.replaced(nearby(case)))):
+            raise Skip("the gradient is wrong where elements differ already")
+        found = [finding for finding in gradient(equal) if finding.code == WRONG_AT_TIES]
+    except Inconclusive as why:  # such as a distance, which has its kink there
+        raise Skip(f"there is no derivative to compare with where elements are equal: {why}") from why
+    if found and not any(gradient(equal.replaced(nearby(equal)))):
+        yield from found
+
+
+# -- values against the operator's reference -------------------------------------------------------------------------
+
+
+def reference(case: Case) -> Iterator[Finding]:
+    """Both on the same arguments, the reference in double precision."""
+    operator = case.target.operator
+    if operator is None or operator._record.reference is None:
+        raise Skip("no reference is declared")
+    primals = case.primals
+    args, kwargs = case.arguments(primals)
+    try:
+        expected = reference_outputs(operator, args, kwargs)
+    except Exception as error:
+        yield from _only_here(case, error)
+        return
+    found = _tensors(case.call())
+    moved = [_tensors(case.call(nudged(case, primals, sample))) for sample in range(2)]
+    if len(found) != len(expected):
+        title = f"{len(found)} outputs, and {len(expected)} of the reference"
+        yield Finding("wrong-value", Verdict.FAIL, title, case.label)
+        return
+    for i, (value, other) in enumerate(zip(found, expected, strict=True)):
+        name = "the output" if len(found) == 1 else f"output {i}"
+        if value.shape != other.shape:
+            title = f"{name.capitalize()} is {describe(value)}, and {list(other.shape)} in the reference"
+            yield Finding("wrong-value", Verdict.FAIL, title, f"{name}; {case.label}")
+            continue
+        allowed = slack(value, [sample[i] for sample in moved], units=256)
+        difference = Difference(i, name, value, other, distance(value, other), allowed)
+        if not difference.error <= difference.slack:
+            yield difference.finding("wrong-value", f"{name.capitalize()} is not that of the reference", case.label)
+
+
+def _only_here(case: Case, error: Exception) -> Iterator[Finding]:
+    """Where the reference raises the operator must raise, or give NaN or infinity, as torch does.
+
+    Raises:
+        Inconclusive: it gives none, or there are no elements.
+    """
+    found = _tensors(case.call())
+    if not any(value.numel() for value in found) or not all(bool(value.isfinite().all()) for value in found):
+        raise Inconclusive(f"the reference raises: {short(error)}") from error
+    yield Finding(
+        "raises-only-in-reference", Verdict.FAIL, "The reference raises, and the operator returns a value", case.label,
+        cause=f"the reference raises {short(error)}",
+        hint="refuse these arguments as the reference does, or declare the domain: @tg.domain",
+    )  # fmt: skip
+
+
+def _tensors(value: object) -> list[Tensor]:
+    return [leaf.detach() for leaf in _torch.pytree.tree_leaves(value) if isinstance(leaf, Tensor)]

@@ -14,7 +14,7 @@ from ..case import Case
 from ..claims import Refused, attempt, claimed, refusal, unclaimed
 from ..finding import Finding, Skip
 from ..points import nearby
-from .tangents import push
+from .orders import push
 
 SAMPLES = 3
 

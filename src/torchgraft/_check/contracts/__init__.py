@@ -1,1 +1,0 @@
-"""The checks beside the numeric one; `checks.py` lists them."""
