@@ -46,21 +46,19 @@ class CaptureWatch(torch.overrides.TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call `func`."""
-        looking = getattr(func, "__name__", "") in _LOOKING
-        for value in _torch.pytree.tree_leaves((args, kwargs)):
-            if isinstance(value, Tensor) and self._is_captured(value, looking):
-                raise self._refuse()
+        if getattr(func, "__name__", "") not in _LOOKING:
+            for value in _torch.pytree.tree_leaves((args, kwargs)):
+                if isinstance(value, Tensor) and self._is_captured(value):
+                    raise self._refuse()
         made = func(*args, **(kwargs or {}))
         for value in _torch.pytree.tree_leaves(made):
             if isinstance(value, Tensor):
                 self._known[_torch.memory(value)] = value
         return made
 
-    def _is_captured(self, tensor: Tensor, looking: bool) -> bool:
-        wrapped = _torch.is_wrapped(tensor)
-        if not (wrapped or tensor.requires_grad or _torch.has_tangent(tensor)):
-            return False
-        return (wrapped or not looking) and _torch.memory(tensor) not in self._known
+    def _is_captured(self, tensor: Tensor) -> bool:
+        differentiated = _torch.is_wrapped(tensor) or tensor.requires_grad or _torch.has_tangent(tensor)
+        return differentiated and _torch.memory(tensor) not in self._known
 
 
 def captures(function: Any) -> Iterator[tuple[str, Any]]:

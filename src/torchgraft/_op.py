@@ -399,6 +399,16 @@ class Op:
 
     # -- an operator is a function: copied and pickled by name ------------------------------------------------------
 
+    def __prepare_scriptable__(self) -> Any:
+        """Refuse `torch.jit.script`, which asks here."""
+        raise UnsupportedError(
+            "torch.jit.script compiles the source of a function, which an operator is not",
+            operator=self._record.name,
+            expected="torch.export.export or torch.compile",
+            got="torch.jit.script",
+            hint="torch.export.export(module, args)",
+        )
+
     def __reduce__(self) -> str:
         return self.__qualname__
 

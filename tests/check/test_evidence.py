@@ -7,7 +7,7 @@ import torch
 
 from torchgraft._check.case import Case
 from torchgraft._check.finding import Evidence
-from torchgraft._check.numeric.jacobian import numeric_jacobian
+from torchgraft._check.numeric.pairing import numeric_jacobian
 from torchgraft._check.report.evidence import with_ladder
 from torchgraft._check.report.trace import trace
 from torchgraft._check.target import make_target

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 import torchgraft as tg
 from examples.correlate2d import correlate2d
 from examples.linear import linear
-from torchgraft._check.generate.draw import Draw
 from torchgraft._check.generate.inputs import Inputs, make_case
+from torchgraft._check.generate.sizes import Draw
 from torchgraft._check.target import make_target
 
 from .. import cases as gallery

@@ -9,7 +9,7 @@ import torch
 from torchgraft._check.case import Case
 from torchgraft._check.finding import Inconclusive, Skip, Verdict
 from torchgraft._check.numeric.gradient import gradient
-from torchgraft._check.numeric.jacobian import analytic_jacobian, numeric_jacobian
+from torchgraft._check.numeric.pairing import analytic_jacobian, numeric_jacobian
 from torchgraft._check.numeric.probe import Probe, directional
 from torchgraft._check.target import make_target
 

@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from torchgraft._check.numeric.flat import Layout, flatten
-from torchgraft._check.numeric.grid import GRIDS, grid_of, signed
+from torchgraft._check.numeric.vectors import GRIDS, Layout, flatten, grid_of, signed
 
 DTYPES = list(GRIDS)
 

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from torchgraft._check.numeric.grid import GRIDS
 from torchgraft._check.numeric.ladder import Rough, climb
+from torchgraft._check.numeric.vectors import GRIDS
 
 GRID = GRIDS[torch.float64]
 POINTS = torch.tensor([0.3125, -1.25, 2.0], dtype=torch.float64)

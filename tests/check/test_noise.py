@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from torchgraft._check.numeric.noise import SAMPLES, ecnoise
+from torchgraft._check.numeric.ladder import SAMPLES, ecnoise
 
 AT = torch.arange(SAMPLES, dtype=torch.float64)[:, None] * 2.0**-18
 

@@ -33,6 +33,7 @@ def test_the_verdict_is_the_worst(verdicts):
     found = report(*verdicts)
     assert found.verdict is max(verdicts, key=list(Verdict).index)
     assert found.ok == (set(verdicts) in ({Verdict.PASS}, {Verdict.PASS, Verdict.SKIPPED}))
+    assert bool(found) is found.ok
 
 
 def test_nothing_checked_is_no_pass():

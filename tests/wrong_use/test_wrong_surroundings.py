@@ -21,6 +21,13 @@ def test_symbolic_tracing_is_refused():
     assert "torch.export.export" in str(caught.value)
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is")
+def test_scripting_is_refused():
+    with pytest.raises(tg.UnsupportedError, match=r"doubled': torch\.jit\.script") as caught:
+        torch.jit.script(doubled)
+    assert "torch.export.export" in str(caught.value)
+
+
 def test_arguments_that_are_missing_are_missed_by_the_operators_name():
     for call in (lambda: doubled(torch.ones(2)), lambda: doubled(torch.ones(2), torch.ones(2), v=1)):
         with pytest.raises(TypeError, match=r"^doubled\(\)"):

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from .baseline import generator, signed
 from .case import Case
-from .generate.within import within
+from .generate.values import within
 
 
 def nearby(case: Case, salt: int = 0, spread: float = 2.0**-10) -> list[Tensor]:

@@ -14,7 +14,7 @@ from .cause.explain import explain
 from .checks.table import Check
 from .clock import Clock, OutOfTime
 from .finding import Finding, Inconclusive, Skip, Verdict
-from .generate.within import within
+from .generate.values import within
 from .report.evidence import with_ladder
 from .report.report import Result
 from .repro import repro

@@ -14,8 +14,7 @@ from torch import Tensor
 from ..case import Case, differentiable
 from ..clock import Clock
 from ..finding import Inconclusive
-from ..numeric.backward import Backward
-from ..numeric.probe import Probe
+from ..numeric.probe import Backward, Probe
 from .look import Array, Look, Side
 
 MOST = 1 << 21

@@ -13,7 +13,7 @@ from ..baseline import Difference, baseline, cotangents_for, distance, nudged, s
 from ..case import Case, Linearization, describe
 from ..cause.explain import explain
 from ..finding import Finding, Inconclusive, Skip, Verdict
-from ..generate.within import within
+from ..generate.values import within
 from ..numeric.gradient import WRONG_AT_TIES, gradient
 from ..points import admitted, nearby, paired
 from ..reference import reference_outputs

@@ -17,7 +17,7 @@ from ..._errors import ArgumentError, DeclarationError
 from ..._locate import attribute, expand, load, split
 from ..._op import Op
 from ..._rules.kinds import differentiable_outputs
-from ..generate.annotations import signature_of
+from ..generate.arguments import signature_of
 from ..target import FUNCTIONS, Target, make_target
 from .contain import staying
 

@@ -27,9 +27,8 @@ from ..._errors import (
 from ..case import Case, differentiable
 from ..reference import reference_outputs
 from ..target import Target
-from .annotations import needed, signature_of
-from .arguments import PRECISIONS, Arguments
-from .draw import Draw, Impossible
+from .arguments import PRECISIONS, Arguments, needed, signature_of
+from .sizes import Draw, Impossible
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..._spec.domain import Points, Range
 from ..._spec.dtypes import HALVES
-from .draw import Impossible
+from ..._spec.plan import convert
+from ..case import Case
+from .sizes import Impossible
+
+# -- values of tensors: plain ones, and those at which derivatives go wrong ------------------------------------------
+
 
 Profile = Callable[[Range, int, torch.Generator], Tensor]
 
@@ -181,3 +187,95 @@ def _every_second(named: Tensor, others: Tensor, generator: torch.Generator) -> 
         return others
     chosen = named[torch.randint(len(named), others.shape, generator=generator)]
     return torch.where(torch.rand(others.shape, generator=generator) < 0.5, chosen, others)
+
+
+# -- layouts in memory: the same values, with other strides ----------------------------------------------------------
+
+
+Layout = Callable[[Tensor], Tensor]
+
+
+def contiguous(values: Tensor) -> Tensor:
+    """One element after the other."""
+    return values
+
+
+def transposed(values: Tensor) -> Tensor:
+    """The first axis is the fastest."""
+    axes = tuple(reversed(range(values.dim())))
+    return values.permute(axes).contiguous().permute(axes)
+
+
+def channels_last(values: Tensor) -> Tensor:
+    """The second axis is the fastest."""
+    return values.movedim(1, -1).contiguous().movedim(-1, 1)
+
+
+def strided(values: Tensor) -> Tensor:
+    """Every second element of a larger tensor."""
+    larger = values.new_zeros((*values.shape[:-1], 2 * values.shape[-1]))[..., ::2]
+    return larger.copy_(values)
+
+
+def offset(values: Tensor) -> Tensor:
+    """Not at the beginning of its memory."""
+    return values.new_zeros(values.numel() + 3)[3:].view(values.shape).copy_(values)
+
+
+def expanded(values: Tensor) -> Tensor:
+    """The first element of one axis, repeated without memory of its own."""
+    axis = next(i for i, size in enumerate(values.shape) if size > 1)
+    return values.narrow(axis, 0, 1).expand(values.shape)
+
+
+def conjugated(values: Tensor) -> Tensor:
+    """A complex tensor whose conjugation is not carried out yet."""
+    return values.conj_physical().conj()
+
+
+def layouts(values: Tensor) -> dict[str, Layout]:
+    """The layouts that a tensor can have, contiguous first."""
+    found: dict[str, Layout] = {"contiguous": contiguous}
+    if values.dim() >= 1:
+        found |= {"strided": strided, "offset": offset}
+    if any(size > 1 for size in values.shape):
+        found["expanded"] = expanded
+    if values.dim() >= 2:
+        found["transposed"] = transposed
+    if values.dim() >= 3:
+        found["channels last"] = channels_last
+    if values.is_complex():
+        found["conjugated"] = conjugated
+    return found
+
+
+# -- whether arguments lie where they were declared to lie -----------------------------------------------------------
+
+
+def within(case: Case) -> bool:
+    """Whether a case lies in the declared domain of its operator; it does where none is declared.
+
+    Raises:
+        TorchgraftError: the operator does not take these arguments at all.
+    """
+    op = case.target.operator
+    if op is None or not op._record.domains:
+        return True
+    record = op._record
+    args, kwargs = case.arguments(case.primals)
+    given = {**dict(zip(record.signature.names, args, strict=False)), **kwargs}
+    values = convert(record.signature, [given.get(p.name, p.default) for p in record.signature.parameters])
+    arguments = dict(zip(record.signature.names, values, strict=True))
+    names = {**record.plan(record.promoted(values)).sizes, **arguments}
+    return all(_admits(domain.at(names), names.get(name)) for name, domain in record.domains.items())
+
+
+def _admits(range_: Range, value: Any) -> bool:
+    match value:
+        case Tensor():
+            return bool(range_.admits(value).all())
+        case list() | tuple():
+            return all(_admits(range_, item) for item in value)
+        case int() | float():
+            return range_.has(value)
+    return True

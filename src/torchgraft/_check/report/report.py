@@ -79,6 +79,10 @@ class Report:
         """Whether something was checked, and all of that passed; what could not be told has not passed."""
         return self.verdict is Verdict.PASS
 
+    def __bool__(self) -> bool:
+        """Return `ok`, so that ``assert tg.check(f)`` asks for a proof."""
+        return self.ok
+
     @property
     def findings(self) -> list[Finding]:
         """All findings, the same thing once, the worst first."""

@@ -31,7 +31,7 @@ static integrals complete(double c)
         term = weight * part * part;
         sum += term;
         g = sqrt(a * g), a = mean;
-    } while (term > 1e-18 * sum);
+    } while (term > 1e-18 * sum && weight < 0x1p60); /* the mean converges quadratically */
     double k = PI / (2 * a);
     return (integrals){k * (0.5 - m * sum), k * (0.5 + m * sum), 2 * k * sum};
 }

@@ -56,7 +56,7 @@ static sums series(double a, double x) {
         sum += c * gap;
         tail += c;
         n += 1;
-    } while (c * (fabs(gap) + step) > 3e-17 * fabs(sum));
+    } while (c * (fabs(gap) + step) > 3e-17 * fabs(sum) && n < a + 300); /* terms fall as 1.5^n/n! */
     return (sums){sum, tail};
 }
 

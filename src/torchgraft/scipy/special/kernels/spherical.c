@@ -47,13 +47,14 @@ static double series(double n, double x, int64_t d, int sign)
     for (double i = 1; i <= n && c != 0; i++) c *= (i <= power ? x : 1) / (2 * i + 1);
     if (power > n) c *= x; /* n = 0, power 1 */
     for (double i = 1; i <= k; i++) c *= sign / (2.0L * i * (2 * n + 1 + 2 * i));
+    double last = k + 100; /* terms fall as 1/k! */
     do {
         term = c;
         for (int64_t i = 0; i < d; i++) term *= n + 2 * k - i;
         sum += term;
         k++;
         c *= z / (k * (2 * n + 1 + 2 * k));
-    } while (fabsl(term) > 1e-20L * fabsl(sum));
+    } while (fabsl(term) > 1e-20L * fabsl(sum) && k < last);
     return (double)sum;
 }
 
