@@ -473,3 +473,21 @@ def test_an_expanded_input_of_a_functionalized_derivative(op, truth):
         return torch.func.functionalize(lambda x: torch.func.jvp(torch.func.grad(value), (x,), (t,))[1])(x)
 
     torch.testing.assert_close(pushed(op), pushed(truth))
+
+
+def test_tangents_without_axes_are_added_over_no_samples():
+    """Torch raises where a mapped tensor without axes meets one that is not mapped, over no samples."""
+
+    @tg.op
+    def scaled(x: Float[Tensor, ""], w: Float[Tensor, ""]) -> Float[Tensor, ""]:
+        return x * w
+
+    scaled.adjoint("x")(lambda grad, w: grad * w)
+    scaled.adjoint("w")(lambda grad, x: grad * x)
+    one = torch.ones((), dtype=torch.float64)
+
+    def pushed(w):
+        return torch.func.jvp(scaled, (one, one), (one, w))[1]
+
+    assert torch.vmap(pushed)(normal(0)).shape == (0,)
+    torch.testing.assert_close(torch.vmap(pushed)(normal(3)), 1 + normal(3))

@@ -90,7 +90,7 @@ class Pushforward:
         for i, term in enumerate(terms):
             if term is not None:
                 total = self.totals[i]
-                self.totals[i] = term if total is None else total + term
+                self.totals[i] = term if total is None else _sum(total, term)
 
     def _owned(self) -> list[Tensor | None]:
         """The tangents, copied where their memory is another tensor's: who writes into an output writes there too."""
@@ -257,6 +257,13 @@ class Pushforward:
             sources += [*self.record.leaves(self.values), *(t for ts in self.tangents.values() for t in ts)]
         tensors = [source for source in sources if isinstance(source, Tensor)]
         return connect(rule.label, rule.opaque, made, tensors, linear, hanging)
+
+
+def _sum(one: Tensor, other: Tensor) -> Tensor:
+    try:
+        return one + other
+    except IndexError:  # over no samples, torch cannot add a tensor without axes that is mapped to one that is not
+        return (one[None] + other[None])[0]
 
 
 def missing_rule(record: Any, name: str, mode: str) -> DerivativeError:
