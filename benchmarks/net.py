@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -32,6 +33,9 @@ FROZEN = Path(__file__).with_suffix(".json")
 PARTS = 40
 """Pieces of a section; a worker takes one at a time."""
 
+_PATH = re.compile(r"/\S*/site-packages/")
+"""The folder that torch is installed in, which some causes name."""
+
 Entries = dict[str, Any]
 
 
@@ -49,7 +53,7 @@ def zoo(part: Part) -> Entries:
             "named": named(specimen, wrong),
             "silent": not alarms(right),
             "finders": sorted(finders),
-            "causes": sorted({f.cause for f in wrong.findings if f.cause}),
+            "causes": sorted({_PATH.sub("", f.cause) for f in wrong.findings if f.cause}),
         }
     return entries
 

@@ -41,11 +41,6 @@ class MoreContext(NodeContext):
         """The tensors of `save_for_backward`."""
         return read_saved(self)[: -self._graft_more]
 
-    @property
-    def saved_variables(self) -> tuple[Any, ...]:
-        """The same by an older name."""
-        return self.saved_tensors
-
 
 read_saved = _torch.saved_tensors
 

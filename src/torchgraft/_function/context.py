@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from .. import _torch
 from .._errors import TorchgraftError, UnsupportedError
 from .._lower.refuse import explain_saved
 from .dialect import Dialect
@@ -51,7 +50,9 @@ class NodeContext(Marks):
     @property
     def saved_variables(self) -> tuple[Any, ...]:
         """The name of `saved_tensors` before PyTorch 0.4."""
-        return _torch.saved_tensors(self)
+        node: Any = self
+        saved: tuple[Any, ...] = node.saved_tensors
+        return saved
 
 
 @contextlib.contextmanager

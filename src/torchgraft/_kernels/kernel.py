@@ -81,9 +81,13 @@ class Kernel(ABC):
         return self.run(values, plan, new=True)
 
     def _watching(self, inputs: Sequence[Tensor]) -> contextlib.AbstractContextManager[Any]:
-        """Refuse captured tensors in the first runs, and in all that are traced."""
+        """Refuse captured tensors in the first runs, and in all on fake tensors, which a compiler makes a graph of.
+
+        The watch keeps whatever the kernel makes alive, and so must not see each run on real tensors.
+        """
         self._runs += 1
-        if self.trusted or (self._runs > _WATCHED and not _torch.dispatch_modes()):
+        fake = any(type(leaf) not in _torch.PLAIN_TYPES for leaf in inputs)
+        if self.trusted or (self._runs > _WATCHED and not fake):
             return contextlib.nullcontext()
         return CaptureWatch(inputs, lambda: refuse_captured(self.signature.name))
 
