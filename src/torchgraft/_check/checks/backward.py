@@ -59,7 +59,7 @@ def _additive(base: Baseline, recorded: Linearization, plain: Sequence[Value]) -
 
 
 def _slight(difference: Difference) -> bool:
-    """Whether most of the digits are right."""
+    """Tell whether most of the digits are right."""
     expected = difference.expected
     if expected is None:
         return False
@@ -214,7 +214,7 @@ def freed(case: Case) -> Iterator[Finding]:
 
 
 def _after(base: Baseline, recorded: Linearization) -> Iterator[Finding]:
-    """The same where the first backward frees the graph: what saved nothing may be pulled through again."""
+    """Pull twice where the first backward frees the graph, which a backward that saved nothing allows."""
     first = recorded.pull(base.cotangents, retain_graph=False)
     with contextlib.suppress(Exception):
         second = recorded.pull(base.cotangents, retain_graph=False)

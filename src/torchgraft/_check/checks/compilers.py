@@ -58,7 +58,7 @@ def _compiled(case: Case, backend: str) -> Iterator[Finding]:
 
 
 def _compiled_again(case: Case, function: Callable[..., Any], backend: str) -> Iterator[Finding]:
-    """The same compiled function at another size, for which it is compiled with dynamic ones."""
+    """Call the compiled function at another size, for which it is compiled with dynamic sizes."""
     other = _other_size(case)
     if other is None:
         return
@@ -232,7 +232,7 @@ def _differences(made: Tensor, real: Tensor, strides: bool) -> Iterator[tuple[st
 
 
 def _strides(tensor: Tensor) -> list[int]:
-    """Those of axes with more than one element: the others mean nothing."""
+    """Return the strides of axes with more than one element; the others mean nothing."""
     return [stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if size > 1]
 
 
@@ -301,7 +301,7 @@ def _overload(case: Case) -> Any:
 
 
 def _arguments(case: Case) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Those of the operator in `torch.ops`, with primals that require grad."""
+    """Return the arguments of the operator in `torch.ops`, with primals that require grad."""
     args, kwargs = case.arguments([primal.clone().requires_grad_() for primal in case.primals])
     if case.target.operator is None:
         return args, kwargs
@@ -311,7 +311,7 @@ def _arguments(case: Case) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def _of_torch(error: BaseException) -> bool:
-    """Whether torch stumbled over itself: an error that nobody raises on purpose, and not in the user's code."""
+    """Tell whether an error is a fault of torch itself, raised outside of the user's code."""
     if not isinstance(error, (LookupError, AttributeError)):
         return False
     files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]

@@ -55,7 +55,7 @@ def leaks(case: Case) -> Iterator[Finding]:
 
 
 def _held(case: Case) -> str:
-    """What is still alive after its last reference was dropped, in words."""
+    """Name the tensors that are still alive after their last reference was dropped."""
     base = baseline(case)
     with _collector_off():
         recorded = case.linearize()
@@ -84,7 +84,7 @@ def _collector_off() -> Iterator[None]:
 
 
 def _slopes(call: Callable[[], None]) -> dict[str, float]:
-    """What grows in every block of calls, and by how much in each call.
+    """Measure the memory that grows in every block of calls, and by how much in each call.
 
     A cache that fills up grows in some blocks, and fragmentation in short ones: what is suspected is looked at longer.
     """
