@@ -46,7 +46,7 @@ def zoo(part: Part) -> Entries:
     entries: Entries = {}
     for specimen in part.of(ZOO):
         inputs = specimen.inputs or tuple
-        wrong, right = (tg.check(target, *inputs()) for target in (specimen.wrong, specimen.right))
+        wrong, right = (tg.check(target, *inputs(), compilers=True) for target in (specimen.wrong, specimen.right))
         finders = {r.check for r in wrong.results for f in r.findings if f.severity is not tg.Verdict.PASS}
         entries[specimen.name] = {
             "found": found(specimen, wrong),

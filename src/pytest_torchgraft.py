@@ -19,6 +19,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )  # fmt: skip
     group.addoption("--torchgraft-seed", type=int, default=0, metavar="N", help="of all their random numbers")
     group.addoption("--torchgraft-device", default="cpu", metavar="NAME", help="where their tensors are")
+    group.addoption("--torchgraft-accuracy", type=float, metavar="PART", help="to which their values are right")
+    group.addoption("--torchgraft-compilers", action="store_true", help="let them run torch's compilers and opcheck")
     group.addoption("--torchgraft-inductor", action="store_true", help="let them compile with Inductor too")
 
 

@@ -93,7 +93,7 @@ def test_what_is_added_changes_the_answer():
 def test_print_shows_schema_kernels_rules_and_transforms():
     text = str(linear)
     for part in (
-        "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
+        "(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
         "any: torch",
         "linear.vjp[weight] on tensors, reads grad, input",
         "derived: the transpose of the vjp",

@@ -9,6 +9,7 @@ from ._kernels.kernel import Kernel
 from ._record import Record
 from ._rules.kinds import Kind, differentiable_outputs, inert_outputs
 from ._rules.rule import Rule
+from ._rules.surrogate import function_name
 from ._spec.signature import Signature
 
 
@@ -190,6 +191,8 @@ def describe(record: Record) -> str:
         for device, kernel in record.kernels.items()
     )
     lines.append(f"  kernels  {kernels}")
+    if record.accuracy is not None:
+        lines.append(f"  accuracy {record.accuracy:g} of the largest element of each output")
     lines.append("  rules")
     width = max(len(p.name) for _, p in signature.tensors)
     lines += [f"    {p.name:{width}}  {_rule_text(record, p.name)}" for _, p in signature.tensors]
@@ -229,6 +232,8 @@ def _rule_text(record: Record, name: str) -> str:
         + (f", independent of {', '.join(rule.independent)}" if rule.independent else "")
         for rule in found
     ]
+    if name in record.surrogates:
+        texts.append(f"surrogate of {function_name(record.surrogates[name])}")
     return "; ".join(texts) or "none"
 
 

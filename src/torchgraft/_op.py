@@ -22,6 +22,7 @@ from ._lower.lowering import Lowering
 from ._record import Record
 from ._rules.kinds import Kind
 from ._rules.rule import make_rule
+from ._spec.accuracy import read_accuracy
 from ._spec.reading import read_signature, with_workspaces
 from ._spec.reference import read_reference
 
@@ -154,6 +155,36 @@ class Op:
             ...     return scipy.fft.idct(grad, norm="ortho")
         """
         return self._rule("adjoint", (input,), kernel)
+
+    def surrogate(self, *inputs: str, of: Callable[..., Any]) -> Callable[[F], F]:
+        """Declare that the rule of named inputs is meant to be the derivative of another function.
+
+        Straight-through estimators, surrogate gradients of spikes, reversed and clipped gradients are such rules.
+        `check` proves them against the derivative of `of`, and says so in its headline. A decorated function is the
+        vjp, unless it is a rule of these inputs already: ``@f.surrogate("x", of=g)`` stands above ``@f.partial("x")``.
+
+        Args:
+            inputs: whose rule is meant to differ.
+            of: the function or operator whose derivative is meant, on the same arguments, with the same outputs.
+
+        Raises:
+            DeclarationError: a name does not exist, or has a surrogate already; else as for `vjp`.
+
+        Example:
+            >>> @spike.surrogate("v", of=lambda v: torch.sigmoid(4 * v))
+            ... def _(grad, v):
+            ...     s = torch.sigmoid(4 * v)
+            ...     return grad * 4 * s * (1 - s)
+        """
+        record = self._record
+        record.declare_surrogates(inputs, of)
+
+        def declare(function: F) -> F:
+            rules = [rule for name in inputs if (rule := record.reverse_rule(name) or record.forward_rule(name))]
+            stands = rules and all(rule.written is function for rule in rules)
+            return function if stands else self.vjp(*inputs)(function)
+
+        return declare
 
     def _rule(
         self, kind: Kind, inputs: tuple[str, ...], source: Source | None, independent: Sequence[str] = ()
@@ -433,6 +464,7 @@ def op(
     namespace: str | None = None,
     name: str | None = None,
     autocast: torch.dtype | None = None,
+    accuracy: float | None = None,
 ) -> Callable[[Callable[..., Any]], Op]: ...
 
 
@@ -445,6 +477,7 @@ def op(
     namespace: str | None = None,
     name: str | None = None,
     autocast: torch.dtype | None = None,
+    accuracy: float | None = None,
 ) -> Op | Callable[[Callable[..., Any]], Op]:
     """Make an operator of a typed function.
 
@@ -457,12 +490,14 @@ def op(
         namespace: of the operator in `torch.ops`; the defining top-level package by default.
         name: of the operator; the function's by default.
         autocast: dtype to which floating inputs are cast under autocast; by default mixed ones go to the widest.
+        accuracy: to which the values are right, where the kernel has a tolerance of its own (an adaptive solver, a
+            quadrature, an iteration): relative to the largest element of each output. `check` compares at it.
 
     Returns:
         The `Op`, which is called like the function.
 
     Raises:
-        DeclarationError: an annotation cannot be read, or contradicts another.
+        DeclarationError: an annotation cannot be read, or contradicts another; or `accuracy` is not between 0 and 1.
 
     Example:
         >>> @tg.op
@@ -472,11 +507,13 @@ def op(
         ... def _(grad, factor):
         ...     return grad * factor
     """
-    frames = 1
+    frames, accuracy = 1, read_accuracy(accuracy, DeclarationError)
     if function is None:
 
         def decorate(function: Callable[..., Any]) -> Op:
-            return make_op(function, batch, namespace, name, autocast, frames=2, source=kernel)
+            made = make_op(function, batch, namespace, name, autocast, frames=2, source=kernel)
+            made._record.accuracy = accuracy
+            return made
 
         return decorate
     return make_op(function, batch, namespace, name, autocast, frames=frames + 1)

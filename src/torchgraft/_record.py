@@ -22,6 +22,7 @@ from ._kernels.make import make_kernel
 from ._kernels.native_kernel import NativeKernel
 from ._rules.kinds import Kind, cotangent_names
 from ._rules.rule import Rule
+from ._rules.surrogate import read_surrogates
 from ._spec.domain import Domain, check_domains, declared_domains
 from ._spec.plan import Layout, Plan, ShapeRule, common_dtype, flatten, make_plan, replace
 from ._spec.reference import Reference
@@ -44,6 +45,8 @@ class Record:
         domains: of arguments and axes, for what checks the operator.
         samples: functions that yield arguments, for the same.
         reference: what its values are compared with.
+        surrogates: functions whose derivatives the rules of named inputs are meant to give, in the place of its own.
+        accuracy: to which its values are right, relative to the largest element of each output; None is its dtype's.
         eager_node: makes the autograd node of eager code, where the rules alone would not make the best one; or None.
         call_scope: makes what surrounds a call through the dispatcher, from its arguments; or None.
         node_scope: wraps the forward and the backward of the nodes that the dispatcher uses; or None.
@@ -70,6 +73,8 @@ class Record:
         self.domains: dict[str, Domain] = {}
         self.samples: list[Callable[..., Any]] = []
         self.reference: Reference | None = None
+        self.surrogates: dict[str, Callable[..., Any]] = {}
+        self.accuracy: float | None = None
         self.eager_node: Callable[[Layout, tuple[bool, ...]], type[Any] | None] | None = None
         self.call_scope: Callable[[Sequence[Any]], contextlib.AbstractContextManager[None]] | None = None
         self.node_scope: Callable[..., tuple[Callable[..., Any], Callable[..., Any]]] | None = None
@@ -145,6 +150,18 @@ class Record:
         inert = [replace_fields(o, inert=True) if o.name in names else o for o in self.signature.outputs]
         self.signature = replace_fields(self.signature, outputs=tuple(inert))
         self.changed()
+
+    def declare_surrogates(self, names: Sequence[str], of: Callable[..., Any]) -> None:
+        """Say of which function the rules of inputs are meant to be the derivative."""
+        inputs = [p.name for _, p in self.signature.tensors if p.name not in self.nondifferentiable]
+        for name in names:
+            if name not in inputs or name in self.surrogates:
+                raise DeclarationError(
+                    f"input '{name}' has a surrogate already" if name in inputs
+                    else f"there is no tensor input '{name}' that may have a derivative",
+                    operator=self.name, argument=name, expected=", ".join(inputs), got=name,
+                )  # fmt: skip
+        self.surrogates |= read_surrogates(dict.fromkeys(names, of), DeclarationError)
 
     def _rule_of(self, name: str) -> Rule | None:
         """A rule for an input, or one that counts with a derivative of an output."""

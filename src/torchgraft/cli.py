@@ -52,7 +52,11 @@ def _add_check(commands: Commands) -> None:
     )  # fmt: skip
     option = check.add_argument
     option("targets", nargs="*", metavar="TARGET", help="package.module, file.py, folder/, or a name: file.py:linear")
-    option("-k", metavar="EXPRESSION", help="only targets whose names match, as in pytest: 'linear and not bias'")
+    option(
+        "-k", action="append", default=[], metavar="PART",
+        help="only targets with this part in their name, or with 'not PART' those without; * is any text; may be given "
+        "several times",
+    )  # fmt: skip
     option("--only", action="append", default=[], metavar="CHECK", help="only this check; may be given several times")
     option("--skip", action="append", default=[], metavar="CHECK", help="leave out this check")
     option("--list", action="store_true", help="list the targets, or without any the checks, and check nothing")
@@ -62,12 +66,21 @@ def _add_check(commands: Commands) -> None:
         "--budget", type=_seconds, metavar="SECONDS",
         help="of all targets together; what was not tried then is listed. A call that has begun is not interrupted",
     )  # fmt: skip
+    option(
+        "--accuracy", type=float, metavar="PART",
+        help="to which the values are right, relative to the largest element of each output (default: as declared)",
+    )  # fmt: skip
+    option(
+        "--surrogate", action="append", default=[], metavar="ARGUMENT=PLACE",
+        help="whose derivative is meant for an argument: x=package.module:smooth; may be given several times",
+    )  # fmt: skip
+    option("--compilers", action="store_true", help="run torch.compile, torch.export and opcheck: a second each")
     option("--inductor", action="store_true", help="compile with Inductor too, which takes seconds for each target")
     option(
         "--isolate", action="store_true",
         help="a process for each target: one that crashes is reported, one that hangs beyond the budget is killed",
     )  # fmt: skip
-    option("--html", type=Path, metavar="FILE", help="write a page with pictures")
+    option("--html", type=Path, metavar="FILE", help="write a page, with pictures where matplotlib is installed")
     option("--json", type=Path, metavar="FILE", help="write all results; - prints them, and the report to stderr")
 
 

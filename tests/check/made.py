@@ -5,8 +5,10 @@ import math
 
 import torch
 
-from torchgraft._check.finding import Evidence, Finding, Verdict
-from torchgraft._check.report.report import Report, Result
+from torchgraft._check.evidence import Evidence
+from torchgraft._check.finding import Finding, Verdict
+from torchgraft._check.report.report import Report
+from torchgraft._check.report.result import Result
 
 STEPS = tuple(2.0**-k for k in range(2, 17))
 FLOAT64 = torch.finfo(torch.float64).eps
@@ -88,11 +90,12 @@ def conjugate():
     """A complex square whose backward does not conjugate."""
     x = torch.tensor([1 + 1j, 0.5 - 2j], dtype=torch.complex128)
     right = (2 * x).diag()
+    parts = [torch.view_as_real(side.resolve_conj()).flatten(1) for side in (right.conj(), right)]
     return Finding(
         "wrong-gradient", Verdict.FAIL, "the gradient is wrong", "output 0, input z",
         analytic=right.conj()[0, 0].item(), numeric=right[0, 0].item(), error=8.0, estimate=1e-13,
         cause="the conjugate is missing", hint="return grad * (2 * z).conj()",
-        evidence=evidence(right.conj().resolve_conj(), right, outputs=(("out", (2,)),), inputs=(("z", (2,)),)),
+        evidence=evidence(*parts, outputs=(("out", (2,)),), inputs=(("z", (2, 2)),)),
     )  # fmt: skip
 
 

@@ -6,10 +6,12 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import torchgraft
+from torchgraft._check.command.plugin import Checks
 
 SOURCES = Path(torchgraft.__file__).parents[1]
 PROJECT = Path(__file__).parents[2] / "pyproject.toml"
@@ -75,6 +77,28 @@ def exits(x):
 
 leaves.samples = exits.samples = lambda: [torch.ones(2, dtype=torch.float64)]
 """
+SPIKING = """
+import torch
+
+
+class Spike(torch.autograd.Function):
+    surrogate = {"v": torch.sigmoid}
+
+    @staticmethod
+    def forward(ctx, v):
+        ctx.save_for_backward(v)
+        return (v > 0).to(v.dtype)
+
+    @staticmethod
+    def backward(ctx, grad):
+        (v,) = ctx.saved_tensors
+        return grad * torch.sigmoid(v) * torch.sigmoid(-v) * (1 + 1e-4)
+
+    @staticmethod
+    def samples(generator):
+        yield torch.randn(3, dtype=torch.float64, generator=generator)
+"""
+
 FILES = {
     "ops.py": OPS,
     "slow.py": SLOW,
@@ -84,6 +108,7 @@ FILES = {
     "pack/__init__.py": "",
     "pack/first.py": OPS,
     "pack/second.py": "from .first import square\nimport torchgraft as tg\n",
+    "spiking.py": SPIKING,
     "test_plain.py": "def test_plain():\n    pass\n",
     "pytest.ini": "[pytest]\nstrict = true\nfilterwarnings = error\n",
 }
@@ -133,6 +158,15 @@ def run(folder):
         return Session(process)
 
     return run
+
+
+def checks(**options):
+    """What a run of pytest with these options checks."""
+    default = {
+        "torchgraft": ["ops.py"], "torchgraft_seed": 0, "torchgraft_budget": None, "torchgraft_device": "cpu",
+        "torchgraft_compilers": False, "torchgraft_inductor": False, "torchgraft_accuracy": None,
+    }  # fmt: skip
+    return Checks(SimpleNamespace(getoption=(default | options).__getitem__))
 
 
 # -- one run, as users read it ----------------------------------------------------------------------------------------
@@ -190,47 +224,53 @@ def test_the_header_says_how_to_draw_the_same(session):
 
 
 def test_the_same_in_several_processes(run, session):
-    spread = run("-v", "-n", "2", "--torchgraft", "ops.py", "--torchgraft-seed", "3", *SOME)
+    chosen = ("-k", "plain or cube and samples or cube and gradient and not layouts")
+    spread = run("-v", "-n", "2", "--torchgraft", "ops.py", "--torchgraft-seed", "3", *chosen)
     assert spread.status == 1
-    assert spread.outcomes == session.outcomes
-    for headline in ("cube: gradient", "rough: gradient", "lost: gradient"):
-        assert session.paragraph(headline) in spread.text
+    assert len(spread.outcomes) == 3
+    assert spread.outcomes.items() <= session.outcomes.items()
+    assert session.paragraph("cube: gradient") in spread.text
 
 
 # -- what is collected ------------------------------------------------------------------------------------------------
 
 
-def collected(run, *arguments):
-    lines = run("--collect-only", "-q", *arguments).text.splitlines()
+@pytest.fixture(scope="module")
+def ids(run):
+    """Of several places that overlap."""
+    places = ("pack", "pack/first.py", "ops.py:cube", "pack.first:square")
+    options = [option for place in places for option in ("--torchgraft", place)]
+    lines = run("--collect-only", "-q", "-m", "torchgraft", "--torchgraft-inductor", *options).text.splitlines()
     return [line for line in lines if "::" in line]
 
 
-def test_a_package_is_walked_and_nothing_is_checked_twice(run):
-    places = ["--torchgraft", "pack", "--torchgraft", "pack/first.py", "--torchgraft", "ops.py:cube"]
-    ids = collected(run, *places, "-k", "gradient and not layouts")
+def test_a_package_is_walked_and_nothing_is_checked_twice(ids):
     names = ("square", "cube", "rough", "lost")
-    assert ids == [
-        *(f"torchgraft::pack/first.py::{name}::gradient" for name in names), "torchgraft::ops.py::cube::gradient"
-    ]  # fmt: skip
+    assert [name for name in ids if name.endswith("::gradient")] == [
+        *(f"torchgraft::pack/first.py::{name}::gradient" for name in names),
+        "torchgraft::ops.py::cube::gradient",
+        "torchgraft::pack.first::square::gradient",  # another place
+    ]
+    assert len(ids) == len(set(ids))
 
 
-def test_a_module_by_its_name(run):
-    ids = collected(run, "--torchgraft", "pack.first:square")
-    assert "torchgraft::pack.first::square::gradient" in ids
+def test_names_of_checks_have_no_spaces(ids):
     assert "torchgraft::pack.first::square::layouts-of-inputs" in ids
-    assert not any("inductor" in name for name in ids)
 
 
-def test_inductor_is_asked_for(run):
-    ids = collected(run, "--torchgraft", "pack.first:square", "--torchgraft-inductor")
-    assert "torchgraft::pack.first::square::inductor" in ids
-
-
-def test_marks(run):
-    ids = collected(run, "--torchgraft", "ops.py", "-m", "torchgraft")
+def test_the_mark_chooses_checks_alone(ids):
     assert ids
-    assert all(name.startswith("torchgraft::ops.py::") for name in ids)
-    assert collected(run, "--torchgraft", "ops.py", "-m", "not torchgraft") == ["test_plain.py::test_plain"]
+    assert all(name.startswith("torchgraft::") for name in ids)
+
+
+def test_compilers_are_asked_for(ids):
+    assert "torchgraft::ops.py::cube::inductor" in ids
+
+    def names(**options):
+        return {check.name for check in checks(**options).settings.checks()}
+
+    assert names(torchgraft_inductor=True) - names() == {"inductor"}
+    assert names(torchgraft_compilers=True) - names() == {"compile", "export", "opcheck"}
 
 
 # -- wrong use --------------------------------------------------------------------------------------------------------
@@ -258,37 +298,37 @@ def test_what_cannot_be_collected_is_an_error_without_a_traceback(run):
 
 
 @pytest.mark.parametrize(
-    ("option", "said"),
+    ("options", "said"),
     [
-        ("--torchgraft-device=nonsense", "argument '--torchgraft-device': cannot be used"),
-        ("--torchgraft-budget=0", "--torchgraft-budget: no number of seconds above 0"),
+        ({"torchgraft_device": "nonsense"}, "argument '--torchgraft-device': cannot be used"),
+        ({"torchgraft_budget": 0.0}, "--torchgraft-budget: no number of seconds above 0"),
     ],
 )
-def test_options_that_cannot_be(run, option, said):
-    session = run("--torchgraft", "ops.py", option)
-    assert session.status == 4
-    assert f"ERROR: {said}" in session.text
-    assert "Traceback" not in session.text
+def test_options_that_cannot_be(options, said):
+    with pytest.raises(pytest.UsageError, match=re.escape(said)):  # of which pytest prints one line
+        checks(**options)
 
 
-def test_a_target_that_leaves_is_a_failure(run):
-    session = run("-v", "--torchgraft", "leaves.py", "-k", "samples")
-    assert session.status == 1
+@pytest.fixture(scope="module")
+def ended(run):
+    """Targets that leave the interpreter, and one that is slow."""
+    chosen = ("-k", "samples or slow and gradient and not layouts")
+    return run("-v", "--torchgraft", "leaves.py", "--torchgraft", "slow.py", "--torchgraft-budget", "0.5", *chosen)
+
+
+def test_a_target_that_leaves_is_a_failure(ended):
+    assert ended.status == 1
     for name, call in {"leaves": "os._exit(0)", "exits": "sys.exit(0)"}.items():
-        said = session.paragraph(f"{name}: samples")
-        assert said.startswith(f"FAIL: The target leaves the interpreter: {call}")
+        said = ended.paragraph(f"{name}: samples")
+        assert said.startswith(f"FAIL: The target ends its process: {call}")
         assert "leaves.py, line " in said
         assert "Traceback" not in said
 
 
-def test_a_budget_is_kept_in_each_test(run):
-    session = run(
-        "-v", "--torchgraft", "slow.py", "--torchgraft-budget", "0.5", "-k", "samples or mutation or gradient"
-    )
-    assert session.status == 1
-    assert session.outcomes["torchgraft::slow.py::slow::samples"] == "PASSED"
-    assert session.outcomes["torchgraft::slow.py::slow::gradient"] == "FAILED"
-    assert session.paragraph("slow: gradient").startswith("INCONCLUSIVE: not tried: the 0.5 s were over")
+def test_a_budget_is_kept_in_each_test(ended):
+    assert ended.outcomes["torchgraft::slow.py::slow::samples"] == "PASSED"
+    assert ended.outcomes["torchgraft::slow.py::slow::gradient"] == "FAILED"
+    assert ended.paragraph("slow: gradient").startswith("INCONCLUSIVE: not tried: the 0.5 s were over")
 
 
 def test_nothing_is_imported_where_nothing_is_asked_for(run, folder):
@@ -299,3 +339,13 @@ def test_nothing_is_imported_where_nothing_is_asked_for(run, folder):
     assert (session.status, session.outcomes) == (0, {"test_light.py::test_light": "PASSED"})
     assert "torchgraft-0.0" in session.text  # the plugin is there
     assert "--torchgraft=TARGET" in run("--help").text
+
+
+# -- what targets declare ---------------------------------------------------------------------------------------------
+
+
+def test_surrogates_and_an_accuracy_are_taken(run):
+    test = "torchgraft::spiking.py::Spike::gradient"
+    assert run("--torchgraft", "spiking.py", "-v").outcomes[test] == "FAILED"
+    session = run("--torchgraft", "spiking.py", "--torchgraft-accuracy", "1e-3", "-v")
+    assert session.outcomes[test] == "PASSED", session.text

@@ -85,6 +85,8 @@ def cumsum(vmap):
 
 
 def cumsum_of_samples(apply, in_dims, x):
+    if x.dim() == 1:  # a sample is one number
+        return apply(x.unsqueeze(0)).squeeze(0), 0
     return apply(x.movedim(in_dims[0], -1)), x.dim() - 1
 
 

@@ -136,7 +136,9 @@ SPECIMENS = [
     Specimen(
         name="number_for_tensor",
         wrong=LengthAsNumber.apply,
-        right=function("Length", lambda x: x.norm(), lambda grad, x: grad * x / x.norm()),
+        right=function(
+            "Length", lambda x: x.norm(), lambda grad, x: grad * x / x.norm().clamp(min=torch.finfo(x.dtype).tiny)
+        ),
         truth=torch.linalg.vector_norm,
         inputs=given([1.0, -2.0, 0.5]),
         shown_by=second,

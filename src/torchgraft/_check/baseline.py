@@ -26,6 +26,7 @@ class Baseline:
         gradients: one for each primal; None where none flows.
         output_slack: for each output, how far apart two right evaluations may be.
         gradient_slack: the same for each gradient.
+        gradient_scale: for each gradient the size of the numbers that it may be computed from.
         random: whether the target draws from torch's global generator.
     """
 
@@ -35,6 +36,7 @@ class Baseline:
     gradients: list[Value]
     output_slack: list[float]
     gradient_slack: list[float]
+    gradient_scale: list[float]
     random: bool
 
     def output_name(self, index: int) -> str:
@@ -185,7 +187,7 @@ def _measured(case: Case) -> Baseline | Exception:
 
 def _measure(case: Case) -> Baseline:
     if not case.primals:
-        raise Skip("no argument can have a derivative")
+        raise case.nothing_to_differentiate() or Skip("no argument can have a derivative")
     recorded = case.linearize()
     if not any(output.requires_grad for output in recorded.outputs):
         raise Inconclusive("no output requires grad")
@@ -193,9 +195,26 @@ def _measure(case: Case) -> Baseline:
     outputs = [output.detach().clone() for output in recorded.outputs]
     gradients = [_copy(g) for g in recorded.pull(_copies(cotangents))]
     moved = [_moved(case, cotangents, sample) for sample in range(2)]
-    output_slack = [slack(value, [outs[i] for outs, _ in moved]) for i, value in enumerate(outputs)]
-    gradient_slack = [slack(value, [grads[i] for _, grads in moved]) for i, value in enumerate(gradients)]
-    return Baseline(case, outputs, cotangents, gradients, output_slack, gradient_slack, draws(case))
+    accuracy = case.target.declared.error
+    output_slack = [slack(value, [outs[i] for outs, _ in moved], accuracy) for i, value in enumerate(outputs)]
+    scales = [_scale(primal, outputs, cotangents) for primal in case.primals]
+    gradient_slack = [
+        slack(value, [grads[i] for _, grads in moved], accuracy)
+        + (16 * torch.finfo(case.primals[i].dtype).eps + accuracy) * scales[i]
+        for i, value in enumerate(gradients)
+    ]
+    return Baseline(case, outputs, cotangents, gradients, output_slack, gradient_slack, scales, draws(case))
+
+
+def _scale(primal: Tensor, outputs: Sequence[Tensor], cotangents: Sequence[Value]) -> float:
+    """The size that a gradient has where the function is not flat: of <v, f(x)>, by that of x.
+
+    What saturates is computed from numbers of this size, whose rounding stays when they cancel.
+    """
+    terms = [(o * c).flatten() for o, c in zip(outputs, cotangents, strict=True) if c is not None]
+    products = torch.cat([term.abs().double() for term in terms])
+    size = float(primal.abs().max()) if primal.numel() else 1.0
+    return float(torch.linalg.vector_norm(products[products.isfinite()])) / min(max(size, 2.0**-10), 1.0)
 
 
 def draws(case: Case) -> bool:
@@ -234,8 +253,8 @@ def _nudged(tensor: Tensor, sample: int, source: torch.Generator) -> Tensor:
     return (tensor * (1 + units)).to(tensor.dtype)
 
 
-def slack(value: Value, moved: Sequence[Value], units: int = 64) -> float:
-    """What rounding can do to a result.
+def slack(value: Value, moved: Sequence[Value], accuracy: float = 0.0, units: int = 64) -> float:
+    """What rounding can do to a result, and the accuracy that is declared of both that are compared.
 
     A backward stable algorithm's error is that of inputs rounded otherwise, and 16 times what two such samples show
     covers its constants; so many units of the result's largest entry cover what is rounded on the way.
@@ -245,7 +264,7 @@ def slack(value: Value, moved: Sequence[Value], units: int = 64) -> float:
     finite = value.abs()[value.isfinite()]
     largest = float(finite.max()) if finite.numel() else 0.0
     observed = [d for d in (distance(other, value) for other in moved) if d != float("inf")]
-    return 16 * max(observed, default=0.0) + units * torch.finfo(value.dtype).eps * largest
+    return 16 * max(observed, default=0.0) + (units * torch.finfo(value.dtype).eps + 2 * accuracy) * largest
 
 
 def _copy(tensor: Value) -> Value:

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from .. import _torch
-
-if TYPE_CHECKING:
-    from .target import Target
-
-
-def differentiable(value: Any) -> bool:
-    """Whether a value is a tensor that may have a derivative."""
-    return isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex())
+from . import latest
+from .finding import LeftOut, Skip
+from .target import Target, differentiable
 
 
 @dataclass(frozen=True)
@@ -52,8 +47,15 @@ class Linearization:
             allow_unused=True,
         )  # fmt: skip
         for i, gradient in zip(wanted, found, strict=True):
-            gradients[i] = gradient
+            gradients[i] = _with_accumulated(self.primals[i], gradient)
         return gradients
+
+
+def _with_accumulated(primal: Tensor, gradient: Tensor | None) -> Tensor | None:
+    """A gradient with what a backward inside of the backward has added to ``grad``, as reversible blocks do."""
+    added = primal.grad if primal.is_leaf else None
+    primal.grad = None
+    return gradient if added is None else added if gradient is None else gradient + added
 
 
 class Case:
@@ -69,6 +71,7 @@ class Case:
         kwargs: its keyword arguments.
         seed: of the random numbers that each call draws.
         traits: what is odd about the arguments, such as ``"ties"``, ``"edges"``, ``"empty"``, ``"float16"``.
+        scales: for each output the size of the numbers that it is computed from and rounded with, where that is known.
 
     Attributes:
         names: of the primals.
@@ -83,10 +86,12 @@ class Case:
         *,
         seed: int = 0,
         traits: frozenset[str] = frozenset(),
+        scales: Sequence[float] = (),
     ) -> None:
         self.target = target
         self.seed = seed
         self.traits = traits
+        self.scales = tuple(scales)
         flat, self._tree = _torch.pytree.tree_flatten_with_path((tuple(args), dict(kwargs or {})))
         names = [target.name_of(path) for path, _ in flat]
         values = [value for _, value in flat]
@@ -97,6 +102,12 @@ class Case:
         self._in_place = False
         self.memo: dict[str, Any] = {}
         self.names = [names[i] for i in self._positions]
+
+    def nothing_to_differentiate(self) -> Skip | None:
+        """The reason why there are no primals, if a declaration is it."""
+        if self.primals or not self.target.constants:
+            return None
+        return LeftOut(f"{', '.join(sorted(self.target.constants))}: nondifferentiable")
 
     @property
     def label(self) -> str:
@@ -132,7 +143,13 @@ class Case:
         for i in self._positions:
             marked[i] = marked[i].detach().requires_grad_()
         args, kwargs = _torch.pytree.tree_unflatten(marked, self._tree)
-        return Case(self.target, args, kwargs, seed=self.seed, traits=self.traits)
+        return Case(self.target, args, kwargs, seed=self.seed, traits=self.traits, scales=self.scales)
+
+    def calling(self, function: Callable[..., Any]) -> Case:
+        """The same arguments, for another function."""
+        other = self.with_leaves(self.leaves)
+        other.target = replace(self.target, function=function)
+        return other
 
     def arguments(self, primals: Sequence[Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Positional and keyword arguments: these very primals, and copies of the other tensors."""
@@ -147,6 +164,7 @@ class Case:
         """What the target returns for these primals, as it returns it; the same random numbers in each call."""
         args, kwargs = self.arguments(_copies(self.primals) if primals is None else primals)
         process = os.getpid()
+        latest.begins(lambda: self.label)
         with _seeded(self.seed):
             made = self.target.function(*args, **kwargs)
         if os.getpid() != process:  # the target forked: two processes would go on, four after the next call
@@ -155,7 +173,7 @@ class Case:
 
     def outputs(self, primals: Sequence[Tensor] | None = None) -> list[Tensor]:
         """The differentiable outputs, dense, in the order in which they are returned."""
-        made = [leaf for leaf in _torch.pytree.tree_leaves(self.call(primals)) if differentiable(leaf)]
+        made = self.target.differentiable(self.call(primals))
         return [leaf if leaf.layout == torch.strided else leaf.to_dense() for leaf in made]
 
     def values(self, primals: Sequence[Tensor] | None = None) -> list[Tensor]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from .. import _torch
 from .report.report import Report
 
 
@@ -17,8 +18,11 @@ def check(
     budget: float | None = None,
     only: str | Iterable[str] = (),
     skip: str | Iterable[str] = (),
+    compilers: bool = False,
     inductor: bool = False,
-    progress: Callable[[str], None] = lambda name: None,
+    accuracy: float | None = None,
+    surrogate: Mapping[str, Callable[..., Any]] | None = None,
+    progress: Callable[[str], None] | bool | None = None,
 ) -> Report:
     """Prove that a derivative is right, or say what is wrong with it.
 
@@ -39,14 +43,26 @@ def check(
         budget: seconds; what was not tried then is listed in the report. A call that has begun is not interrupted.
         only: the check to run, such as ``"gradient"``, or several; all by default.
         skip: those to leave out.
-        inductor: run the checks that need `torch.compile`'s default backend too, which take seconds each.
-        progress: is told the name of each check before it begins.
+        compilers: run `torch.compile`, `torch.export` and `torch.library.opcheck` too, which take a second each; by
+            default operators are only traced, with fake tensors.
+        inductor: run `torch.compile` with its default backend too, which takes seconds.
+        accuracy: to which the values are right, relative to the largest element of each output, where the target has a
+            tolerance of its own: an adaptive solver, a quadrature, an iteration. Everything is compared at it, and the
+            headline says so. That of an operator by default, else the dtype's.
+        surrogate: for arguments, by their names in the report, functions whose derivative is meant in the place of the
+            target's own: ``{"x": smooth}``, with the same arguments and outputs. The rule is proved against it, and the
+            headline says so. A module's may be a module with the same parameters, or name those that it asks for.
+        progress: a function that is told the name of each check before it begins. Without one, a terminal or a
+            notebook shows a line while the checks run, if they take more than a second: True shows it at once, False
+            never.
 
     Returns:
         What was tried, and what was found.
 
     Raises:
-        ArgumentError: the target cannot be checked, or is no operator and has no inputs, or a check does not exist.
+        ArgumentError: the target cannot be checked, or is no operator and has no inputs, or a check does not exist; or
+            `accuracy` is not between 0 and 1, or a surrogate is of no argument.
+        ShapeError: a surrogate returns something else than the target.
 
     Example:
         >>> report = tg.check(linear)
@@ -58,10 +74,20 @@ def check(
     from .checks.table import chosen
     from .clock import Clock
     from .prepare import prepare
+    from .progress import reporting
     from .runner import run
     from .target import make_target
 
-    checks = chosen(only, skip, inductor=inductor)
-    prepared = prepare(make_target(target, name=name), inputs, kwargs, seed=seed, clock=Clock(budget))
-    ran = run(checks, prepared.cases, prepared.clock, progress) if prepared.cases else ()
-    return Report(prepared.target.name, prepared.target.kind, [*prepared.results, *ran], seed)
+    checks = chosen(only, skip, compilers=compilers, inductor=inductor)
+    with reporting(progress) as tell, _torch.without_onlookers():
+        prepared = prepare(
+            make_target(target, name=name, accuracy=accuracy, surrogate=surrogate),
+            inputs,
+            kwargs,
+            seed=seed,
+            clock=Clock(budget),
+        )
+        ran = list(run(checks, prepared.cases, prepared.clock, tell)) if prepared.cases else []
+    return Report(
+        prepared.target.name, prepared.target.kind, [*prepared.results, *ran], seed, prepared.target.declared.words
+    )

@@ -1,4 +1,4 @@
-"""What a check says: findings, and the verdict of each check."""
+"""Findings, and the verdicts of checks."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import enum
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
+from .evidence import Evidence
+from .report.plot import figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
 class Verdict(enum.StrEnum):
-    """How a check ended; the later in this list, the worse."""
+    """The end of a check; the later in this list, the worse."""
 
     SKIPPED = "SKIPPED"
     """It does not apply, or was not tried; the note says why."""
@@ -23,35 +24,6 @@ class Verdict(enum.StrEnum):
     LOSES_DIGITS = "LOSES_DIGITS"
     """Right, to fewer digits than the dtype has."""
     FAIL = "FAIL"
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """The numbers behind a finding, of the smallest case that shows it.
-
-    Attributes:
-        analytic: the Jacobian that the derivative under test gives, ``(outputs, inputs)``, flattened.
-        numeric: the same by differences of the function.
-        estimate: the estimated error of each entry of `numeric`.
-        steps: of the difference ladder along the direction that shows the error most.
-        ladder: the estimate of the directional derivative at each step.
-        bars: its estimated error at each step.
-        chosen: the place in `steps` of the step that was used.
-        along: what the derivative under test gives along that direction.
-        outputs: name and shape of each output, in the order of the rows; empty where they are not known.
-        inputs: the same of the primals, for the columns.
-    """
-
-    analytic: Tensor
-    numeric: Tensor
-    estimate: Tensor | None = None
-    steps: tuple[float, ...] = ()
-    ladder: tuple[float, ...] = ()
-    bars: tuple[float, ...] = ()
-    chosen: int | None = None
-    along: float | None = None
-    outputs: tuple[tuple[str, tuple[int, ...]], ...] = ()
-    inputs: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -71,6 +43,7 @@ class Finding:
         hint: the next step.
         repro: a command that shows it again.
         evidence: for pictures.
+        case: which shows it, where it is another than the one that was looked at; gone once it is explained.
 
     Example:
         >>> report = tg.check(Sin.apply, torch.randn(4, dtype=torch.float64))
@@ -90,14 +63,15 @@ class Finding:
     hint: str | None = None
     repro: str | None = None
     evidence: Evidence | None = field(default=None, repr=False)
+    case: Any = field(default=None, repr=False, compare=False)
 
     @property
     def key(self) -> str:
-        """The same for findings of the same thing, whatever the arguments that show it."""
+        """An identity: findings of one thing have one key, whatever the arguments that show it."""
         return f"{self.code}: {self.where.partition(';')[0]}"
 
     def but(self, **changes: Any) -> Finding:
-        """The same with other fields."""
+        """Return a copy with other fields."""
         return replace(self, **changes)
 
     def plot(self) -> Figure | None:
@@ -105,14 +79,23 @@ class Finding:
 
         Returns:
             A `matplotlib.figure.Figure`, which notebooks show; None where the finding has no numbers to draw.
-        """
-        from .report.plot import draw
 
-        return draw(self)
+        Raises:
+            ModuleNotFoundError: matplotlib is not installed; a note says how to install it.
+        """
+        lines = [text.replace("`", "") for text in (self.title, self.cause) if text]
+        return figure(self.evidence, lines) if self.evidence else None
 
 
 class Skip(Exception):
     """A check does not apply to this case; the text says why."""
+
+
+class LeftOut(Skip):
+    """A check has nothing to prove, since a declaration says so; the text names it."""
+
+    def __str__(self) -> str:
+        return f"left out: {super().__str__()}"
 
 
 class Inconclusive(Exception):

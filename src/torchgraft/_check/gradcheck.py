@@ -1,11 +1,26 @@
-"""`gradcheck` and `gradgradcheck`: torch's signatures, this checker behind them."""
+"""`gradcheck` and `gradgradcheck`: torch's signatures, this checker behind them.
+
+The modules of the checks are imported in functions: most programs check nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
+from torch.autograd.gradcheck import GradcheckError
+
+from .._errors import CheckError, UnsupportedError
+from .finding import Finding, Verdict
+from .report.report import Report
+from .report.result import Result
+
+if TYPE_CHECKING:
+    from .case import Case
+    from .checks.table import Check
 
 
 def gradcheck(
@@ -31,25 +46,15 @@ def gradcheck(
     A test suite that calls torch's calls this one after a change of its import. Behind it are the checks of `check`
     that concern the gradient at these very inputs: the derivative itself, linearity in the upstream gradient, the
     same gradient again, whatever else requires grad, however the upstream gradient lies in memory; nothing is
-    overwritten, and nothing kept from call to call.
+    overwritten, and nothing kept from call to call. Arguments that are not named here mean what they mean in torch's.
 
     Args:
         func: a function on tensors that returns a tensor, or several. A module's parameters are checked too.
         inputs: its arguments. Those that require grad are differentiated, of any floating or complex dtype.
         eps: not needed; steps are chosen where they are most exact.
-        atol: excuses lost digits only, with `rtol`, as it does in torch's: a gradient that is right, to fewer digits
-            than its dtype has. A wrong gradient is wrong, however small the difference: one that numerics do not
-            explain, and that is more than lost digits.
+        atol: excuses lost digits only, with `rtol`: a gradient that is right, to fewer digits than its dtype has. A
+            wrong gradient is wrong, however small the difference: one that numerics do not explain.
         rtol: see `atol`.
-        raise_exception: raise where a check does not pass; else return False.
-        nondet_tol: by how much the same call may differ from itself.
-        check_undefined_grad: whether outputs without an upstream gradient are treated as if it were zero.
-        check_grad_dtypes: whether a backward returns gradients of its inputs' shapes and dtypes, before the engine
-            makes them fit.
-        check_batched_grad: several upstream gradients at once, under `vmap`.
-        check_batched_forward_grad: several tangents at once, under `vmap`.
-        check_forward_ad: forward mode.
-        check_backward_ad: all that is above, of the backward pass.
         fast_mode: not needed; it is always fast, and never misses what the slow one sees.
         masked: of sparse inputs, the specified elements are checked; False, which asks for the others as well, is
             refused where there are others.
@@ -68,20 +73,20 @@ def gradcheck(
         >>> tg.gradcheck(torch.sin, (x,))
         True
     """
-    if not (check_forward_ad or check_backward_ad):
-        raise AssertionError("Expected at least one of check_forward_ad or check_backward_ad to be True")
-    if check_batched_grad and not check_backward_ad:
-        raise AssertionError("Setting check_batched_grad=True requires check_backward_ad to be True")
-    if check_batched_forward_grad and not check_forward_ad:
-        raise AssertionError("Setting check_batched_forward_grad=True requires check_forward_ad to be True")
-    from .dropin import Tolerance, first_order, settle  # costs an import; most programs check nothing
-
-    results = first_order(
-        func, inputs, masked=masked, backward=check_backward_ad, undefined=check_undefined_grad,
-        dtypes=check_grad_dtypes, batched=check_batched_grad, forward=check_forward_ad,
-        batched_forward=check_batched_forward_grad,
-    )  # fmt: skip
-    return settle(results, Tolerance(atol, rtol, nondet_tol), raises=raise_exception)
+    _require("at least one of check_forward_ad or check_backward_ad to be True", check_forward_ad or check_backward_ad)
+    _require_of("check_batched_grad", check_batched_grad, "check_backward_ad", check_backward_ad)
+    _require_of("check_batched_forward_grad", check_batched_forward_grad, "check_forward_ad", check_forward_ad)
+    case = _case(func, inputs, masked=masked)
+    names = dict.fromkeys(_BACKWARD, check_backward_ad)
+    names |= {
+        "outputs": check_backward_ad and check_undefined_grad,
+        "returned": check_backward_ad and check_grad_dtypes,
+    }
+    asked = {
+        "forward mode": check_forward_ad, "batched gradients": check_batched_grad,
+        "batched tangents": check_batched_forward_grad,
+    }  # fmt: skip
+    return _settle(case, _run(case, names, asked), atol, rtol, nondet_tol, raises=raise_exception)
 
 
 def gradgradcheck(
@@ -112,20 +117,7 @@ def gradgradcheck(
         func: as for `gradcheck`, as are all arguments that are not named here.
         inputs: its arguments.
         grad_outputs: not needed; a gradient is linear in them, so that drawn ones show all that any do.
-        eps: not needed.
-        atol: excuses lost digits only.
-        rtol: see `atol`.
         gen_non_contig_grad_outputs: not needed; `gradcheck` looks at layouts.
-        raise_exception: raise where a check does not pass; else return False.
-        nondet_tol: by how much the same call may differ from itself.
-        check_undefined_grad: whether gradients without an upstream gradient of their own are treated as if it were
-            zero.
-        check_grad_dtypes: shapes and dtypes before the engine makes them fit.
-        check_batched_grad: several at once, under `vmap`.
-        check_fwd_over_rev: forward mode over the backward pass.
-        check_rev_over_rev: the backward pass over the backward pass.
-        fast_mode: not needed.
-        masked: as for `gradcheck`.
 
     Returns:
         True if all passed; what could not be told has not.
@@ -139,16 +131,143 @@ def gradgradcheck(
         >>> tg.gradgradcheck(torch.sin, (x,))
         True
     """
-    if not (check_fwd_over_rev or check_rev_over_rev):
-        raise AssertionError("Expected at least one of check_fwd_over_rev or check_rev_over_rev to be True")
-    if check_undefined_grad and not check_rev_over_rev:
-        raise AssertionError("Setting check_undefined_grad=True requires check_rev_over_rev to be True")
-    if check_batched_grad and not check_rev_over_rev:
-        raise AssertionError("Setting check_batched_grad=True requires check_rev_over_rev to be True")
-    from .dropin import Tolerance, second_order, settle
+    from .baseline import baseline
+    from .checks.orders import backward_case
 
-    results = second_order(
-        func, inputs, reverse=check_rev_over_rev, undefined=check_undefined_grad, dtypes=check_grad_dtypes,
-        batched=check_batched_grad, forward=check_fwd_over_rev,
+    reverse = check_rev_over_rev
+    _require("at least one of check_fwd_over_rev or check_rev_over_rev to be True", check_fwd_over_rev or reverse)
+    _require_of("check_undefined_grad", check_undefined_grad, "check_rev_over_rev", reverse)
+    _require_of("check_batched_grad", check_batched_grad, "check_rev_over_rev", reverse)
+    case = _case(func, inputs, masked=None)
+    results = _run(case, {}, {"second order": reverse})
+    if all(result.verdict is Verdict.PASS for result in results):
+        names = {"outputs": check_undefined_grad, "returned": check_grad_dtypes}
+        asked = {"forward mode": check_fwd_over_rev, "batched gradients": check_batched_grad}
+        results += _run(_keeping_tangents(backward_case(baseline(case))), names, asked)
+    return _settle(case, results, atol, rtol, nondet_tol, raises=raise_exception)
+
+
+# -- what torch's signatures ask for ----------------------------------------------------------------------------------
+
+_BACKWARD = ("gradient", "linearity", "determinism", "subsets", "mutation", "state", "layouts of gradients")
+
+
+def _require(expected: str, given: bool) -> None:
+    if not given:
+        raise AssertionError(f"Expected {expected}")
+
+
+def _require_of(option: str, chosen: bool, other: str, given: bool) -> None:
+    if chosen and not given:
+        raise AssertionError(f"Setting {option}=True requires {other} to be True")
+
+
+def _case(func: Callable[..., Any], inputs: Tensor | Sequence[Any], *, masked: bool | None) -> Case:
+    from .generate.inputs import make_case
+    from .target import make_target
+
+    given = tuple(inputs) if isinstance(inputs, list | tuple) else (inputs,)
+    wanted = [value for value in given if isinstance(value, Tensor) and value.requires_grad]
+    if not wanted:
+        raise ValueError(
+            "gradcheck expects at least one input tensor to require gradient, but none of them have requires_grad=True."
+        )
+    if masked is False and not all(_is_specified(value) for value in wanted):
+        raise UnsupportedError(
+            "the unspecified elements of a sparse input are not checked", argument="masked", got="False",
+            expected="True, or None", hint="check the function of a dense tensor that calls to_sparse()",
+        )  # fmt: skip
+    func(*given)  # what it raises is its own
+    return make_case(make_target(func), given, {}, seed=0)
+
+
+def _is_specified(value: Tensor) -> bool:
+    """Return True if a mask leaves out no element."""
+    if value.layout == torch.strided:
+        return True
+    values = value.detach().coalesce().values() if value.layout == torch.sparse_coo else value.values()
+    return values.numel() == value.numel()
+
+
+def _keeping_tangents(case: Case) -> Case:
+    """Return the case for forward mode: its primals require grad, for to detach them would drop their tangents."""
+    function = case.target.function
+
+    def call(*primals: Tensor) -> Any:
+        return function(*(primal.requires_grad_() if primal.is_leaf else primal for primal in primals))
+
+    args, kwargs = case.arguments(case.primals)
+    return type(case)(replace(case.target, function=call), args, kwargs, seed=case.seed, traits=case.traits)
+
+
+def _run(case: Case, names: Mapping[str, bool], asked: Mapping[str, bool]) -> list[Result]:
+    """Run the checks that are True; those that were asked for by an option of their own must not be skipped."""
+    from .baseline import baseline
+    from .checks.table import NAMED, Check
+    from .checks.vmap import batched_gradients, batched_tangents
+    from .clock import Clock
+    from .runner import run
+
+    extra = (
+        Check("batched gradients", "Several upstream gradients at once are as each alone.",
+              lambda case: batched_gradients(baseline(case), ())),
+        Check("batched tangents", "Several tangents at once are as each alone.",
+              lambda case: batched_tangents(baseline(case), ())),
     )  # fmt: skip
-    return settle(results, Tolerance(atol, rtol, nondet_tol), raises=raise_exception)
+    known = NAMED | {check.name: check for check in extra}
+    checks = [known[name] for name, chosen in names.items() if chosen]
+    checks += [_unskipped(known[name]) for name, chosen in asked.items() if chosen]
+    return list(run(checks, [case], Clock()))
+
+
+def _unskipped(check: Check) -> Check:
+    """Return the check without an excuse: what it cannot do for a target, the caller wants to have."""
+    from .claims import Refused
+    from .finding import Inconclusive, Skip
+
+    def look(case: Case) -> Iterator[Finding]:
+        try:
+            yield from check.look(case)
+        except Skip as why:
+            raise Inconclusive(f"it was asked for, and cannot be done: {why}") from why
+        except Refused as why:
+            yield Finding("refused", Verdict.FAIL, "The target does not do what was asked for", cause=str(why))
+
+    return type(check)(check.name, check.title, look)
+
+
+# -- which verdicts are excused ---------------------------------------------------------------------------------------
+
+
+class Failed(CheckError, GradcheckError):
+    """The error of `gradcheck`: torch's, with the report."""
+
+
+def _settle(
+    case: Case, results: Sequence[Result], atol: float, rtol: float, nondet_tol: float, *, raises: bool
+) -> bool:
+    """Return True if all passed but for what tolerances excuse.
+
+    Raises:
+        Failed: not all did, and the caller wants an exception.
+    """
+
+    def excused(finding: Finding) -> bool:
+        error = float("inf") if finding.error is None else finding.error
+        if finding.code.startswith("nondeterministic-"):
+            return error <= nondet_tol
+        if finding.severity is Verdict.LOSES_DIGITS:
+            size = torch.as_tensor(0.0 if finding.numeric is None else finding.numeric).abs()
+            return error <= atol + rtol * (float(size.max()) if size.numel() else 0.0)
+        return finding.severity is Verdict.PASS
+
+    def judged(result: Result) -> Result:
+        wrong = [finding for finding in result.findings if not excused(finding)]
+        wrong = [f.but(severity=Verdict.FAIL) if f.severity is Verdict.PASS else f for f in wrong]
+        verdict = max((finding.severity for finding in wrong), key=list(Verdict).index, default=Verdict.PASS)
+        return replace(result, verdict=verdict, findings=tuple(wrong)) if result.findings else result
+
+    report = Report(case.target.name, case.target.kind, [judged(result) for result in results], case.seed)
+    if raises and not report.ok:
+        raise Failed(report.to_text(), report=report)
+    return report.ok

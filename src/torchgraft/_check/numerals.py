@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
 FEW = 8  # so many numbers are shown one by one
-SUPERSCRIPTS = str.maketrans("-0123456789", "\N{SUPERSCRIPT MINUS}⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def brief(value: float | complex) -> str:
@@ -24,9 +21,7 @@ def shown(value: Any, digits: int = 5) -> str:
         return str(value)
     if not isinstance(value, Tensor):
         return f"{value:.{digits}g}"
-    value = value.detach()
-    if value.layout != torch.strided:
-        value = value.to_dense()
+    value = value.detach().to_dense()
     if value.numel() <= FEW:
         return _nested(value.tolist(), digits)
     kind = f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
@@ -47,26 +42,8 @@ def apart(first: Any, second: Any) -> tuple[str, str]:
     >>> apart(0.16666667163372, 1 / 6)
     ('0.1666666716', '0.1666666667')
     """
-    for digits in range(4, 18):
-        if shown(first, digits) != shown(second, digits):
-            enough = min(digits + 1, 17)
-            return shown(first, enough), shown(second, enough)
-    return shown(first), shown(second)
-
-
-def worst_entry(first: Any, second: Any) -> tuple[int, ...] | None:
-    """Where two large tensors of one shape differ most; None for anything else."""
-    if not (isinstance(first, Tensor) and isinstance(second, Tensor)):
-        return None
-    if first.shape != second.shape or first.numel() <= FEW or first.layout != second.layout != torch.strided:
-        return None
-    deviation = (first.detach() - second.detach()).abs().nan_to_num(nan=torch.inf)
-    return tuple(int(place) for place in torch.unravel_index(deviation.argmax(), deviation.shape))
-
-
-def power(base: int, exponent: int) -> str:
-    """A power as it is printed: ``2⁻⁷``."""
-    return f"{base}{str(exponent).translate(SUPERSCRIPTS)}"
+    enough = next((min(k + 1, 17) for k in range(4, 18) if shown(first, k) != shown(second, k)), 5)
+    return shown(first, enough), shown(second, enough)
 
 
 def typeset(text: str) -> str:
@@ -77,28 +54,3 @@ def typeset(text: str) -> str:
 def printable(text: str) -> str:
     """The text without what would move a terminal's cursor or break a page: control characters are spelled out."""
     return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text.replace("\r\n", "\n"))
-
-
-def subscripts(blocks: Sequence[tuple[str, tuple[int, ...]]], count: int) -> list[str]:
-    """A name for each row or column of a Jacobian: ``x[0, 2]``.
-
-    Args:
-        blocks: name and shape of each tensor, in order.
-        count: of the rows; where it is twice the number of entries, each is a real and an imaginary part.
-    """
-    names = [name + _subscript(index, shape) for name, shape in blocks for index in range(_size(shape))]
-    if 2 * len(names) == count:
-        names = [f"{name}.{part}" for name in names for part in ("real", "imag")]
-    return names if len(names) == count else [str(index) for index in range(count)]
-
-
-def _size(shape: Sequence[int]) -> int:
-    return torch.Size(shape).numel()
-
-
-def _subscript(index: int, shape: Sequence[int]) -> str:
-    places = []
-    for size in reversed(shape):
-        index, place = divmod(index, size)
-        places.append(str(place))
-    return f"[{', '.join(reversed(places))}]" if places else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import warnings
 from collections.abc import Mapping, Sequence
@@ -14,9 +15,13 @@ from .. import _torch
 from .._locate import own_line
 from .case import Case
 from .clock import Clock, OutOfTime
+from .ended import Ended, staying
 from .finding import Finding, Verdict
 from .generate.inputs import Inputs, Refusal, attempt, make_case
-from .report.report import Result
+from .native import is_native
+from .report.result import Result
+from .surrogate import require_surrogates
+from .survive import survive
 from .target import Target
 
 CASES = 24
@@ -69,29 +74,43 @@ def prepare(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what a target warns of under odd inputs is not what is looked for
         try:
-            if inputs or kwargs:
-                _give(made, make_case(clock.watch(target), inputs, kwargs or {}, seed=seed))
-            else:
-                _generate(made, seed, device)
+            with staying():  # samples are code of the user's too
+                if inputs or kwargs:
+                    _give(made, make_case(clock.watch(target), inputs, kwargs or {}, seed=seed))
+                else:
+                    _generate(made, seed, device, apart=_may_die(made, seed, device))
+        except Ended as end:
+            made.results.append(end.result("samples"))
         except OutOfTime:
             note = f"not all was tried: the {clock.budget:.3g} s were over after {len(made.cases)} cases were made"
             made.results.append(Result("samples", SAMPLES, Verdict.INCONCLUSIVE, note=note))
+        require_surrogates(made.cases)
     return made
 
 
 def _give(made: Prepared, case: Case) -> None:
     """The caller's case, if the target takes it."""
-    refused = attempt(case)
+    refused = attempt(case, apart=is_native(case.target))
     if refused is None:
         made.cases.append(case)
     else:
         made.results.append(_refused(made.target, Refusal(case.label, refused, sample=False, deliberate=True)))
 
 
-def _generate(made: Prepared, seed: int, device: str) -> None:
-    """Cases from annotations, as many as there is time for."""
+def _may_die(made: Prepared, seed: int, device: str) -> bool:
+    """Return True for native code, unless a child has lived through all of its cases."""
+    if not is_native(made.target):
+        return False
+    with contextlib.suppress(Exception):
+        survive(lambda: _generate(Prepared(made.target, made.clock), seed, device, apart=True), apart=True)
+        return False
+    return True
+
+
+def _generate(made: Prepared, seed: int, device: str, *, apart: bool) -> None:
+    """Cases from annotations, as many as there is time for; each is tried in a child if it may end the process."""
     watched = made.clock.watch(made.target)
-    inputs = Inputs(watched if device == "cpu" else _calling_on(device, watched), seed=seed)
+    inputs = Inputs(watched if device == "cpu" else _calling_on(device, watched), seed=seed, apart=apart)
     try:
         for case in itertools.islice(inputs, CASES):
             made.cases.append(case if device == "cpu" else _moved(case, watched, device))
@@ -136,6 +155,8 @@ SAMPLES = "The target takes the arguments that its annotations and domain admit.
 
 def _refused(target: Target, refusal: Refusal) -> Result:
     error, place = refusal.error, own_line(refusal.error)
+    if isinstance(error, Ended):
+        return replace(error.result("samples"), case=refusal.label)
     hint = "pass arguments that it takes"
     if refusal.sample:
         hint = "correct its samples, or the target"

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from .case import Case
-from .target import Target, function_of
+from .target import Target, function_of, make_target
 
 _TORCH = ("torch", "torch.nn.functional", "torch.special", "torch.linalg", "torch.fft")
 """Where functions have a name that `import torch` knows, whatever they say themselves."""
@@ -44,8 +44,27 @@ def repro(case: Case) -> str:
             f"partial({', '.join([expression, *keywords])})",
         )
     options = f", seed={case.seed}" if case.seed else ""
+    accuracy = case.target.declared.accuracy
+    surrogates = _surrogates(case.target)
+    if surrogates is None:
+        return command(case)
+    imports, options = [*imports, *surrogates[0]], options + surrogates[1]
+    options += f", accuracy={accuracy!r}" if accuracy is not None and case.target.operator is None else ""
     check = f"print(tg.check({', '.join([expression, *call])}{options}))"
     return "\n".join(["import torch", "import torchgraft as tg", *imports, "", *lines, check])
+
+
+def _surrogates(target: Target) -> tuple[list[str], str] | None:
+    """Imports and the option for surrogates that the target does not declare itself; None if one has no name."""
+    own = make_target(target.origin).declared.surrogates
+    given = {name: of for name, of in target.declared.surrogates.items() if own.get(name) is not of}
+    places = {name: reference(make_target(of)) for name, of in given.items()}
+    found = [(name, *place) for name, place in places.items() if place is not None]
+    if len(found) < len(places):
+        return None
+    imports = [line for _, lines, _ in found for line in lines]
+    option = ", ".join(f"{name!r}: {expression}" for name, _, expression in found)
+    return imports, f", surrogate={{{option}}}" if found else ""
 
 
 def command(case: Case) -> str:

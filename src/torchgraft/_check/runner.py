@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -13,42 +15,113 @@ from .case import Case
 from .cause.explain import explain
 from .checks.table import Check
 from .clock import Clock, OutOfTime
+from .ended import Ended
 from .finding import Finding, Inconclusive, Skip, Verdict
+from .forked import may_fork
 from .generate.values import within
-from .report.evidence import with_ladder
-from .report.report import Result
+from .native import is_native
+from .numeric.gradient import gradient
+from .numeric.steps import with_ladder
+from .progress import Progress
+from .report.result import Result
 from .repro import repro
+from .risk import is_risky
+from .serial import threads
 from .shrink import shrink
+from .survive import survive
 
 FEW = 4
 """Cases that a check of the cost ``cheap`` sees."""
 
-PATIENCE = 2.0
-"""Seconds that the search for a smaller case may take."""
+CALLS = 4_000
+"""Calls of the target that the search for a smaller case may take."""
 
-_EXPLAINED = ("wrong-gradient", "loses-digits", "wrong-at-ties", "nonlinear-backward")
+TRIES, FEW_TRIES = 150, 2
+"""Smaller cases that are tried, and with checks that need a compiler."""
 
-Progress = Callable[[str], None]
+LARGE = 100_000
+"""Elements of cases from which on torch computes in as many threads as it is set to."""
+
+FEW_ELEMENTS = 64
+"""Elements of a derived case whose Jacobians are looked at."""
+
+ENDS = 2
+"""Checks that may end their process, or try to, before the others of their kind are not tried."""
+
+_EXPLAINED = ("wrong-gradient", "loses-digits", "wrong-at-ties", "nonlinear-backward", "wrong")
+"""What Jacobians explain; of "wrong-second-derivative" and "wrong-gradient-at-size" the first words."""
+
+
+@dataclass
+class Memory:
+    """What the checks of one target know of each other.
+
+    Attributes:
+        told: keys of what was found, by whichever check: it is not explained again.
+        ends: number of the ends of children, by what their checks probed; and of those in this process, by None.
+    """
+
+    told: set[str] = field(default_factory=set)
+    ends: Counter[str | None] = field(default_factory=Counter)
 
 
 def run(
-    checks: Sequence[Check], cases: Sequence[Case], clock: Clock, progress: Progress = lambda name: None
+    checks: Sequence[Check],
+    cases: Sequence[Case],
+    clock: Clock,
+    progress: Progress = lambda number, count, name: None,
+    memory: Memory | None = None,
 ) -> Iterator[Result]:
     """Run checks, and tell how each ended on each of its cases.
+
+    Where there can be no child, those that may end the process come last.
 
     Args:
         checks: to run, in this order.
         cases: plain ones first.
         clock: what is not begun when its time is over is listed as not tried.
-        progress: is told the name of each check before it begins.
+        progress: is told of each check before it begins.
+        memory: of the checks that ran before.
     """
-    told: set[str] = set()
-    for check in checks:
-        progress(check.name)
+    memory = memory or Memory()
+    if not may_fork():
+        checks = sorted(checks, key=lambda check: is_risky(check, cases[0]))
+    size = sum(leaf.numel() for case in cases for leaf in case.leaves if isinstance(leaf, torch.Tensor))
+    for number, check in enumerate(checks, 1):
+        progress(number, len(checks), check.name)
+        # Small calls in several threads mostly wait for one another.
+        with threads(1 if size < LARGE else torch.get_num_threads()):
+            results = _survived(check, _cases_for(check, cases), clock, memory)
+        yield from results
+
+
+def _survived(check: Check, cases: Sequence[Case], clock: Clock, memory: Memory) -> list[Result]:
+    """Run a check, in a child if it is risky; the end of its process is its result."""
+    try:
         if clock.over:
-            yield _untried(check, clock)
-        else:
-            yield from _judged(list(_run_cases(check, _cases_for(check, cases), clock, told)))
+            raise OutOfTime(clock)
+        risky = is_risky(check, cases[0]) or bool(memory.ends.keys() - {None})
+    except OutOfTime:
+        return [_untried(check, f"the {clock.budget:.3g} s were over")]
+    kind = check.probes if risky else None
+    if memory.ends[kind] >= ENDS:
+        return [_untried(check, f"{ENDS} checks have ended their process")]
+    try:
+        results = survive(lambda: list(_judged(list(_run_cases(check, cases, clock, memory.told)))), apart=risky)
+    except Ended as end:
+        memory.ends[kind] += 1
+        results = [end.result(check.name)]
+    except Exception as error:  # a result that cannot be pickled
+        results = [
+            Result(check.name, check.title, Verdict.INCONCLUSIVE, note=f"raised {type(error).__name__}: {error}")
+        ]
+    memory.told.update(finding.key for result in results for finding in result.findings)
+    if risky and not may_fork():
+        results = [replace(result, note=result.note or _HERE) for result in results]
+    return results
+
+
+_HERE = "tried last, for a crash would have ended this process: there was no child to try it in"
 
 
 def run_check(check: Check, case: Case, told: set[str] | None = None) -> Result:
@@ -68,7 +141,7 @@ def run_check(check: Check, case: Case, told: set[str] | None = None) -> Result:
         try:
             found = list(check.look(case))
             verdict = max((f.severity for f in found), key=list(Verdict).index, default=Verdict.PASS)
-            found = [finding if finding.key in told else conclude(check, case, finding) for finding in found]
+            found = [f.but(case=None) if f.key in told else _concluded(check, case, f) for f in found]
             told.update(finding.key for finding in found)
         except Skip as why:
             verdict, note = Verdict.SKIPPED, str(why)
@@ -92,16 +165,19 @@ def _cases_for(check: Check, cases: Sequence[Case]) -> Sequence[Case]:
 
 
 def _run_cases(check: Check, cases: Sequence[Case], clock: Clock, told: set[str]) -> Iterator[tuple[Case, Result]]:
-    """Run a check case by case, until one fails."""
+    """Run a check case by case, until one fails; of those that lose digits the first is told."""
+    slight = False
     for case in cases:
         start = clock.passed
         try:
             result = run_check(check, case, told)
         except OutOfTime:
-            yield case, _untried(check, clock, clock.passed - start)
+            yield case, _untried(check, f"the {clock.budget:.3g} s were over", clock.passed - start)
             return
-        yield case, result
-        if result.verdict in (Verdict.FAIL, Verdict.LOSES_DIGITS):
+        if not (slight and result.verdict is Verdict.LOSES_DIGITS):
+            yield case, result
+        slight = slight or result.verdict is Verdict.LOSES_DIGITS
+        if result.verdict is Verdict.FAIL:
             return
 
 
@@ -116,49 +192,91 @@ def _judged(ran: Sequence[tuple[Case, Result]]) -> Iterator[Result]:
             yield result
 
 
-def _untried(check: Check, clock: Clock, seconds: float = 0.0) -> Result:
+def _untried(check: Check, why: str, seconds: float = 0.0) -> Result:
     """Nothing is proved by what was not tried, or not to its end."""
-    note = f"not tried: the {clock.budget:.3g} s were over"
-    return Result(check.name, check.title, Verdict.INCONCLUSIVE, note=note, seconds=seconds)
+    return Result(check.name, check.title, Verdict.INCONCLUSIVE, note=f"not tried: {why}", seconds=seconds)
 
 
 # -- from a finding to the paragraph about it ---------------------------------------------------------------------
 
 
+def _concluded(check: Check, case: Case, finding: Finding) -> Finding:
+    """Conclude in a child where the target may end the process at a smaller size."""
+    try:
+        return survive(lambda: conclude(check, case, finding), apart=is_native(case.target))
+    except Ended:
+        return finding
+
+
 def conclude(check: Check, case: Case, finding: Finding) -> Finding:
     """Return the finding as the smallest case shows it, with its cause and a reproduction, as far as they are known."""
     if finding.severity is Verdict.PASS:  # a notice
-        return finding
-    clock, original = Clock(PATIENCE), case
+        return finding.but(case=None)
+    with threads(1):  # thousands of small calls would mostly wait for one another's threads
+        if finding.case is not None and finding.case.target.origin is case.target.origin:
+            return _of_variant(finding.case, finding)
+        smallest, finding = _smallest(check, case, finding)
+        if finding.case is not None:
+            return _explained(smallest, finding, of=finding.case)
+        return _explained(smallest, finding, of=smallest, original=case)
+
+
+def _smallest(check: Check, case: Case, finding: Finding) -> tuple[Case, Finding]:
+    """The smallest case with the same finding, and the finding there."""
 
     def again(smaller: Case) -> Finding | None:
         return next((f for f in check.look(smaller) if f.code == finding.code), None)
 
+    with contextlib.suppress(Exception, OutOfTime):  # odd targets can break it
+        case = _shrunk(case, lambda smaller: again(smaller) is not None, tries=FEW_TRIES if check.needs else TRIES)
+        finding = again(case) or finding
+    return case, finding
+
+
+def _shrunk(case: Case, shows: Callable[[Case], bool], *, tries: int = TRIES, resize: bool = True) -> Case:
+    """The smallest case that shows something, within the declared domain, and a number of calls."""
+
     def fails(smaller: Case) -> bool:
-        return not clock.over and within(smaller) and again(smaller) is not None
+        try:
+            return within(smaller) and shows(smaller)
+        except OutOfTime:
+            return False
 
-    with _one_thread():
-        # Odd targets can break each of these; what is wrong is wrong without them.
-        with contextlib.suppress(Exception):
-            case = shrink(case, fails)
-            finding = again(case) or finding
-        if finding.code in _EXPLAINED:
-            with contextlib.suppress(Exception):
-                finding = explain(case, finding, original=original)
-        if finding.evidence is not None:
-            with contextlib.suppress(Exception):
-                finding = finding.but(evidence=with_ladder(finding.evidence, case))
-        with contextlib.suppress(Exception):
-            finding = finding.but(repro=finding.repro or repro(case))
+    found = shrink(Clock(calls=CALLS).watch_case(case), fails, tries=tries, resize=resize)
+    found.target = case.target
+    return found
+
+
+def _of_variant(variant: Case, finding: Finding) -> Finding:
+    """The finding of a case that was derived from the given one: of its sizes, with simpler values."""
+
+    def shows(smaller: Case) -> bool:
+        return any(found.severity is finding.severity for found in gradient(smaller))
+
+    smallest, of = variant, None
+    with contextlib.suppress(Exception, OutOfTime):
+        of = variant if shows(variant) and sum(p.numel() for p in variant.primals) <= FEW_ELEMENTS else None
+        smallest = variant if of is None else _shrunk(variant, shows, resize=False)
+    return _explained(smallest, finding, of=smallest if of is not None else None, original=of)
+
+
+def _explained(case: Case, finding: Finding, *, of: Case | None, original: Case | None = None) -> Finding:
+    """The finding with a cause, the numbers behind it, and text that shows it again.
+
+    Args:
+        case: to be shown again.
+        finding: to explain.
+        of: the case whose Jacobians explain it.
+        original: that case before it was shrunk.
+    """
+    finding, said = finding.but(case=None), finding.cause
+    if of is not None and finding.code.partition("-at-")[0].partition("-second")[0] in _EXPLAINED:
+        with contextlib.suppress(Exception, OutOfTime):
+            finding = explain(of, finding.but(cause=None), original=original)
+        finding = finding.but(cause="; ".join(filter(None, [said, finding.cause])) or None)
+    if finding.evidence is not None and of is not None:
+        with contextlib.suppress(Exception, OutOfTime):
+            finding = finding.but(evidence=with_ladder(finding.evidence, of))
+    with contextlib.suppress(Exception, OutOfTime):
+        finding = finding.but(repro=finding.repro or repro(case))
     return finding
-
-
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """Compute in one thread: thousands of small calls would mostly wait for one another's threads."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from .case import Case
-from .resize import resized, resized_axis, shape_of, sizes, squeezed
+from .variations import resized, resized_axis, shape_of, sizes, squeezed
 
 Fails = Callable[[Case], bool]
 Change = Callable[[], Case]
-CALLS = 150
+TRIES = 150
 """How often a case is tried."""
 FEW = 8
 """Tensors with at most so many elements are simplified one by one."""
@@ -21,32 +21,33 @@ FEW_KEYS = 64
 """By so many elements of each tensor it is known that a case was tried."""
 
 
-def shrink(case: Case, fails: Fails, *, calls: int = CALLS) -> Case:
-    """The smallest case found that still fails: greedy, every change by itself.
+def shrink(case: Case, fails: Fails, *, tries: int = TRIES, resize: bool = True) -> Case:
+    """Find the smallest case that still fails: greedy, every change by itself.
 
     Axes of equal size shrink together in all arguments, to 1, 2, 3 or half; then one axis of one argument at a
     time. Then values become simple ones.
 
     Args:
         case: one that fails.
-        fails: whether the same finding remains; where it raises, it does not.
-        calls: how often `fails` is asked at most.
+        fails: tells whether the same finding remains; where it raises, it does not.
+        tries: how often `fails` is asked at most.
+        resize: axes may become shorter; else only values become simpler.
 
     Example:
         >>> shrink(case, lambda smaller: any(f.code == "wrong-gradient" for f in gradient(smaller))).label
         'x: float64[1]'
     """
-    trial = _Trial(fails, calls)
-    smaller = trial.settled(case, _smaller)
+    trial = _Trial(fails, tries)
+    smaller = trial.settled(case, _smaller) if resize else case
     return trial.settled(smaller, _simpler)
 
 
 class _Trial:
     """Tries of a budget."""
 
-    def __init__(self, fails: Fails, calls: int) -> None:
+    def __init__(self, fails: Fails, tries: int) -> None:
         self._fails = fails
-        self._left = calls
+        self._left = tries
         self._tried = set[int]()
 
     def settled(self, case: Case, changes: Callable[[Case], Iterator[Change]]) -> Case:

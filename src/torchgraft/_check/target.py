@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import functools
+import copy
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
@@ -15,10 +15,18 @@ from .. import _torch
 from .._errors import ArgumentError
 from .._function.function import Function
 from .._op import Op
+from .._rules.surrogate import function_name, read_surrogates
+from .._spec.accuracy import read_accuracy
+from .declared import Declared
 
 FUNCTIONS = (torch.autograd.Function, Function)
 
 Kind = Literal["operator", "function", "library", "module", "callable"]
+
+
+def differentiable(value: Any) -> bool:
+    """Whether a value is a tensor that may have a derivative."""
+    return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
 
 
 @dataclass(frozen=True)
@@ -32,6 +40,9 @@ class Target:
         origin: what was given.
         parameters: names of the positional arguments, as far as they are known.
         constants: names of arguments that were declared to have no derivative.
+        optional: names of parameters whose default is None.
+        inert: places of outputs that were declared to have none.
+        declared: what qualifies the verdict.
         samples: functions of its author's that yield calls, as `Op.samples` takes them: of an operator those that were
             declared, of anything else the attribute ``samples``.
     """
@@ -42,12 +53,24 @@ class Target:
     origin: Any
     parameters: tuple[str, ...] = ()
     constants: frozenset[str] = frozenset()
+    optional: frozenset[str] = frozenset()
     samples: tuple[Callable[..., Any], ...] = ()
+    inert: frozenset[int] = frozenset()
+    declared: Declared = field(default_factory=Declared)
+
+    def differentiable(self, returned: Any) -> list[torch.Tensor]:
+        """The tensors among what it returned that may have a derivative, but for those declared to have none."""
+        leaves = enumerate(_torch.pytree.tree_leaves(returned))
+        return [leaf for i, leaf in leaves if i not in self.inert and differentiable(leaf)]
 
     @property
     def operator(self) -> Op | None:
         """The torchgraft operator, if it is one."""
         return self.origin if isinstance(self.origin, Op) else None
+
+    def calling(self, function: Callable[..., Any]) -> Target:
+        """Return the target with another function in the place of its own."""
+        return replace(self, function=function)
 
     def name_of(self, path: tuple[Any, ...]) -> str:
         """The name of an argument, from its place in ``(args, kwargs)``."""
@@ -62,20 +85,43 @@ class Target:
         return name + _torch.pytree.keystr(tuple(rest))
 
 
-def make_target(origin: Any, *, name: str | None = None) -> Target:
+def make_target(
+    origin: Any,
+    *,
+    name: str | None = None,
+    accuracy: float | None = None,
+    surrogate: Mapping[str, Callable[..., Any]] | None = None,
+) -> Target:
     """The target that `origin` is.
 
+    Args:
+        origin: what is to be checked.
+        name: for reports.
+        accuracy: of its values, in the place of the one that it declares itself.
+        surrogate: functions whose derivative is meant, by the names of arguments, beside those that it declares.
+
     Raises:
-        ArgumentError: it cannot be called.
+        ArgumentError: it cannot be called, the accuracy is not between 0 and 1, or surrogates are no functions.
     """
-    return replace(_made(origin, name), samples=_samples(origin))
+    made = _made(origin, name)
+    accuracy = read_accuracy(accuracy, ArgumentError) or made.declared.accuracy
+    meant = {**made.declared.surrogates, **_surrogates(origin), **read_surrogates(surrogate, ArgumentError)}
+    declared = replace(made.declared, accuracy=accuracy, surrogates=meant)
+    function = function_of(origin)
+    written = origin.forward if isinstance(origin, nn.Module) else origin if function is None else function.forward
+    return replace(made, samples=_samples(origin), declared=declared, optional=_optional(written))
 
 
 def _made(origin: Any, name: str | None) -> Target:
     if isinstance(origin, Op):
         record = origin._record
         names = tuple(p.name for p in record.signature.parameters)
-        return Target(name or record.name, "operator", origin, origin, names, frozenset(record.nondifferentiable))
+        shown = [output for output in record.signature.outputs if not output.saved]
+        return Target(
+            name or record.name, "operator", origin, origin, names, frozenset(record.nondifferentiable),
+            inert=frozenset(i for i, output in enumerate(shown) if output.inert),
+            declared=Declared(record.accuracy, dict(record.surrogates), tuple(record.nondifferentiable)),
+        )  # fmt: skip
     if isinstance(origin, nn.Module):
         parameters = ("parameters", *_parameters(origin.forward))
         return Target(name or type(origin).__name__, "module", _functional(origin), origin, parameters)
@@ -93,7 +139,7 @@ def _made(origin: Any, name: str | None) -> Target:
             "cannot be checked", argument="target", got=type(origin).__name__,
             expected="an operator, a Function's apply, a module, or a function on tensors",
         )  # fmt: skip
-    return Target(name or _name(origin), "callable", origin, origin, _parameters(origin))
+    return Target(name or function_name(origin), "callable", origin, origin, _parameters(origin))
 
 
 def function_of(origin: Any) -> Any:
@@ -116,14 +162,55 @@ def _samples(origin: Any) -> tuple[Callable[..., Any], ...]:
     return (found,) if callable(found) else ()
 
 
+def _surrogates(origin: Any) -> dict[str, Callable[..., Any]]:
+    """The attribute ``surrogate`` of a Function, a module or a function; an operator's are in its record."""
+    found = getattr(function_of(origin) or origin, "surrogate", None)
+    return read_surrogates(found, ArgumentError) if isinstance(found, Mapping) else {}
+
+
 def _functional(module: nn.Module) -> Callable[..., Any]:
-    """A module as a function of its parameters; its buffers are what they were before each call."""
+    """A module as a function of its parameters; it stays as it is."""
+    borrow, copies = borrowed(module), can_be_copied(module)
+
+    def call(parameters: dict[str, torch.Tensor], *args: Any, **kwargs: Any) -> Any:
+        if copies and not torch.compiler.is_compiling():
+            return copied(module, parameters)(*args, **kwargs)
+        return borrow(parameters, *args, **kwargs)
+
+    return call
+
+
+def borrowed(module: nn.Module) -> Callable[..., Any]:
+    """A module as a function that has other parameters for the time of a forward; its buffers are what they were."""
 
     def call(parameters: dict[str, torch.Tensor], *args: Any, **kwargs: Any) -> Any:
         buffers = {name: buffer.detach().clone() for name, buffer in module.named_buffers()}
         return torch.func.functional_call(module, (parameters, buffers), args, kwargs)
 
     return call
+
+
+def can_be_copied(module: nn.Module) -> bool:
+    """Return False if a module holds a lock, a file, or the like."""
+    try:
+        copied(module, dict(module.named_parameters()))
+    except Exception:
+        return False
+    return True
+
+
+def copied(module: nn.Module, parameters: Mapping[str, torch.Tensor]) -> nn.Module:
+    """A copy of a module for one call, whose parameters are these very tensors.
+
+    Its backward reads them from the copy as its forward did, however late it runs: the call is run again in a
+    checkpoint or in a reversible block, and accumulates gradients there.
+    """
+    memo: dict[int, Any] = {id(own): parameters[name] for name, own in module.named_parameters()}
+    for part in module.modules():
+        for held in (*vars(part).values(), *part._buffers.values()):
+            if isinstance(held, torch.Tensor):  # `deepcopy` refuses what is no leaf, such as a weight that is normed
+                memo[id(held)] = held.detach().clone().requires_grad_(held.requires_grad and held.is_leaf)
+    return copy.deepcopy(module, memo)
 
 
 def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
@@ -135,7 +222,9 @@ def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
     return tuple(p.name for p in found if p.kind in positional)
 
 
-def _name(function: Any) -> str:
-    if isinstance(function, functools.partial):
-        return _name(function.func)
-    return getattr(function, "__name__", type(function).__name__)
+def _optional(function: Any) -> frozenset[str]:
+    try:
+        found = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return frozenset()
+    return frozenset(p.name for p in found if p.default is None)

@@ -182,8 +182,8 @@ class _Part:
         A graph that may still be differentiated (`make_fx`, `torch.func.linearize`) keeps the operator: its derivative
         is its rules', not the body's.
         """
-        if not _torch.tracing_to_graph():  # only shapes are wanted
-            return self.fake(*args)
+        if not _torch.tracing_to_graph():  # only shapes are wanted, or a mode looks on, such as one that counts
+            return self.fake(*args) if _torch.fake_mode_of(args) else NotImplemented
         if not _torch.tracing_final_graph():
             return NotImplemented
         if self.record.opaque or _torch.tangents_from_outside():  # which the body alone would differentiate

@@ -37,6 +37,7 @@ class Rule:
         array: it works on NumPy arrays.
         native: it is a function in C.
         independent: outputs that its inputs do not move, and whose cotangents it therefore does not read.
+        written: the function as its author wrote it.
     """
 
     kind: Kind
@@ -49,6 +50,7 @@ class Rule:
     array: bool = False
     native: NativeFunction | None = None
     independent: tuple[str, ...] = ()
+    written: Callable[..., Any] | None = None
 
     def ignored(self, signature: Signature) -> list[str]:
         """The cotangents that a VJP or adjoint should read and does not: their part of the gradient would be lost."""
@@ -137,7 +139,10 @@ def make_rule(
     opaque = residual or ((array or source is not None) and kind != "adjoint")
     if source is None:
         call = Probe(_renamed(function, label), function, lambda drawn: _refuse_random(label, drawn))
-        return Rule(kind, tuple(inputs), call, reads, label, opaque, residual, array=array, independent=independent)
+        return Rule(
+            kind, tuple(inputs), call, reads, label, opaque, residual, array=array, independent=independent,
+            written=function,
+        )  # fmt: skip
     if all(name in signature.names and not signature.names[name].is_tensor for name in reads):
         raise DeclarationError(
             "a rule in C reads no tensor, by which torch would know where to run it", operator=label,
@@ -147,7 +152,10 @@ def make_rule(
     symbol = source.function or function.__name__
     prototype = rule_prototype(signature, kind, inputs, reads, workspaces, symbol, label)
     native = NativeFunction(source, prototype, label, RuleError)
-    return Rule(kind, tuple(inputs), function, reads, label, opaque, residual, native=native, independent=independent)
+    return Rule(
+        kind, tuple(inputs), function, reads, label, opaque, residual, native=native, independent=independent,
+        written=function,
+    )  # fmt: skip
 
 
 def _refuse_random(label: str, drawn: str) -> RuleError:

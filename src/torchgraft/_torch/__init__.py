@@ -28,6 +28,8 @@ from .duals import make_dual as make_dual
 from .duals import may_carry_tangent as may_carry_tangent
 from .duals import tangents_possible as tangents_possible
 from .duals import unpack_dual as unpack_dual
+from .effort import Effort as Effort
+from .effort import TooMuch as TooMuch
 from .functions import SingleLevelFunction as SingleLevelFunction
 from .functions import VmapInfo as VmapInfo
 from .functions import is_function_output as is_function_output
@@ -58,6 +60,9 @@ from .levels import opens_no_level as opens_no_level
 from .levels import outside_level as outside_level
 from .levels import recording_levels as recording_levels
 from .levels import requires_grad_inside as requires_grad_inside
+from .onlookers import nan_is_equal as nan_is_equal
+from .onlookers import profiling as profiling
+from .onlookers import without_onlookers as without_onlookers
 from .plain import PLAIN_TYPES as PLAIN_TYPES
 from .plain import absent as absent
 from .plain import distinct as distinct
@@ -85,6 +90,7 @@ from .tracing import DYNAMO as DYNAMO
 from .tracing import DYNAMO_KNOWS_FUNCTIONS as DYNAMO_KNOWS_FUNCTIONS
 from .tracing import disabled as disabled
 from .tracing import fake_call as fake_call
+from .tracing import fake_mode_of as fake_mode_of
 from .tracing import graph_break as graph_break
 from .tracing import guard_forward_level as guard_forward_level
 from .tracing import is_tracing as is_tracing

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import CodeType
 from typing import Any, TypeVar
 
@@ -28,6 +28,11 @@ def tracing_to_graph() -> bool:
     from torch.fx.experimental.proxy_tensor import get_proxy_mode  # not imported by `import torch`
 
     return tracing_final_graph() or get_proxy_mode() is not None
+
+
+def fake_mode_of(values: Sequence[Any]) -> Any:
+    """Return the mode that makes fake tensors, where one is active or has made one of the values; else None."""
+    return torch._guards.detect_fake_mode(values)
 
 
 def tracing_final_graph() -> bool:

@@ -9,7 +9,7 @@ import torch
 from torchgraft._check import baseline as module
 from torchgraft._check.baseline import baseline, distance, signed
 from torchgraft._check.finding import Inconclusive, Skip
-from torchgraft._check.points import nearby
+from torchgraft._check.variations import nearby
 
 from .looking import DOUBLE, SIN, case_of, function, normal
 

@@ -1,4 +1,4 @@
-"""No contract has anything to say of targets that are right, torch's own and Functions of every kind."""
+"""No check has anything to say of targets that are right, torch's own and Functions of every kind."""
 
 import pytest
 import torch
@@ -18,7 +18,7 @@ COMPILED = [
 
 
 def wrong(name, target, *args):
-    """What a contract finds; whatever else it raises is its own mistake."""
+    """List what a check finds; whatever else it raises is its own mistake."""
     try:
         return [f for f in findings(name, target, *args) if f.severity is not Verdict.PASS]
     except (Skip, Inconclusive):
@@ -27,25 +27,25 @@ def wrong(name, target, *args):
 
 @pytest.mark.parametrize("name", RIGHT)
 def test_nothing_is_found(name):
-    for contract in NAMED.keys() - COMPILERS - {"gradient"}:
-        assert wrong(contract, *RIGHT[name]) == [], contract
+    for check in NAMED.keys() - COMPILERS - {"gradient"}:
+        assert wrong(check, *RIGHT[name]) == [], check
 
 
 @pytest.mark.parametrize("name", COMPILED)
 def test_nothing_is_found_by_compilers(name):
-    for contract in COMPILERS - {"inductor"}:
-        assert wrong(contract, *RIGHT[name]) == [], contract
+    for check in COMPILERS - {"inductor"}:
+        assert wrong(check, *RIGHT[name]) == [], check
 
 
 def test_what_could_not_be_told_is_little():
-    """No contract passes on everything without having looked."""
+    """No check passes on everything without having looked."""
     unsure = []
-    for contract in NAMED.keys() - COMPILERS - {"gradient", "leaks", "sizes"}:
+    for check in NAMED.keys() - COMPILERS - {"gradient", "leaks", "sizes"}:
         for name, (target, *args) in RIGHT.items():
             try:
-                list(NAMED[contract].look(case_of(target, *args)))
+                list(NAMED[check].look(case_of(target, *args)))
             except Skip:
                 continue
             except Inconclusive as why:
-                unsure.append((contract, name, str(why)))
-    assert {(contract, name) for contract, name, _ in unsure} <= {("second order", "relu at ties")}, unsure
+                unsure.append((check, name, str(why)))
+    assert {(check, name) for check, name, _ in unsure} <= {("second order", "relu at ties")}, unsure

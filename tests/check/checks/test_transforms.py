@@ -1,4 +1,4 @@
-"""Contracts about what becomes of a call: mapped, faked, compiled, exported, under autocast; and claims about it."""
+"""Checks of what becomes of a call: mapped, faked, compiled, exported, under autocast; and claims about it."""
 
 import itertools
 
@@ -7,6 +7,7 @@ import pytest
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
 
 import torchgraft as tg
 from torchgraft._check import claims
@@ -114,6 +115,27 @@ def test_a_number_that_was_traced():
 
     target = function(forward, lambda g, x: 2 * g if torch.compiler.is_compiling() else 3 * g)
     assert alarms("compile", target, X) == {"compiled-output", "compiled-gradient"}
+
+
+def test_a_derivative_below_autograd_is_lost_where_it_is_traced():
+    torch.library.define("test_transforms::sine_below", "(Tensor x) -> Tensor")
+    torch.library.impl("test_transforms::sine_below", "CPU", SIN)
+    torch.library.register_fake("test_transforms::sine_below", torch.empty_like)
+    found = findings("trace", torch.ops.test_transforms.sine_below.default, X)
+    assert [f.code for f in found] == ["compiled-gradient"]
+    assert "not registered" in found[0].cause
+
+
+def test_a_number_that_a_traced_rule_reads():
+    @torch.library.custom_op("test_transforms::twice", mutates_args=())
+    def twice(x: torch.Tensor) -> torch.Tensor:
+        return 2 * x
+
+    twice.register_fake(torch.empty_like)
+    twice.register_autograd(lambda ctx, grad: grad * (3 if isinstance(grad, FakeTensor) else 2))
+    found = findings("trace", torch.ops.test_transforms.twice.default, X)
+    assert [f.code for f in found] == ["compiled-gradient"]
+    assert findings("trace", scale, X, 2.0) == []
 
 
 def test_an_exported_number():

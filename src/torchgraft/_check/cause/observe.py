@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from collections.abc import Mapping
 
@@ -11,22 +10,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..case import Case, differentiable
-from ..clock import Clock
+from ..case import Case
 from ..finding import Inconclusive
 from ..numeric.probe import Backward, Probe
-from .look import Array, Look, Side
+from .blocks import Array, Observation, Side
 
 MOST = 1 << 21
 """Jacobians with more entries are not made."""
 _AT_ONCE = 32
 _REPEATS = 8  # a coin that is tossed in each may fall the same way now and then
-_PATIENCE = 1.0  # seconds after which the Jacobian is made at no other point
-MOST_ELSEWHERE = 40
-"""With more columns than these, none is made at other points."""
 
 
-def look_at(case: Case) -> Look:
+def observe(case: Case) -> Observation:
     """Both Jacobians at a case's primals, snapped to the grid of the differences.
 
     Raises:
@@ -46,10 +41,9 @@ def look_at(case: Case) -> Look:
 
     primals, outputs = probe.inputs.unflatten(probe.point), probe.outputs.unflatten(probe.values)
     names = ["output"] if len(outputs) == 1 else [f"output {i}" for i in range(len(outputs))]
-    return Look(
+    return Observation(
         scaled(1.0), numeric, estimate, _sides(names, outputs), _sides(case.names, primals), numbers=_numbers(case),
-        eps=probe.grid.epsilon, scaled=scaled, elsewhere=lambda: _elsewhere(case, primals, outputs),
-        absent=_absent(case), repeats=_repeats(backward, probe),
+        eps=probe.grid.epsilon, scaled=scaled, absent=_absent(case), repeats=_repeats(backward, probe),
     )  # fmt: skip
 
 
@@ -143,45 +137,3 @@ def _absent(case: Case) -> frozenset[tuple[int, int]]:
             continue
         absent |= {(i, j) for j, gradient in enumerate(pulled) if gradient is None}
     return frozenset(absent)
-
-
-def _elsewhere(case: Case, primals: list[Tensor], outputs: list[Tensor]) -> Mapping[str, Array]:
-    """Numeric Jacobians where a mistake may have moved the point."""
-    if sum(p.numel() for p in primals) > MOST_ELSEWHERE:
-        return {}
-    found, clock = dict[str, Array](), Clock(_PATIENCE)
-    for words, moved in itertools.takewhile(lambda _: not clock.over, _points(case.names, primals, outputs)):
-        try:
-            numeric, estimate = _numeric(Probe(case.replaced(moved)))
-        except Exception:
-            continue
-        found[words] = np.where(np.isfinite(estimate), numeric, np.nan)
-    return found
-
-
-def _points(names: list[str], primals: list[Tensor], outputs: list[Tensor]) -> list[tuple[str, list[Tensor]]]:
-    points = list[tuple[str, list[Tensor]]]()
-
-    def at(i: int, value: Tensor) -> list[Tensor]:
-        return [value.to(p.dtype) if j == i else p for j, p in enumerate(primals)]
-
-    for i, (name, x) in enumerate(zip(names, primals, strict=True)):
-        if not differentiable(x):
-            continue
-        for k, y in enumerate(outputs):
-            if y.shape == x.shape and y.is_complex() == x.is_complex():
-                label = "the output" if len(outputs) == 1 else f"output {k}"
-                points.append(
-                    (f"at {label} instead of at {name} (the input was overwritten, or the output saved)", at(i, y))
-                )
-        points.append((f"at -{name} instead of at {name}", at(i, -x)))
-        points.append((f"at |{name}| instead of at {name}", at(i, x.abs())))
-        points.append((f"at 0 instead of at {name}", at(i, torch.zeros_like(x))))
-        points.append((f"at 1 instead of at {name}", at(i, torch.ones_like(x))))
-        if x.dtype == torch.float64:
-            points.append((f"at {name} rounded to float32", at(i, x.float())))
-        for j in range(i + 1, len(primals)):
-            if primals[j].shape == x.shape and primals[j].dtype == x.dtype:
-                exchanged = [primals[j] if m == i else x if m == j else p for m, p in enumerate(primals)]
-                points.append((f"with {name} and {names[j]} exchanged", exchanged))
-    return points

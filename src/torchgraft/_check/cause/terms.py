@@ -1,16 +1,18 @@
-"""A term that is missing or extra: a constant, a function, everything off the diagonal, what a sum contributes."""
+"""Mistakes that add to a gradient, drop a part of it, or do more than multiply the upstream gradient."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from .constants import digits
-from .curves import COSTS, CURVES, sources
-from .look import SLACK, Array, Block
-from .proposal import Proposal, mechanism
+from .blocks import SLACK, Array, Block, Proposal
+from .vocabulary import COSTS, CURVES, digits, sources
+
+Proposals = Iterator[Proposal]
+
+# -- a term that is missing or extra: a constant, a function, everything off the diagonal, what a sum contributes --
 
 UNTOLD = 1 << 30
 """Free numbers of what every block of one or two rows is: it names nothing, but contradicts nothing either."""
@@ -26,39 +28,36 @@ def _own(block: Block) -> Array | None:
     return np.eye(len(block.numeric), dtype=bool)
 
 
-@mechanism("elementwise")
-def elementwise(block: Block, mask: Array) -> Iterator[Proposal]:
-    """Only what an element does to itself, though elements depend on each other."""
+def elementwise(block: Block, mask: Array) -> Proposals:
+    """Propose what an element does to itself alone, though elements depend on each other."""
     own = _own(block)
     if own is None:
         return
     if len(own) > 1:
         words = "is taken element by element: what an element does to the others is missing"
         hint = "the Jacobian is not diagonal: add the terms between different elements (a sum over the axis)"
-        yield Proposal("elementwise", words, block.numeric * own, block.estimate * own, 1.1, hint)
+        yield Proposal(words, block.numeric * own, 1.1, hint, spread=block.estimate * own)
     if np.isfinite(block.analytic).all():  # what it does to itself is wrong too, by the same term
         coupled: Array = (np.abs(block.numeric) > 4 * block.estimate + block.floor) & ~own
         words = "is taken element by element: a term through what elements share (a sum, mean or norm) is missing"
         hint = "differentiate through the sum, mean or norm inside as well"
         kept, free = np.where(own, block.analytic, 0), len(own) if 2 * coupled.sum() > len(own) else UNTOLD
-        yield Proposal("elementwise", words, kept, block.estimate * ~own, 2.6, hint, free=free)
+        yield Proposal(words, kept, 2.6, hint, spread=block.estimate * ~own, free=free)
 
 
-@mechanism("straight-through")
-def straight_through(block: Block, mask: Array) -> Iterator[Proposal]:
-    """The upstream gradient itself, though nothing moves: what is rounded is trained so."""
+def straight_through(block: Block, mask: Array) -> Proposals:
+    """Propose a straight-through estimator: the upstream gradient is passed through a flat function."""
     own = _own(block)
     inside = mask & block.judged
     if own is None or not inside.any() or (np.abs(block.numeric) > 4 * block.estimate + block.floor)[inside].any():
         return
     words = "is the upstream gradient as it is, though the function is flat (its derivative is 0)"
-    hint = "return 0; a straight-through estimator is no derivative: if it is meant, leave the check `gradient` out"
-    yield Proposal("straight-through", words, own.astype(float), block.estimate, 0.9, hint)
+    hint = "return 0: a straight-through estimator is no derivative"
+    yield Proposal(words, own.astype(float), 0.9, hint)
 
 
-@mechanism("overwritten")
-def overwritten(block: Block, mask: Array) -> Iterator[Proposal]:
-    """Of what several outputs contribute to an element only the last, or the first, arrives."""
+def overwritten(block: Block, mask: Array) -> Proposals:
+    """Propose that of several contributions to an element only the last, or the first, arrives."""
     moves = np.abs(block.numeric) > 4 * block.estimate
     places = np.arange(len(moves))[:, None]
     ends = (("last", np.where(moves, places, -1).max(0)), ("first", np.where(moves, places, len(moves)).min(0)))
@@ -66,12 +65,11 @@ def overwritten(block: Block, mask: Array) -> Iterator[Proposal]:
     for which, kept in ends:
         words = f"keeps only the {which} of the contributions to each element: what is indexed twice is overwritten"
         only = places == kept
-        yield Proposal("overwritten", words, block.numeric * only, block.estimate, 1.4, hint)
+        yield Proposal(words, block.numeric * only, 1.4, hint)
 
 
-@mechanism("offset")
-def offset(block: Block, mask: Array) -> Iterator[Proposal]:
-    """A constant is added, to every entry or to what an element does to itself."""
+def offset(block: Block, mask: Array) -> Proposals:
+    """Propose a constant that is added, to every entry or to what an element does to itself."""
     own = _own(block)
     everywhere = np.ones_like(block.numeric, dtype=bool)
     for support in (everywhere, own) if own is not None and len(own) > 1 else (everywhere,):
@@ -93,12 +91,11 @@ def offset(block: Block, mask: Array) -> Iterator[Proposal]:
             words += f" times the upstream gradient of {block.output.name}"
             hint = "the upstream gradient itself is a term of the gradient" if c < 0 else hint
         free = UNTOLD if even else 1
-        yield Proposal("offset", words, block.numeric + c * support, block.estimate, 3, hint, free=free)
+        yield Proposal(words, block.numeric + c * support, 3, hint, free=free)
 
 
-@mechanism("term")
-def term(block: Block, mask: Array) -> Iterator[Proposal]:
-    """A function, or a product of two, is missing from, or added to, what an element does to itself."""
+def term(block: Block, mask: Array) -> Proposals:
+    """Propose a function, or a product of two, that is missing from what an element does to itself, or added."""
     own = _own(block)
     if own is None or not (block.wrong & mask & own).any() or (block.wrong & ~own).any():
         return
@@ -121,12 +118,11 @@ def term(block: Block, mask: Array) -> Iterator[Proposal]:
                 how = f"lacks the term {name}" if value < 0 else f"has the extra term {name}"
                 cost = 3.5 + first.cost + second.cost + COSTS[i] + COSTS[k] + 0.5 * (len(factors) - 1)
                 hint = f"{'add' if value < 0 else 'leave out'} {name}, times the upstream gradient"
-                yield Proposal("term", how, predicted, block.estimate, cost, hint, free=1)
+                yield Proposal(how, predicted, cost, hint, free=1)
 
 
-@mechanism("sum-term")
-def sum_term(block: Block, mask: Array) -> Iterator[Proposal]:
-    """What is missing has one row and one column, or two, for all elements or for those of one slice: a sum's share."""
+def sum_term(block: Block, mask: Array) -> Proposals:
+    """Propose a difference of rank 1 or 2, over all elements or those of one slice: a sum's share."""
     gap = np.where(block.judged & mask, block.analytic - block.numeric, 0)
     if not np.isfinite(gap).all():
         return
@@ -143,9 +139,7 @@ def sum_term(block: Block, mask: Array) -> Iterator[Proposal]:
     right = _low_rank(np.where(block.judged, block.numeric, 0), float(np.linalg.norm(doubt)))
     one = right is not None and right[1] < sum(gap.shape)  # then whatever is wrong with it has rank 1, or 2
     untold = one or int((gap != 0).sum()) - free < SURE
-    yield Proposal(
-        "sum-term", words, block.numeric + shared, block.estimate, 4.5, hint, free=UNTOLD if untold else free
-    )
+    yield Proposal(words, block.numeric + shared, 4.5, hint, free=UNTOLD if untold else free)
 
 
 def _slices(support: Array) -> Iterator[tuple[Array, ...]]:
@@ -167,3 +161,96 @@ def _low_rank(part: Array, doubt: float) -> tuple[Array, int] | None:
             low: Array = (u[:, :rank] * s[:rank]) @ v[:rank]
             return low, rank * (sum(part.shape) - rank)
     return None
+
+
+# -- mistakes with the upstream gradient that one scale of it would not show: ignored, clamped, its sign or size lost --
+
+NONLINEAR = "is not linear in the upstream gradient: other sizes or signs of it give more than a multiple"
+
+SCALES = (-1.0, 1.0, 8.0, 0.125, -8.0)
+
+
+def ignored(block: Block, mask: Array) -> Proposals:
+    """Propose a backward that takes the upstream gradient for all ones."""
+    words = f"ignores the upstream gradient of {block.output.name}: it is as if that were all ones"
+    hint = "multiply by the upstream gradient (grad_output)"
+    everything = np.broadcast_to(block.numeric.sum(0), block.numeric.shape) / block.observation.scale
+    spread = np.broadcast_to(block.estimate.sum(0), block.numeric.shape) / abs(block.observation.scale)
+    if len(block.numeric) > 1 or _follows(block, mask, np.ones_like):
+        yield Proposal(words, everything, 0.9, hint, spread=spread)
+
+
+def upstream(block: Block, mask: Array) -> Proposals:
+    """Propose a function of the upstream gradient in its place."""
+    if block.observation.scaled is None:
+        return
+    of = f"of the upstream gradient of {block.output.name}"
+    for words, function, cost in (
+        (f"takes the absolute value {of}", np.abs, 1.0),
+        (f"takes only the sign {of}", np.sign, 1.0),
+        (f"drops negative entries {of}", lambda g: np.maximum(g, 0), 1.1),
+        (f"takes the square {of}", np.square, 1.2),
+        (f"takes the square root {of}", lambda g: np.sign(g) * np.sqrt(np.abs(g)), 1.4),
+        (f"takes tanh {of}", np.tanh, 1.4),
+    ):
+        if _follows(block, mask, function):
+            one = float(function(np.asarray(block.observation.scale))) / block.observation.scale
+            hint = "a backward is linear in the upstream gradient"
+            yield Proposal(words, one * block.numeric, cost, hint, spread=abs(one) * block.estimate)
+    yield from _affine(block)
+    yield from _clamped(block, mask)
+
+
+def _affine(block: Block) -> Proposals:
+    """A term that the upstream gradient is no factor of."""
+    rest = (_at(block, 1.0) - _at(block, 8.0)) * 8 / 7
+    for scale in SCALES:
+        gap = np.abs(_at(block, scale) - rest / scale - block.numeric)
+        if not (gap <= SLACK * block.estimate + 16 * block.floor)[block.judged].all():
+            return
+    words = f"has a term that the upstream gradient of {block.output.name} is no factor of"
+    known = rest[block.judged]
+    if len(known) and np.ptp(known.real) <= 1e-6 * np.abs(known).max():
+        words += f": a constant, {digits(round(float(known.real.mean()), 9))}"
+    hint = "multiply every term by the upstream gradient"
+    yield Proposal(words, block.numeric + rest / block.observation.scale, 1.2, hint)
+
+
+def _clamped(block: Block, mask: Array) -> Proposals:
+    """Entries saturate as the upstream gradient grows."""
+    limits = []
+    for sign in (1, -1):
+        with np.errstate(all="ignore"):
+            far = _at(block, sign * 2.0**40) * 2.0**40 / np.where(block.numeric == 0, np.nan, block.numeric)
+        far = far[np.isfinite(far) & (np.abs(block.numeric) > 64 * block.estimate)]
+        if not len(far) or np.ptp(far) > 1e-3 * np.abs(far).max():
+            return
+        limits.append(float(np.median(far)))
+    high, low = limits
+    if not 0 < high < 1e9 or not _follows(block, mask, lambda g: np.clip(g, -low, high)):
+        return
+    bounds = f"[{digits(-low)}, {digits(high)}]"
+    words = f"clamps the upstream gradient of {block.output.name} to {bounds}"
+    one = float(np.clip(block.observation.scale, -low, high)) / block.observation.scale
+    hint = "clip gradients in the training loop, not in a backward"
+    yield Proposal(words, one * block.numeric, 1.0, hint, spread=abs(one) * block.estimate)
+
+
+def _at(block: Block, scale: float) -> Array:
+    assert block.observation.scaled is not None
+    return block.take(block.observation.scaled(scale))
+
+
+def _follows(block: Block, mask: Array, function: Callable[[Array], Array]) -> bool:
+    """Whether the derivative is `function` of the upstream gradient at all scales, and a scale shows it."""
+    if block.observation.scaled is None:
+        return False
+    told = False
+    for scale in SCALES:
+        g = np.asarray(scale)
+        expected = float(function(g)) / scale
+        told |= abs(expected - 1) > 1e-3
+        spread = SLACK * abs(expected) * block.estimate + 4 * block.floor
+        if not (np.abs(_at(block, scale) - expected * block.numeric) <= spread)[block.judged].all():
+            return False
+    return told

@@ -11,7 +11,8 @@ from ... import _torch
 from ..baseline import Baseline, Value, baseline, distance, pulled
 from ..case import Case, Linearization
 from ..finding import Finding, Verdict
-from ..points import nearby
+from ..kept import on_one_module
+from ..variations import nearby
 
 # -- results lie in memory of their own, and what is changed in place later is noticed -------------------------------
 
@@ -129,10 +130,12 @@ def _written_inputs(base: Baseline) -> Iterator[Finding]:
     """A gradient belongs to the values that the input had in the call; to refuse is right as well."""
     if any(isinstance(leaf, Tensor) and leaf.layout != torch.strided for leaf in base.case.leaves):
         return  # the version counters of sparse tensors do not see what is written into their values
+    case = on_one_module(base.case)  # what runs again in the backward reads parameters again, by design
+    expected = pulled(case.linearize(), base)
     for i, name in enumerate(base.case.names):
         leaves = [primal.detach().clone().requires_grad_() for primal in base.case.primals]
         given = [leaf.clone() for leaf in leaves]
-        recorded = base.case.record(given)
+        recorded = case.record(given)
         if given[i]._version or any(_shares(output, given[i]) for output in recorded.outputs):
             continue  # it is changed on purpose, or the output is a view of it and changes as well
         try:
@@ -140,7 +143,7 @@ def _written_inputs(base: Baseline) -> Iterator[Finding]:
             found = Linearization(leaves, recorded.outputs).pull(base.cotangents)
         except RuntimeError:
             continue
-        for difference in base.differing_gradients(found):
+        for difference in base.differing_gradients(found, expected):
             yield difference.finding(
                 "input-overwritten", "The gradient is wrong after an input was changed in place",
                 f"{name}.mul_(2) between forward and backward; {base.case.label}",

@@ -37,9 +37,10 @@ def linearity(case: Case) -> Iterator[Finding]:
     if not seen:
         yield from _additive(base, recorded, plain)
         return
-    factor, worst = next(((f, w) for f, w in seen if not _slight(w)), seen[0])
+    accuracy = case.target.declared.error
+    factor, worst = next(((f, w) for f, w in seen if not _slight(w, accuracy)), seen[0])
     where = f"upstream gradient times {factor:g}; {case.label}"
-    if _slight(worst):
+    if _slight(worst, accuracy):
         title = "The backward loses digits where upstream gradients are large or small"
         yield worst.finding("loses-digits", title, where).but(severity=Verdict.LOSES_DIGITS)
     else:
@@ -58,12 +59,12 @@ def _additive(base: Baseline, recorded: Linearization, plain: Sequence[Value]) -
         )  # fmt: skip
 
 
-def _slight(difference: Difference) -> bool:
+def _slight(difference: Difference, accuracy: float) -> bool:
     """Tell whether most of the digits are right."""
     expected = difference.expected
     if expected is None:
         return False
-    part: float = max(1e-6, torch.finfo(expected.dtype).eps ** 0.5)
+    part: float = max(1e-6, torch.finfo(expected.dtype).eps ** 0.5, accuracy**0.5)
     return difference.error <= part * float(expected.detach().abs().max())
 
 

@@ -15,16 +15,53 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from ... import _torch
 from ..baseline import Baseline, Value, baseline, short
-from ..case import Case, differentiable
+from ..case import Case, Linearization
 from ..claims import Refused, attempt, refusal, unclaimed
-from ..finding import Finding, Skip, Verdict
-from ..points import nearby
-from ..resize import resized
+from ..finding import Finding, LeftOut, Skip, Verdict
+from ..native import is_native
+from ..variations import nearby, resized
 from .layouts import transposed
 from .sizes import variants
+
+# -- eager code against a trace of forward and backward, without a compiler ----------------------------------------
+
+
+def traced(case: Case) -> Iterator[Finding]:
+    """Trace with fake tensors, as compilers do, and run what was recorded on other numbers."""
+    if case.target.kind not in ("operator", "library"):
+        raise Skip("compilers=True compiles it")
+    base = baseline(case)
+    if base.random:
+        raise Skip("it draws random numbers")
+    other = baseline(case.replaced(nearby(case, spread=2.0**-3)))
+    used = [i for i, c in enumerate(base.cotangents) if c is not None]
+
+    def run(*tensors: Tensor) -> list[Tensor]:
+        count = len(case.primals)
+        cotangents: list[Value] = [None] * len(base.cotangents)
+        for i, cotangent in zip(used, tensors[count:], strict=True):
+            cotangents[i] = cotangent
+        outputs, gradients = _run(case, tensors[:count], case.target.function, cotangents)
+        return [*outputs, *(g for g in gradients if g is not None)]
+
+    def arguments(of: Baseline) -> list[Tensor]:
+        return [t.clone() for t in (*of.case.primals, *of.cotangents) if t is not None]
+
+    with _torch.quiet_compilers():
+        try:
+            graph = attempt(lambda: make_fx(run, tracing_mode="fake")(*arguments(base)))
+        except Refused as why:
+            raise Skip(f"refused: {why}") from why
+        found = graph(*arguments(other))
+    count = len(base.outputs)
+    gradients = iter(found[count:])
+    row = [None if g is None else next(gradients, None) for g in base.gradients]
+    yield from _compare_compiled(other, found[:count], row, "make_fx, called with other numbers")
+
 
 # -- eager code against compiled code, forward and backward ----------------------------------------------------------
 
@@ -46,12 +83,12 @@ def _compiled(case: Case, backend: str) -> Iterator[Finding]:
     with quiet_compiler():
         function = torch.compile(case.target.function, backend=backend)
         try:
-            found = attempt(lambda: _run(case, function, base.cotangents))
+            found = attempt(lambda: _run(case, case.primals, function, base.cotangents))
         except Refused as why:
             yield from refusal(case, "compile", why)
             return
         yield from unclaimed(case, "compile")
-        wrong = list(_compare_compiled(base, *found, f"backend={backend!r}"))
+        wrong = list(_compare_compiled(base, *found, f"torch.compile, backend={backend!r}"))
         yield from wrong
         if not wrong:
             yield from _compiled_again(case, function, backend)
@@ -64,8 +101,8 @@ def _compiled_again(case: Case, function: Callable[..., Any], backend: str) -> I
         return
     base = baseline(other)
     with contextlib.suppress(Refused):
-        found = attempt(lambda: _run(other, function, base.cotangents))
-        yield from _compare_compiled(base, *found, f"backend={backend!r}, at a second size")
+        found = attempt(lambda: _run(other, other.primals, function, base.cotangents))
+        yield from _compare_compiled(base, *found, f"torch.compile, backend={backend!r}, at a second size")
 
 
 def _other_size(case: Case) -> Case | None:
@@ -84,31 +121,33 @@ def _other_size(case: Case) -> Case | None:
     return larger
 
 
-def _run(case: Case, function: Callable[..., Any], cotangents: Sequence[Value]) -> tuple[list[Tensor], list[Value]]:
+def _run(
+    case: Case, primals: Sequence[Tensor], function: Callable[..., Any], cotangents: Sequence[Value]
+) -> tuple[list[Tensor], list[Value]]:
     """Outputs and gradients; the arguments are made outside of what is compiled."""
-    leaves = [primal.clone().requires_grad_() for primal in case.primals]
+    leaves = [primal.detach().clone().requires_grad_() for primal in primals]
     args, kwargs = case.arguments(leaves)
-    made = [leaf for leaf in _torch.pytree.tree_leaves(function(*args, **kwargs)) if differentiable(leaf)]
+    made = case.target.differentiable(function(*args, **kwargs))
     outputs = [leaf if leaf.layout == torch.strided else leaf.to_dense() for leaf in made]
-    pairs = [(o, c.clone()) for o, c in zip(outputs, cotangents, strict=True) if c is not None and o.requires_grad]
-    if not pairs:
-        return [output.detach() for output in outputs], [None] * len(leaves)
-    found = torch.autograd.grad([o for o, _ in pairs], leaves, [c for _, c in pairs], allow_unused=True)
-    return [output.detach() for output in outputs], list(found)
+    copies = [None if c is None else c.clone() for c in cotangents]
+    found = Linearization(leaves, outputs).pull(copies, retain_graph=False)
+    return [output.detach() for output in outputs], found
 
 
 def _compare_compiled(base: Baseline, outputs: list[Tensor], gradients: list[Value], how: str) -> Iterator[Finding]:
-    where = f"torch.compile, {how}; {base.case.label}"
+    where = f"{how}; {base.case.label}"
     for difference in base.differing_outputs(outputs):
         yield difference.finding(
             "compiled-output", "An output of compiled code is another than in eager code", where,
             cause="the fake kernel, or something that was traced once and stays as it was", hint=HINT,
         )  # fmt: skip
     for difference in base.differing_gradients(gradients):
-        yield difference.finding(
-            "compiled-gradient", "A gradient of compiled code is another than in eager code", where,
-            cause="the backward depends on numbers or sizes that tracing took for constants", hint=HINT,
-        )  # fmt: skip
+        cause, hint = "the backward depends on numbers or sizes that tracing took for constants", HINT
+        if difference.found is None:
+            cause = "no gradient comes where it is traced: the derivative is not registered with autograd"
+            hint = "register it with torch.library.register_autograd, not inside of a kernel for a device"
+        title = "A gradient of compiled code is another than in eager code"
+        yield difference.finding("compiled-gradient", title, where, cause=cause, hint=hint)
 
 
 HINT = "compute with tensors only, and keep numbers that depend on them out of ctx"
@@ -152,11 +191,11 @@ def exported(case: Case) -> Iterator[Finding]:
 class _Module(nn.Module):
     def __init__(self, case: Case) -> None:
         super().__init__()
-        self.function = case.target.function
+        self.target = case.target
 
     def forward(self, *args: Any, **kwargs: Any) -> list[Tensor]:
         """The outputs in one list: a named tuple would have to be registered to be saved."""
-        return [leaf for leaf in _torch.pytree.tree_leaves(self.function(*args, **kwargs)) if differentiable(leaf)]
+        return self.target.differentiable(self.target.function(*args, **kwargs))
 
 
 def _round_trip(case: Case, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
@@ -180,6 +219,8 @@ def fake(case: Case) -> Iterator[Finding]:
     if any(isinstance(leaf, Tensor) and leaf.layout != torch.strided for leaf in case.leaves):
         raise Skip("sparse tensors have no fake ones of their own")
     operator = case.target.kind in ("operator", "library")
+    if not operator and is_native(case.target):
+        raise Skip("it is given the memory of tensors, and fake ones have none")
     try:
         yield from _compare_fake(case, case.primals, "as given", _torch.fake_call, strides=True)
     except Refused as why:
@@ -278,12 +319,14 @@ MEANING = {
 
 def opcheck(case: Case) -> Iterator[Finding]:
     """Each of its tests."""
+    if case.target.inert:
+        raise LeftOut("an output is nondifferentiable, and opcheck asks for the gradient of all")
     baseline(case)
     overload = _overload(case)
     if overload is None:
         raise Skip("no operator of torch.library")
     args, kwargs = _arguments(case)
-    with quiet_compiler():
+    with quiet_compiler(), _torch.nan_is_equal():
         results: dict[str, Any] = torch.library.opcheck(overload, args, kwargs, raise_exception=False)
     for test, result in results.items():
         if isinstance(result, Exception):

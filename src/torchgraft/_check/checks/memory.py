@@ -16,10 +16,11 @@ from typing import Any
 
 import torch
 
+from ... import _torch
 from ..baseline import Value, baseline, pulled, short
 from ..case import Case, Linearization
 from ..finding import Finding, Skip, Verdict
-from ..points import nearby
+from ..variations import nearby
 
 # -- memory that a call does not give back ---------------------------------------------------------------------------
 
@@ -33,6 +34,8 @@ def leaks(case: Case) -> Iterator[Finding]:
     base = baseline(case)
     if not any(primal.numel() for primal in case.primals):
         raise Skip("the arguments have no elements")
+    if _torch.profiling():
+        raise Skip("a profiler is on, which keeps memory of each call")
 
     def call() -> None:
         pulled(case.linearize(), base)
@@ -171,7 +174,7 @@ def threads(case: Case) -> Iterator[Finding]:
     base, other = baseline(case), nearby(case)
     if base.random:
         raise Skip("it draws random numbers, which threads share")
-    if case.target.kind != "module":  # calls of a module with given parameters write them into the module
+    if case.target.kind != "module":  # each call has a copy of its own
         yield from _interleaved(case, other)
     yield from _other_thread(case)
 

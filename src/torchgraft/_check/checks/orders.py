@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -13,14 +14,15 @@ from torch import Tensor
 from ... import _torch
 from ..._errors import DerivativeError
 from ..baseline import Baseline, Value, baseline, distance, generator, signed
-from ..case import Case, Linearization, differentiable
-from ..cause.explain import explain
+from ..case import Case, Linearization
 from ..claims import Refused, attempt, claimed, refusal, unclaimed
+from ..declared import Declared
 from ..finding import Finding, Inconclusive, Skip, Verdict
 from ..numeric.gradient import gradient
 from ..numeric.probe import directional
-from ..points import nearby
-from ..target import Target
+from ..surrogate import surrogates
+from ..target import Target, differentiable
+from ..variations import nearby
 
 # -- forward mode: the tangent against the backward, and against differences where the two disagree ------------------
 
@@ -110,7 +112,9 @@ def _wrong_tangent(base: Baseline, index: int, where: str, direction: Sequence[V
     """The disagreement; differences say which side is wrong."""
     name = base.output_name(index)
     numeric = _numeric(base, index, direction)
-    if numeric is not None and distance(tangent, numeric) <= 1e-4 * float(numeric.abs().max()):
+    if numeric is not None and distance(tangent, numeric) <= (1e-4 + base.case.target.declared.error) * float(
+        numeric.abs().max()
+    ):
         return Finding(
             "wrong-gradient", Verdict.FAIL, f"The backward of {name} disagrees with forward mode and with differences",
             f"{name}; {where}", tangent, numeric, cause="the tangent is right: look at the backward",
@@ -168,12 +172,15 @@ def _slack(
     base: Baseline, direction: Sequence[Value], gradients: Sequence[Value], tangent: Value, cotangent: Tensor
 ) -> float:
     """The slack of each gradient along the direction, and 64 units in the last place of both sums' terms."""
-    total = 0.0
+    total, accuracy = 0.0, base.case.target.declared.error
     for slack, found, u in zip(base.gradient_slack, gradients, direction, strict=True):
         if found is not None and u is not None:
-            total += slack * float(u.abs().sum()) + 64 * torch.finfo(u.dtype).eps * float((found.abs() * u.abs()).sum())
+            total += slack * float(u.abs().sum()) + (64 * torch.finfo(u.dtype).eps + accuracy) * float(
+                (found.abs() * u.abs()).sum()
+            )
     if tangent is not None:
-        total += 64 * torch.finfo(cotangent.dtype).eps * float((tangent.detach().abs() * cotangent.abs()).sum())
+        terms = float((tangent.detach().abs() * cotangent.abs()).sum())
+        total += (64 * torch.finfo(cotangent.dtype).eps + accuracy) * terms
     return 4 * total
 
 
@@ -241,7 +248,7 @@ def _able(base: Baseline) -> list[Case]:
 
 def _wrong_second(base: Baseline, derived: Case, recorded: Linearization) -> Iterator[Finding]:
     """What is wrong with the second derivative, unless it only follows from a first one that is wrong."""
-    found, reason = list(gradient(derived)), None
+    found, reason = _against_surrogates(derived), None
     if found:
         reason = _lost_second(base, recorded)
     if found and reason is None and any(gradient(base.case)):
@@ -249,7 +256,20 @@ def _wrong_second(base: Baseline, derived: Case, recorded: Linearization) -> Ite
     small = sum(tensor.numel() for tensor in [*derived.primals, *recorded.outputs]) <= FEW
     for finding in found:
         told = finding.code == "wrong-gradient" and reason is None and small
-        yield _renamed(explain(derived, finding) if told else finding, base, reason)
+        yield _renamed(finding, base, reason).but(case=derived if told else None)
+
+
+def _against_surrogates(derived: Case) -> list[Finding]:
+    """What is wrong with the derivative of the backward.
+
+    Where an argument with a surrogate enters the gradient of another one, either its own value or the surrogate counts.
+    """
+    found = list(gradient(derived))
+    if found and derived.target.declared.surrogates:
+        plain = derived.calling(derived.target.function)
+        plain.target = replace(derived.target, declared=replace(derived.target.declared, surrogates={}))
+        found = found if any(gradient(plain)) else []
+    return found
 
 
 def _probed(derived: Case) -> Linearization:
@@ -287,7 +307,7 @@ def backward_case(
     returned = _returned(base) if gradients is None else gradients
     varied = range(len(case.primals)) if inputs is None else inputs
 
-    def backward(*arguments: Tensor) -> tuple[Tensor, ...]:
+    def backward(*arguments: Tensor, of: Case = case) -> tuple[Tensor, ...]:
         given, outer = list(case.primals), torch.is_grad_enabled()
         for i, primal in zip(varied, arguments, strict=False):
             given[i] = primal
@@ -295,13 +315,23 @@ def backward_case(
         cotangents: list[Value] = [None] * len(base.cotangents)
         for i, cotangent in zip(used, arguments[len(varied) :], strict=True):
             cotangents[i] = cotangent
-        found = case.record(primals).pull(cotangents, create_graph=outer)
+        found = of.record(primals).pull(cotangents, create_graph=outer)
         return tuple(_present(found[i], given[i]) for i in returned)
 
     names = (*(case.names[i] for i in varied), *(f"the upstream gradient of {base.output_name(i)}" for i in used))
-    target = Target(f"the backward of {case.target.name}", "callable", backward, backward, names)
+    meant = {
+        case.names[i]: partial(backward, of=of) for i, of in surrogates(case).items() if i in varied and _flows(of)
+    }
+    declared = Declared(case.target.declared.accuracy, meant)
+    target = Target(f"the backward of {case.target.name}", "callable", backward, backward, names, declared=declared)
     arguments = [*(case.primals[i] for i in varied), *(base.cotangents[i] for i in used)]
-    return Case(target, arguments, seed=case.seed, traits=case.traits)
+    scales = [base.gradient_scale[i] for i in returned]
+    return Case(target, arguments, seed=case.seed, traits=case.traits, scales=scales)
+
+
+def _flows(case: Case) -> bool:
+    """Whether torch differentiates it, so that its backward is a function too."""
+    return any(output.requires_grad for output in case.linearize().outputs)
 
 
 def _returned(base: Baseline) -> list[int]:

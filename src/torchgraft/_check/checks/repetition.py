@@ -17,7 +17,9 @@ from ... import _torch
 from ..baseline import Difference, Value, baseline, distance, pulled, short
 from ..case import Case, Linearization, describe
 from ..finding import Finding, Skip, Verdict
-from ..points import elsewhere
+from ..kept import on_one_module
+from ..target import can_be_copied, copied
+from ..variations import elsewhere
 
 # -- the same call again, and the same backward again ----------------------------------------------------------------
 
@@ -30,10 +32,11 @@ HINTS = {
 
 def determinism(case: Case) -> Iterator[Finding]:
     """Call twice, and pull twice through the second call."""
-    base = baseline(case)
+    base, kept = baseline(case), on_one_module(case)
     with torch.random.fork_rng(devices=[]):
+        kept.linearize()
         states = [_states()]
-        again = case.linearize()
+        again = kept.linearize()
         states.append(_states())
         gradients = [pulled(again, base), pulled(again, base)]
         states.append(_states())
@@ -115,7 +118,9 @@ def state(case: Case) -> Iterator[Finding]:
             )  # fmt: skip
         if wrong:
             return
-    for difference in base.differing_outputs([output.detach() for output in case.linearize().outputs]):
+    kept = on_one_module(case)
+    kept.linearize()
+    for difference in base.differing_outputs([output.detach() for output in kept.linearize().outputs]):
         yield difference.finding(
             "state-between-calls", "The output is another after other calls", f"the same call again; {case.label}",
             cause="a result or a counter is kept between calls", hint=HINT,
@@ -125,16 +130,14 @@ def state(case: Case) -> Iterator[Finding]:
 
 def _graph_in_buffers(case: Case) -> Iterator[Finding]:
     """A buffer that a call leaves behind must not be part of its graph: the next call's would go on in it."""
-    if case.target.kind != "module":
+    if case.target.kind != "module" or not can_be_copied(case.target.origin):
         return
-    module = case.target.origin
     (parameters, *args), kwargs = case.arguments([primal.clone().requires_grad_() for primal in case.primals])
-    buffers = {name: buffer.detach().clone() for name, buffer in module.named_buffers()}
-    state = parameters | buffers
+    module = copied(case.target.origin, parameters)
     with torch.enable_grad():
-        torch.func.functional_call(module, state, tuple(args), kwargs)  # which puts what was assigned into `state`
-    for name in buffers:
-        if state[name].requires_grad:
+        module(*args, **kwargs)
+    for name, buffer in module.named_buffers():
+        if buffer.requires_grad:
             yield Finding(
                 "graph-in-buffer", Verdict.FAIL, f"The buffer {name} keeps the graph of the call",
                 f"the buffer {name}; {case.label}",

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ... import _torch
 from ..baseline import Difference, baseline, cotangents_for, distance, nudged, short, slack
 from ..case import Case, Linearization, describe
-from ..cause.explain import explain
 from ..finding import Finding, Inconclusive, Skip, Verdict
+from ..generate.arguments import signature_of
 from ..generate.values import within
-from ..numeric.gradient import WRONG_AT_TIES, gradient
-from ..points import admitted, nearby, paired
+from ..numeric.gradient import WRONG_AT_TIES, gradient, is_right
 from ..reference import reference_outputs
-from ..resize import resized, resized_axis, sizes
+from ..variations import admitted, nearby, options, paired, resized, resized_axis, sizes
+from .accuracy import jumps
 
 # -- the gradient at other sizes: none, one, two, beyond the tiles of a kernel, and different from each other --------
 
@@ -27,15 +27,15 @@ from ..resize import resized, resized_axis, sizes
 SIZES = (0, 1, 2, 7, 67)
 """Odd ones, and more than 64: kernels treat what is left over from a tile in a way of its own."""
 
-MANY, FEW = 3_000, 32
-"""Elements of the largest cases that are tried, and of those whose Jacobian is looked at for a cause."""
+MANY = 3_000
+"""Elements of the largest cases that are tried."""
 
 
 def other_sizes(case: Case) -> Iterator[Finding]:
     """Resize all axes of one size together, then single axes of those that are equal, wherever the target takes it."""
     baseline(case)
     taken, wrong = 0, set[str]()
-    if any(gradient(case)):
+    if not is_right(case):
         raise Skip("the gradient is wrong at the given size already")
     for what, larger in variants(case):
         variant = _varied(larger)
@@ -56,15 +56,23 @@ def other_sizes(case: Case) -> Iterator[Finding]:
 def variants(case: Case) -> Iterator[tuple[str, Case]]:
     """Cases of other sizes, and what is another about them.
 
-    A module's parameters keep theirs: kernels that trust their module crash where one does not fit the others.
+    A module's parameters keep theirs: kernels that trust their module crash where one does not fit the others. So do
+    tensors that need no gradient, unless annotations say which sizes go together; and then only axes of 1 become
+    longer, since they may be there to broadcast.
     """
-    leaves, fixed = case.leaves, set[int]()
+    leaves, free = case.leaves, signature_of(case.target) is not None
+    fixed = set() if free else {i for i, name in enumerate(case.leaf_names) if name not in case.names}
     if case.target.kind == "module":
         own = {name for name, _ in case.target.origin.named_parameters()}
-        fixed = {i for i, name in enumerate(case.leaf_names) if name in own}
+        fixed |= {i for i, name in enumerate(case.leaf_names) if name in own}
     axes = [(i, a, leaf.shape[a]) for i, leaf in enumerate(leaves) if _dense(leaf) for a in range(leaf.dim())]
     for old in sizes(case):
+        if old == 1 and not free:
+            yield from _batches_of_one(case, fixed)
+            continue
         for new in SIZES if any(size == old and i not in fixed for i, _, size in axes) else ():
+            if not new and not free and all(size == old for i, _, size in axes if i not in fixed):
+                continue  # nobody means a tensor all of whose axes are empty
             changed = resized(case, old, new).leaves
             yield (
                 f"size {new} instead of {old}",
@@ -73,6 +81,18 @@ def variants(case: Case) -> Iterator[tuple[str, Case]]:
     for i, axis, size in axes:
         if sum(size == other for *_, other in axes) > 1 < size and i not in fixed:
             yield f"axis {axis} of {case.leaf_names[i]} longer by one", resized_axis(case, i, axis, size + 1)
+
+
+def _batches_of_one(case: Case, fixed: Container[int]) -> Iterator[tuple[str, Case]]:
+    """A first axis of 1 in front of others is a batch; other axes of 1 may be there to broadcast."""
+    batches = [
+        i for i, leaf in enumerate(case.leaves) if i not in fixed and _dense(leaf) and leaf.dim() > 1 and len(leaf) == 1
+    ]
+    for new in (2, 7) if batches else ():
+        longer = case
+        for i in batches:
+            longer = resized_axis(longer, i, 0, new)
+        yield f"size {new} instead of 1", longer
 
 
 def _dense(leaf: object) -> bool:
@@ -104,13 +124,11 @@ def _look(case: Case) -> Iterator[Finding]:
             "the backward", cause=short(error), hint="treat empty tensors and single elements as the forward does",
         )  # fmt: skip
         return
-    elements = sum(tensor.numel() for tensor in [*case.primals, *recorded.outputs])
     if not any(primal.numel() for primal in case.primals):
         return
     with contextlib.suppress(Skip, Inconclusive):
         for finding in gradient(case):
-            told = explain(case, finding) if elements <= FEW else finding
-            yield told.but(code=f"{finding.code}-at-size", title=f"{finding.title}, at another size")
+            yield finding.but(code=f"{finding.code}-at-size", title=f"{finding.title}, at another size", case=case)
 
 
 def _severity(case: Case, recorded: Linearization | None) -> Verdict:
@@ -123,6 +141,50 @@ def _severity(case: Case, recorded: Linearization | None) -> Verdict:
     empty = any(not primal.numel() for primal in case.primals)
     full = any(primal.numel() for primal in case.primals) and any(value.numel() for value in case.values())
     return Verdict.PASS if empty and full else Verdict.FAIL
+
+
+# -- the gradient for other options ------------------------------------------------------------------------------------
+
+
+def other_options(case: Case) -> Iterator[Finding]:
+    """Turn flags, change numbers and words, lengthen lists, leave out what is optional, one at a time."""
+    baseline(case)
+    if not is_right(case):
+        raise Skip("the gradient is wrong with the given options already")
+    tried = 0
+    given: list[tuple[str, Case, contextlib.AbstractContextManager[None]]] = []
+    given += [(what, other, contextlib.nullcontext()) for what, other in options(case)]
+    for what, other, mode in (*given, *_other_mode(case)):
+        with mode, contextlib.suppress(Exception):  # it takes no such option, or nothing can be told there
+            recorded = other.linearize()
+            if not any(o.requires_grad for o in recorded.outputs) or baseline(other).random or not within(other):
+                continue
+            tried += 1
+            found = list(gradient(other))
+            where, title = f"{what}; {other.label}", "with an option you did not give"
+            yield from (
+                f.but(title=f"{f.title}, {title}", where=where, cause=f"with {what}", case=other) for f in found
+            )
+    if not tried:
+        raise Skip("it has no options that could be others")
+
+
+def _other_mode(case: Case) -> Iterator[tuple[str, Case, contextlib.AbstractContextManager[None]]]:
+    """A module in its other mode, training or evaluation."""
+    if case.target.kind == "module":
+        module = case.target.origin
+        yield f"training={not module.training}", case.with_leaves(case.leaves), _turned(module)
+
+
+@contextlib.contextmanager
+def _turned(module: nn.Module) -> Iterator[None]:
+    before = [(part, part.training) for part in module.modules()]
+    module.train(not module.training)
+    try:
+        yield
+    finally:
+        for part, training in before:
+            part.training = training
 
 
 # -- the gradient where elements are equal, for arguments of which none are ------------------------------------------
@@ -148,8 +210,12 @@ def ties(case: Case) -> Iterator[Finding]:
 
 
 def reference(case: Case) -> Iterator[Finding]:
-    """Both on the same arguments, the reference in double precision."""
-    operator = case.target.operator
+    """Both on the same arguments, the reference in double precision; and the accuracy, where one is declared."""
+    operator, accuracy = case.target.operator, case.target.declared.error
+    if accuracy:
+        yield from jumps(case)
+        if operator is None or operator._record.reference is None:
+            return
     if operator is None or operator._record.reference is None:
         raise Skip("no reference is declared")
     primals = case.primals
@@ -171,10 +237,11 @@ def reference(case: Case) -> Iterator[Finding]:
             title = f"{name.capitalize()} is {describe(value)}, and {list(other.shape)} in the reference"
             yield Finding("wrong-value", Verdict.FAIL, title, f"{name}; {case.label}")
             continue
-        allowed = slack(value, [sample[i] for sample in moved], units=256)
+        allowed = slack(value, [sample[i] for sample in moved], accuracy, units=256)
         difference = Difference(i, name, value, other, distance(value, other), allowed)
         if not difference.error <= difference.slack:
-            yield difference.finding("wrong-value", f"{name.capitalize()} is not that of the reference", case.label)
+            to = f" to {accuracy:g}" if accuracy else ""
+            yield difference.finding("wrong-value", f"{name.capitalize()} is not that of the reference{to}", case.label)
 
 
 def _only_here(case: Case, error: Exception) -> Iterator[Finding]:

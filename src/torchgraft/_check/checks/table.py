@@ -14,12 +14,13 @@ from ..numeric.gradient import gradient
 from .aliasing import aliasing, mutation
 from .autocast import autocast
 from .backward import freed, linearity, outputs, returned, subsets
-from .compilers import aot_eager, exported, fake, inductor, opcheck
+from .combinations import combinations
+from .compilers import aot_eager, exported, fake, inductor, opcheck, traced
 from .layouts import gradients, inputs
 from .memory import leaks, threads
 from .orders import second_order, tangents
 from .repetition import captures, determinism, modes, randomness, state
-from .sizes import other_sizes, reference, ties
+from .sizes import other_options, other_sizes, reference, ties
 from .vmap import mapped
 
 Look = Callable[[Case], Iterator[Finding]]
@@ -33,13 +34,18 @@ class Check:
         name: stable, for options and reports, such as ``"vmap"``.
         title: what holds when it passes, one sentence.
         look: yields what is wrong; raises `Skip` or `Inconclusive` with the reason.
-        cost: ``every`` runs on all cases, ``cheap`` on a few, ``once`` on one, ``inductor`` on one when asked for.
+        cost: ``every`` runs on all cases, ``cheap`` on a few, ``once`` on one.
+        probes: what it does that has ended processes: it passes ``batches`` of cotangents to a backward that may not
+            know of them, differentiates at ``sizes`` that nobody gave, or calls ``forwards`` at such sizes.
+        needs: the option without which it does not run: a compiler takes a second, Inductor several.
     """
 
     name: str
     title: str
     look: Look
-    cost: Literal["every", "cheap", "once", "inductor"] = "cheap"
+    cost: Literal["every", "cheap", "once"] = "cheap"
+    needs: Literal["", "compilers", "inductor"] = ""
+    probes: Literal["", "batches", "sizes", "forwards"] = ""
 
 
 CHECKS = (
@@ -57,7 +63,9 @@ CHECKS = (
     Check("freed", "A second backward over the same graph gives the same, or raises once the graph was freed.", freed),
     Check("linearity", "The backward is linear in the upstream gradient.", linearity),
     Check("forward mode", "The tangent is the derivative along a direction: <v, J u> = <v J, u>.", tangents),
-    Check("vmap", "Mapped over samples it gives what a loop gives, and so do its derivatives.", mapped),
+    Check(
+        "vmap", "Mapped over samples it gives what a loop gives, and so do its derivatives.", mapped, probes="batches"
+    ),
     Check(
         "modes",
         "Values do not depend on whether anything is recorded, and a checkpointed call has the same gradient.",
@@ -66,27 +74,58 @@ CHECKS = (
     Check("mutation", "Inputs, saved tensors and upstream gradients stay as they were.", mutation),
     Check("outputs", "Each output alone gives the gradient that it gives with zeros for the others.", outputs),
     Check("randomness", "An operator draws no random numbers behind the back of compilers.", randomness),
-    Check("reference", "The operator's values are those of its reference.", reference),
+    Check("reference", "The operator's values are those of its reference, and as accurate as is declared.", reference),
     Check("returned", "A backward returns gradients of the inputs' own shapes and dtypes.", returned),
     Check("second order", "The backward can be differentiated, or refuses to be.", second_order),
     Check("state", "A call is not changed by the calls around it.", state),
     Check("subsets", "Gradients do not depend on which other inputs require grad.", subsets),
-    Check("compile", "Traced for a compiler it gives what it gives in eager code.", aot_eager, "once"),
-    Check("export", "Exported, saved and loaded it gives the same values.", exported, "once"),
-    Check("sizes", "The gradient is right at other sizes too.", other_sizes, "once"),
-    Check("fake", "Fake and meta tensors have the shape, strides and dtype of the real result.", fake, "once"),
+    Check("options", "The gradient is right with other options too.", other_options, "once", probes="forwards"),
+    Check("sizes", "The gradient is right at other sizes too.", other_sizes, "once", probes="sizes"),
+    Check(
+        "combinations",
+        "Gradients are right for other values, sizes, precisions and ways to call, and for pairs of them.",
+        combinations,
+        "once",
+        probes="forwards",
+    ),
+    Check(
+        "fake",
+        "Fake and meta tensors have the shape, strides and dtype of the real result.",
+        fake,
+        "once",
+        probes="forwards",
+    ),
     Check("leaks", "Memory is given back when the last result is dropped.", leaks, "once"),
-    Check("opcheck", "torch.library.opcheck passes.", opcheck, "once"),
     Check("threads", "Calls in several threads do not disturb each other.", threads, "once"),
     Check("ties", "The gradient is right where elements are equal.", ties, "once"),
-    Check("inductor", "Compiled by Inductor it gives what it gives in eager code.", inductor, "inductor"),
+    Check("trace", "Traced forward and backward, without a compiler, an operator gives the same.", traced, "once"),
+    Check(
+        "compile",
+        "Traced for a compiler it gives what it gives in eager code.",
+        aot_eager,
+        "once",
+        "compilers",
+        "forwards",
+    ),
+    Check("export", "Exported, saved and loaded it gives the same values.", exported, "once", "compilers"),
+    Check("opcheck", "torch.library.opcheck passes.", opcheck, "once", "compilers"),
+    Check(
+        "inductor",
+        "Compiled by Inductor it gives what it gives in eager code.",
+        inductor,
+        "once",
+        "inductor",
+        "forwards",
+    ),
 )
 """All checks, in the order in which they run: the cheap ones first."""
 
 NAMED = {check.name: check for check in CHECKS}
 
 
-def chosen(only: str | Iterable[str] = (), skip: str | Iterable[str] = (), *, inductor: bool = False) -> list[Check]:
+def chosen(
+    only: str | Iterable[str] = (), skip: str | Iterable[str] = (), *, compilers: bool = False, inductor: bool = False
+) -> list[Check]:
     """Choose the checks to run: all or those that are named, without those that cost a compiler unless asked for.
 
     Raises:
@@ -102,5 +141,7 @@ def chosen(only: str | Iterable[str] = (), skip: str | Iterable[str] = (), *, in
             got=name,
             hint=f"perhaps {' or '.join(near)}" if near else None,
         )
-    found = [check for check in CHECKS if (not only or check.name in only) and check.name not in skip]
-    return [check for check in found if check.cost != "inductor" or inductor or check.name in only]
+    given = {"": True, "compilers": compilers, "inductor": inductor}
+    return [
+        check for check in CHECKS if check.name not in skip and (check.name in only if only else given[check.needs])
+    ]

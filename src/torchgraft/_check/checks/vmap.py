@@ -13,7 +13,7 @@ from ..baseline import Baseline, Difference, Value, baseline, cotangents_for, di
 from ..case import Case
 from ..claims import Refused, attempt, claimed, refusal, unclaimed
 from ..finding import Finding, Skip
-from ..points import nearby
+from ..variations import nearby
 from .orders import push
 
 SAMPLES = 3
@@ -189,7 +189,9 @@ def batched_tangents(base: Baseline, samples: Sequence[Batch]) -> Iterator[Findi
         rows = [one[i] for one in loop]
         present = [torch.zeros_like(base.outputs[i]) if row is None else row for row in rows]
         expected = torch.stack(present)
-        slack = 256 * torch.finfo(value.dtype).eps * float(expected[expected.isfinite()].abs().sum())
+        slack = (256 * torch.finfo(value.dtype).eps + case.target.declared.error) * float(
+            expected[expected.isfinite()].abs().sum()
+        )
         slack += sum(base.gradient_slack)
         difference = Difference(i, base.output_name(i), value, expected, distance(value, expected), slack)
         if not difference.error <= difference.slack:

@@ -1,32 +1,29 @@
-"""`torchgraft check`: targets found, checked one after another, and reported."""
+"""`torchgraft check`: find targets, check one after another, and report."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import errno
 import faulthandler
-import os
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TextIO
+from typing import Literal, TextIO
 
-from ..._errors import TorchgraftError
+from ..._errors import ArgumentError, TorchgraftError
 from ..checks.table import CHECKS, NAMED
 from ..clock import Clock
 from ..finding import Verdict
 from ..numerals import printable
-from ..report.data import dumps_all
-from ..report.html import html_page
+from ..progress import ProgressLine
+from ..report.export import dumps_all, html_page
 from ..report.report import Report
-from ..report.summary import checks, counts, duration, tally
+from ..report.result import checks, counts, duration, tally
 from ..report.text import Line, layout, painted, plain
-from .bar import bar
-from .collect import NOTHING, Entry
-from .examine import Settings, collected, examine
-from .select import selector
+from .collect import NOTHING, Entry, Said
+from .examine import Settings, examine, find_entries
 
 WIDTH = 100
 """Columns of the paragraphs, where the terminal has as many."""
@@ -37,187 +34,164 @@ INTERRUPTED = 130  # as of a command that SIGINT has ended
 def run(options: argparse.Namespace) -> int:
     """Run the command and return its exit status: 0 if all passed, 1 if not, 2 if it cannot run."""
     settings = Settings(
-        options.seed, _names(options.only), _names(options.skip), options.inductor, options.device, options.isolate
-    )
+        options.seed, _names(options.only), _names(options.skip), options.compilers, options.inductor, options.device,
+        options.isolate, Said(options.accuracy, tuple(options.surrogate)),
+    )  # fmt: skip
     try:
         settings.checks()
-        settings.look_at_device("--device")
-        meant = selector(options.k) if options.k else lambda place: True
+        settings.require_device("--device")
         if options.list and not options.targets:
             return _list_checks()
-        with contextlib.redirect_stdout(_out(options)):  # what a file prints as it is imported
-            entries = [entry for place in options.targets for entry in collected(place, settings)]
+        with contextlib.redirect_stdout(_out(options)):  # for what a file prints as it is imported
+            entries = dict.fromkeys(entry for place in options.targets for entry in find_entries(place, settings))
+        chosen = [entry for entry in entries if is_meant(entry.place, options.k)]
+        if options.list:
+            return _list(chosen)
+        if not chosen:
+            return _refuse(_nothing(options, entries))
         for path in _files(options):
-            _look_at_file(path)
+            _save(path, "", "a")  # so that it fails now, if it does, and not after minutes
+        if not faulthandler.is_enabled() and sys.__stderr__ is not None:
+            faulthandler.enable(sys.__stderr__, all_threads=False)  # a crash leaves no report, so show its line
+        return _check(chosen, settings, options)
     except TorchgraftError as error:
         return _refuse(str(error))
-    except OSError as error:
-        return _refuse(_unwritten(error))
     except KeyboardInterrupt:  # while files are imported, which may take long
         print("interrupted, before anything was checked", file=sys.stderr)
         return INTERRUPTED
-    chosen = [entry for entry in dict.fromkeys(entries) if meant(entry.place)]
-    if options.list:
-        return _list(chosen)
-    if not chosen:
-        return _refuse(_nothing(options, entries))
-    with _crashes_shown():
-        return _Run(chosen, settings, options).status()
 
 
-class _Run:
-    """The targets, checked one after another.
+def is_meant(place: str, patterns: Sequence[str]) -> bool:
+    """Return True if a place has a part that some pattern of ``-k`` asks for, and none that one excludes.
 
-    Args:
-        entries: the targets.
-        settings: of the checks.
-        options: of the command: the budget, and the files to write.
+    Raises:
+        ArgumentError: a pattern is an expression of pytest's.
+
+    Example:
+        >>> is_meant("ops.py:linear_bias", ["linear", "not conv*"])
+        True
     """
+    wanted = [pattern for pattern in patterns if not pattern.startswith("not ")]
+    unwanted = [pattern.removeprefix("not ") for pattern in patterns if pattern.startswith("not ")]
+    return any(_has(place, part) for part in wanted or ["*"]) and not any(_has(place, part) for part in unwanted)
 
-    def __init__(self, entries: Sequence[Entry], settings: Settings, options: argparse.Namespace) -> None:
-        self._entries = entries
-        self._settings = settings
-        self._options = options
-        self._clock = Clock(options.budget)
-        self._reports: list[Report] = []
 
-    def status(self) -> int:
-        """Check, print, write, and return the exit status."""
-        interrupted = False
-        try:
-            self._check()
-        except KeyboardInterrupt:
-            interrupted = True
-        for report in self._reports:
-            if report.verdict not in (Verdict.PASS, Verdict.SKIPPED):
-                self._print([[], *layout(report, self._width)])
-        self._print([[], [(self._summary(interrupted), "strong")]])
-        try:
-            self._write()
-        except OSError as error:
-            return _refuse(_unwritten(error))
-        return INTERRUPTED if interrupted else 0 if self._ok else 1
+def _has(place: str, part: str) -> bool:
+    if len(part.split()) != 1:
+        expected = "a part of a name, or 'not' and a part; -k may be given several times"
+        raise ArgumentError("cannot be read", argument="-k", expected=expected, got=repr(part))
+    return fnmatchcase(place.lower(), f"*{part.lower()}*")
 
-    def _check(self) -> None:
-        width = max(len(entry.place) for entry in self._entries)
-        with bar(len(self._entries)) as advance:
-            for number, entry in enumerate(self._entries):
 
-                def progress(check: str, number: int = number, place: str = entry.place) -> None:
-                    advance(number, f"{place} {check}")
+def _check(entries: Sequence[Entry], settings: Settings, options: argparse.Namespace) -> int:
+    """Check the targets, print and write the reports, and return the exit status."""
+    clock, reports, interrupted = Clock(options.budget), list[Report](), False
+    out = _out(options)
+    width = max(len(entry.place) for entry in entries)
+    try:
+        with ProgressLine(sys.stderr) as progress:
+            for number, entry in enumerate(entries):
 
-                progress("")
-                left = sum(not entry.why_not for entry in self._entries[number:])
-                report = examine(entry, self._settings, self._clock, left, progress)
-                self._reports.append(report)
-                self._print([_line(report, width)])
+                def tell(check: str, number: int = number, place: str = entry.place) -> None:
+                    progress.show(number + 1, len(entries), f"{place} {check}".rstrip())
 
-    @property
-    def _ok(self) -> bool:
-        """Whether something passed, and nothing else happened than that some targets say not what they take."""
-        verdicts = {report.verdict for report in self._reports}
-        return Verdict.PASS in verdicts and verdicts <= {Verdict.PASS, Verdict.SKIPPED}
+                tell("")
+                left = sum(not entry.why_not for entry in entries[number:])
+                reports.append(examine(entry, settings, clock, left, tell))
+                with progress.hidden():
+                    _print([_line(reports[-1], width)], out)
+    except KeyboardInterrupt:
+        interrupted = True
+    columns = min(shutil.get_terminal_size().columns, WIDTH) if out.isatty() else WIDTH
+    for report in reports:
+        if report.verdict not in (Verdict.PASS, Verdict.SKIPPED):
+            _print([[], *layout(report, columns)], out)
+    summary = _summary(reports, clock) + (f"; interrupted, {len(entries) - len(reports)} not tried" * interrupted)
+    _print([[], [(summary, "strong")]], out)
+    _write(reports, options)
+    return INTERRUPTED if interrupted else 0 if _passed(reports) else 1
 
-    def _summary(self, interrupted: bool) -> str:
-        number = len(self._reports)
-        found = ", ".join(f"{count} {verdict}" for verdict, count in counts(r.verdict for r in self._reports).items())
-        said = f"{number} {'target' if number == 1 else 'targets'}: {found or 'none'}; {duration(self._clock.passed)}"
-        return f"{said}; interrupted, {len(self._entries) - number} not tried" if interrupted else said
 
-    def _write(self) -> None:
-        if self._options.html is not None:
-            self._options.html.write_text(html_page(self._reports), encoding="utf-8")
-        if self._options.json is not None:
-            text = dumps_all(self._reports, ok=self._ok) + "\n"
-            if str(self._options.json) == "-":
-                sys.stdout.write(text)
-            else:
-                self._options.json.write_text(text, encoding="utf-8")
+def _passed(reports: Sequence[Report]) -> bool:
+    """Return True if something passed, and nothing worse happened than that targets do not say what they take."""
+    verdicts = {report.verdict for report in reports}
+    return Verdict.PASS in verdicts and verdicts <= {Verdict.PASS, Verdict.SKIPPED}
 
-    @property
-    def _out(self) -> TextIO:
-        return _out(self._options)
 
-    @property
-    def _width(self) -> int:
-        return min(shutil.get_terminal_size().columns, WIDTH) if self._out.isatty() else WIDTH
-
-    def _print(self, lines: Sequence[Line]) -> None:
-        print(painted(lines) if self._out.isatty() else plain(lines), file=self._out, flush=True)
+# -- what is printed and written --------------------------------------------------------------------------------------
 
 
 def _line(report: Report, width: int) -> Line:
-    """One line about a target."""
-    verdict = report.verdict
-    said = tally(report)
-    if verdict is Verdict.SKIPPED:
-        said = checks(report)[0].said
-    elif report.results:
-        said += f"; {duration(sum(result.seconds for result in report.results))}"
+    """Return one line about a target."""
+    verdict, seconds = report.verdict, sum(result.seconds for result in report.results)
+    said = checks(report)[0].said if verdict is Verdict.SKIPPED else f"{tally(report)}; {duration(seconds)}"
+    said += f" ({', '.join(report.declared)})" if report.declared else ""
     return [(f"{verdict:12}", verdict), (f"  {printable(report.target):{width}}", "strong"), (f"  {said}", "")]
 
 
-def _names(given: Iterable[str]) -> tuple[str, ...]:
-    """The names of checks, which may be given in several options or with commas in one."""
-    return tuple(name.strip() for text in given for name in text.split(",") if name.strip())
+def _summary(reports: Sequence[Report], clock: Clock) -> str:
+    found = ", ".join(f"{count} {verdict}" for verdict, count in counts(r.verdict for r in reports).items())
+    targets = f"{len(reports)} {'target' if len(reports) == 1 else 'targets'}"
+    return f"{targets}: {found or 'none'}; {duration(clock.passed)}"
 
 
-def _out(options: argparse.Namespace) -> TextIO:
-    """Where lines go, looked up each time: the bar replaces both."""
-    return sys.stderr if str(options.json) == "-" else sys.stdout
+def _print(lines: Sequence[Line], out: TextIO) -> None:
+    print(painted(lines) if out.isatty() else plain(lines), file=out, flush=True)
 
 
-@contextlib.contextmanager
-def _crashes_shown() -> Iterator[None]:
-    """Within, a crash of the interpreter shows the line that ran: no report of it will be there."""
-    if faulthandler.is_enabled() or sys.__stderr__ is None:
-        yield
-        return
-    faulthandler.enable(sys.__stderr__, all_threads=False)
-    try:
-        yield
-    finally:
-        faulthandler.disable()
+def _write(reports: Sequence[Report], options: argparse.Namespace) -> None:
+    json = dumps_all(reports, ok=_passed(reports)) + "\n" if options.json is not None else ""
+    for path in _files(options):
+        _save(path, html_page(reports) if path is options.html else json)
+    if str(options.json) == "-":
+        sys.stdout.write(json)
 
 
 def _files(options: argparse.Namespace) -> list[Path]:
     return [path for path in (options.html, options.json) if path is not None and str(path) != "-"]
 
 
-def _look_at_file(path: Path) -> None:
-    """Make its folder, and raise an `OSError` now, not after minutes, if the file cannot be written."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+def _save(path: Path, text: str, mode: Literal["w", "a"] = "w") -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open(mode, encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise TorchgraftError("is not written", argument=str(path), got=error.strerror or str(error)) from None
 
 
-def _unwritten(error: OSError) -> str:
-    return f"{error.filename} is not written: {error.strerror}"
+def _out(options: argparse.Namespace) -> TextIO:
+    """Return where the report goes: JSON on the standard output stands there alone."""
+    return sys.stderr if str(options.json) == "-" else sys.stdout
 
 
-def _nothing(options: argparse.Namespace, entries: Sequence[Entry]) -> str:
-    if not options.targets:
-        return "torchgraft check: no TARGET: a module, a file, a folder, or a name in one, as in ops.py:linear"
-    if entries:
-        return f"-k {options.k}: matches none of {', '.join(entry.place for entry in entries)}"
-    return f"{', '.join(options.targets)}: {NOTHING}"
-
-
-def _list_checks() -> int:
-    width = max(map(len, NAMED))
-    for check in CHECKS:
-        print(f"{check.name:{width}}  {check.title}" + (" (--inductor)" if check.cost == "inductor" else ""))
-    return 0
-
-
-def _list(entries: Sequence[Entry]) -> int:
+def _list(entries: Iterable[Entry]) -> int:
     for entry in entries:
         print(f"{entry.place}  {entry.kind}" + (f"  SKIPPED: {entry.why_not}" if entry.why_not else ""))
     return 0
 
 
+def _list_checks() -> int:
+    width = max(map(len, NAMED))
+    for check in CHECKS:
+        print(f"{check.name:{width}}  {check.title}" + (f" (--{check.needs})" if check.needs else ""))
+    return 0
+
+
+def _nothing(options: argparse.Namespace, entries: Iterable[Entry]) -> str:
+    if not options.targets:
+        return "torchgraft check: no TARGET: a module, a file, a folder, or a name in one, as in ops.py:linear"
+    places = ", ".join(entry.place for entry in entries)
+    if places:
+        return f"-k {' -k '.join(options.k)}: matches none of {places}"
+    return f"{', '.join(options.targets)}: {NOTHING}"
+
+
 def _refuse(why: str) -> int:
     print(why, file=sys.stderr)
     return 2
+
+
+def _names(given: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of checks, which may be given in several options or with commas in one."""
+    return tuple(name.strip() for text in given for name in text.split(",") if name.strip())

@@ -14,25 +14,23 @@ from typing import Any
 import pytest
 
 from ..._errors import TorchgraftError
-from ..._locate import own_line, split
+from ..._locate import split
 from ..checks.table import NAMED
 from ..clock import Clock
+from ..ended import Ended
 from ..finding import Verdict
 from ..prepare import Prepared
-from ..report.report import Report, Result
+from ..report.report import Report
+from ..report.result import Result
 from ..report.text import paragraphs, plain
 from ..runner import run
-from .collect import NOTHING, Entry, collect
-from .contain import contained, how
-from .examine import Settings, left, ready, with_repro
-from .isolate import Left
-
-SAMPLES = "samples"
-"""The test of how the cases were made."""
+from .collect import NOTHING, Entry, Said, collect
+from .contain import contained
+from .examine import Settings, prepare_target, with_repro
 
 
 class Checks:
-    """What one run of pytest checks.
+    """The targets that one run of pytest checks.
 
     Args:
         config: with the options.
@@ -43,15 +41,18 @@ class Checks:
         self.settings = Settings(
             seed=config.getoption("torchgraft_seed"),
             device=config.getoption("torchgraft_device"),
+            compilers=config.getoption("torchgraft_compilers"),
             inductor=config.getoption("torchgraft_inductor"),
+            said=Said(config.getoption("torchgraft_accuracy")),
         )
         self._budget: float | None = config.getoption("torchgraft_budget")
         if self._budget is not None and not self._budget > 0:
             raise pytest.UsageError(f"--torchgraft-budget: no number of seconds above 0: {self._budget:g}")
         try:
-            self.settings.look_at_device("--torchgraft-device")
+            self.settings.require_device("--torchgraft-device")
         except TorchgraftError as error:
             raise pytest.UsageError(str(error)) from None
+        self.collected = set[str]()
         self._latest: tuple[Entry, Prepared] | None = None
 
     def pytest_report_header(self) -> str:
@@ -65,54 +66,40 @@ class Checks:
         """Collect the checks after everything else."""
         report = yield
         if isinstance(collector, pytest.Session) and report.passed:
-            report.result = [*(report.result or []), Root.from_parent(collector, name="torchgraft", checks=self)]
+            places = (Place.from_parent(collector, name=place, checks=self) for place in dict.fromkeys(self.places))
+            report.result = [*(report.result or []), *places]
         return report
 
     def prepared(self, entry: Entry) -> Prepared:
-        """The cases of a target, made once for the tests that follow each other; its clock starts anew."""
+        """Return the cases of a target, made once for the tests that follow each other; its clock starts anew."""
         if self._latest is None or self._latest[0] != entry:
-            self._latest = entry, ready(entry, self.settings, Clock(self._budget))
+            self._latest = entry, prepare_target(entry, self.settings, Clock(self._budget))
         made = self._latest[1]
         made.clock.restart()
         return made
 
 
-class Root(pytest.Collector):
-    """Stands above all checks."""
-
-    def __init__(self, checks: Checks, **node: Any) -> None:
-        super().__init__(nodeid="torchgraft", **node)
-        self.checks = checks
-        self.add_marker("torchgraft")
-
-    def collect(self) -> Iterator[Place]:
-        """One collector for each target of the command line."""
-        seen = set[str]()
-        for place in dict.fromkeys(self.checks.places):
-            yield Place.from_parent(self, name=place, checks=self.checks, seen=seen)
-
-
 class Place(pytest.Collector):
     """A module, a file, a package, a folder, or a name in one."""
 
-    def __init__(self, checks: Checks, seen: set[str], **node: Any) -> None:
+    def __init__(self, checks: Checks, **node: Any) -> None:
         super().__init__(nodeid=f"torchgraft::{node['name']}", **node)
         self._checks = checks
-        self._seen = seen
+        self.add_marker("torchgraft")
 
     def collect(self) -> Iterator[Check]:
-        """The tests of each target, once where it is in several places."""
+        """Collect the tests of each target, once where it is in several places."""
         try:
-            entries = collect(self.name)
-            names = [SAMPLES, *self._checks.settings.checks()]
+            entries = collect(self.name, self._checks.settings.said)
+            names = ["samples", *(check.name for check in self._checks.settings.checks())]
         except TorchgraftError as error:
             raise self.CollectError(str(error)) from None
         if not entries:
             raise self.CollectError(f"{self.name}: {NOTHING}")
         for entry in entries:
-            if entry.place in self._seen:
+            if entry.place in self._checks.collected:
                 continue
-            self._seen.add(entry.place)
+            self._checks.collected.add(entry.place)
             where, name = split(entry.place)
             for check in names if not entry.why_not else names[:1]:
                 identity = f"torchgraft::{where}::{name}::{check.replace(' ', '-')}"
@@ -137,19 +124,19 @@ class Check(pytest.Item):
         try:
             with contained():
                 results = self._results()
-        except SystemExit as error:  # pytest would show how its own functions called the target
-            results = [left(Left(how(error), own_line(error) or ""), self._check)]
+        except Ended as end:
+            results = [end.result(self._check)]
         settings = self._checks.settings
         self._conclude([with_repro(result, self._entry, settings) for result in results])
 
     def _results(self) -> list[Result]:
         prepared = self._checks.prepared(self._entry)
-        if self._check == SAMPLES or not prepared.cases:
+        if self._check == "samples" or not prepared.cases:
             return list(prepared.results)
         return list(run([NAMED[self._check]], prepared.cases, prepared.clock))
 
     def _conclude(self, results: list[Result]) -> None:
-        report = Report(self._entry.place, self._entry.kind, results, self._checks.settings.seed)
+        report = Report(self._entry.place, self._entry.kind, results, self._checks.settings.seed, self._entry.declared)
         verdict = report.verdict if results else Verdict.PASS
         notes = [result.note for result in results if result.note and result.verdict is verdict]
         said = "\n".join(dict.fromkeys(notes))
@@ -163,7 +150,7 @@ class Check(pytest.Item):
             self.add_report_section("call", "torchgraft", found)
 
     def reportinfo(self) -> tuple[os.PathLike[str] | str, int, str]:
-        """Where the target is declared."""
+        """Return the place where the target is declared."""
         file, line = _declared(self._entry) or (self.path, 0)
         return file, line, f"{split(self._entry.place)[1]}: {self._check}"
 
@@ -173,7 +160,7 @@ def _skip(why: str) -> None:
 
 
 def _declared(entry: Entry) -> tuple[Path, int] | None:
-    """File and line of a target, where Python knows them."""
+    """Return file and line of a target, where Python knows them."""
     try:
         origin = inspect.unwrap(entry.target().origin)
         holder = getattr(origin, "__self__", None)

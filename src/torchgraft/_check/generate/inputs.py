@@ -24,9 +24,11 @@ from ..._errors import (
     TorchgraftError,
     UnsupportedError,
 )
-from ..case import Case, differentiable
+from ..case import Case, Linearization
+from ..ended import Ended
 from ..reference import reference_outputs
-from ..target import Target
+from ..survive import survive
+from ..target import Target, differentiable
 from .arguments import PRECISIONS, Arguments, needed, signature_of
 from .sizes import Draw, Impossible
 
@@ -71,6 +73,7 @@ class Inputs:
         target: an operator, a function with jaxtyping annotations, or anything that has samples.
         seed: of all that is drawn.
         precisions: that floating tensors may have, plain ones first.
+        apart: try each in a child, for it may end the process.
 
     Attributes:
         refused: what it did not take so far.
@@ -83,9 +86,17 @@ class Inputs:
         ...     print(case.label)
     """
 
-    def __init__(self, target: Target, *, seed: int = 0, precisions: Sequence[torch.dtype] = PRECISIONS) -> None:
+    def __init__(
+        self,
+        target: Target,
+        *,
+        seed: int = 0,
+        precisions: Sequence[torch.dtype] = PRECISIONS,
+        apart: bool = False,
+    ) -> None:
         self.target = target
         self.seed = seed
+        self.apart = apart
         self.refused: list[Refusal] = []
         unknown = target.samples and signature_of(target) is None
         self._arguments = None if unknown else make_arguments(target, precisions)
@@ -125,7 +136,7 @@ class Inputs:
         """The cases that the target takes."""
         for args, kwargs in calls:
             case = make_case(self.target, args, kwargs, seed=next(counter), traits=traits)
-            error = attempt(case)
+            error = attempt(case, apart=self.apart)
             if error is None:
                 yield case
             else:
@@ -156,11 +167,23 @@ def make_case(
     return Case(target, (dict(target.origin.named_parameters()), *args), kwargs, seed=seed, traits=traits)
 
 
-def attempt(case: Case) -> Exception | None:
-    """Call the target; what it raises, if it does."""
-    try:
+def attempt(case: Case, *, apart: bool = False) -> Exception | None:
+    """Call the target; what it raises, if it does, or its end.
+
+    Args:
+        case: the call.
+        apart: it may end the process, and so may its backward: try both in a child, where there can be one.
+    """
+
+    def call() -> None:
         with torch.no_grad():
             case.call()
+        with contextlib.suppress(Exception):  # what a backward raises is for the checks
+            recorded = case.linearize() if apart else Linearization([], [])
+            recorded.pull([torch.ones_like(output) for output in recorded.outputs])
+
+    try:
+        survive(call, apart=apart)
     except Exception as error:  # whatever it is, the target does not take these arguments
         return error
     return None
@@ -179,6 +202,8 @@ def is_deliberate(case: Case, error: Exception) -> bool:
 
     C functions say so by a code, torch of dtypes that it has no code for, and of empty tensors in any words.
     """
+    if isinstance(error, Ended):
+        return False
     if isinstance(error, TorchgraftError) and not isinstance(error, _REFUSING):
         op = case.target.operator
         return isinstance(error, KernelError) and op is not None and op._record.kernels[None].trusted

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ..case import Case
 from ..finding import Finding, Inconclusive, Skip, Verdict
-from ..points import untied
+from ..variations import untied
 from .ladder import Ladder
 from .pairing import Pairing, covector, pair, second_look
 from .probe import Backward, BackwardRaises, Probe
@@ -37,15 +37,56 @@ WRONG_AT_TIES = "wrong-at-ties"
 
 
 def gradient(case: Case) -> Iterator[Finding]:
-    """Compare both sides along several directions, each with two weights; stop at the first that differs.
+    """Compare both sides along several directions, each with two weights; stop at the first that is wrong.
 
-    It serves every case, also one whose function is itself a backward pass.
+    It serves every case, also one whose function is itself a backward pass. A case is compared once.
+
+    Raises:
+        Inconclusive: that cannot be told.
     """
+    if "gradient" not in case.memo:
+        try:
+            case.memo["gradient"] = list(_compared(case))
+        except Inconclusive as why:
+            case.memo["gradient"] = why
+    kept: list[Finding] | Inconclusive = case.memo["gradient"]
+    if isinstance(kept, Inconclusive):
+        raise kept.with_traceback(None)
+    yield from kept
+
+
+def _compared(case: Case) -> Iterator[Finding]:
     probe = Probe(case)
     if not probe.inputs.size:
         raise Skip("the arguments have no elements")
     try:
         yield from _Comparison(probe, Backward(probe)).findings()
+    except BackwardRaises as error:
+        yield raised(case, error.__cause__)
+
+
+def is_right(case: Case) -> bool:
+    """Whether the gradient is right.
+
+    Raises:
+        Skip: that cannot be told, and so neither can what else is wrong.
+    """
+    try:
+        return not any(gradient(case))
+    except Inconclusive as why:
+        raise Skip(str(why)) from why
+
+
+def compare(case: Case, cotangent: Tensor) -> Iterator[Finding]:
+    """Compare both sides along one direction, for one cotangent.
+
+    Args:
+        case: to look at.
+        cotangent: of all outputs, as one vector.
+    """
+    probe = Probe(case)
+    try:
+        yield from _Comparison(probe, Backward(probe)).with_cotangent(cotangent)
     except BackwardRaises as error:
         yield raised(case, error.__cause__)
 
@@ -73,21 +114,47 @@ class _Comparison:
             raise Inconclusive("the values differ from call to call, though the random numbers are the same")
 
     def findings(self) -> Iterator[Finding]:
-        """What is wrong; where nothing is, and too little could be compared, it raises Inconclusive."""
+        """Yield the worst that is found; where nothing is, and too little could be compared, raise Inconclusive."""
+        slight: Finding | None = None
         for direction, alone in itertools.chain(self._directions(), self._further()):
             found = self._along(direction, alone)
             yield from self._moving()
             if found is not None and self._hangs_on_ties():
                 break
-            if found is not None:
+            if found is not None and found.severity is Verdict.FAIL:
                 yield found
                 return
+            slight = slight or found
+        if slight is not None:
+            yield slight
+            return
         ties = self._ties()
         found = None if ties is None else self._along(ties)
         if found is not None:
             yield found.but(code=WRONG_AT_TIES, title="The gradient is wrong where elements are equal")
             return
+        found64 = self._in_float64() if self.drowned else None
+        if found64:
+            yield from found64
+            return
+        if found64 is not None:
+            self.drowned.clear()
         self._conclude()
+
+    def with_cotangent(self, cotangent: Tensor) -> Iterator[Finding]:
+        """Yield what is wrong along one direction."""
+        direction = self.probe.direction(self.generator)
+        self.ladder = self.probe.climb(direction)
+        weight = torch.where(self.ladder.known & self.backward.wanted, cotangent, 0)
+        pairing = pair(self.probe, self.backward, self.ladder, direction, weight)
+        if not pairing.gradient.isfinite().all():
+            found = not_a_number(self.probe, self.backward, cotangent)
+        elif pairing.agrees and pairing.linear and pairing.precise:
+            found = None
+        else:
+            found = self._judged(second_look(self.probe, self.backward, self.ladder, pairing))
+        if found is not None and not self._hangs_on_ties():
+            yield found
 
     def _hangs_on_ties(self) -> bool:
         """Whether there is nothing wrong once equal elements differ.
@@ -95,7 +162,7 @@ class _Comparison:
         The second smallest of three equal elements is smooth along every line, and has no derivative nevertheless.
         """
         case = self.probe.case
-        if not any(_tied(primal) for primal in case.primals):
+        if not any(_tied(primal) for primal in case.primals) or self._additive():
             return False
         apart = case.replaced(untied(case))
         if any(_tied(primal) for primal in apart.primals):
@@ -104,10 +171,21 @@ class _Comparison:
             return self._continues(flatten(apart.values())) and not any(gradient(apart))
         return False
 
+    def _additive(self) -> bool:
+        """Whether derivatives along two directions add up to that along their sum: else there is no derivative."""
+        first, second = (self.probe.direction(self.generator) for _ in range(2))
+        with contextlib.suppress(Inconclusive):
+            one, two, both = (self.probe.climb(u) for u in (first, second, first + second))
+            gap = (one.derivative + two.derivative - both.derivative).abs()
+            slack = 8 * (one.error + two.error + both.error) + self.probe.grid.epsilon**0.5 * both.scale
+            return bool((gap <= slack)[one.known & two.known & both.known].all())
+        return False
+
     def _continues(self, neighbours: Tensor) -> bool:
         """Whether values nearby are nearly the same: equal labels of classes must be equal, or mean nothing."""
         values, finite = self.probe.values, self.probe.values.isfinite()
-        near = (neighbours - values).abs() <= 2.0**-4 * (values.abs() + values[finite].abs().mean())
+        least = 0.0 if values[finite].any() else 1.0
+        near = (neighbours - values).abs() <= 2.0**-4 * (values.abs() + values[finite].abs().mean()) + least
         return bool((near | ~finite).all())
 
     # -- directions -------------------------------------------------------------------------------------------------
@@ -165,16 +243,11 @@ class _Comparison:
                 direction = torch.where(pairing.gradient.isfinite(), direction, 0)
                 ladder = self.ladder = self.probe.climb(direction)
                 pairing = self._paired(ladder, direction, balanced)
-            if not pairing.linear:
-                return nonlinear(self.probe.case, pairing)
-            if not pairing.precise:
-                return imprecise(self.probe.case, pairing)
-            if not pairing.agrees:
+            if not (pairing.agrees and pairing.linear and pairing.precise):
                 pairing = second_look(self.probe, self.backward, ladder, pairing)
-                if not pairing.agrees:
-                    return deviation(self.probe, self.backward, pairing)
-                if not pairing.precise:
-                    return imprecise(self.probe.case, pairing)
+                found = self._judged(pairing)
+                if found is not None:
+                    return found
             telling = telling or pairing.telling
         if direction.any():
             self.known |= ladder.known
@@ -183,6 +256,16 @@ class _Comparison:
         elif alone is not None and not telling:
             self.drowned.append(alone)
         return None
+
+    def _judged(self, pairing: Pairing) -> Finding | None:
+        """The worst that a pairing shows: a wrong number before its noise, and noise before lost digits."""
+        if pairing.wrong and (not pairing.agrees or (pairing.outweighs and not pairing.linear)):
+            return deviation(self.probe, self.backward, pairing)
+        if not pairing.linear:
+            return nonlinear(self.probe, pairing)
+        if not pairing.agrees:
+            return deviation(self.probe, self.backward, pairing)
+        return None if pairing.precise else imprecise(self.probe, pairing)
 
     def _moving(self) -> Iterator[Finding]:
         """What an output that does not require grad does, said once."""
@@ -198,6 +281,13 @@ class _Comparison:
     def _enough(self, known: Tensor) -> bool:
         """Whether at least half of what can have a derivative is known."""
         return 2 * int((known & self.backward.wanted).sum()) >= int(self.backward.wanted.sum())
+
+    def _in_float64(self) -> list[Finding] | None:
+        """What is wrong in float64, where fewer digits cannot tell; None where the function has no float64 numbers."""
+        reference = self.probe.reference
+        with contextlib.suppress(Inconclusive, Skip):
+            return None if reference is None else list(gradient(reference.case))
+        return None
 
     def _conclude(self) -> None:
         """Enough was compared, or it is said why not."""
@@ -248,13 +338,26 @@ def deviation(probe: Probe, backward: Backward, pairing: Pairing) -> Finding:
         if not part.agrees:
             where, what, pairing = outputs[o], inputs[i], part
             break
-    code, severity, said = "loses-digits", Verdict.LOSES_DIGITS, "has fewer digits than its dtype"
+    code, severity, said = "loses-digits", Verdict.LOSES_DIGITS, f"has fewer digits than {_claim(probe)}"
     if pairing.wrong:
         code, severity, said = "wrong-gradient", Verdict.FAIL, "is wrong"
     return Finding(
         code, severity, f"The gradient of {what} {said}", f"{where} by {what}; {probe.case.label}",
         analytic=pairing.analytic, numeric=pairing.numeric, error=pairing.error, estimate=pairing.tolerance,
+        hint=_tolerance_hint(probe, pairing.error, pairing) or _surrogate_hint(probe, pairing),
     )  # fmt: skip
+
+
+def _surrogate_hint(probe: Probe, pairing: Pairing) -> str | None:
+    """The next step where the function is flat, and the gradient is not."""
+    moved = [n for n, s in zip(probe.case.names, probe.inputs.slices, strict=True) if pairing.direction[s].any()]
+    if len(moved) != 1 or not abs(pairing.numeric) <= pairing.numerics:
+        return None
+    name = moved[0]
+    declared = (
+        f'@f.surrogate("{name}", of=...)' if probe.case.target.kind == "operator" else f'surrogate={{"{name}": ...}}'
+    )
+    return f"if the derivative of another function is meant, such as a smooth one, declare it: {declared}"
 
 
 def _parts(probe: Probe, backward: Backward, pairing: Pairing) -> Iterator[tuple[int, int, Pairing]]:
@@ -307,21 +410,45 @@ def raised(case: Case, error: BaseException | None) -> Finding:
     )  # fmt: skip
 
 
-def imprecise(case: Case, pairing: Pairing) -> Finding:
+def _claim(probe: Probe) -> str:
+    """What says how many digits there are."""
+    accuracy = probe.declared.accuracy
+    return "its dtype has" if accuracy is None else f"accuracy={accuracy:g} declares"
+
+
+_FAINT = 2.0**-11
+"""A part of the gradient that a kernel's own tolerance may well be the reason of."""
+
+
+def _tolerance_hint(probe: Probe, error: float, pairing: Pairing) -> str | None:
+    """The next step where the deviation is as small as the tolerances of solvers are."""
+    if probe.declared.accuracy is not None or not 0 < error < _FAINT * pairing.size:
+        return None
+    accuracy = 10.0 ** (2 + math.floor(math.log10(error / pairing.size)))
+    return (
+        "if the kernel has a tolerance of its own (a solver, a quadrature, an iteration), declare what its values are "
+        f"right to: accuracy={accuracy:g}"
+    )
+
+
+def imprecise(probe: Probe, pairing: Pairing) -> Finding:
     """A backward pass whose rounding is larger than that of its dtype."""
     return Finding(
-        "loses-digits", Verdict.LOSES_DIGITS, "The backward pass rounds to fewer digits than its dtype has",
-        case.label, error=pairing.noise, estimate=pairing.grain,
+        "loses-digits", Verdict.LOSES_DIGITS, f"The backward pass rounds to fewer digits than {_claim(probe)}",
+        probe.case.label, error=pairing.noise, estimate=pairing.grain,
+        hint=_tolerance_hint(probe, pairing.noise, pairing),
     )  # fmt: skip
 
 
-def not_a_number(probe: Probe, backward: Backward) -> Finding | None:
+def not_a_number(probe: Probe, backward: Backward, cotangent: Tensor | None = None) -> Finding | None:
     """A gradient that is NaN, though the values are finite: not at a slope that is infinite, whose gradient is too."""
     if not probe.values[backward.wanted].isfinite().all():
         return None
     generator = torch.Generator().manual_seed(probe.case.seed)
-    weight = signed(len(probe.values), generator, min(24, probe.grid.digits - 4))
+    weight = signed(len(probe.values), generator, min(24, probe.grid.digits - 4)) if cotangent is None else cotangent
     missing = backward.pull(torch.where(backward.wanted, weight, 0)).isnan()
+    if cotangent is not None:
+        missing &= ~backward.pull(backward.wanted.double()).isinf()  # 0 times an infinite slope
     for name, place in zip(probe.case.names, probe.inputs.slices, strict=True):
         if missing[place].any():
             return Finding(
@@ -333,9 +460,10 @@ def not_a_number(probe: Probe, backward: Backward) -> Finding | None:
     return None
 
 
-def nonlinear(case: Case, pairing: Pairing) -> Finding:
+def nonlinear(probe: Probe, pairing: Pairing) -> Finding:
     """A backward pass that does something else to the upstream gradient than multiplying it."""
     return Finding(
         "nonlinear-backward", Verdict.FAIL, "The backward pass is not linear in the upstream gradient",
-        f"upstream gradient times 3; {case.label}", error=pairing.nonlinearity, estimate=pairing.tolerance,
+        f"upstream gradient times 3; {probe.case.label}", error=pairing.nonlinearity, estimate=pairing.tolerance,
+        hint=_tolerance_hint(probe, pairing.nonlinearity, pairing),
     )  # fmt: skip

@@ -42,6 +42,10 @@ _DIGITS = 0.7
 """The share of the dtype's digits in which a derivative is known well."""
 
 
+SINGLE = 24
+"""Digits of float32."""
+
+
 class Rough(Exception):
     """The function gives nothing to compare near the point: it raises there, or is not finite."""
 
@@ -57,7 +61,6 @@ class Ladder:
         unresolved: where the error is so large that the derivative tells nothing.
         jagged: where the function does not follow its derivative for the smallest step, as stairs do not.
         scale: the size of the derivative and of what it is the derivative of.
-        center: the values at the point.
         grain: what the noise of the values is worth as a derivative.
         steps: from large to small.
         table: the best estimate of the derivative by each step together with the larger ones, ``(n, m)``.
@@ -70,7 +73,6 @@ class Ladder:
     unresolved: Tensor
     jagged: Tensor
     scale: Tensor
-    center: Tensor
     grain: Tensor
     steps: tuple[float, ...]
     table: Tensor
@@ -89,16 +91,20 @@ class Ladder:
         bars = torch.where(weight == 0, 0, bars).sum(1)
         return values.tolist(), bars.tolist(), int(bars.argmin())
 
-    def blurred(self, noise: Tensor, grid: Grid) -> Ladder:
-        """The same with larger errors: for a function that has fewer digits, of which this is the reference.
+    def blurred(self, noise: Tensor, size: Tensor, grid: Grid) -> Ladder:
+        """The ladder with larger errors: for a function that has fewer digits, of which this is the reference.
 
-        A derivative has the relative error of the value.
+        A derivative has the relative error of the value, and where the function is nearly flat its absolute one: what
+        saturates is computed from numbers next to 1, and the difference to 1 has lost their digits. (Of the few digits
+        of half precision nothing would be left.)
 
         Args:
             noise: the size of the errors of its values, ``(m,)``.
+            size: of its values, ``(m,)``.
             grid: of its dtype.
         """
-        floor = (4 * noise * self.derivative.abs() / self.center.abs()).nan_to_num(nan=0, posinf=torch.inf)
+        relative = (self.derivative.abs() / size).nan_to_num(nan=0, posinf=torch.inf)
+        floor = 4 * noise * (relative + (grid.digits >= SINGLE))
         error = self.error + floor
         return replace(
             self,
@@ -115,8 +121,20 @@ class Ladder:
             grain=self.grain * factor, table=self.table * factor, bars=self.bars * factor,
         )  # fmt: skip
 
+    def widened(self) -> Ladder:
+        """The ladder by its larger steps, where these tell something else.
+
+        Small steps see the stairs that a value has whose digits were lost on the way, such as 1 + erf(-7). What is left
+        of them tells signs and factors.
+        """
+        bars, place = self.bars[: (len(self.steps) + 1) // 2].nan_to_num(nan=torch.inf).min(0)
+        wide = self.table.gather(0, place[None])[0]
+        other = bars.isfinite() & ((wide - self.derivative).abs() > 4 * (bars + self.error))
+        derivative = torch.where(other, wide, self.derivative)
+        return replace(self, derivative=derivative, error=torch.where(other, bars + wide.abs() / 16, self.error))
+
     def doubting(self, other: Ladder) -> Ladder:
-        """The same with an error that another ladder of the same derivative explains too."""
+        """The ladder with an error that another ladder of the same derivative explains too."""
         apart = (self.derivative - other.derivative).abs()
         return replace(
             self, error=torch.maximum(self.error, other.error) + apart, kinked=self.kinked | other.kinked,
@@ -124,7 +142,9 @@ class Ladder:
         )  # fmt: skip
 
 
-def climb(function: Callable[[float], Tensor], center: Tensor, noise: Tensor, grid: Grid) -> Ladder:
+def climb(
+    function: Callable[[float], Tensor], center: Tensor, noise: Tensor, grid: Grid, size: Tensor | None = None
+) -> Ladder:
     """The derivative at 0 of a function of one number.
 
     Args:
@@ -132,6 +152,7 @@ def climb(function: Callable[[float], Tensor], center: Tensor, noise: Tensor, gr
         center: its values at 0.
         noise: the size of the errors of its values, ``(m,)``.
         grid: the steps, and the digits that its values have.
+        size: of the numbers that its values are computed from, ``(m,)``; that of the values by default.
 
     Raises:
         Rough: there is nothing to compare.
@@ -142,12 +163,13 @@ def climb(function: Callable[[float], Tensor], center: Tensor, noise: Tensor, gr
         tensor([ 0.5403, -0.4161], dtype=torch.float64)
     """
     rungs = _Rungs(function, center, grid)
+    size = center.abs() if size is None else size
     before = 0.0
     for number in RUNGS:
         rungs.extend(number)
         table, bars = neville(rungs.samples, rungs.steps, noise)
         (derivative, kink), (error, kink_error) = best(table, bars, rungs.steps)
-        scale = torch.maximum(derivative.abs(), center.abs())
+        scale = torch.maximum(derivative.abs(), size)
         finest = torch.maximum(grid.epsilon**_DIGITS * scale, 4 * noise / rungs.steps[0])
         # Smaller steps may only be worse by the noise; where they are by more, the large ones overlooked something.
         jagged = bars[0, -1] > 16 * (error + 4 * noise / rungs.steps[-1]) + finest
@@ -164,9 +186,7 @@ def climb(function: Callable[[float], Tensor], center: Tensor, noise: Tensor, gr
     jagged |= rungs.jagged(derivative, error, noise)
     error = error + bend  # of a kink too slight to give the element up
     grain = noise / rungs.steps[0]
-    return Ladder(
-        derivative, error, kinked, unresolved, jagged, scale, center, grain, tuple(rungs.steps), table[0], bars[0]
-    )
+    return Ladder(derivative, error, kinked, unresolved, jagged, scale, grain, tuple(rungs.steps), table[0], bars[0])
 
 
 @dataclass

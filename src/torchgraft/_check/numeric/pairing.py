@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..case import Case
-from .ladder import SAMPLES, Ladder, ecnoise
+from .ladder import SAMPLES, SINGLE, Ladder, ecnoise
 from .probe import Backward, Probe
 from .vectors import Grid, signed
 
@@ -19,8 +19,8 @@ from .vectors import Grid, signed
 _ROUNDINGS, _HALF_ROUNDINGS = 64, 8
 """How many roundings in a row a derivative may suffer; fewer for dtypes in which nobody does arithmetic."""
 
-_WRONG = 3 / 8
-"""The power of epsilon beyond which a relative error is no loss of digits: 1e-6 in float64, 3e-3 in float32."""
+_NUDGES = 4
+"""Cotangents that are rounded otherwise."""
 
 _PRECISE = 5 / 8
 """The power of epsilon beyond which the noise of a backward is not its dtype's: 2e-10 in float64, 5e-5 in float32."""
@@ -34,11 +34,12 @@ class Pairing:
         analytic: by the backward pass.
         numeric: by differences.
         size: of the terms of both sums, their 2-norm: their signs are random.
+        numerics: by how much the two may differ, but for the noise of the backward pass.
         tolerance: by how much the two may differ.
         nonlinearity: by how much the backward pass of 3 v differs from three times that of v.
         noise: of the backward pass; the same, if nothing else was measured.
         grain: what the noise of the values is worth in it.
-        epsilon: of the dtype.
+        grid: of the dtype, or of the accuracy that is declared.
         direction: u.
         cotangent: v.
         gradient: v J by the backward pass.
@@ -47,11 +48,12 @@ class Pairing:
     analytic: float
     numeric: float
     size: float
+    numerics: float
     tolerance: float
     nonlinearity: float
     noise: float
     grain: float
-    epsilon: float
+    grid: Grid
     direction: Tensor
     cotangent: Tensor
     gradient: Tensor
@@ -74,24 +76,30 @@ class Pairing:
     @property
     def linear(self) -> bool:
         """Whether the backward pass is linear but for its rounding."""
-        return not self.nonlinearity > self.epsilon**_WRONG * self.size + self.grain
+        return not self.nonlinearity > self.grid.epsilon**self.grid.wrong * self.size + self.grain
 
     @property
     def precise(self) -> bool:
         """Whether its noise is the dtype's, not that of one with fewer digits."""
-        return not self.noise > self.epsilon**_PRECISE * self.size + self.grain
+        return not self.noise > self.grid.epsilon**_PRECISE * self.size + self.grain
+
+    @property
+    def outweighs(self) -> bool:
+        """Whether the deviation is more than the noise of the backward pass, which is a defect of its own."""
+        return not self.error <= self.numerics + 3 * self.noise
 
     @property
     def wrong(self) -> bool:
         """Whether the deviation is more than some lost digits."""
-        return not self.error <= self.epsilon**_WRONG * self.size
+        return not self.error <= self.grid.epsilon**self.grid.wrong * self.size
 
 
 def pair(probe: Probe, backward: Backward, ladder: Ladder, direction: Tensor, cotangent: Tensor) -> Pairing:
     """Compare both sides.
 
     The tolerance is the sum of eight times the estimated error of the differences, as if those of the elements were
-    independent; the roundings of both sums; and eight times the rounding noise of the backward pass, of which v and
+    independent; the roundings of both sums, and of the values that the derivatives may be computed from, next to which
+    a derivative can be small; and eight times the rounding noise of the backward pass, of which v and
     3 v give a sample.
     """
     gradient = backward.pull(cotangent)
@@ -103,12 +111,16 @@ def pair(probe: Probe, backward: Backward, ladder: Ladder, direction: Tensor, co
     products = torch.where(moved, gradient * direction, 0)
     size = max(_norm(terms), _norm(products))
     nonlinearity = _norm(noise) + abs(float(noise.sum()))
-    roundings = _ROUNDINGS if probe.grid.digits >= 24 else _HALF_ROUNDINGS
-    grain = 32 * _norm(torch.where(weighted, cotangent * ladder.grain, 0))
-    tolerance = 8 * _norm(errors) + roundings * probe.grid.epsilon * size + 8 * nonlinearity
+    roundings = _ROUNDINGS if probe.grid.digits >= SINGLE else _HALF_ROUNDINGS
+    flat = (probe.scale == 0) & (ladder.derivative == 0)  # what came to nothing was computed from some numbers
+    scale = torch.where(flat, 1, probe.scale)
+    values = _norm(torch.where(weighted & scale.isfinite(), cotangent * scale, 0))
+    grain = 32 * _norm(torch.where(weighted, cotangent * ladder.grain, 0)) + roundings * probe.grid.epsilon * values
+    numerics = 8 * _norm(errors) + roundings * probe.grid.epsilon * (size + values)
+    numerics += 8 * probe.faintest * _norm(torch.where(weighted, cotangent, 0))
     return Pairing(
-        float(products.sum()), float(terms.sum()), size, tolerance, nonlinearity, nonlinearity, grain,
-        probe.grid.epsilon, direction, cotangent, gradient,
+        float(products.sum()), float(terms.sum()), size, numerics, numerics + 8 * nonlinearity, nonlinearity,
+        nonlinearity, grain, probe.grid, direction, cotangent, gradient,
     )  # fmt: skip
 
 
@@ -133,24 +145,56 @@ def covector(ladder: Ladder, wanted: Tensor, generator: torch.Generator, grid: G
 
 
 def second_look(probe: Probe, backward: Backward, ladder: Ladder, pairing: Pairing) -> Pairing:
-    """The same with a tolerance for what more points show, where the first ones disagree.
+    """Compare both sides again with a tolerance for what more points show, where the first ones disagree.
 
-    These are differences at other steps, and the noise of the backward pass, measured at neighbouring points as that
-    of the values is.
+    These are differences at other steps; the noise of the backward pass, measured at neighbouring points as that of
+    the values is; and what it does to a cotangent that was rounded otherwise, where large terms cancel.
     """
     other = probe.climb(0.75 * pairing.direction).scaled(4 / 3)
     cotangent = torch.where(other.known, pairing.cotangent, 0)
-    again = pair(probe, backward, ladder.doubting(other), pairing.direction, cotangent)
-    noise = _backward_noise(probe, again)
-    return replace(again, tolerance=again.tolerance + 16 * noise, noise=max(again.noise, noise))
+    doubted = ladder.doubting(other)
+    again = pair(probe, backward, doubted, pairing.direction, cotangent)
+    noise, cancelled = _backward_noise(probe, again), _cancellation(probe, backward, again)
+
+    def tolerant(found: Pairing) -> Pairing:
+        return replace(
+            found,
+            numerics=found.numerics + 16 * cancelled,
+            tolerance=found.tolerance + 16 * (noise + cancelled),
+            noise=max(found.noise, noise),
+            grain=found.grain + 64 * cancelled,
+        )
+
+    again = tolerant(again)
+    if again.agrees:
+        return again
+    wide = tolerant(pair(probe, backward, doubted.widened(), pairing.direction, cotangent))
+    return wide if wide.agrees else again
 
 
 def _backward_noise(probe: Probe, pairing: Pairing) -> float:
-    """Of the terms of <v J, u>, and of their sum."""
-    points = [probe.point + i * probe.grid.smallest * pairing.direction for i in range(1, SAMPLES)]
-    gradients = [pairing.gradient, *(Backward(probe, point).pull(pairing.cotangent) for point in points)]
+    """Of the terms of <v, J u>, and of their sum; the point is none of those looked at, since it may be odd itself."""
+    points = [probe.point + i * probe.grid.smallest * pairing.direction for i in range(1, 1 + SAMPLES)]
+    gradients = [Backward(probe, point).pull(pairing.cotangent) for point in points]
     products = torch.stack(gradients) * pairing.direction
     return max(_norm(ecnoise(products)), _norm(ecnoise(products.sum(1, keepdim=True))))
+
+
+def _cancellation(probe: Probe, backward: Backward, pairing: Pairing) -> float:
+    """By how much <v J, u> moves where v moves by a unit in the last place.
+
+    It is nothing where the same v gives another gradient each time: that is noise, and no cancellation.
+    """
+    if not torch.equal(backward.pull(pairing.cotangent), pairing.gradient):
+        return 0.0
+    generator = torch.Generator().manual_seed(probe.case.seed)
+    largest = 0.0
+    for _ in range(_NUDGES):
+        units = torch.randint(0, 2, pairing.cotangent.shape, generator=generator) * 4 - 2
+        moved = backward.pull(pairing.cotangent * (1 + units * probe.grid.epsilon)) - pairing.gradient
+        products = torch.where(pairing.direction != 0, moved * pairing.direction, 0)
+        largest = max(largest, _norm(products), abs(float(products.sum())))
+    return largest
 
 
 def _norm(vector: Tensor) -> float:

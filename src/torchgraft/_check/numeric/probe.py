@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..case import Case, Linearization, differentiable
+from ..case import Case, Linearization
 from ..finding import Inconclusive
+from ..surrogate import surrogates
+from ..target import differentiable
 from .ladder import SAMPLES, Ladder, Rough, climb, ecnoise
 from .vectors import GRIDS, Layout, flatten, grid_of
 
@@ -20,18 +23,26 @@ FAINTEST = torch.finfo(torch.float64).tiny / torch.finfo(torch.float64).eps
 """The errors of smaller numbers are no normal numbers themselves, and cannot be estimated."""
 
 
+BOUND = 1 / 4
+"""What a declared accuracy, which is a bound, is worth as the standard deviation of noise."""
+
+
 class Probe:
     """A case near its primals, which are first snapped to a grid.
 
     Where the case has fewer digits than float64, and runs in float64 too, that is what its differences are taken of:
     the *reference*. What the case's own values are then off, and their noise, is what its derivatives may be off.
 
+    A primal with a surrogate moves the surrogate, and the case itself all others: the sum of both changes has the
+    derivative that is meant, in any direction.
+
     Args:
         case: what is called.
         point: the primals as one vector, where they are on a grid already.
 
     Attributes:
-        grid: of steps and directions, for the dtype with the fewest digits among primals and outputs.
+        declared: of the target: the accuracy of its values.
+        grid: of steps and directions, for the dtype with the fewest digits among primals and outputs, or the accuracy.
         point: the snapped primals as one vector.
         values: of the outputs at the point, as one vector.
         inputs: how the primals lie in `point`.
@@ -45,22 +56,24 @@ class Probe:
         self.case = case
         primals = case.primals
         if not primals:
-            raise Inconclusive("no argument is a floating-point or complex tensor")
+            raise case.nothing_to_differentiate() or Inconclusive("no argument is a floating-point or complex tensor")
         self.inputs = Layout(primals)
         outputs = case.values()
         if not outputs:
             raise Inconclusive("no output is a floating-point or complex tensor")
         self.outputs = Layout(outputs)
-        self.grid = grid_of([*primals, *outputs])
+        self.declared = case.target.declared
+        self._surrogates = surrogates(case)
+        self.grid = grid_of([*primals, *outputs], self.declared.accuracy)
         given = flatten(primals)
         self.point = self._snapped(given) if point is None else point
-        self.values = flatten(outputs) if torch.equal(self.point, given) else self.at(self.point)
+        self.values = flatten(outputs) if torch.equal(self.point, given) else self._called(case, self.point)
 
     def _snapped(self, given: Tensor) -> Tensor:
         """The nearest point on the grid, unless the case refuses it."""
         point = torch.cat([self.grid.snap(given[place]) for place in self.inputs.slices])
         try:
-            moved = self.at(point)
+            moved = self._called(self.case, point)
         except Exception:  # such as a matrix that must be orthogonal to the last digit
             return given
         return point if moved.shape == (self.outputs.size,) else given
@@ -70,20 +83,53 @@ class Probe:
         """The same in float64, from which differences are taken; None where the case is, or cannot be."""
         if self.grid == GRIDS[torch.float64]:
             return None
-        doubled = [_double(leaf) for leaf in self.case.replaced(self.inputs.unflatten(self.point)).leaves]
+        doubled = [in_double(leaf) for leaf in self.case.replaced(self.inputs.unflatten(self.point)).leaves]
         try:
             probe = Probe(self.case.with_leaves(doubled), self.point)
         except Exception:
             return None
-        if probe.grid != GRIDS[torch.float64] or probe.values.shape != self.values.shape:
+        if probe.grid.digits <= self.grid.digits or probe.values.shape != self.values.shape:
             return None
         near = (probe.values - self.values).abs() <= self.grid.epsilon**0.25 * self.values.abs().sum()
         unlike = ~near & self.values.isfinite()
         return probe if 2 * int(unlike.sum()) <= len(near) else None  # else it is another function
 
+    @functools.cached_property
+    def faintest(self) -> float:
+        """The least number that the outputs' dtypes hold; single precision may flush smaller ones than normal ones."""
+        if self.grid == GRIDS[torch.float64]:
+            return 0.0
+        infos = [torch.finfo(output.dtype) for output in self.outputs.unflatten(self.values)]
+        return max(min(info.tiny, max(info.smallest_normal * info.eps, 1e-37)) for info in infos)
+
     def at(self, point: Tensor) -> Tensor:
-        """The values of the outputs, as one vector."""
-        return flatten(self.case.values(self.inputs.unflatten(point)))
+        """The values of the outputs, as one vector, with the changes of surrogates."""
+        places = {i: self.inputs.slices[i] for i in self._surrogates}
+        moved = {i: place for i, place in places.items() if not torch.equal(point[place], self.point[place])}
+        if not moved:
+            return self._called(self.case, point)
+        others = point.clone()
+        for place in moved.values():
+            others[place] = self.point[place]
+        values = self.values if torch.equal(others, self.point) else self._called(self.case, others)
+        for i, place in moved.items():
+            alone = self.point.clone()
+            alone[place] = point[place]
+            values = values + (self._called(self._surrogates[i], alone) - self._centers[i])
+        return values
+
+    @functools.cached_property
+    def _size(self) -> Tensor:
+        """The size of each value, and of those of the surrogates."""
+        return torch.stack([self.values, *self._centers.values()]).abs().amax(0)
+
+    @functools.cached_property
+    def _centers(self) -> dict[int, Tensor]:
+        """The values of the surrogates at the point."""
+        return {i: self._called(case, self.point) for i, case in self._surrogates.items()}
+
+    def _called(self, case: Case, point: Tensor) -> Tensor:
+        return flatten(case.values(self.inputs.unflatten(point)))
 
     def linearize(self, point: Tensor | None = None) -> Linearization:
         """A recorded forward pass at the point, or at another one."""
@@ -103,8 +149,16 @@ class Probe:
         return torch.cat([piece if i in kept else torch.zeros_like(piece) for i, piece in enumerate(pieces)])
 
     @functools.cached_property
+    def scale(self) -> Tensor:
+        """The size of each value; at least that of the numbers that it is known to be computed from."""
+        scale = self._size.clone()
+        for place, least in zip(self.outputs.slices, self.case.scales, strict=False):
+            scale[place] = scale[place].clamp(min=least)
+        return scale
+
+    @functools.cached_property
     def noise(self) -> Tensor:
-        """The size of the errors of the values; at least what rounding the result does to them.
+        """The size of the errors of the values; at least what rounding the result does to them, and what is declared.
 
         All points lie on one side of the point, which is none of them: a kink or a jump at the point is no noise.
         """
@@ -114,8 +168,12 @@ class Probe:
             measured = ecnoise(torch.stack(samples))
         except Exception:
             raise Inconclusive("the target fails at points next to the arguments") from None
-        rounding = self.grid.epsilon / 2 * self.values.abs()
-        return torch.maximum(measured.nan_to_num(), torch.where(self.values == 0, 0, rounding + FAINTEST))
+        rounding = self.grid.epsilon / 2 * self.scale
+        least = torch.where(self.scale == 0, 0, rounding + FAINTEST)
+        for place in self.outputs.slices if self.declared.accuracy else ():
+            finite = self.scale[place][self.scale[place].isfinite()]
+            least[place] += BOUND * self.declared.error * (finite.max() if len(finite) else 0)
+        return torch.maximum(measured.nan_to_num(), least)
 
     def climb(self, direction: Tensor) -> Ladder:
         """The derivative along a direction.
@@ -134,10 +192,11 @@ class Probe:
         if self.reference is not None:
             own = torch.maximum(self.noise, (self.values - self.reference.values).abs())
             ladder = self.reference.climb_all(directions)
-            return ladder.blurred(own.repeat(len(directions)), self.grid)
-        values, noise = self.values.repeat(len(directions)), self.noise.repeat(len(directions))
+            own, size = (part.repeat(len(directions)) for part in (own, self.reference._size))
+            return ladder.blurred(own, size, self.grid)
+        values, noise, scale = (part.repeat(len(directions)) for part in (self.values, self.noise, self.scale))
         try:
-            return climb(lambda h: self._along(h * directions), values, noise, self.grid)
+            return climb(lambda h: self._along(h * directions), values, noise, self.grid, scale)
         except Rough:
             raise Inconclusive("the target fails, or gives no finite values, next to the arguments") from None
 
@@ -159,7 +218,7 @@ def directional(case: Case, direction: Sequence[Tensor]) -> Ladder:
     return Probe(case).climb(flatten(list(direction)))
 
 
-def _double(leaf: object) -> object:
+def in_double(leaf: Any) -> Any:
     """A tensor in double precision; all else as it is."""
     if not isinstance(leaf, Tensor) or not differentiable(leaf):
         return leaf

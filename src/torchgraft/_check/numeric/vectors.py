@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -75,12 +76,14 @@ class Grid:
         bits: of an element of a direction: it has 2**bits values of either sign.
         first: the largest step is 2**-first.
         depth: the smallest is 2**-depth.
+        wrong: the power of epsilon beyond which a relative error is no loss of digits, as 1e-6 in float64 is.
     """
 
     digits: int
     bits: int
     first: int
     depth: int
+    wrong: float = 3 / 8
 
     @property
     def epsilon(self) -> float:
@@ -132,10 +135,22 @@ GRIDS = {
 }
 
 
-def grid_of(tensors: Iterable[Tensor]) -> Grid:
-    """The grid that suits all of these: that of the dtype with the fewest digits."""
-    dtypes = {tensor.dtype.to_real() for tensor in tensors}
-    return min((GRIDS[dtype] for dtype in dtypes), key=lambda grid: grid.digits)
+def grid_of(tensors: Iterable[Tensor], accuracy: float | None = None) -> Grid:
+    """The grid that suits all of these: that of the dtype with the fewest digits, or of an accuracy that has fewer."""
+    grids = [GRIDS[dtype] for dtype in {tensor.dtype.to_real() for tensor in tensors}]
+    return min((*grids, *_accurate(accuracy)), key=lambda grid: grid.digits)
+
+
+def _accurate(accuracy: float | None) -> Iterator[Grid]:
+    """The grid of numbers that are right to an accuracy, with the wide steps of a dtype that has as few digits."""
+    if accuracy is not None:
+        digits = max(1 - round(math.log2(accuracy)), FEWEST)
+        like = max((grid for grid in GRIDS.values() if grid.digits <= digits), key=lambda grid: grid.digits)
+        yield replace(like, digits=digits, wrong=1 / 2)
+
+
+FEWEST = min(grid.digits for grid in GRIDS.values())
+"""Digits that a grid has at least."""
 
 
 def signed(size: int, generator: torch.Generator, bits: int = 24) -> Tensor:

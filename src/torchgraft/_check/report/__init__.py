@@ -1,1 +1,1 @@
-"""What a check found: as text, as data, as a page and as pictures."""
+"""Reports of checks: as text, as data, as a page and as pictures."""

@@ -1,128 +1,388 @@
-"""The pictures of a finding in matplotlib, for notebooks: the same as on the page."""
+"""The pictures of a finding: the Jacobian by both sides, their ratio, and the ladder of steps.
+
+matplotlib draws them for notebooks (`Finding.plot`) and for the page. It is optional, and only imported to draw.
+"""
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import importlib
+import io
 import math
 import textwrap
-from typing import TYPE_CHECKING
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
-from ..colors import LIGHT, ink, level, scale
-from ..finding import Finding
-from ..numerals import power, printable, shown, typeset
-from .picture import Map, Maps, maps
-from .trace import Trace, step_name, trace
+from ..evidence import Evidence
+from ..numerals import apart, brief, printable, shown, typeset
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-FEW = 8  # columns whose cells are wide enough for a number
-FRAME = "#000000"
-POINT, UNDER, SOFT = "#1f5c99", "#b3261e", "#5d646d"  # the page's
-WIDTH = 10.0
+INSTALL = "pip install 'torchgraft[report]'"
+MOST = 32  # rows and columns of a map; of a larger Jacobian the part around the largest deviation is shown
+SLACK = 4  # times its estimate the error of an entry may be; single estimates can be that much too small
+ROUNDED = 256 * float(np.finfo(float).eps)  # of the largest entry: an error that is never called one
+FARTHEST = 2.0  # where the scale of ratios ends on both sides of 1
+NEAR = 0.01  # ratios that are all nearer to 1 are shown as their distances from it
+WIDE = 8  # columns whose cells are wide enough for a number
+LONGEST = 12  # characters of a label
+BESIDE = 30  # characters of labels that have room side by side
+COLORS = "RdBu_r"  # people with any kind of colour vision tell blue from red
+POINT, UNDER, SOFT, VOID = "#1f5c99", "#b3261e", "#5d646d", "#c9c5bb"
+LADDER = "distance from the numeric derivative, for each step of the differences"
+SUPERSCRIPTS = str.maketrans("-0123456789", "\N{SUPERSCRIPT MINUS}⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+Array = NDArray[Any]
 
 
-def draw(finding: Finding) -> Figure | None:
-    """The figure of a finding; None where it has no numbers to draw.
+class Map(NamedTuple):
+    """One heat map, with colours from ``center - limit`` to ``center + limit``, and marks in the place of numbers."""
+
+    title: str
+    values: Array
+    center: float
+    limit: float
+    ends: tuple[str, str]
+    marks: Array
+
+    def text(self, row: int, column: int, fits: int = 6) -> str:
+        """The mark of a cell, or its number with as many digits as have room; nothing without room."""
+        value = self.values[row, column]
+        if self.marks[row, column]:
+            texts = [str(self.marks[row, column])]
+        elif self.center and self.limit < NEAR and value != self.center:
+            texts = [f"{value - self.center:+.1g}"]
+        else:
+            texts = [f"{value + 0.0:.{digits}g}" for digits in (3, 2, 1)]  # + 0.0: no negative zero
+        return next((text for text in texts if len(text) <= fits), "")
+
+
+class Maps(NamedTuple):
+    """The heat maps of a finding, the entries that deviate by more than numerics explain, and the entries' names."""
+
+    maps: tuple[Map, Map, Map]
+    wrong: Array
+    rows: list[str]
+    columns: list[str]
+    caption: str
+
+
+@np.errstate(all="ignore")  # what is not finite is shown as it is
+def heat_maps(evidence: Evidence) -> Maps | None:
+    """The heat maps: analytic, numeric, and the first over the second; None where there are no entries."""
+    analytic, numeric = (side.double().numpy() for side in (evidence.analytic, evidence.numeric))
+    if not numeric.size:
+        return None
+    noise = _noise(evidence.estimate, numeric)
+    unknown = np.isinf(noise)
+    numeric = np.where(unknown, np.nan, numeric)
+    deviation = np.where(unknown, 0, np.nan_to_num(abs(analytic - numeric), nan=np.inf))
+    wrong = (deviation > noise) & (evidence.estimate is not None)
+    part = rows, columns = _window(deviation)
+    told = () if evidence.estimate is None else _share(wrong, unknown)
+    caption = " ".join([*told, *_extent(numeric.shape, rows, columns)])
+    names = entry_names(evidence.outputs, len(numeric)), entry_names(evidence.inputs, numeric.shape[1])
+    analytic, numeric, noise, wrong = (array[part] for array in (analytic, numeric, noise, wrong))
+    sides = np.concatenate([analytic, numeric])
+    limit = float(abs(sides[np.isfinite(sides)]).max(initial=0)) or 1.0
+    ends = f"-{brief(limit)}", brief(limit)
+    maps = (
+        Map("analytic", analytic, 0.0, limit, ends, _marks(analytic)),
+        Map("numeric", numeric, 0.0, limit, ends, np.where(np.isinf(noise), "?", _marks(numeric))),
+        _ratio(analytic, numeric, noise, wrong),
+    )
+    return Maps(maps, wrong, names[0][rows], names[1][columns], caption)
+
+
+def _noise(estimate: Tensor | None, numeric: Array) -> Array:
+    """The deviation of each entry that numerics explain; infinite where differences cannot tell."""
+    if estimate is None:
+        return np.zeros_like(numeric)
+    size = float(abs(numeric[np.isfinite(numeric)]).max(initial=0))
+    noise: Array = SLACK * estimate.double().numpy() + ROUNDED * size
+    return np.where(np.isnan(noise), np.inf, noise)
+
+
+def _window(deviation: Array) -> tuple[slice, slice]:
+    """The rows and columns that are drawn, with the largest deviation in their middle."""
+    worst = divmod(int(deviation.argmax()), deviation.shape[1])
+    starts = (max(0, min(place - MOST // 2, size - MOST)) for place, size in zip(worst, deviation.shape, strict=True))
+    rows, columns = (slice(start, start + MOST) for start in starts)
+    return rows, columns
+
+
+def _share(wrong: Array, unknown: Array) -> Iterator[str]:
+    count = int(wrong.sum())
+    said = f"{count} of {wrong.size} entries {'deviates' if count == 1 else 'deviate'} by more than numerics explain"
+    yield f"{said} (framed)." if count else "No entry deviates by more than numerics explain."
+    if unknown.any():
+        yield f"{unknown.sum()} without a derivative that differences can tell (?)."
+
+
+def _extent(shape: tuple[int, ...], rows: slice, columns: slice) -> Iterator[str]:
+    if max(shape) > MOST:
+        yield f"Shown are {min(shape[0], MOST)} x {min(shape[1], MOST)} of {shape[0]} x {shape[1]} entries,"
+        yield f"around the largest deviation: rows from {rows.start}, columns from {columns.start}."
+
+
+def _marks(values: Array) -> Array:
+    return np.where(np.isfinite(values), "", values.astype(str))
+
+
+def _ratio(analytic: Array, numeric: Array, noise: Array, wrong: Array) -> Map:
+    """The map of analytic / numeric, around 1; where the numeric entry is zero there is no number, but a mark."""
+    zero = abs(numeric) <= noise
+    nothing = zero & (abs(analytic) <= noise)
+    ratio = np.divide(analytic, numeric, out=np.full_like(numeric, np.nan), where=~zero)
+    known = np.isfinite(ratio)
+    telling = ratio[known & wrong] if (known & wrong).any() else ratio[known]
+    limit = min(float(abs(telling - 1).max(initial=0)) or 1.0, FARTHEST)
+    ends = (shown(1 - limit, 3), shown(1 + limit, 3)) if limit >= NEAR else (f"1 - {limit:.2g}", f"1 + {limit:.2g}")
+    marks = np.select([nothing, zero, np.isinf(noise)], ["0/0", "x/0", "?"], _marks(ratio))
+    ratio = np.where(zero, np.where(nothing, 1.0, 1 + limit * np.sign(analytic)), ratio)
+    return Map("ratio", ratio, 1.0, limit, ends, marks)
+
+
+def entry_names(blocks: Sequence[tuple[str, tuple[int, ...]]], count: int) -> list[str]:
+    """A name for each of the `count` rows or columns of a Jacobian, such as ``x[0, 2]``; its number if unknown."""
+    names = [f"{name}{list(index) or ''}" for name, shape in blocks for index in np.ndindex(*shape)]
+    return names if len(names) == count else [str(index) for index in range(count)]
+
+
+class Trace(NamedTuple):
+    """The ladder as distances from the estimate that was used, on an axis that is linear up to `linear`."""
+
+    steps: tuple[float, ...]
+    offsets: list[float]
+    bars: list[float]
+    chosen: int
+    along: float | None
+    linear: float
+    reach: float
+    caption: str
+
+
+def trace(evidence: Evidence) -> Trace | None:
+    """The ladder as it is drawn; None where there is none. Steps without an estimate have offsets that are nan."""
+    chosen = evidence.chosen
+    if chosen is None or not math.isfinite(evidence.ladder[chosen]):
+        return None
+    bars = [bar if bar >= 0 else math.inf for bar in evidence.bars]
+    step, reference, bar = evidence.steps[chosen], evidence.ladder[chosen], bars[chosen]
+    offsets = [value - reference for value in evidence.ladder]
+    along = None if evidence.along is None or not math.isfinite(evidence.along) else evidence.along - reference
+    sizes = [abs(offset) for offset in (*offsets, along or 0.0) if offset and math.isfinite(offset)]
+    floor = torch.finfo(torch.float64).eps * max(abs(reference), 1e-270)  # by less matplotlib cannot divide
+    linear = max(bar if math.isfinite(bar) else min(sizes, default=floor), floor)
+    reach = 2 * max([*sizes, linear])
+    return Trace(
+        evidence.steps, offsets, bars, chosen, along, linear, reach, _caption(step, reference, bar, evidence.along)
+    )
+
+
+def _caption(step: float, reference: float, bar: float, along: float | None) -> str:
+    under, by = apart(along, reference) if along is not None else ("", shown(reference, 7))
+    error = f" (error at most about {brief(bar)})" if math.isfinite(bar) else ""
+    said = f"; the derivative under test gives {under}" if along is not None else ""
+    return f"Along one direction, differences with the step {step_name(step)} give {by}{error}{said}."
+
+
+def step_name(step: float) -> str:
+    """A step as a power of two, if it is one."""
+    mantissa, exponent = math.frexp(step)
+    return f"2{str(exponent - 1).translate(SUPERSCRIPTS)}" if mantissa == 0.5 else brief(step)
+
+
+class Panel(NamedTuple):
+    """A picture to be drawn, its size in inches, and its description in words."""
+
+    draw: Callable[[Axes], None]
+    width: float
+    height: float
+    words: str
+
+
+def _panels(evidence: Evidence) -> Iterator[tuple[str, list[Panel]]]:
+    """The caption and the pictures of the heat maps, then of the ladder."""
+    maps, steps = heat_maps(evidence), trace(evidence)
+    if maps is not None:
+        rows, columns = len(maps.rows), len(maps.columns)
+        size = min(2.3 + 0.25 * columns, 3.3), 1.3 + min(max(0.28 * rows, 0.4), 2.6)
+        words = f"{rows} x {columns} entries of the Jacobian, colours from"
+        draws = (partial(_draw_map, map=map, maps=maps) for map in maps.maps)
+        texts = (f"{map.title}: {words} {' to '.join(map.ends)}" for map in maps.maps)
+        yield maps.caption, [Panel(draw, *size, text) for draw, text in zip(draws, texts, strict=True)]
+    if steps is not None:
+        yield steps.caption, [Panel(partial(_draw_ladder, steps=steps), 4.1, 2.9, LADDER)]
+
+
+def figure(evidence: Evidence, heading: Sequence[str]) -> Figure | None:
+    """All pictures in one figure, below the lines of a heading; None where there is nothing to draw.
 
     Raises:
         ModuleNotFoundError: matplotlib is not installed.
     """
-    jacobians = maps(finding.evidence) if finding.evidence else None
-    steps = trace(finding.evidence) if finding.evidence else None
-    if jacobians is None and steps is None:
+    panels = list(_panels(evidence))
+    if not panels:
         return None
-    try:
-        from matplotlib import pyplot
-    except ModuleNotFoundError as error:
-        error.add_note("Finding.plot() needs matplotlib: pip install 'torchgraft[report]'")
-        raise
-    rows = (jacobians is not None) + (steps is not None)
-    figure = pyplot.figure(figsize=(WIDTH, 1 + 3.4 * rows), layout="constrained")
-    parts = figure.subfigures(rows, 1, squeeze=False)[:, 0]
-    if jacobians is not None:
-        _maps(jacobians, parts[0].subplots(1, 3))
-        parts[0].supxlabel(_folded(jacobians.caption), fontsize=9, color=SOFT)
-    if steps is not None:
-        _ladder(steps, parts[-1].subplots(1, 1))
-        parts[-1].supxlabel(_folded(steps.caption), fontsize=9, color=SOFT)
-    lines = [printable(text.replace("`", "")) for text in (finding.title, finding.cause) if text]
-    figure.suptitle("\n".join(map(_folded, lines)), fontsize=12)
-    if figure.canvas.required_interactive_framework is None:  # shown by who returns it, else by pyplot as well
-        pyplot.close(figure)
-    return figure
+    if not has_matplotlib():
+        error = ModuleNotFoundError("No module named 'matplotlib'", name="matplotlib")
+        error.add_note(f"Finding.plot() needs matplotlib: {INSTALL}")
+        raise error
+    heights = [row[0].height + 0.4 for _, row in panels]
+    with _style():
+        whole = _figure(10.0, 0.6 + sum(heights))
+        whole.suptitle("\n".join(_folded(line) for line in heading), fontsize=12)
+        parts = whole.subfigures(len(panels), 1, squeeze=False, height_ratios=heights)[:, 0]
+        for part, (caption, row) in zip(parts, panels, strict=True):
+            part.supxlabel(_folded(caption), fontsize=9, color=SOFT)
+            for panel, axes in zip(row, part.subplots(1, len(row), squeeze=False)[0], strict=True):
+                panel.draw(axes)
+        whole.draw_without_rendering()  # makes the ticks, in this style and not in that of a later draw
+    whole._repr_png_ = partial(_rendered, whole, "png")  # type: ignore[attr-defined] # for notebooks without pyplot
+    return whole
+
+
+def illustrations(evidence: Evidence) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """The captions, each with pictures as words and as the address of an image; no pictures without matplotlib."""
+    for caption, row in _panels(evidence):
+        yield caption, [(panel.words, _address(panel)) for panel in row] if has_matplotlib() else []
+
+
+def has_matplotlib() -> bool:
+    """Return True if pictures can be drawn."""
+    with contextlib.suppress(ModuleNotFoundError):
+        return bool(importlib.import_module("matplotlib"))
+    return False
+
+
+def _address(panel: Panel) -> str:
+    with _style():
+        whole = _figure(panel.width, panel.height)
+        whole.set_facecolor("none")
+        panel.draw(whole.subplots())
+    return f"data:image/svg+xml;base64,{base64.b64encode(_rendered(whole, 'svg')).decode()}"
+
+
+def _figure(width: float, height: float) -> Figure:
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def _rendered(whole: Figure, format: str) -> bytes:
+    file = io.BytesIO()
+    with _style():
+        whole.savefig(file, format=format, metadata={"Date": None, "Creator": None} if format == "svg" else None)
+    return file.getvalue()
+
+
+@contextlib.contextmanager
+def _style() -> Iterator[None]:
+    """One look, whatever the user's settings; equal numbers give equal bytes."""
+    from matplotlib import style
+
+    settings = {
+        "svg.hashsalt": "torchgraft", "svg.fonttype": "none", "font.size": 8, "axes.titlesize": 9,
+        "axes.titleweight": "bold", "axes.facecolor": "none", "axes.edgecolor": SOFT, "axes.linewidth": 0.6,
+    }  # fmt: skip
+    with style.context(["default", settings]), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from")  # a name in letters that the font lacks
+        yield
+
+
+def _literal(text: str) -> str:
+    """The text as it stands: a dollar sign begins no formula."""
+    return typeset(printable(text)).replace("$", r"\$")
 
 
 def _folded(text: str) -> str:
-    """Lines that fit the figure; a dollar sign is no formula."""
-    return textwrap.fill(typeset(text), 110).replace("$", r"\$")
+    return _literal(textwrap.fill(text, 110))
 
 
-def _maps(maps: Maps, axes: list[Axes]) -> None:
-    from matplotlib.colors import ListedColormap
+def _draw_map(axes: Axes, map: Map, maps: Maps) -> None:
+    from matplotlib import colormaps
+    from matplotlib.colors import CenteredNorm
+
+    colors, norm = colormaps[COLORS].with_extremes(bad=VOID), CenteredNorm(map.center, map.limit)
+    image = axes.imshow(np.ma.masked_invalid(map.values), colors, norm, aspect="auto", interpolation="none")
+    axes.set_title(map.title)
+    axes.set_xlabel("inputs", color=SOFT)
+    axes.set_ylabel("outputs", color=SOFT)
+    _name_ticks(axes, maps)
+    beyond = "both" if (abs(map.values - map.center) > map.limit * (1 + 1e-9)).any() else "neither"
+    ticks = [map.center - map.limit, map.center, map.center + map.limit]
+    bar = axes.figure.colorbar(image, ax=axes, orientation="horizontal", ticks=ticks, extend=beyond, aspect=25)
+    bar.set_ticklabels([typeset(text) for text in (map.ends[0], shown(map.center), map.ends[1])])
+    if len(maps.columns) <= WIDE and len(maps.rows) <= 2 * WIDE:
+        for row, column in np.ndindex(map.values.shape):
+            *rgb, _ = image.to_rgba(map.values[row, column])
+            ink = "black" if np.dot(rgb, (0.299, 0.587, 0.114)) > 0.5 else "white"
+            faint = 0.4 if map.marks[row, column] == "0/0" else 1.0
+            text = typeset(map.text(row, column, 34 // len(maps.columns)))
+            axes.text(column, row, text, ha="center", va="center", fontsize=7, color=ink, alpha=faint)
+    if map is maps.maps[2]:
+        _frame(axes, maps.wrong)
+
+
+def _frame(axes: Axes, wrong: Array) -> None:
     from matplotlib.patches import Rectangle
+    from matplotlib.patheffects import withStroke
 
-    colors = ListedColormap(list(scale(LIGHT).values())).with_extremes(bad="#c9c5bb")
-    for map, at in zip(maps.maps, axes, strict=True):
-        low, high = map.center - map.limit, map.center + map.limit
-        image = at.imshow(np.array(map.values), cmap=colors, vmin=low, vmax=high, interpolation="nearest")
-        at.set_title(map.title)
-        at.set_xlabel("inputs")
-        at.set_ylabel("outputs")
-        _names(at, maps)
-        bar = at.figure.colorbar(image, ax=at, orientation="horizontal", ticks=[low, map.center, high], shrink=0.8)
-        bar.set_ticklabels([typeset(text) for text in (map.ends[0], shown(map.center), map.ends[1])])
-        if len(maps.columns) <= FEW and len(maps.rows) <= 2 * FEW:
-            _values(at, map)
-    for row, column in sorted(maps.wrong):
-        axes[2].add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor=FRAME, linewidth=1.5))
+    width = 1.6 if wrong.shape[1] <= WIDE else 0.8
+    halo = withStroke(linewidth=2 * width, foreground="white")
+    for row, column in np.argwhere(wrong):
+        corner = column - 0.5, row - 0.5
+        axes.add_patch(Rectangle(corner, 1, 1, fill=False, linewidth=width, path_effects=[halo]))
 
 
-def _names(at: Axes, maps: Maps) -> None:
-    for names, set_ticks, rotation in ((maps.rows, at.set_yticks, 0), (maps.columns, at.set_xticks, 90)):
-        stride = math.ceil(len(names) / FEW)
-        labels = [name.replace("$", r"\$") for name in names[::stride]]
-        set_ticks(range(0, len(names), stride), labels, fontsize=8, rotation=rotation)
+def _name_ticks(axes: Axes, maps: Maps) -> None:
+    for names, set_ticks in ((maps.rows, axes.set_yticks), (maps.columns, axes.set_xticks)):
+        places = range(0, len(names), math.ceil(len(names) / WIDE))
+        short = [names[place] for place in places]
+        short = [name if len(name) <= LONGEST else f"\N{HORIZONTAL ELLIPSIS}{name[1 - LONGEST :]}" for name in short]
+        upright = names is maps.columns and len(short) * max(map(len, short)) > BESIDE
+        set_ticks(places, [_literal(name) for name in short], rotation=90 if upright else 0)
 
 
-def _values(at: Axes, map: Map) -> None:
-    """The numbers in the cells."""
-    palette = scale(LIGHT)
-    for row, values in enumerate(map.values):
-        for column, value in enumerate(values):
-            text = map.text((row, column), 34 // len(values))
-            color = palette[level(value - map.center, map.limit)] if math.isfinite(value) else LIGHT.zero
-            faint = 0.4 if map.marks.get((row, column)) == "0/0" else 1.0
-            at.text(
-                column, row, typeset(text or ""), ha="center", va="center", fontsize=7, color=ink(color), alpha=faint
-            )
+def _draw_ladder(axes: Axes, steps: Trace) -> None:
+    """Draw distances from the estimate that was used; error bars end at the axis where they are infinite."""
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("asinh", linear_width=steps.linear)
+    axes.set_ylim(-steps.reach, steps.reach)
+    axes.axhline(0, color=SOFT, linewidth=0.8)
+    bars = [min(bar, 3 * steps.reach) for bar in steps.bars]
+    axes.errorbar(
+        steps.steps, steps.offsets, bars, fmt="o", markersize=4, capsize=3, linewidth=1, color=POINT,
+        label="estimate and error",
+    )  # fmt: skip
+    place = steps.steps[steps.chosen], steps.offsets[steps.chosen]
+    axes.plot(*place, "o", markersize=10, fillstyle="none", color="black", label="step used", zorder=4)
+    if steps.along is not None:
+        axes.axhline(steps.along, color=UNDER, linestyle="--", label="under test")
+    axes.set_yticks(_distances(steps))  # matplotlib's own are uneven, and overflow for the largest numbers
+    axes.minorticks_off()
+    axes.invert_xaxis()
+    axes.set_xlabel("step of the differences", color=SOFT)
+    axes.set_ylabel("distance from the\nnumeric derivative", color=SOFT)
+    axes.grid(axis="y", alpha=0.3)
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False)
 
 
-def _ladder(trace: Trace, at: Axes) -> None:
-    """Distances from the estimate that was used, with error bars that end at the axis where they are infinite."""
-    at.set_xscale("log", base=2)
-    at.set_yscale("asinh", linear_width=trace.linear)
-    at.set_ylim(-trace.reach, trace.reach)
-    at.axhline(0, color=SOFT, linewidth=0.8)
-    bars = [min(bar, 3 * trace.reach) for bar in trace.bars]
-    at.errorbar(
-        trace.steps, trace.offsets, bars, fmt="o", markersize=4, capsize=3, color=POINT, label="estimate and its error"
-    )
-    place = trace.steps[trace.chosen], trace.offsets[trace.chosen]
-    at.plot(*place, "o", markersize=11, fillstyle="none", color="black", label="step that was used", zorder=4)
-    if trace.along is not None:
-        at.axhline(trace.along, color=UNDER, linestyle="--", label="derivative under test")
-    ticks = [
-        (sign * 10.0**k, typeset(text) + power(10, k)) for k in trace.exponents() for sign, text in ((1, ""), (-1, "-"))
-    ]
-    at.set_yticks([0, *(tick for tick, _ in ticks)], ["0", *(text for _, text in ticks)])
-    at.minorticks_off()
-    stride = math.ceil(len(trace.steps) / 8)
-    at.set_xticks(trace.steps[::stride], [step_name(step) for step in trace.steps[::stride]])
-    at.invert_xaxis()
-    at.set_xlabel("step of the differences")
-    at.set_ylabel("distance from the\nnumeric derivative")
-    at.grid(axis="y", alpha=0.3)
-    at.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
+def _distances(steps: Trace) -> list[float]:
+    """0 and some powers of ten, whose labels keep clear of that of 0."""
+    lowest, highest = math.ceil(math.log10(steps.linear)), math.floor(math.log10(steps.reach))
+    powers = [10.0**k for k in range(highest, lowest - 1, -max(1, math.ceil((highest - lowest + 1) / 4)))]
+    clear = 0.16 * math.asinh(steps.reach / steps.linear)
+    powers = [power for power in powers if math.asinh(power / steps.linear) >= clear]
+    return [0.0, *powers, *(-power for power in powers)]

@@ -5,17 +5,17 @@ from __future__ import annotations
 import io
 import textwrap
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
 
 from ..finding import Finding, Verdict
-from ..numerals import printable
-from .summary import KINDS, Check, checks, effort, remark, tally
-from .words import facts
+from ..numerals import FEW, apart, brief, printable, shown
+from .result import KINDS, Check, Outcome, checks, effort, remark, tally
 
 if TYPE_CHECKING:
     from rich.text import Text
-
-    from .report import Report
 
 Line = list[tuple[str, str]]
 """Pieces of text, each with the name of its style."""
@@ -33,10 +33,12 @@ STYLES = {
     "": "",
 }
 LABEL = 10  # columns of the labels at a finding's facts
+MANY = 3
+"""So many checks that ended alike, for the same reason, have one row."""
 
 
-def layout(report: Report, width: int = 100) -> list[Line]:
-    """All lines: the verdict, a table of the checks that did not pass, the findings."""
+def layout(report: Outcome, width: int = 100) -> list[Line]:
+    """All lines: the headline, a table of the checks that did not pass, the findings."""
     lines = [*_verdict(report, width), *_table(report, width)]
     return [*lines, [], *paragraphs(report.findings, width)] if report.findings else lines
 
@@ -74,37 +76,52 @@ def painted(lines: Sequence[Line]) -> str:
     return captured.get()
 
 
-def _verdict(report: Report, width: int) -> Iterator[Line]:
-    verdict = report.verdict
+def numbers(finding: Finding) -> Iterator[tuple[str, str]]:
+    """The values by both sides, and the distance between them, each with a label."""
+    sides = {"analytic": finding.analytic, "numeric": finding.numeric}
+    known = {label: side for label, side in sides.items() if side is not None}
+    place = _worst_entry(finding.analytic, finding.numeric)
+    if len(known) == 2:
+        analytic, numeric = apart(*(side if place is None else side[place] for side in known.values()))
+        yield "analytic", analytic + (f" at {list(place)}, where both are apart most" if place else "")
+        yield "numeric", numeric
+    else:
+        yield from ((label, shown(side)) for label, side in known.items())
+    if finding.error is not None:
+        explained = "" if finding.estimate is None else f"; numerics explain at most {brief(finding.estimate)}"
+        yield "error", brief(finding.error) + explained
+
+
+def _worst_entry(first: Any, second: Any) -> tuple[int, ...] | None:
+    """The place where two large tensors of one shape differ most; None for anything else."""
+    if not (isinstance(first, Tensor) and isinstance(second, Tensor)):
+        return None
+    if first.shape != second.shape or first.numel() <= FEW or {first.layout, second.layout} != {torch.strided}:
+        return None
+    deviation = (first.detach() - second.detach()).abs().nan_to_num(nan=torch.inf)
+    return tuple(int(place) for place in torch.unravel_index(deviation.argmax(), deviation.shape))
+
+
+def _verdict(report: Outcome, width: int) -> Iterator[Line]:
     kind = KINDS.get(report.kind, report.kind)
-    rest = f"{printable(report.target)} ({kind}): {tally(report)}; {effort(report)}"
-    indent = len(verdict) + 2
-    for number, line in enumerate(_wrapped(rest, width - indent)):
-        yield [(f"{verdict}  ", verdict), (line, "strong")] if number == 0 else [(" " * indent + line, "strong")]
+    rest = f"{report.target} ({kind}): {tally(report)}; {effort(report)}"
+    yield from _hanging([(f"{report.headline}  ", report.verdict)], rest, width, "strong")
     if remark(report):
-        yield from ([(line, "")] for line in _wrapped(remark(report), width))
+        yield from _hanging([], remark(report), width)
 
 
-def _table(report: Report, width: int) -> Iterator[Line]:
+def _table(report: Outcome, width: int) -> Iterator[Line]:
     """A row for each check that did not pass; those that did are counted above."""
-    rows = [check for check in checks(report) if check.verdict is not Verdict.PASS]
+    rows = _folded([check for check in checks(report) if check.verdict is not Verdict.PASS])
     if not rows:
         return
     yield []
-    folded = _folded(rows)
-    first, second, third = (max(map(len, column)) for column in list(zip(*folded, strict=True))[:3])
-    indent = 2 + first + 2 + second + 2 + (third + 2 if third else 0)
-    for name, verdict, share, text in folded:
-        said = _wrapped(text, max(width - indent, 20))
+    first, second, third = (max(map(len, column)) for column in list(zip(*rows, strict=True))[:3])
+    for name, verdict, share, text in rows:
         head: Line = [(f"  {name:{first}}  ", ""), (f"{verdict:{second}}  ", verdict)]
         if third:
             head.append((f"{share:>{third}}  ", "label"))
-        yield [*head, (said[0], "")]
-        yield from ([(" " * indent + line, "")] for line in said[1:])
-
-
-MANY = 3
-"""So many checks that ended alike, for the same reason, have one row."""
+        yield from _hanging(head, text, width)
 
 
 def _folded(rows: Sequence[Check]) -> list[tuple[str, Verdict, str, str]]:
@@ -115,34 +132,35 @@ def _folded(rows: Sequence[Check]) -> list[tuple[str, Verdict, str, str]]:
     folded = []
     for group in alike.values():
         if len(group) < MANY:
-            folded += [(printable(row.name), row.verdict, row.share, printable(row.said)) for row in group]
+            folded += [(printable(row.name), row.verdict, row.share, row.said) for row in group]
         else:
             names = ", ".join(row.name for row in group)
-            folded.append((f"{len(group)} checks", group[0].verdict, "", printable(f"{group[0].said}\n({names})")))
+            folded.append((f"{len(group)} checks", group[0].verdict, "", f"{group[0].said}\n({names})"))
     return folded
 
 
 def _finding(number: int, finding: Finding, width: int) -> Iterator[Line]:
+    """The title, then a line for each fact that is known."""
+    yield from _hanging([(f"{number}. ", "label")], finding.title, width, "strong")
     severity = "notice" if finding.severity is Verdict.PASS else finding.severity
-    head = f"{number}. "
-    title = _wrapped(printable(finding.title), width - len(head))
-    yield [(head, "label"), (title[0], "strong")]
-    yield from ([(" " * len(head) + line, "strong")] for line in title[1:])
-    yield _fact("verdict", [(severity, finding.severity), (f"  {printable(finding.code)}", "label")])
-    for label, value in facts(finding):
-        style = label if label in STYLES else ""
-        for place, line in enumerate(_wrapped(printable(value), width - LABEL - 3, whole=label == "repro")):
-            yield _fact(label if place == 0 else "", [(line, style)])
+    yield [_label("verdict"), (severity, finding.severity), (f"  {printable(finding.code)}", "label")]
+    last = [("cause", finding.cause), ("hint", finding.hint), ("repro", finding.repro)]
+    for label, value in [("where", finding.where), *numbers(finding), *last]:
+        if value:
+            style = label if label in STYLES else ""
+            yield from _hanging([_label(label)], value, width, style, whole=label == "repro")
 
 
-def _fact(label: str, pieces: Line) -> Line:
-    return [(f"   {label:{LABEL}}", "label"), *pieces]
+def _label(text: str) -> tuple[str, str]:
+    return f"   {text:{LABEL}}", "label"
 
 
-def _wrapped(text: str, width: int, *, whole: bool = False) -> list[str]:
-    """Lines of at most `width` columns; lines of code, which are indented or `whole`, stay as they are."""
+def _hanging(head: Line, text: str, width: int, style: str = "", *, whole: bool = False) -> Iterator[Line]:
+    """The text beside a head, in lines of `width` columns; code, which is indented or `whole`, stays as it is."""
+    indent = sum(len(piece) for piece, _ in head)
     lines: list[str] = []
-    for line in text.splitlines() or [""]:
+    for line in printable(text).splitlines() or [""]:
         keep = whole or line.startswith((" ", "\t"))
-        lines += [line] if keep else textwrap.wrap(line, max(width, 20), break_on_hyphens=False) or [""]
-    return lines
+        lines += [line] if keep else textwrap.wrap(line, max(width - indent, 20), break_on_hyphens=False) or [""]
+    for place, line in enumerate(lines):
+        yield [*(head if place == 0 else [(" " * indent, "")]), (line, style)]

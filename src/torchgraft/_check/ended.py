@@ -1,0 +1,114 @@
+"""The early end of a target, or of the process it ran in, and the result that says so."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+from .._locate import foreign, own_line
+from .finding import Finding, Verdict
+from .report.result import Result
+
+_ALIVE = "The target comes back, and leaves the interpreter alive."
+
+
+class Ended(Exception):
+    """The target ended its process, or tried to.
+
+    Attributes:
+        how: by which call, signal or exit status.
+        where: the line of the user's own that ran; empty where it is not known.
+        call: the arguments, in words; empty where they are not known.
+    """
+
+    title = "The target ends its process"
+
+    def __init__(self, how: str, where: str = "", call: str = "") -> None:
+        super().__init__(how, where, call)
+        self.how = how
+        self.where = where
+        self.call = call
+
+    def result(self, check: str) -> Result:
+        """Return the result of the check that ran."""
+        finding = Finding(
+            "crash", Verdict.FAIL, f"{self.title}: {self.how}", "; ".join(filter(None, (self.where, self.call))),
+            cause=f"seen in the check '{check}'",
+            hint="raise an exception that says what is wrong; take x.detach() for x.data, with which vmap crashes; "
+            "TORCHGRAFT_DEBUG=1 shows what a kernel in C does wrong",
+        )  # fmt: skip
+        return Result(check, _ALIVE, Verdict.FAIL, findings=(finding,))
+
+
+class Hung(Ended):
+    """The process waited for something that did not come, and was killed."""
+
+    title = "The target hangs"
+
+
+class TimeOver(Ended):
+    """The process was killed at the end of its time, which proves nothing."""
+
+    def result(self, check: str) -> Result:
+        """Return the result of the check that ran."""
+        return Result(check, _ALIVE, Verdict.INCONCLUSIVE, note=self.how)
+
+
+class _Exit(SystemExit):
+    """`os._exit` was called."""
+
+
+@contextlib.contextmanager
+def staying() -> Iterator[None]:
+    """Let a target not leave: `os._exit` and `sys.exit` would take the report along.
+
+    Raises:
+        Ended: it tried to.
+    """
+    leave, here = os._exit, os.getpid()
+
+    def refuse(status: int) -> None:
+        if os.getpid() == here:
+            raise _Exit(f"os._exit({status})")
+        leave(status)  # a process that the target has forked
+
+    os._exit = refuse  # type: ignore[assignment]
+    try:
+        yield
+    except SystemExit as error:
+        raise ended_by(error) from None
+    finally:
+        os._exit = leave
+
+
+def ended_by(error: BaseException) -> Ended:
+    """Return the end that a target asked for by an exception."""
+    how = f"sys.exit({error.code!r})" if type(error) is SystemExit else str(error) or type(error).__name__
+    return Ended(how, own_line(error) or "")
+
+
+def ended_with(status: int, trace: Path, call: str = "") -> Ended:
+    """Return the end of a process.
+
+    Args:
+        status: its exit status; less than 0, minus the number of a signal.
+        trace: the file that `faulthandler` wrote to, if there is one.
+        call: the arguments of its last call, in words.
+    """
+    names = {-each.value: each.name for each in signal.Signals}
+    how = names.get(status, f"signal {-status}" if status < 0 else f"exit status {status}")
+    return Ended(how, line_in(trace), call)
+
+
+def line_in(trace: Path) -> str:
+    """Return the user's innermost line in what `faulthandler` wrote: of the thread that crashed, if one did."""
+    text = trace.read_text() if trace.exists() else ""
+    current = re.search(r"^Current thread .*?(?=^$|\Z)", text, re.M | re.S)
+    for file, line, name in re.findall(r'File "(.+)", line (\d+) in (.+)', current[0] if current else text):
+        if not foreign(file):
+            return f"{file}, line {line}, in {name}"
+    return ""

@@ -1,0 +1,163 @@
+"""Run a function in a forked child, which may crash, leave or hang without taking this process along."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import math
+import os
+import pickle
+import signal
+import sys
+import tempfile
+import threading
+import time
+import traceback
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+
+from . import latest
+from .ended import Hung, TimeOver, ended_by, ended_with, line_in
+from .progress import THREAD
+
+T = TypeVar("T")
+
+_DONE = b"\nthe end\n"  # stands behind a whole result: a child may die while it writes, or leave with status 0
+_MOVES = 0.01  # seconds of CPU time in a second of a process that does not stand still, however loaded the machine
+
+
+def may_fork() -> bool:
+    """Return True if a forked child of this process computes as this process does.
+
+    Another Python thread may hold a lock that nobody in the child gives back. With an accelerator, the threads of
+    autograd's engine do not live in the child. A debugger stops in this process alone.
+    """
+    here, main = threading.current_thread(), threading.main_thread()
+    alone = here is main and {thread.name for thread in threading.enumerate()} <= {main.name, THREAD}
+    monitoring = getattr(sys, "monitoring", None)  # of Python 3.12
+    debugged = sys.gettrace() or (monitoring and monitoring.get_tool(monitoring.DEBUGGER_ID))
+    return sys.platform == "linux" and alone and not debugged and not torch.accelerator.is_available()
+
+
+def run_in_child(function: Callable[[], T], *, seconds_idle: float = 20.0, seconds_cpu: float = 600.0) -> T:
+    """Return what a function returns in a forked child of this process.
+
+    It runs in a new thread, with grad mode and autocast as there: in the thread that was forked, OpenMP waits for
+    threads that are not there. What it prints is not shown; what it raises is raised here.
+
+    Args:
+        function: to run; its result is pickled, and so is what it raises.
+        seconds_idle: the child hangs if it, and what it started, used no CPU time so long.
+        seconds_cpu: CPU time that it may use.
+
+    Raises:
+        Ended: a signal or an exit ended the child; `Hung`: it stood still; `TimeOver`: it used all of its CPU time.
+    """
+    with tempfile.TemporaryDirectory(prefix="torchgraft-") as name:
+        folder = Path(name)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of the threads of OpenMP
+            pid = os.fork()
+        if pid == 0:
+            _live(function, folder, seconds_cpu)
+        try:
+            status = _wait(pid, folder, seconds_idle)
+        except BaseException:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            raise
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
+        if status == -signal.SIGXCPU:
+            raise TimeOver(f"the process used {seconds_cpu:.3g} s of CPU time, and was killed")
+        written = (folder / "result").read_bytes() if (folder / "result").exists() else b""
+        if status != 0 or not written.endswith(_DONE):
+            raise ended_with(status, folder / "trace", _call_in(folder))
+    result, error = pickle.loads(written)
+    if error is not None:
+        raise error
+    return result  # type: ignore[no-any-return]
+
+
+def _wait(pid: int, folder: Path, seconds_idle: float) -> int:
+    """Return the exit status of the child, or minus the number of its signal; raise `Hung` if it stands still."""
+    start = moved = time.monotonic()
+    used = 0.0
+    while not (ended := os.waitpid(pid, os.WNOHANG))[0]:
+        now = time.monotonic()
+        if now - moved > seconds_idle:
+            if abs((latest := _cpu_time(pid)) - used) < _MOVES * (now - moved):  # less, where one of them has ended
+                os.kill(pid, signal.SIGUSR1)  # it writes where each thread is
+                time.sleep(0.2)
+                raise Hung(
+                    f"its process used no CPU time for {seconds_idle:.3g} s",
+                    line_in(folder / "trace"),
+                    _call_in(folder),
+                )
+            moved, used = now, latest
+        time.sleep(min(0.001 + (now - start) / 10, 0.05))
+    return os.waitstatus_to_exitcode(ended[1])
+
+
+def _call_in(folder: Path) -> str:
+    return (folder / "call").read_text() if (folder / "call").exists() else ""
+
+
+def _cpu_time(group: int) -> float:
+    """Return the seconds of CPU time that all processes of a group have used: a compiler may run for the child."""
+    ticks = 0
+    for process in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it is gone
+            fields = process.read_text().rpartition(")")[2].split()
+            if int(fields[2]) == group:
+                ticks += sum(map(int, fields[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _live(function: Callable[[], Any], folder: Path, seconds_cpu: float) -> None:
+    """Run the function, write its result, and end without what the parent does at its exit."""
+    import resource  # which Windows lacks
+
+    status = 1
+    try:
+        os.setsid()  # what the child starts is killed with it, and Ctrl-C is the parent's
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(seconds_cpu), resource.getrlimit(resource.RLIMIT_CPU)[1]))
+        # The objects of a notebook or of pytest would wait for a thread of the parent's.
+        sys.stdout = sys.stderr = open(folder / "output", "w", buffering=1)  # noqa: SIM115
+        for descriptor, file in enumerate((open(os.devnull), sys.stdout, sys.stderr)):  # noqa: SIM115
+            os.dup2(file.fileno(), descriptor)
+        trace = open(folder / "trace", "w")  # noqa: SIM115
+        faulthandler.enable(trace)
+        faulthandler.register(signal.SIGUSR1, trace)
+        latest.keep_in(folder / "call")
+        thread = threading.Thread(target=lambda: (folder / "result").write_bytes(_outcome(function) + _DONE))
+        thread.start()
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})  # it is for the thread that works
+        thread.join()
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def _outcome(function: Callable[[], Any]) -> bytes:
+    """Return what the function returned, and what it raised, as bytes that hold all of it: no memory is shared."""
+    error: BaseException
+    try:
+        return pickle.dumps((function(), None))
+    except (SystemExit, KeyboardInterrupt) as leaving:
+        error = ended_by(leaving)
+    except BaseException as raised:
+        raised.add_note(f"In a child process:\n{traceback.format_exc()}")
+        error = raised
+    try:
+        pickle.loads(written := pickle.dumps((None, error)))
+    except Exception:  # not every exception can be made again
+        return pickle.dumps((None, RuntimeError(f"{type(error).__name__}: {error}")))
+    return written

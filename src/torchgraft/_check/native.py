@@ -1,0 +1,88 @@
+"""Native code of a target's own, which trusts what it is given: where it is wrong, it ends the process."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Iterator
+from importlib.machinery import ExtensionFileLoader
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+from typing import Any
+
+from .._locate import foreign
+from .target import Target, function_of
+
+_CALLERS = {"ctypes", "_ctypes", "cffi", "_cffi_backend"}
+_TRUSTED = {"torch", "numpy", "scipy", "torchgraft", *sys.stdlib_module_names}
+_foreign = functools.cache(foreign)
+
+
+def is_native(target: Target) -> bool:
+    """Return True if code of the target's own is native, or hands the address of a tensor to such code.
+
+    It is found by what Python code mentions: the address, `ctypes`, `cffi`, or an extension module that belongs to
+    neither Python nor torch. Kernels of `torch.library` may be anything, and count as native.
+    """
+    if target.kind == "library":
+        return target.origin.namespace not in ("aten", "prims")
+    if target.operator is not None and target.operator._record.natives():
+        return True
+    seen, left = set[int](), list(_code_of(target))
+    while left:
+        value = left.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if _is_native(value):
+            return True
+        left += _mentioned(value)
+    return False
+
+
+def _code_of(target: Target) -> Iterator[Any]:
+    if target.operator is not None:
+        record = target.operator._record
+        yield record.function
+        yield from (rule.call for named in record.rules.values() for rule in named.values())
+    elif target.kind == "module":
+        yield from (type(module) for module in target.origin.modules())
+    else:
+        yield function_of(target.origin) or target.origin
+
+
+def _is_native(value: Any) -> bool:
+    if isinstance(value, FunctionType):
+        return "data_ptr" in _names(value.__code__) and not _foreign(value.__code__.co_filename)
+    builtin = isinstance(value, BuiltinFunctionType)
+    module = value if isinstance(value, ModuleType) else sys.modules.get((value if builtin else type(value)).__module__)
+    top = "" if module is None else module.__name__.partition(".")[0]
+    loader = getattr(getattr(module, "__spec__", None), "loader", None)
+    return top in _CALLERS or (isinstance(loader, ExtensionFileLoader) and top not in _TRUSTED)
+
+
+def _mentioned(value: Any) -> Iterator[Any]:
+    """Yield what code names, and what stands in classes and closures."""
+    if isinstance(value, (staticmethod, classmethod)):
+        yield value.__func__
+    elif isinstance(value, type):
+        yield from (held for base in value.__mro__ for held in vars(base).values())
+    elif isinstance(value, FunctionType):
+        yield from inspect.getclosurevars(value).nonlocals.values()
+        names = () if _foreign(value.__code__.co_filename) else _names(value.__code__)
+        found = [value.__globals__[name] for name in names if name in value.__globals__]
+        own = [
+            each
+            for each in found
+            if isinstance(each, ModuleType) and not _foreign(getattr(each, "__file__", None) or "<")
+        ]
+        yield from found
+        yield from (getattr(module, name) for module in own for name in names if hasattr(module, name))
+    elif hasattr(value, "__func__"):
+        yield value.__func__
+
+
+def _names(code: CodeType) -> set[str]:
+    """Return the names that code and the functions inside of it use."""
+    inner = (_names(constant) for constant in code.co_consts if isinstance(constant, CodeType))
+    return set(code.co_names).union(*inner)

@@ -1,0 +1,184 @@
+"""The results of the checks of a target, and how they are summed up: verdict, findings, one line for each check."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from ..finding import Finding, Verdict
+
+WORDS = {
+    Verdict.FAIL: "failed",
+    Verdict.LOSES_DIGITS: "lost digits",
+    Verdict.INCONCLUSIVE: "inconclusive",
+    Verdict.PASS: "passed",
+    Verdict.SKIPPED: "skipped",
+}
+KINDS = {
+    "operator": "torchgraft operator",
+    "function": "autograd.Function",
+    "library": "torch.library operator",
+    "module": "module",
+    "callable": "function",
+}
+SEVERITY = {verdict: place for place, verdict in enumerate(Verdict)}
+
+
+@dataclass(frozen=True)
+class Result:
+    """The verdict of one check on one case, and what it found.
+
+    Attributes:
+        check: its name, such as ``"gradient"``.
+        title: what holds where it passes.
+        verdict: how it ended.
+        case: the arguments, in words.
+        note: why it was skipped, or could not tell.
+        findings: what it found.
+        seconds: that it took.
+    """
+
+    check: str
+    title: str
+    verdict: Verdict
+    case: str = ""
+    note: str = ""
+    findings: tuple[Finding, ...] = ()
+    seconds: float = 0.0
+
+
+@dataclass
+class Outcome:
+    """The data of a report, from which its text, JSON and page are made."""
+
+    target: str
+    kind: str
+    results: Sequence[Result] = field(default_factory=list)
+    seed: int = 0
+    declared: Sequence[str] = ()
+
+    @property
+    def headline(self) -> str:
+        """The verdict, and in brackets the declarations that qualify it, such as ``"PASS (to 1e-08)"``."""
+        return f"{self.verdict} ({', '.join(self.declared)})" if self.declared else str(self.verdict)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst of all checks; `Verdict.SKIPPED` where all were skipped, or there was none."""
+        mistakes = [finding.severity for finding in self._every() if finding.severity is not Verdict.PASS]
+        return worst([*(result.verdict for result in self.results), *mistakes])
+
+    @property
+    def ok(self) -> bool:
+        """True if something was checked, and all of that passed; what could not be told has not passed."""
+        return self.verdict is Verdict.PASS
+
+    @property
+    def findings(self) -> list[Finding]:
+        """All findings, each once, the worst first."""
+        found: dict[str, Finding] = {}
+        for finding in sorted(self._every(), key=lambda one: -SEVERITY[one.severity]):
+            found.setdefault(finding.key, finding)
+        return list(found.values())
+
+    def _every(self) -> list[Finding]:
+        return [finding for result in self.results for finding in result.findings]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check, over all its cases.
+
+    Attributes:
+        name: of the check.
+        title: what holds where it passes.
+        results: one for each case.
+    """
+
+    name: str
+    title: str
+    results: Sequence[Result]
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst of its cases; a case that was skipped takes nothing from those that passed."""
+        return worst(result.verdict for result in self.results)
+
+    @property
+    def like(self) -> list[Result]:
+        """The cases that ended as the whole did."""
+        return [result for result in self.results if result.verdict is self.verdict]
+
+    @property
+    def share(self) -> str:
+        """The number of cases that ended so, of those that were tried: ``"2 of 3"``."""
+        tried = sum(result.verdict is not Verdict.SKIPPED for result in self.results)
+        return f"{len(self.like)} of {tried}" if tried > 1 else ""
+
+    @property
+    def note(self) -> str:
+        """The first reason that was given for the verdict, and the number of other reasons."""
+        notes = list(dict.fromkeys(result.note for result in self.like if result.note))
+        if not notes:
+            return ""
+        return notes[0] if len(notes) == 1 else f"{notes[0]} (and {len(notes) - 1} more)"
+
+    @property
+    def said(self) -> str:
+        """The note, else what was found, else the title."""
+        found = list(dict.fromkeys(finding.title for result in self.like for finding in result.findings))
+        return self.note or "; ".join(found) or self.title
+
+
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """The worst of some verdicts; `Verdict.SKIPPED` of none, for nothing was tried."""
+    return max(verdicts, key=SEVERITY.__getitem__, default=Verdict.SKIPPED)
+
+
+def checks(report: Outcome) -> list[Check]:
+    """The checks of a report, the worst first, else in the order in which they ran."""
+    together: dict[str, list[Result]] = {}
+    for result in report.results:
+        together.setdefault(result.check, []).append(result)
+    made = [Check(name, results[0].title, results) for name, results in together.items()]
+    return sorted(made, key=lambda check: -SEVERITY[check.verdict])
+
+
+def counts(verdicts: Iterable[Verdict]) -> dict[Verdict, int]:
+    """The number of each verdict, the worst first; those that do not occur are left out."""
+    counted = Counter(verdicts)
+    return {verdict: counted[verdict] for verdict in reversed(Verdict) if counted[verdict]}
+
+
+def tally(report: Outcome) -> str:
+    """The number of checks that ended so and so, in one line: ``"1 check failed, 11 passed, 2 skipped"``."""
+    found = counts(check.verdict for check in checks(report))
+    parts = [f"{number} {WORDS[verdict]}" for verdict, number in found.items()]
+    if not parts:
+        return "nothing was checked"
+    number, rest = parts[0].split(" ", 1)
+    return ", ".join([f"{number} {'check' if number == '1' else 'checks'} {rest}", *parts[1:]])
+
+
+def effort(report: Outcome) -> str:
+    """The cost of the check, and the seed that draws the same inputs again: ``"12 cases, 0.9 s, seed 0"``."""
+    cases = max((len(check.results) for check in checks(report)), default=0)
+    seconds = sum(result.seconds for result in report.results)
+    return f"{cases} {'case' if cases == 1 else 'cases'}, {duration(seconds)}, seed {report.seed}"
+
+
+def duration(seconds: float) -> str:
+    """A time as people read it."""
+    return f"{seconds:.1f} s" if seconds >= 0.9995 else f"{1e3 * seconds:.0f} ms"
+
+
+def remark(report: Outcome) -> str:
+    """A warning where a reader may take the verdict for a pass; else nothing."""
+    if not report.results:
+        return "Nothing was checked, which is no pass."
+    if report.verdict is Verdict.SKIPPED:
+        return "Every check was skipped: nothing was tried, which is no pass."
+    if report.verdict is Verdict.INCONCLUSIVE:
+        return "Nothing wrong was seen, but not everything could be told: that is no pass."
+    return ""

@@ -1,0 +1,337 @@
+"""Other arguments for the same target: other points, sizes, values, dtypes and numbers.
+
+Only what the caller gave is known to be admitted: a matrix may have to be positive, a table sorted. Therefore other
+arguments are made of those that are given, and those that the target refuses are not taken.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .baseline import generator, signed
+from .case import Case
+from .generate.values import within
+from .target import differentiable
+
+# -- other points ------------------------------------------------------------------------------------------------------
+
+
+def nearby(case: Case, salt: int = 0, spread: float = 2.0**-10) -> list[Tensor]:
+    """Other primals, so near that the target takes them as well: each number is larger or smaller by about `spread`."""
+    source = generator(case, 41, salt)
+
+    def moved(primal: Tensor) -> Tensor:
+        return (primal * (1 + signed(primal.real if primal.is_complex() else primal, source) * spread)).to(primal.dtype)
+
+    return [moved(primal) for primal in case.primals]
+
+
+def untied(case: Case) -> list[Tensor]:
+    """Other primals nearby, of which none that were equal are: with few digits they have to go further apart."""
+    source = generator(case, 43)
+    return [_untied(primal, source) for primal in case.primals]
+
+
+def _untied(x: Tensor, source: torch.Generator) -> Tensor:
+    if x.is_complex():
+        return torch.view_as_complex(_untied(torch.view_as_real(x), source))
+    flat = x.flatten()
+    _, group, counts = flat.unique(return_inverse=True, return_counts=True)
+    shuffled = torch.randperm(len(flat), generator=source).to(x.device)
+    order = shuffled[group[shuffled].argsort(stable=True)]  # one group of equal elements after another
+    rank = torch.empty_like(group)
+    rank[order] = torch.arange(len(flat), device=x.device) - (counts.cumsum(0) - counts)[group[order]]
+    count, epsilon = counts[group].double(), torch.finfo(x.dtype).eps
+    step = (2.0**-3 / count).clamp(max=32 * epsilon).maximum(2.0**-10 / count).clamp(min=epsilon)
+    change = step * (rank - (count - 1) / 2)
+    moved: Tensor = torch.where(flat == 0, change, flat * (1 + change))
+    return moved.to(x.dtype).reshape(x.shape)
+
+
+def elsewhere(case: Case) -> list[Tensor]:
+    """Primals far away, of which other elements are positive or largest; nearby ones where the target takes none."""
+    rolled = [primal.roll(1) for primal in case.primals]
+    return rolled if admitted(case, rolled) else nearby(case)
+
+
+def paired(case: Case) -> list[Tensor]:
+    """Primals with equal elements: along each axis every second is the one before it, and across tensors of a shape."""
+    first = dict[tuple[torch.Size, bool], Tensor]()
+    for primal in case.primals:
+        first.setdefault((primal.shape, primal.is_complex()), primal)
+    return [_doubled(first[primal.shape, primal.is_complex()]).to(primal.dtype) for primal in case.primals]
+
+
+def _doubled(x: Tensor) -> Tensor:
+    for axis, size in enumerate(x.shape):
+        x = x.index_select(axis, torch.arange(size, device=x.device) // 2 * 2)
+    return x
+
+
+def admitted(case: Case, primals: Sequence[Tensor]) -> bool:
+    """Whether the target gives as many finite values there as at the given point."""
+    try:
+        other = case.replaced(list(primals))
+        found, given = other.values(), case.values()
+        return within(other) and all(
+            a.shape == b.shape and bool((a.isfinite() | ~b.isfinite()).all()) for a, b in zip(found, given, strict=True)
+        )
+    except Exception:
+        return False
+
+
+# -- other sizes: an axis shortened or lengthened in every argument that has one of its size ---------------------------
+
+
+def sizes(case: Case) -> list[int]:
+    """The sizes of the axes of all tensors, each once, the largest first."""
+    return sorted({size for leaf in case.leaves for size in shape_of(leaf)}, reverse=True)
+
+
+def resized(case: Case, old: int, new: int, *, last: bool = False, numbers: bool = False, scale: bool = False) -> Case:
+    """All axes of size `old` have size `new` instead: cut, or lengthened by what is there already.
+
+    Args:
+        last: keep the last elements, not the first.
+        numbers: whole numbers that are `old` become `new` as well, such as a number of groups or a normalized shape.
+        scale: sizes that are multiples of `old` remain so, as the gates of a recurrent layer.
+    """
+
+    def size_of(size: int) -> int:
+        if size == old or (scale and old > 1 and size % old == 0):
+            return size // old * new if old else new
+        return size
+
+    def change(leaf: Any) -> Any:
+        if numbers and type(leaf) is int and leaf == old:
+            return new
+        for axis, size in enumerate(shape_of(leaf)):
+            leaf = _cut(leaf, axis, size_of(size), last)
+        if isinstance(leaf, Tensor) and _counts(leaf) and leaf.numel() and old > new > 0:
+            leaf = torch.where(leaf.ge(new) & leaf.lt(old), leaf % new, leaf)  # indices into what was cut
+        return leaf
+
+    return case.with_leaves([change(leaf) for leaf in case.leaves])
+
+
+def resized_axis(case: Case, leaf: int, axis: int, new: int) -> Case:
+    """One axis of one argument is cut."""
+    leaves = case.leaves
+    leaves[leaf] = _cut(leaves[leaf], axis, new, last=False)
+    return case.with_leaves(leaves)
+
+
+def squeezed(case: Case) -> Case:
+    """Without the first axis of all tensors where that has size 1 and others follow; ValueError if none has."""
+    leaves = [leaf[0] if len(shape_of(leaf)) > 1 and shape_of(leaf)[0] == 1 else leaf for leaf in case.leaves]
+    if all(a is b for a, b in zip(leaves, case.leaves, strict=True)):
+        raise ValueError("no tensor has a first axis of size 1")
+    return case.with_leaves(leaves)
+
+
+def shape_of(leaf: Any) -> tuple[int, ...]:
+    """The shape of a dense tensor; of anything else none."""
+    return tuple(leaf.shape) if isinstance(leaf, Tensor) and leaf.layout == torch.strided else ()
+
+
+def _counts(leaf: Tensor) -> bool:
+    return not (leaf.is_floating_point() or leaf.is_complex() or leaf.dtype == torch.bool)
+
+
+def _cut(leaf: Tensor, axis: int, new: int, last: bool) -> Tensor:
+    size = leaf.shape[axis]
+    if new == size:
+        return leaf
+    if new < size:
+        return leaf.narrow(axis, size - new if last else 0, new)
+    return leaf.index_select(axis, torch.arange(new) % size) if size else leaf.new_zeros(_with(leaf.shape, axis, new))
+
+
+def _with(shape: torch.Size, axis: int, size: int) -> tuple[int, ...]:
+    return (*shape[:axis], size, *shape[axis + 1 :])
+
+
+# -- other values: structure that the given ones have is kept, such as symmetry ----------------------------------------
+
+Change = Callable[[Tensor], Tensor]
+
+
+def _large(x: Tensor) -> Tensor:
+    """The largest becomes 130: what saturates does, and so do eight bits; the exponential of float32 overflows."""
+    largest = x.abs().max()
+    return x * (130 / largest) if largest > 0 else x + 130
+
+
+def _whole(x: Tensor) -> Tensor:
+    """Whole numbers, among them zeros of both signs."""
+    return torch.view_as_complex(torch.view_as_real(x).round()) if x.is_complex() else x.round()
+
+
+def _nearly_tied(x: Tensor) -> Tensor:
+    """Pairs of elements a thousandth apart, which the steps of differences can still tell from each other."""
+    odd = (torch.arange(x.numel(), device=x.device) % 2).view(x.shape)
+    return _doubled(x) * (1 + 2.0**-10 * odd).to(x.real.dtype)
+
+
+def _masked(x: Tensor) -> Tensor:
+    """Every third element, but the first, is what masks put into logits."""
+    at = torch.arange(x.numel(), device=x.device).view(x.shape)
+    return x if x.is_complex() else torch.where(at % 3 == 1, -torch.inf, x)
+
+
+VALUES: dict[str, Change] = {
+    "large values": _large,
+    "whole numbers": _whole,
+    "tiny values": lambda x: x * 2.0**-30,
+    "nearly equal values": _nearly_tied,
+    "zeros": torch.zeros_like,
+    "minus infinity": _masked,
+    "values in order": lambda x: x if x.is_complex() else x.flatten().sort().values.view(x.shape),
+}
+"""Values at which derivatives go wrong."""
+
+
+def with_values(case: Case, name: str) -> Case:
+    """The case with other values of its primals; symmetric where they are, since a function may rely on it."""
+
+    def changed(x: Tensor) -> Tensor:
+        made = VALUES[name](x).to(x.dtype).clone()
+        square = x.dim() > 1 and x.shape[-1] == x.shape[-2] > 1
+        return (made + made.mT) / 2 if square and bool((x == x.mT).all()) else made
+
+    if name == "minus infinity" and len(case.primals) > 1:
+        raise ValueError("0 times infinity is right in a product of several tensors")
+    return case.replaced([changed(primal) for primal in case.primals])
+
+
+# -- other sizes, dtypes and numbers --------------------------------------------------------------------------------
+
+
+def _axis_of_one(case: Case) -> Case:
+    return resized(case, max(sizes(case)), 1)
+
+
+def _least(case: Case) -> Case:
+    return case.replaced([primal.flatten()[:1].reshape(()) for primal in case.primals])
+
+
+def _more_axes(case: Case, count: int) -> Case:
+    """Axes in front, as many as make so many; their slices have different values."""
+
+    def spread(x: Tensor) -> Tensor:
+        lead = (2, 1, 3, 1, 1)[: max(0, count - x.dim())]
+        factors = 1 + torch.arange(math.prod(lead), dtype=torch.float64).view(*lead, *(1,) * x.dim()) / 16
+        return (x * factors.to(x.real.dtype)).to(x.dtype)
+
+    return case.replaced([spread(primal) for primal in case.primals])
+
+
+def _single(case: Case) -> Case:
+    """Tensors of one element without their axes."""
+    return case.replaced([p.reshape(()) if p.numel() == 1 else p for p in case.primals])
+
+
+def _many(case: Case) -> Case:
+    """More than 4096 elements: kernels share them out among threads and blocks."""
+    size = max(sizes(case))
+    largest = max(case.primals, key=Tensor.numel)
+    equal = list(largest.shape).count(size) or 1
+    larger = resized(case, size, math.ceil((4200 * size**equal / max(largest.numel(), 1)) ** (1 / equal)))
+    return larger.replaced(nearby(larger, spread=2.0**-3))
+
+
+SHAPES: dict[str, Callable[[Case], Case]] = {
+    "an axis of 1": _axis_of_one,
+    "no axes": _least,
+    "single elements without axes": _single,
+    "four axes": partial(_more_axes, count=4),
+    "five axes": partial(_more_axes, count=5),
+    "thousands of elements": _many,
+}
+
+
+def with_sizes(case: Case, name: str, *, free: bool) -> Case:
+    """The case with other sizes.
+
+    Args:
+        case: to change.
+        name: of `SHAPES`.
+        free: tensors that need no gradient may have other sizes as well.
+
+    Raises:
+        ValueError: they would have.
+    """
+    if not free and any(isinstance(leaf, Tensor) and _counts(leaf) for leaf in case.leaves):
+        raise ValueError("indices belong to the sizes that were given, and kernels crash where they do not fit")
+    changed = SHAPES[name](case)
+    kept = [shape_of(a) == shape_of(b) for a, b in zip(case.leaves, changed.leaves, strict=True)]
+    kept = [same for same, place in zip(kept, case.leaf_names, strict=True) if place not in case.names]
+    if not (free or all(kept)):
+        raise ValueError("a tensor that needs no gradient would have another size")
+    return changed
+
+
+PRECISIONS = {
+    "another precision": {torch.float64: torch.float32, torch.float32: torch.float64},
+    "bfloat16": {torch.float64: torch.bfloat16, torch.float32: torch.bfloat16},
+}
+
+
+def with_precision(case: Case, name: str) -> Case:
+    """The case with all real floating tensors in another dtype."""
+    other = PRECISIONS[name]
+    leaves = [leaf.to(other.get(leaf.dtype, leaf.dtype)) if differentiable(leaf) else leaf for leaf in case.leaves]
+    return case.with_leaves(leaves)
+
+
+# -- other options: arguments that are no tensors ----------------------------------------------------------------------
+
+FAMILIES = (
+    ("none", "mean", "sum"),
+    ("full", "same", "valid"),
+    ("constant", "reflect", "replicate", "circular"),
+    ("nearest", "linear", "bilinear"),
+    ("forward", "backward", "ortho"),
+    ("none", "tanh"),
+)
+"""Words that stand for options of the same kind."""
+
+
+def options(case: Case) -> Iterator[tuple[str, Case]]:
+    """Cases with one option changed: a flag turned, a number a little larger, another word, a list one longer."""
+    for i, (name, leaf) in enumerate(zip(case.leaf_names, case.leaves, strict=True)):
+        for other in _others(leaf):
+            leaves = case.leaves
+            leaves[i] = other
+            yield f"{name}={other!r}", case.with_leaves(leaves)
+    args, kwargs = case.arguments([primal.clone().requires_grad_() for primal in case.primals])
+    for i, argument in enumerate(args):
+        name = case.target.parameters[i] if i < len(case.target.parameters) else f"input {i}"
+        if isinstance(argument, list | tuple) and argument and all(isinstance(part, Tensor) for part in argument):
+            longer = (*args[:i], type(argument)([*argument, argument[-1].detach() * 0.75]), *args[i + 1 :])
+            yield f"{name} of length {len(argument) + 1}", _called(case, longer, kwargs)
+        if argument is not None and name in case.target.optional:
+            yield f"{name}=None", _called(case, (*args[:i], None, *args[i + 1 :]), kwargs)
+
+
+def _called(case: Case, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Case:
+    return Case(case.target, args, kwargs, seed=case.seed, traits=case.traits)
+
+
+def _others(leaf: Any) -> Sequence[Any]:
+    match leaf:
+        case bool():
+            return [not leaf]
+        case int():
+            return [leaf + 1]
+        case float():
+            return [leaf * 1.5 if leaf else 0.5]
+        case str():
+            return [word for family in FAMILIES if leaf in family for word in family if word != leaf]
+    return []

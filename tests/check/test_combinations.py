@@ -1,0 +1,221 @@
+"""The check `combinations`, the check `options`, and what the checker finds of what nobody thought of."""
+
+import itertools
+
+import pytest
+import torch
+from torch.autograd import Function
+
+import torchgraft as tg
+from torchgraft._check.checks.combinations import ROWS, TRAITS
+
+from .twenty import RIGHT_SINE, TWENTY, function, normal, sine
+
+NOT_FOUND = {"no bias", "sixteen bits", "from the end"}
+"""An option that nothing names, more elements than are tried, and indices, which nobody may change."""
+
+QUICK = ("combinations", "options")
+
+
+def findings(target, *args):
+    return tg.check(target, *args, only=QUICK).findings
+
+
+def test_the_rows_have_each_pair_of_traits():
+    counts = [len(names) for names in TRAITS.values()]
+    for i, j in itertools.combinations(range(len(counts)), 2):
+        pairs = {(row[i], row[j]) for row in ROWS}
+        assert pairs == set(itertools.product(range(counts[i]), range(counts[j])))
+    assert not any(ROWS[0])
+    assert len(ROWS) <= 64
+
+
+@pytest.mark.parametrize("pair", TWENTY, ids=lambda pair: pair.name)
+def test_functions_that_no_check_was_written_for(pair):
+    assert tg.check(pair.wrong, *pair.inputs()).ok is (pair.name in NOT_FOUND)
+    report = tg.check(pair.right, *pair.inputs())
+    assert report.ok, str(report)
+
+
+# -- one mistake a trait -----------------------------------------------------------------------------------------------
+
+
+def wrong_where(condition):
+    """A sine whose gradient is off by a hundredth where something holds of the gradient and the input."""
+    return sine(lambda grad, x: grad * x.cos() * (1.01 if condition(grad, x) else 1))
+
+
+TRAITED = {
+    "large values": lambda grad, x: bool((x.abs() > 20).any()),
+    "whole numbers": lambda grad, x: bool((x == x.round()).all()) and bool(x.any()),
+    "tiny values": lambda grad, x: bool((x.abs() < 1e-6).all()) and bool(x.all()),
+    "zeros": lambda grad, x: not x.any(),
+    "nearly equal values": lambda grad, x: (
+        bool((x.abs() > 1e-3).any()) and x.numel() > 1 and bool((x.flatten().diff().abs() < 1e-2).any())
+    ),
+    "values in order": lambda grad, x: x.numel() > 1 and bool((x.flatten().diff() > 0).all()),
+    "upstream gradients that sum to zero": lambda grad, x: grad.numel() > 1 and abs(float(grad.sum())) < 1e-9,
+    "upstream gradients that are tiny": lambda grad, x: bool((grad.abs() < 1e-7).all()),
+    "upstream gradients with one element": lambda grad, x: int((grad != 0).sum()) == 1,
+    "upstream gradients of ones": lambda grad, x: bool((grad == 1).all()),
+    "an axis of 1": lambda grad, x: x.dim() == 1 and len(x) == 1,
+    "no axes": lambda grad, x: not x.dim(),
+    "four axes": lambda grad, x: x.dim() == 4,
+    "five axes": lambda grad, x: x.dim() == 5,
+    "thousands of elements": lambda grad, x: x.numel() > 4096,
+    "another precision": lambda grad, x: x.dtype == torch.float32,
+    "parameters": lambda grad, x: isinstance(x, torch.nn.Parameter),
+    "deterministic": lambda grad, x: torch.are_deterministic_algorithms_enabled(),
+    "anomaly": lambda grad, x: torch.is_anomaly_enabled(),
+    "autocast in the backward": lambda grad, x: torch.is_autocast_enabled("cpu"),
+    "the graph of the backward": lambda grad, x: torch.is_grad_enabled(),
+}
+
+
+@pytest.mark.parametrize("trait", TRAITED)
+def test_a_mistake_with_one_trait_is_found_and_named(trait):
+    found = findings(wrong_where(TRAITED[trait]), normal(4))
+    assert any(trait in finding.where for finding in found), found
+
+
+def test_one_tensor_twice():
+    def wrong(grad, a, b, out):
+        same = a.data_ptr() == b.data_ptr()
+        return grad * b * (2 if same else 1), grad * a
+
+    product = function(torch.mul, wrong)
+    assert "one tensor twice" in findings(product, normal(4), normal(4, seed=1))[0].where
+    assert not findings(function(torch.mul, lambda grad, a, b, out: (grad * b, grad * a)), normal(4), normal(4, seed=1))
+
+
+class Cubed(Function):
+    """A cube whose forward mode is right, and whose tangent of the gradient is not."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x):
+        return x**3
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(inputs[0])
+        ctx.save_for_forward(inputs[0])
+
+    @staticmethod
+    def backward(ctx, grad):
+        return CubedSlope.apply(grad, ctx.saved_tensors[0])
+
+    @staticmethod
+    def jvp(ctx, tangent):
+        return 3 * ctx.saved_tensors[0] ** 2 * tangent
+
+
+class CubedSlope(Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(grad, x):
+        return 3 * grad * x**2
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    def backward(ctx, outer):
+        grad, x = ctx.saved_tensors
+        return outer * 3 * x**2, outer * 6 * grad * x
+
+    @staticmethod
+    def jvp(ctx, tangent, moved):
+        grad, x = ctx.saved_tensors
+        return 3 * tangent * x**2 + 5 * grad * x * moved
+
+
+def test_forward_over_reverse():
+    found = findings(Cubed.apply, normal(3))
+    assert {finding.code for finding in found} == {"forward-over-reverse"}
+
+
+def test_third_order():
+    def slope(grad, x, out):
+        return grad * (x.cos() + 0 * x) if not grad.requires_grad else Second.apply(grad, x)
+
+    class Second(Function):
+        @staticmethod
+        def forward(ctx, grad, x):
+            ctx.save_for_backward(grad, x)
+            return grad * x.cos()
+
+        @staticmethod
+        def backward(ctx, outer):
+            grad, x = ctx.saved_tensors
+            return outer * x.cos(), -outer * grad * x.sin().detach()
+
+    found = findings(function(torch.sin, slope), normal(3) + 2)
+    assert any("third order" in finding.where for finding in found)
+
+
+def test_structure_is_kept():
+    """A rule that holds for symmetric matrices is right wherever the given one is symmetric."""
+
+    def half(grad, x, out):
+        return (grad + grad.mT) / 2 * 2 * x
+
+    matrix = normal(3, 3)
+    assert not [
+        finding
+        for finding in findings(function(lambda x: (x + x.mT) ** 2 / 4, half), matrix + matrix.mT)
+        if finding.code == "wrong-gradient" and "values" in finding.where
+    ]
+
+
+def test_tensors_that_need_no_gradient_keep_their_values_and_sizes():
+    seen = set()
+
+    def forward(x, table):
+        seen.add((tuple(table.shape), float(table.sum())))
+        return x * table.sum()
+
+    table = torch.ones(4, dtype=torch.float64)
+    tg.check(forward, normal(4).requires_grad_(), table, only="combinations")
+    assert seen == {((4,), 4.0)}
+
+
+def test_a_backward_that_refuses_is_right():
+    """It is no defect of a bare Function to raise where nobody asked for it."""
+
+    def picky(grad, x):
+        if x.dim() != 1:
+            raise ValueError("vectors only")
+        return grad * x.cos()
+
+    assert not findings(sine(picky), normal(4))
+
+
+def test_it_is_told_what_was_not_given():
+    (finding,) = findings(wrong_where(TRAITED["five axes"]), normal(4))
+    assert "sizes you did not give" in finding.title
+    assert "samples" in finding.hint
+    (finding,) = findings(wrong_where(TRAITED["upstream gradients of ones"]), normal(4))
+    assert "did not give" not in finding.title
+
+
+def test_what_is_right_passes():
+    report = tg.check(RIGHT_SINE, normal(4), only=QUICK)
+    assert not report.findings
+    assert {r.check: r.verdict.value for r in report.results} == {"combinations": "PASS", "options": "SKIPPED"}
+
+
+def test_samples_that_the_target_refuses_are_not_mapped():
+    """What refuses other numbers is right, though samples next to the given one are tried."""
+
+    def forward(x):
+        if x.shape != (8,) or x.dtype != torch.float64 or bool(((x > 1) | (x < 0.9)).any()):
+            raise ValueError("eight numbers from 0.9 to 1")
+        return x**3
+
+    bounded = function(forward, lambda grad, x, out: 3 * grad * x**2)
+    assert not findings(bounded, torch.linspace(0.94, 0.96, 8, dtype=torch.float64))
