@@ -178,6 +178,18 @@ def test_exits_and_signals_are_told(leave, how):
     assert (type(end), end.how) == (Ended, how)
 
 
+def exits_behind_a_handler_that_waits():
+    """OpenMP's handler in the child waits for threads of the parent."""
+    libc = ctypes.CDLL(None)
+    libc.on_exit(ctypes.cast(libc.pause, ctypes.c_void_p), None)
+    return run_in_child(lambda: libc.exit(4), seconds_idle=1.0)
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "on_exit"), reason="musl has no on_exit")
+def test_an_exit_does_not_wait_for_what_the_parent_registered():
+    assert died(exits_behind_a_handler_that_waits).how == "exit status 4"
+
+
 def sleeps():
     time.sleep(1000)
 
