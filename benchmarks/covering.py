@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import random
 
-from torchgraft._check.checks.combinations import TRAITS
+from torchgraft._check.checks.traits import TRAITS
 
 TRIES = 200
 

@@ -197,7 +197,7 @@ def _measure(case: Case) -> Baseline:
     moved = [_moved(case, cotangents, sample) for sample in range(2)]
     accuracy = case.target.declared.error
     output_slack = [slack(value, [outs[i] for outs, _ in moved], accuracy) for i, value in enumerate(outputs)]
-    scales = [_scale(primal, outputs, cotangents) for primal in case.primals]
+    scales = [scale_of(primal, outputs, cotangents) for primal in case.primals]
     gradient_slack = [
         slack(value, [grads[i] for _, grads in moved], accuracy)
         + (16 * torch.finfo(case.primals[i].dtype).eps + accuracy) * scales[i]
@@ -206,8 +206,8 @@ def _measure(case: Case) -> Baseline:
     return Baseline(case, outputs, cotangents, gradients, output_slack, gradient_slack, scales, draws(case))
 
 
-def _scale(primal: Tensor, outputs: Sequence[Tensor], cotangents: Sequence[Value]) -> float:
-    """The size that a gradient has where the function is not flat: of <v, f(x)>, by that of x.
+def scale_of(primal: Tensor, outputs: Sequence[Tensor], cotangents: Sequence[Value]) -> float:
+    """Return the size that a gradient has where the function is not flat: of <v, f(x)>, by that of x.
 
     What saturates is computed from numbers of this size, whose rounding stays when they cancel.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -139,11 +140,10 @@ class Case:
 
     def with_leaves(self, leaves: Sequence[Any]) -> Case:
         """The same with other arguments in place of `leaves`; the same ones are the primals."""
-        marked = list(leaves)
-        for i in self._positions:
-            marked[i] = marked[i].detach().requires_grad_()
-        args, kwargs = _torch.pytree.tree_unflatten(marked, self._tree)
-        return Case(self.target, args, kwargs, seed=self.seed, traits=self.traits, scales=self.scales)
+        other = copy.copy(self)
+        other._flat = [leaf.detach() if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+        other.memo, other._in_place = {}, False
+        return other
 
     def calling(self, function: Callable[..., Any]) -> Case:
         """The same arguments, for another function."""

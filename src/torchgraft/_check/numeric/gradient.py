@@ -153,11 +153,11 @@ class _Comparison:
             found = None
         else:
             found = self._judged(second_look(self.probe, self.backward, self.ladder, pairing))
-        if found is not None and not self._hangs_on_ties():
+        if found is not None and not self._hangs_on_ties(unknown=True):
             yield found
 
-    def _hangs_on_ties(self) -> bool:
-        """Whether there is nothing wrong once equal elements differ.
+    def _hangs_on_ties(self, *, unknown: bool = False) -> bool:
+        """Return True if nothing is wrong once equal elements differ, or `unknown` if that cannot be told.
 
         The second smallest of three equal elements is smooth along every line, and has no derivative nevertheless.
         """
@@ -169,7 +169,7 @@ class _Comparison:
             return False
         with contextlib.suppress(Exception):
             return self._continues(flatten(apart.values())) and not any(gradient(apart))
-        return False
+        return unknown
 
     def _additive(self) -> bool:
         """Whether derivatives along two directions add up to that along their sum: else there is no derivative."""

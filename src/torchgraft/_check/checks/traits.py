@@ -1,0 +1,285 @@
+"""The traits that a call may have, the rows of a covering array of them, and how a call with some of them is made."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from ... import _torch
+from ..baseline import Value, baseline, generator, scale_of
+from ..case import Case, Linearization
+from ..finding import Finding, Skip, Verdict
+from ..generate.values import within
+from ..numeric.line import CLOSE, Line, largest, near, products
+from ..numeric.probe import Probe
+from ..numeric.vectors import flatten
+from ..serial import threads
+from ..variations import SHAPES, VALUES, nearby
+from .layouts import lazy, parameters, strided
+from .orders import backward_case, push, second_order, tangents
+from .vmap import mapped
+
+# -- the dimensions and their traits; the first of each is the plain one -----------------------------------------------
+
+STRICT, THREADS = "deterministic algorithms and anomaly detection", "another number of threads"
+
+TRAITS: dict[str, tuple[str, ...]] = {
+    "values": ("", *VALUES),
+    "cotangents": ("", "that sum to zero", "that are tiny", "with one element", "of ones", "of zeros"),
+    "sizes": ("", *SHAPES),
+    "precision": ("", "another precision", "bfloat16"),
+    "arguments": ("", "one tensor twice", "views", "parameters", "another layout"),
+    "mode": ("", STRICT, "autocast in the backward", THREADS, "the graph of the backward", "a checkpoint"),
+    "order": ("", "second order", "third order", "forward mode", "vmap", "vmap of vmap", "forward over reverse"),
+}
+SHARED = (STRICT, THREADS)
+"""Modes in which derivatives of other orders are taken as well."""
+
+_STORED = """
+0000000 4411245 2522103 6550351 1121320 3231012 7130444 1360115 7012316 6462024 0142232 5301453 5252140 2200226
+2061431 3440333 1541046 4332121 3351204 3022455 5510422 0211154 6241405 7561250 4150013 5420211 7402132 1432456
+4260302 6322036 6030243 5532335 5160106 2342342 2111055 4502314 3101041 4042410 0450425 1050232 5040124 1210301
+6312130 7220023 0360343 2431100 7340451 4220034 3560120 0521111 6122012 2051214 7350305 4552256 3311113 3121446
+0331052 1000034 6000115 1111003 0302046 5521045
+"""
+ROWS = tuple(tuple(map(int, row)) for row in _STORED.split())
+"""Calls that have each pair of traits, made by `benchmarks/covering.py`; the first is plain."""
+
+
+# -- the same numbers in other ways ------------------------------------------------------------------------------------
+
+
+def passed(line: Line, arguments: str, mode: str) -> list[Value]:
+    """The gradients where arguments are passed in a way, in a mode.
+
+    Raises:
+        Skip: no two arguments are alike, one of which would be passed twice.
+    """
+    case = twice(line.case) if arguments == "one tensor twice" else line.case
+    leaves, given = _given(case, arguments)
+    function = _recomputed(case) if mode == "a checkpoint" else case.outputs
+    with forward_mode(mode), torch.enable_grad():
+        recorded = Linearization(leaves, list(function(given)))
+    with _backward_mode(mode):
+        found = recorded.pull(line.cotangents, create_graph=mode == "the graph of the backward")
+    found = [None if g is None else g.detach() for g in found]
+    if arguments == "views":
+        return [None if g is None else g[1] for g in found]
+    if arguments == "one tensor twice":
+        i, j = _alike(case)
+        second = case.linearize().pull(line.cotangents)[j]
+        found[i] = found[i] if second is None or found[i] is None else found[i] - second  # type: ignore[operator]
+        found[j] = second
+    return found
+
+
+def twice(case: Case) -> Case:
+    """The case with the first of two alike primals in both places.
+
+    Raises:
+        Skip: no two are alike.
+    """
+    i, j = _alike(case)
+    return case.replaced([case.primals[i] if k == j else primal for k, primal in enumerate(case.primals)])
+
+
+def _alike(case: Case) -> tuple[int, int]:
+    """Places of two primals of one kind, which are no parameters of a module."""
+    primals, fixed = case.primals, parameters(case)
+    for i, j in itertools.combinations([i for i in range(len(primals)) if i not in fixed], 2):
+        if primals[i].shape == primals[j].shape and primals[i].dtype == primals[j].dtype:
+            return i, j
+    raise Skip("no two arguments are alike")
+
+
+def _given(case: Case, arguments: str) -> tuple[list[Tensor], list[Tensor]]:
+    """Leaves, and what is passed of them."""
+    primals = [primal.detach().clone() for primal in case.primals]
+    match arguments:
+        case "views":
+            leaves = [torch.stack([torch.zeros_like(p), p]).requires_grad_() for p in primals]
+            return leaves, [leaf[1] for leaf in leaves]
+        case "parameters":
+            leaves = [nn.Parameter(p) for p in primals]
+            return leaves, leaves
+        case "another layout":
+            fixed = parameters(case)
+            made = [None if i in fixed else lazy(p) if p.is_complex() else strided(p) for i, p in enumerate(primals)]
+            primals = [p if other is None else other for p, other in zip(primals, made, strict=True)]
+    leaves = [p.requires_grad_() for p in primals]
+    if arguments == "one tensor twice":
+        i, j = _alike(case)
+        return leaves, [leaves[i] if k == j else leaf for k, leaf in enumerate(leaves)]
+    return leaves, leaves
+
+
+def _recomputed(case: Case) -> Callable[[Sequence[Tensor]], Sequence[Tensor]]:
+    """The call in a checkpoint, which keeps nothing and calls again in the backward."""
+
+    def call(primals: Sequence[Tensor]) -> Sequence[Tensor]:
+        made: Sequence[Tensor] = checkpoint(lambda *p: tuple(case.outputs(p)), *primals, use_reentrant=False)
+        return made
+
+    return call
+
+
+@contextlib.contextmanager
+def forward_mode(mode: str, *, anomaly: bool = False) -> Iterator[None]:
+    """Within, forwards run in a mode; `anomaly` detection belongs to it, which writes down each node's traceback."""
+    match mode:
+        case _ if mode == STRICT:
+            before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+            torch.use_deterministic_algorithms(True, warn_only=True)
+            try:
+                with torch.autograd.set_detect_anomaly(anomaly, check_nan=False):
+                    yield
+            finally:
+                torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+        case _ if mode == THREADS:
+            with threads(3):
+                yield
+        case _:
+            yield
+
+
+@contextlib.contextmanager
+def _backward_mode(mode: str) -> Iterator[None]:
+    if mode == "autocast in the backward":
+        with torch.autocast("cpu", torch.bfloat16):
+            yield
+    else:
+        with forward_mode(mode, anomaly=True):
+            yield
+
+
+# -- derivatives of other orders ---------------------------------------------------------------------------------------
+
+
+def _second(line: Line) -> Iterator[Finding]:
+    """The derivative of the backward, by differences of the backward."""
+    if line.double and not line.agrees_at(2):
+        yield from second_order(line.case)
+
+
+def _third(line: Line) -> Iterator[Finding]:
+    if line.double and line.case.target.kind != "callable" and not line.agrees_at(3):
+        for finding in second_order(backward_case(baseline(line.case))):
+            yield finding.but(code=f"third-{finding.code}", title=f"{finding.title}, of the backward (third order)")
+
+
+def _forward(line: Line) -> Iterator[Finding]:
+    """<v, J u> by the tangent, and <v J, u>."""
+    try:
+        forward = float(products(push(line.case, line.direction), line.cotangents).sum())
+    except Exception:
+        return
+    terms = products(line.gradients, line.direction)
+    if not abs(forward - float(terms.sum())) <= 64 * line.epsilon**0.75 * float(torch.linalg.vector_norm(terms)):
+        yield from tangents(line.case)
+
+
+def _mapped(line: Line) -> Iterator[Finding]:
+    """The gradients of a vmapped call beside those of a loop, for more samples than other checks take."""
+    if not _same_as_loop(line, (5,)):
+        yield from mapped(line.case)
+
+
+def _mapped_twice(line: Line) -> Iterator[Finding]:
+    if _same_as_loop(line, (2, 3)):
+        return
+    found = list(mapped(line.case))
+    yield from found
+    if not found:
+        yield Finding(
+            "vmap-of-vmap", Verdict.FAIL, "The gradient of a vmap in a vmap is another than in a loop", "two levels",
+            cause="the vmap rule takes the axis of the other level for its own", hint="move the axis by in_dims",
+        )  # fmt: skip
+
+
+def _same_as_loop(line: Line, sizes: tuple[int, ...]) -> bool:
+    """Return True if a vmapped call of many samples has the gradients that a loop has, or if either refuses them."""
+    case, count = line.case, torch.Size(sizes).numel()
+    samples = [case.primals, *(nearby(case, salt=i) for i in range(1, count))]
+    stacked = [torch.stack(column).view(*sizes, *column[0].shape) for column in zip(*samples, strict=True)]
+    leaves = [primal.detach().clone().requires_grad_() for primal in stacked]
+    used = [i for i, c in enumerate(line.cotangents) if c is not None]
+
+    def outputs(*primals: Tensor) -> tuple[Tensor, ...]:
+        made = case.outputs(primals)
+        return tuple(made[i] for i in used)
+
+    function: Callable[..., Any] = outputs
+    for _ in sizes:
+        function = torch.vmap(function)
+    try:
+        with torch.enable_grad(), _torch.quiet_vmap():
+            made = function(*leaves)
+        weights = [line.cotangents[i].expand(o.shape) for i, o in zip(used, made, strict=True)]  # type: ignore[union-attr]
+        found = torch.autograd.grad(made, leaves, weights, allow_unused=True)
+        loop = [case.linearize(sample).pull(line.cotangents) for sample in samples if within(case.replaced(sample))]
+    except Exception:
+        return True
+    if len(loop) < count or not all(bool(g.isfinite().all()) for row in loop for g in row if g is not None):
+        return True
+    columns = [[row[i] for row in loop] for i in range(len(leaves))]
+    dense = [
+        None if any(g is None for g in column) else torch.stack([g for g in column if g is not None]).view(*leaf.shape)
+        for column, leaf in zip(columns, leaves, strict=True)
+    ]
+    close = 4096 * line.epsilon
+    if near(found, dense, close):
+        return True
+    scale = max(scale_of(primal, line.outputs, line.cotangents) for primal in line.primals)
+    return near(found, dense, close * max(1.0, scale / (largest(dense) or 1.0)))
+
+
+def _forward_over_reverse(line: Line) -> Iterator[Finding]:
+    """The tangents of the gradients, by inputs and upstream gradients together, beside differences of the gradients."""
+    case, count = line.case, len(line.primals)
+    used = [i for i, c in enumerate(line.cotangents) if c is not None]
+
+    def gradients(*tensors: Tensor) -> tuple[Tensor, ...]:
+        back = torch.func.vjp(lambda *p: tuple(case.outputs(p)[i] for i in used), *tensors[:count])[1]
+        return back(tuple(tensors[count:]))  # type: ignore[no-any-return]
+
+    def pushed(at: Sequence[Tensor], moves: Sequence[Tensor]) -> Sequence[Tensor]:
+        return torch.func.jvp(gradients, tuple(at), tuple(moves))[1]  # type: ignore[no-any-return]
+
+    at = [*line.primals, *(c for c in line.cotangents if c is not None)]
+    try:
+        if not line.double or line.tangents_agree(lambda moves: pushed(at, moves)):
+            return
+    except Exception:  # to refuse is right
+        return
+    base = baseline(case)
+    probe = Probe(backward_case(base))
+    direction = probe.direction(generator(case, 97))
+    made = pushed(probe.inputs.unflatten(probe.point), probe.inputs.unflatten(direction))
+    found = flatten([t for t, g in zip(made, base.gradients, strict=True) if g is not None])
+    ladder = probe.climb(direction)
+    gap = torch.where(ladder.known, found - ladder.derivative, 0).abs()
+    if bool((gap > 8 * ladder.error + CLOSE * ladder.scale).any()):
+        worst = int(gap.argmax())
+        yield Finding(
+            "forward-over-reverse", Verdict.FAIL, "The tangent of the gradient is not its derivative",
+            "torch.func.jvp of torch.func.vjp", float(found[worst]), float(ladder.derivative[worst]),
+            float(gap[worst]), float(8 * ladder.error[worst]),
+            hint="compute `jvp` and `backward` by torch functions of the inputs",
+        )  # fmt: skip
+
+
+ORDERS: dict[str, Callable[[Line], Iterator[Finding]]] = {
+    "second order": _second,
+    "third order": _third,
+    "forward mode": _forward,
+    "vmap": _mapped,
+    "vmap of vmap": _mapped_twice,
+    "forward over reverse": _forward_over_reverse,
+}
+"""Looks at other derivatives of a line."""

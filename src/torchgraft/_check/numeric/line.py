@@ -1,0 +1,205 @@
+"""A case along one direction: numbers that its derivatives give, beside differences of a few calls.
+
+It is the cheap look before the ladder. A case that is right shows that it is right in two forward calls; where numbers
+disagree, or tell nothing, the checks look closely.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from ..baseline import Value, distance, generator, signed
+from ..case import Case, Linearization
+from .probe import in_double
+from .vectors import flatten
+
+STEPS = (2.0**-11, 2.0**-9)
+"""Of differences, in units of each tensor: the first alone; the second with its half, to extrapolate from."""
+
+CLOSE = 1e-6
+"""The relative deviation of a number that is looked at closely."""
+
+
+class Line:
+    """A case along one direction, for one cotangent.
+
+    Args:
+        case: what is called.
+        cotangents: their kind, as `cotangent` takes it.
+        recorded: the case linearized, if that was done before.
+
+    Attributes:
+        cotangents: one for each output that requires grad, None for the others.
+        gradients: given by the backward for them.
+        direction: a tensor for each primal.
+    """
+
+    def __init__(self, case: Case, cotangents: str = "", recorded: Linearization | None = None) -> None:
+        self.case, self.primals = case, case.primals
+        recorded = recorded or case.linearize()
+        source = generator(case, 91)
+        self.outputs = recorded.outputs
+        self.cotangents = [cotangent(o, cotangents, source) if o.requires_grad else None for o in recorded.outputs]
+        self.gradients = [None if g is None else g.detach() for g in recorded.pull(self.cotangents)]
+        self.direction = [unit(primal) * signed(primal, source) for primal in self.primals]
+        self._kind, self._source = cotangents, source
+        self._weights: list[list[Value]] = []
+
+    @property
+    def dense(self) -> Tensor:
+        """The cotangents as one vector, with zeros where there is none."""
+        given = zip(self.outputs, self.cotangents, strict=True)
+        return flatten([torch.zeros_like(o) if c is None else c for o, c in given])
+
+    @property
+    def double(self) -> bool:
+        """True if differences have enough digits."""
+        return all(t.dtype in (torch.float64, torch.complex128) for t in (*self.primals, *self.outputs))
+
+    @property
+    def epsilon(self) -> float:
+        """The machine epsilon of the least precise primal."""
+        return max(torch.finfo(primal.dtype).eps for primal in self.primals)
+
+    def agrees(self) -> bool:
+        """Return True if the backward gives the number that differences give; with few digits, as in double precision.
+
+        False proves nothing: there may be no differences, or too rough ones.
+        """
+        if self.double:
+            weights = self.dense
+            terms = products(self.gradients, self.direction)
+            return is_slope(terms, lambda step: float(flatten(self.case.values(self._moved(step))) @ weights))
+        try:
+            wide = Line(self.case.with_leaves([in_double(leaf) for leaf in self.case.leaves]), self._kind)
+        except Exception:
+            return False
+        return wide.double and near(self.gradients, wide.gradients, 64 * self.epsilon) and wide.agrees()
+
+    def _moved(self, step: float) -> list[Tensor]:
+        return [primal + step * u for primal, u in zip(self.primals, self.direction, strict=True)]
+
+    # -- derivatives of the backward -------------------------------------------------------------------------------
+
+    def agrees_at(self, order: int) -> bool:
+        """Return True if differences of derivatives of the order before give the derivative of an order.
+
+        Derivatives are by primals and cotangents together. Those that raise, or that nothing flows to, agree.
+        """
+        moves = self.moves
+        try:
+            number, leaves = self._contracted(order - 1, moves, 0.0, graph=True)
+            found = torch.autograd.grad(number, leaves, allow_unused=True)
+        except Exception:
+            return True
+        return is_slope(products(found, moves), lambda step: float(self._contracted(order - 1, moves, step)[0]))
+
+    def tangents_agree(self, tangents: Callable[[Sequence[Tensor]], Sequence[Value]]) -> bool:
+        """Return True if the tangents of the gradients are what differences of the gradients give."""
+        moves = self.moves
+        self._contracted(1, moves, 0.0, graph=True)
+        terms = products(self._weights[0], tangents(moves))
+        return is_slope(terms, lambda step: float(self._contracted(1, moves, step)[0]))
+
+    @functools.cached_property
+    def moves(self) -> list[Tensor]:
+        """A direction of primals and cotangents together."""
+        return [*self.direction, *(unit(c) * signed(c, self._source) for c in self.cotangents if c is not None)]
+
+    def _contracted(
+        self, order: int, moves: Sequence[Tensor], step: float, *, graph: bool = False
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Return a derivative of an order of <v, f(x)>, each time along fixed weights, and the leaves x and v.
+
+        The first is by x, others by x and v. Parts that are detached from the graph at the point are left out.
+        """
+        used = [i for i, c in enumerate(self.cotangents) if c is not None]
+        given = [*self.primals, *(c for c in self.cotangents if c is not None)]
+        leaves = [(t + step * u).requires_grad_() for t, u in zip(given, moves, strict=True)]
+        primals, cotangents = leaves[: len(self.primals)], leaves[len(self.primals) :]
+        outputs = self.case.record(primals).outputs
+        with torch.enable_grad():
+            number = _sum(inner(c, outputs[i]) for i, c in zip(used, cotangents, strict=True))
+            for level in range(order):
+                last = level == order - 1 and not graph
+                wanted = leaves if level else primals
+                found: Sequence[Value] = torch.autograd.grad(number, wanted, create_graph=not last, allow_unused=True)
+                if level == len(self._weights):
+                    self._weights.append([self._weight(gradient) for gradient in found])
+                pairs = zip(self._weights[level], found, strict=True)
+                number = _sum(inner(w, g) for w, g in pairs if w is not None and g is not None)
+        return number, leaves
+
+    def _weight(self, gradient: Value) -> Value:
+        return None if gradient is None or not gradient.requires_grad else signed(gradient.detach(), self._source)
+
+
+def _sum(terms: Iterator[Tensor]) -> Tensor:
+    return torch.stack(list(terms)).sum()
+
+
+def inner(left: Tensor, right: Tensor) -> Tensor:
+    """Return the real inner product."""
+    return (left.conj() * right).real.sum() if left.is_complex() or right.is_complex() else (left * right).sum()
+
+
+def cotangent(output: Tensor, kind: str, source: torch.Generator) -> Tensor:
+    """Make an upstream gradient of a kind: random by default."""
+    made = signed(output.detach(), source)
+    match kind:
+        case "that sum to zero" if made.numel() > 1:
+            made = made - made.mean()
+        case "that are tiny":
+            made = made * 1e-9
+        case "with one element" if made.numel():
+            at = torch.zeros(made.numel(), dtype=made.dtype, device=made.device)
+            at[made.numel() // 2] = 1
+            made = at.view(made.shape)
+        case "of ones":
+            made = torch.ones((), dtype=made.dtype, device=made.device).expand(made.shape)
+        case "of zeros":
+            made = torch.zeros_like(made)
+    return made
+
+
+def unit(tensor: Tensor) -> float:
+    """Return the largest magnitude, at most 1; 1 for zeros."""
+    largest = float(tensor.abs().max()) if tensor.numel() else 1.0
+    return min(largest, 1.0) or 1.0
+
+
+def products(left: Sequence[Value], right: Sequence[Value]) -> Tensor:
+    """Return the products of all elements in double precision; their sum is the inner product."""
+    pairs = [(a.detach(), b) for a, b in zip(left, right, strict=True) if a is not None and b is not None]
+    return flatten([a for a, _ in pairs]) * flatten([b for _, b in pairs])
+
+
+def is_slope(terms: Tensor, function: Callable[[float], float]) -> bool:
+    """Return True if the sum of terms is the slope at 0 of a function of a step, as far as differences tell."""
+    size, expected = float(torch.linalg.vector_norm(terms)), float(terms.sum())
+
+    def slope(step: float) -> float:
+        return (function(step) - function(-step)) / (2 * step)
+
+    first, second = STEPS
+    if abs(expected - (rough := slope(first))) <= CLOSE * max(size, abs(rough)):
+        return True
+    halved = slope(second / 2)
+    fine = (4 * halved - slope(second)) / 3
+    size, doubt = max(size, abs(fine)), 8 * abs(fine - halved)
+    return abs(expected - fine) <= CLOSE * size + doubt and doubt <= 1e-3 * size
+
+
+def near(found: Sequence[Value], expected: Sequence[Value], part: float) -> bool:
+    """Return True if values differ by no more than a part of the largest element."""
+    bound = part * largest(expected)
+    return all(distance(a, b) <= bound for a, b in zip(found, expected, strict=True))
+
+
+def largest(values: Sequence[Value]) -> float:
+    """Return the largest magnitude of all elements, 0 if there are none."""
+    return max((float(v.abs().max()) for v in values if v is not None and v.numel()), default=0.0)
