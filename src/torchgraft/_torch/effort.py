@@ -30,7 +30,8 @@ class Effort(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call `func`."""
         made = func(*args, **(kwargs or {}))
-        self._left -= PRICE + sum(leaf.numel() for leaf in pytree.tree_leaves(made) if isinstance(leaf, Tensor))
+        leaves = (made,) if isinstance(made, Tensor) else pytree.tree_leaves(made)
+        self._left -= PRICE + sum(leaf.numel() for leaf in leaves if isinstance(leaf, Tensor))
         if self._left < 0:
             raise TooMuch
         return made

@@ -17,8 +17,8 @@ from ..case import Case, Linearization
 from .probe import in_double
 from .vectors import flatten
 
-STEPS = (2.0**-11, 2.0**-9)
-"""Of differences, in units of each tensor: the first alone; the second with its half, to extrapolate from."""
+STEP = 2.0**-11
+"""Of the finest difference, in units of each tensor; two wider ones extrapolate it where it tells too little."""
 
 CLOSE = 1e-6
 """The relative deviation of a number that is looked at closely."""
@@ -185,13 +185,14 @@ def is_slope(terms: Tensor, function: Callable[[float], float]) -> bool:
     def slope(step: float) -> float:
         return (function(step) - function(-step)) / (2 * step)
 
-    first, second = STEPS
-    if abs(expected - (rough := slope(first))) <= CLOSE * max(size, abs(rough)):
+    fine = slope(STEP)
+    if abs(expected - fine) <= CLOSE * max(size, abs(fine)):
         return True
-    halved = slope(second / 2)
-    fine = (4 * halved - slope(second)) / 3
-    size, doubt = max(size, abs(fine)), 8 * abs(fine - halved)
-    return abs(expected - fine) <= CLOSE * size + doubt and doubt <= 1e-3 * size
+    middle, coarse = slope(2 * STEP), slope(4 * STEP)
+    limit, other = (4 * fine - middle) / 3, (4 * middle - coarse) / 3
+    size, doubt = max(size, abs(limit)), 2 * abs(limit - other)
+    # A slope may vanish, beside which the terms of third order that are taken off are large.
+    return abs(expected - limit) <= CLOSE * size + doubt and doubt <= 1e-3 * max(size, abs(coarse))
 
 
 def near(found: Sequence[Value], expected: Sequence[Value], part: float) -> bool:
