@@ -148,9 +148,8 @@ def signed(like: Tensor, source: torch.Generator) -> Tensor:
     real = like.real if like.is_complex() else like
 
     def draw() -> Tensor:
-        size = torch.rand(like.shape, generator=source, dtype=torch.float64) + 0.5
-        sign = torch.randint(0, 2, like.shape, generator=source) * 2 - 1
-        return (size * sign).to(device=like.device, dtype=real.dtype)
+        drawn = 2 * torch.rand(like.shape, generator=source, dtype=torch.float64) - 1
+        return (drawn + drawn.sign().mul_(0.5)).to(device=like.device, dtype=real.dtype)
 
     return torch.complex(draw(), draw()) if like.is_complex() else draw()
 

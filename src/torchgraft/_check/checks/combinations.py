@@ -93,7 +93,7 @@ class _Calls:
         for kept in ((1, 1, 1), (1, 0, 1), (1, 1, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1), (0, 0, 0)):
             chosen = tuple(a * b for a, b in zip((values, sizes, precision), kept, strict=True))
             if chosen not in self._variants:
-                self._variants[chosen] = self._made(*chosen, cotangents=row[1])
+                self._variants[chosen] = self._made(*chosen)
             made = self._variants[chosen]
             if made is not None:
                 break
@@ -101,7 +101,7 @@ class _Calls:
         values, sizes, precision = chosen
         return (values, row[1], sizes, precision, *row[4:]), made[0]
 
-    def _made(self, values: int, sizes: int, precision: int, *, cotangents: int) -> tuple[Case, Linearization] | None:
+    def _made(self, values: int, sizes: int, precision: int) -> tuple[Case, Linearization] | None:
         """The case with these traits, and its forward pass; None where the target does not take them, or works long."""
         case = self.case
         try:
@@ -116,8 +116,7 @@ class _Calls:
             with _torch.Effort(WORK):
                 recorded = case.linearize()
                 with contextlib.suppress(Exception):  # of a backward, which is for later
-                    line = Line(case, TRAITS["cotangents"][cotangents], recorded)
-                    self._lines[values, cotangents, sizes, precision] = line
+                    recorded.pull([torch.zeros_like(o) if o.requires_grad else None for o in recorded.outputs])
         except (Exception, _torch.TooMuch):
             return None
         outputs = recorded.outputs
