@@ -27,6 +27,11 @@ class Effort(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self._left = limit
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Tell torch not to import its compiler for the sake of a mode that compiled code never sees."""
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call `func`."""
         made = func(*args, **(kwargs or {}))

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from ... import _torch
 from ..baseline import Difference, Value, baseline, distance, pulled, short
@@ -177,7 +176,7 @@ def _reentrant(case: Case) -> Iterator[Finding]:
     fresh = [primal.clone().requires_grad_() for primal in case.primals]
     where = f"in torch.utils.checkpoint, reentrant; {case.label}"
     try:
-        made = checkpoint(lambda *primals: tuple(case.outputs(primals)), *fresh, use_reentrant=True)
+        made = _torch.checkpointed(lambda *primals: tuple(case.outputs(primals)), *fresh)
         found = _accumulated(Linearization(fresh, list(made)), base.cotangents)
     except RuntimeError as error:
         if "leaf Variable" in str(error):  # changes its inputs in place, which a checkpoint does not allow

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from ... import _torch
 from ..baseline import Value, baseline, generator, scale_of
@@ -120,11 +119,27 @@ def _given(case: Case, arguments: str) -> tuple[list[Tensor], list[Tensor]]:
 
 
 def _recomputed(case: Case) -> Callable[[Sequence[Tensor]], Sequence[Tensor]]:
-    """The call in a checkpoint, which keeps nothing and calls again in the backward."""
+    """The call as in a checkpoint that is not reentrant: nothing is kept, and the backward calls again.
+
+    That of torch would import its compiler, which takes a second.
+    """
 
     def call(primals: Sequence[Tensor]) -> Sequence[Tensor]:
-        made: Sequence[Tensor] = checkpoint(lambda *p: tuple(case.outputs(p)), *primals, use_reentrant=False)
-        return made
+        count, kept = itertools.count(), list[Tensor]()
+
+        def again(index: int) -> Tensor:
+            if not kept:
+                copies = [primal.detach().requires_grad_() for primal in primals]
+                with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+                    case.outputs(copies)
+            return kept[index]
+
+        def keep(tensor: Tensor) -> Tensor:
+            kept.append(tensor.detach())
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(lambda tensor: next(count), again):
+            return case.outputs(primals)
 
     return call
 
@@ -134,13 +149,13 @@ def forward_mode(mode: str, *, anomaly: bool = False) -> Iterator[None]:
     """Within, forwards run in a mode; `anomaly` detection belongs to it, which writes down each node's traceback."""
     match mode:
         case _ if mode == STRICT:
-            before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-            torch.use_deterministic_algorithms(True, warn_only=True)
+            before = torch.get_deterministic_debug_mode()
+            torch.set_deterministic_debug_mode("warn")
             try:
                 with torch.autograd.set_detect_anomaly(anomaly, check_nan=False):
                     yield
             finally:
-                torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+                torch.set_deterministic_debug_mode(before)
         case _ if mode == THREADS:
             with threads(3):
                 yield
