@@ -178,7 +178,8 @@ class _Comparison:
             one, two, both = (self.probe.climb(u) for u in (first, second, first + second))
             gap = (one.derivative + two.derivative - both.derivative).abs()
             slack = 8 * (one.error + two.error + both.error) + self.probe.grid.epsilon**0.5 * both.scale
-            return bool((gap <= slack)[one.known & two.known & both.known].all())
+            adds = (gap <= slack) & one.known & two.known & both.known
+            return bool(adds[self.ladder.known].all())
         return False
 
     def _continues(self, neighbours: Tensor) -> bool:
