@@ -17,7 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import torchgraft as tg
 from torchgraft._check import forked
 from torchgraft._check.finding import Verdict
-from torchgraft._check.native import is_native
+from torchgraft._check.risk import is_native
 from torchgraft._check.target import make_target
 
 from .checks.looking import SIN, function, normal, plain

@@ -1,4 +1,4 @@
-"""Run a function in a forked child, which may crash, leave or hang without taking this process along."""
+"""Run work in a forked child, which may crash, leave or hang without taking this process along."""
 
 from __future__ import annotations
 
@@ -15,20 +15,51 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 
-from . import latest
-from .ended import Hung, TimeOver, ended_by, ended_with, line_in
+from .ended import Hung, TimeOver, ended_by, ended_with, line_in, staying
 from .progress import THREAD
 
 T = TypeVar("T")
 
 _DONE = b"\nthe end\n"  # stands behind a whole result: a child may die while it writes, or leave with status 0
 _MOVES = 0.01  # seconds of CPU time in a second of a process that does not stand still, however loaded the machine
+_call: Path | None = None  # of a child: where it keeps the call that it is in, for its parent to read
+
+
+def survive(work: Callable[[], T], *, apart: bool) -> T:
+    """Return what some work returns.
+
+    Args:
+        work: calls a target; its result can be pickled.
+        apart: it may end its process: do it in a child, where there can be one.
+
+    Raises:
+        Ended: it ended its process, or tried to.
+    """
+    work = staying()(work)
+    return run_in_child(work) if apart and may_fork() else work()
+
+
+def begins(label: Callable[[], str]) -> None:
+    """Keep the label of a call that begins in a child; elsewhere, where nobody asks, it is not made."""
+    if _call is not None:
+        _call.write_text(label())
+
+
+@contextlib.contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Compute with so many threads of torch."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def may_fork() -> bool:
@@ -58,55 +89,54 @@ def run_in_child(function: Callable[[], T], *, seconds_idle: float = 20.0, secon
     Raises:
         Ended: a signal or an exit ended the child; `Hung`: it stood still; `TimeOver`: it used all of its CPU time.
     """
-    with tempfile.TemporaryDirectory(prefix="torchgraft-") as name:
-        folder = Path(name)
+    with tempfile.TemporaryDirectory(prefix="torchgraft-") as folder:
+        files = result, trace, call = [Path(folder, name) for name in ("result", "trace", "call")]
+        for file in files:
+            file.touch()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of the threads of OpenMP
             pid = os.fork()
         if pid == 0:
-            _live(function, folder, seconds_cpu)
+            _live(function, result, trace, call, seconds_cpu)
+        status = None
         try:
-            status = _wait(pid, folder, seconds_idle)
-        except BaseException:
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-            raise
+            status = _wait(pid, seconds_idle)
+            if status is None:
+                os.kill(pid, signal.SIGUSR1)  # it writes where each thread is
+                time.sleep(0.2)
         finally:
+            if status is None:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)
+        if status is None:
+            said = f"its process used no CPU time for {seconds_idle:.3g} s"
+            raise Hung(said, line_in(trace), call.read_text())
         if status == -signal.SIGXCPU:
             raise TimeOver(f"the process used {seconds_cpu:.3g} s of CPU time, and was killed")
-        written = (folder / "result").read_bytes() if (folder / "result").exists() else b""
+        written = result.read_bytes()
         if status != 0 or not written.endswith(_DONE):
-            raise ended_with(status, folder / "trace", _call_in(folder))
-    result, error = pickle.loads(written)
+            raise ended_with(status, trace, call.read_text())
+    value, error = pickle.loads(written)
     if error is not None:
         raise error
-    return result  # type: ignore[no-any-return]
+    return value  # type: ignore[no-any-return]
 
 
-def _wait(pid: int, folder: Path, seconds_idle: float) -> int:
-    """Return the exit status of the child, or minus the number of its signal; raise `Hung` if it stands still."""
+def _wait(pid: int, seconds_idle: float) -> int | None:
+    """Return the exit status of the child, or minus the number of its signal; None if it stands still."""
     start = moved = time.monotonic()
     used = 0.0
     while not (ended := os.waitpid(pid, os.WNOHANG))[0]:
         now = time.monotonic()
         if now - moved > seconds_idle:
-            if abs((latest := _cpu_time(pid)) - used) < _MOVES * (now - moved):  # less, where one of them has ended
-                os.kill(pid, signal.SIGUSR1)  # it writes where each thread is
-                time.sleep(0.2)
-                raise Hung(
-                    f"its process used no CPU time for {seconds_idle:.3g} s",
-                    line_in(folder / "trace"),
-                    _call_in(folder),
-                )
+            latest = _cpu_time(pid)
+            if abs(latest - used) < _MOVES * (now - moved):  # less, where one of them has ended
+                return None
             moved, used = now, latest
         time.sleep(min(0.001 + (now - start) / 10, 0.05))
     return os.waitstatus_to_exitcode(ended[1])
-
-
-def _call_in(folder: Path) -> str:
-    return (folder / "call").read_text() if (folder / "call").exists() else ""
 
 
 def _cpu_time(group: int) -> float:
@@ -120,10 +150,11 @@ def _cpu_time(group: int) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def _live(function: Callable[[], Any], folder: Path, seconds_cpu: float) -> None:
+def _live(function: Callable[[], Any], result: Path, trace: Path, call: Path, seconds_cpu: float) -> None:
     """Run the function, write its result, and end without what the parent does at its exit."""
     import resource  # which Windows lacks
 
+    global _call
     status = 1
     try:
         os.setsid()  # what the child starts is killed with it, and Ctrl-C is the parent's
@@ -131,15 +162,15 @@ def _live(function: Callable[[], Any], folder: Path, seconds_cpu: float) -> None
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(seconds_cpu), resource.getrlimit(resource.RLIMIT_CPU)[1]))
         # The objects of a notebook or of pytest would wait for a thread of the parent's.
-        sys.stdout = sys.stderr = open(folder / "output", "w", buffering=1)  # noqa: SIM115
+        sys.stdout = sys.stderr = open(os.devnull, "w", buffering=1)  # noqa: SIM115
         for descriptor, file in enumerate((open(os.devnull), sys.stdout, sys.stderr)):  # noqa: SIM115
             os.dup2(file.fileno(), descriptor)
-        trace = open(folder / "trace", "w")  # noqa: SIM115
-        faulthandler.enable(trace)
-        faulthandler.register(signal.SIGUSR1, trace)
+        traces = trace.open("w")
+        faulthandler.enable(traces)
+        faulthandler.register(signal.SIGUSR1, traces)
         _leave_at_exit()
-        latest.keep_in(folder / "call")
-        thread = threading.Thread(target=lambda: (folder / "result").write_bytes(_outcome(function) + _DONE))
+        _call = call
+        thread = threading.Thread(target=lambda: result.write_bytes(_outcome(function) + _DONE))
         thread.start()
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})  # it is for the thread that works
         thread.join()

@@ -17,11 +17,11 @@ from .case import Case
 from .clock import Clock, OutOfTime
 from .ended import Ended, staying
 from .finding import Finding, Verdict
+from .forked import survive
 from .generate.inputs import Inputs, Refusal, attempt, make_case
-from .native import is_native
 from .report.result import Result
+from .risk import is_native
 from .surrogate import require_surrogates
-from .survive import survive
 from .target import Target
 
 CASES = 24

@@ -18,12 +18,11 @@ from ..clock import Clock
 from ..finding import Verdict
 from ..numerals import printable
 from ..progress import ProgressLine
-from ..report.export import dumps_all, html_page
-from ..report.report import Report
+from ..report.report import Report, dumps_all, html_page
 from ..report.result import checks, counts, duration, tally
 from ..report.text import Line, layout, painted, plain
-from .collect import NOTHING, Entry, Said
-from .examine import Settings, examine, find_entries
+from .collect import NOTHING, Entry, Settings
+from .examine import examine, find_entries
 
 WIDTH = 100
 """Columns of the paragraphs, where the terminal has as many."""
@@ -35,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
     """Run the command and return its exit status: 0 if all passed, 1 if not, 2 if it cannot run."""
     settings = Settings(
         options.seed, _names(options.only), _names(options.skip), options.compilers, options.inductor, options.device,
-        options.isolate, Said(options.accuracy, tuple(options.surrogate)),
+        options.isolate, options.accuracy, tuple(options.surrogate),
     )  # fmt: skip
     try:
         settings.checks()
@@ -46,16 +45,19 @@ def run(options: argparse.Namespace) -> int:
             entries = dict.fromkeys(entry for place in options.targets for entry in find_entries(place, settings))
         chosen = [entry for entry in entries if is_meant(entry.place, options.k)]
         if options.list:
-            return _list(chosen)
+            for entry in chosen:
+                print(f"{entry.place}  {entry.kind}" + (f"  SKIPPED: {entry.why_not}" if entry.why_not else ""))
+            return 0
         if not chosen:
-            return _refuse(_nothing(options, entries))
+            raise TorchgraftError(_nothing(options, entries))
         for path in _files(options):
             _save(path, "", "a")  # so that it fails now, if it does, and not after minutes
         if not faulthandler.is_enabled() and sys.__stderr__ is not None:
             faulthandler.enable(sys.__stderr__, all_threads=False)  # a crash leaves no report, so show its line
-        return _check(chosen, settings, options)
+        return _check(chosen, options)
     except TorchgraftError as error:
-        return _refuse(str(error))
+        print(error, file=sys.stderr)
+        return 2
     except KeyboardInterrupt:  # while files are imported, which may take long
         print("interrupted, before anything was checked", file=sys.stderr)
         return INTERRUPTED
@@ -83,9 +85,30 @@ def _has(place: str, part: str) -> bool:
     return fnmatchcase(place.lower(), f"*{part.lower()}*")
 
 
-def _check(entries: Sequence[Entry], settings: Settings, options: argparse.Namespace) -> int:
+def _names(given: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of checks, which may be given in several options or with commas in one."""
+    return tuple(name.strip() for text in given for name in text.split(",") if name.strip())
+
+
+def _list_checks() -> int:
+    width = max(map(len, NAMED))
+    for check in CHECKS:
+        print(f"{check.name:{width}}  {check.title}" + (f" (--{check.needs})" if check.needs else ""))
+    return 0
+
+
+def _nothing(options: argparse.Namespace, entries: Iterable[Entry]) -> str:
+    if not options.targets:
+        return "torchgraft check: no TARGET: a module, a file, a folder, or a name in one, as in ops.py:linear"
+    places = ", ".join(entry.place for entry in entries)
+    if places:
+        return f"-k {' -k '.join(options.k)}: matches none of {places}"
+    return f"{', '.join(options.targets)}: {NOTHING}"
+
+
+def _check(entries: Sequence[Entry], options: argparse.Namespace) -> int:
     """Check the targets, print and write the reports, and return the exit status."""
-    clock, reports, interrupted = Clock(options.budget), list[Report](), False
+    clock, reports, interrupted = Clock(options.budget), list[Report](), ""
     out = _out(options)
     width = max(len(entry.place) for entry in entries)
     try:
@@ -97,25 +120,23 @@ def _check(entries: Sequence[Entry], settings: Settings, options: argparse.Names
 
                 tell("")
                 left = sum(not entry.why_not for entry in entries[number:])
-                reports.append(examine(entry, settings, clock, left, tell))
+                reports.append(examine(entry, clock, left, tell))
                 with progress.hidden():
                     _print([_line(reports[-1], width)], out)
     except KeyboardInterrupt:
-        interrupted = True
+        interrupted = f"; interrupted, {len(entries) - len(reports)} not tried"
     columns = min(shutil.get_terminal_size().columns, WIDTH) if out.isatty() else WIDTH
     for report in reports:
         if report.verdict not in (Verdict.PASS, Verdict.SKIPPED):
             _print([[], *layout(report, columns)], out)
-    summary = _summary(reports, clock) + (f"; interrupted, {len(entries) - len(reports)} not tried" * interrupted)
-    _print([[], [(summary, "strong")]], out)
-    _write(reports, options)
-    return INTERRUPTED if interrupted else 0 if _passed(reports) else 1
-
-
-def _passed(reports: Sequence[Report]) -> bool:
-    """Return True if something passed, and nothing worse happened than that targets do not say what they take."""
+    found = ", ".join(f"{count} {verdict}" for verdict, count in counts(r.verdict for r in reports).items())
+    targets = f"{len(reports)} {'target' if len(reports) == 1 else 'targets'}"
+    _print([[], [(f"{targets}: {found or 'none'}; {duration(clock.passed)}{interrupted}", "strong")]], out)
+    # Something passed, and nothing worse happened than that targets do not say what they take.
     verdicts = {report.verdict for report in reports}
-    return Verdict.PASS in verdicts and verdicts <= {Verdict.PASS, Verdict.SKIPPED}
+    passed = Verdict.PASS in verdicts and verdicts <= {Verdict.PASS, Verdict.SKIPPED}
+    _write(reports, options, passed)
+    return INTERRUPTED if interrupted else 0 if passed else 1
 
 
 # -- what is printed and written --------------------------------------------------------------------------------------
@@ -129,18 +150,12 @@ def _line(report: Report, width: int) -> Line:
     return [(f"{verdict:12}", verdict), (f"  {printable(report.target):{width}}", "strong"), (f"  {said}", "")]
 
 
-def _summary(reports: Sequence[Report], clock: Clock) -> str:
-    found = ", ".join(f"{count} {verdict}" for verdict, count in counts(r.verdict for r in reports).items())
-    targets = f"{len(reports)} {'target' if len(reports) == 1 else 'targets'}"
-    return f"{targets}: {found or 'none'}; {duration(clock.passed)}"
-
-
 def _print(lines: Sequence[Line], out: TextIO) -> None:
     print(painted(lines) if out.isatty() else plain(lines), file=out, flush=True)
 
 
-def _write(reports: Sequence[Report], options: argparse.Namespace) -> None:
-    json = dumps_all(reports, ok=_passed(reports)) + "\n" if options.json is not None else ""
+def _write(reports: Sequence[Report], options: argparse.Namespace, passed: bool) -> None:
+    json = dumps_all(reports, ok=passed) + "\n" if options.json is not None else ""
     for path in _files(options):
         _save(path, html_page(reports) if path is options.html else json)
     if str(options.json) == "-":
@@ -163,35 +178,3 @@ def _save(path: Path, text: str, mode: Literal["w", "a"] = "w") -> None:
 def _out(options: argparse.Namespace) -> TextIO:
     """Return where the report goes: JSON on the standard output stands there alone."""
     return sys.stderr if str(options.json) == "-" else sys.stdout
-
-
-def _list(entries: Iterable[Entry]) -> int:
-    for entry in entries:
-        print(f"{entry.place}  {entry.kind}" + (f"  SKIPPED: {entry.why_not}" if entry.why_not else ""))
-    return 0
-
-
-def _list_checks() -> int:
-    width = max(map(len, NAMED))
-    for check in CHECKS:
-        print(f"{check.name:{width}}  {check.title}" + (f" (--{check.needs})" if check.needs else ""))
-    return 0
-
-
-def _nothing(options: argparse.Namespace, entries: Iterable[Entry]) -> str:
-    if not options.targets:
-        return "torchgraft check: no TARGET: a module, a file, a folder, or a name in one, as in ops.py:linear"
-    places = ", ".join(entry.place for entry in entries)
-    if places:
-        return f"-k {' -k '.join(options.k)}: matches none of {places}"
-    return f"{', '.join(options.targets)}: {NOTHING}"
-
-
-def _refuse(why: str) -> int:
-    print(why, file=sys.stderr)
-    return 2
-
-
-def _names(given: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of checks, which may be given in several options or with commas in one."""
-    return tuple(name.strip() for text in given for name in text.split(",") if name.strip())

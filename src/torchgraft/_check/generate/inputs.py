@@ -26,8 +26,8 @@ from ..._errors import (
 )
 from ..case import Case, Linearization
 from ..ended import Ended
+from ..forked import survive
 from ..reference import reference_outputs
-from ..survive import survive
 from ..target import Target, differentiable
 from .arguments import PRECISIONS, Arguments, needed, signature_of
 from .sizes import Draw, Impossible

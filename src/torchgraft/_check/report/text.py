@@ -32,14 +32,17 @@ STYLES = {
     "repro": "cyan",
     "": "",
 }
-LABEL = 10  # columns of the labels at a finding's facts
 MANY = 3
 """So many checks that ended alike, for the same reason, have one row."""
 
 
 def layout(report: Outcome, width: int = 100) -> list[Line]:
     """All lines: the headline, a table of the checks that did not pass, the findings."""
-    lines = [*_verdict(report, width), *_table(report, width)]
+    rest = f"{report.target} ({KINDS.get(report.kind, report.kind)}): {tally(report)}; {effort(report)}"
+    lines = list(_hanging([(f"{report.headline}  ", report.verdict)], rest, width, "strong"))
+    if remark(report):
+        lines += _hanging([], remark(report), width)
+    lines += _table(report, width)
     return [*lines, [], *paragraphs(report.findings, width)] if report.findings else lines
 
 
@@ -102,21 +105,12 @@ def _worst_entry(first: Any, second: Any) -> tuple[int, ...] | None:
     return tuple(int(place) for place in torch.unravel_index(deviation.argmax(), deviation.shape))
 
 
-def _verdict(report: Outcome, width: int) -> Iterator[Line]:
-    kind = KINDS.get(report.kind, report.kind)
-    rest = f"{report.target} ({kind}): {tally(report)}; {effort(report)}"
-    yield from _hanging([(f"{report.headline}  ", report.verdict)], rest, width, "strong")
-    if remark(report):
-        yield from _hanging([], remark(report), width)
-
-
 def _table(report: Outcome, width: int) -> Iterator[Line]:
     """A row for each check that did not pass; those that did are counted above."""
-    rows = _folded([check for check in checks(report) if check.verdict is not Verdict.PASS])
-    if not rows:
-        return
-    yield []
-    first, second, third = (max(map(len, column)) for column in list(zip(*rows, strict=True))[:3])
+    rows = list(_rows([check for check in checks(report) if check.verdict is not Verdict.PASS]))
+    if rows:
+        yield []
+    first, second, third = (max((len(row[column]) for row in rows), default=0) for column in range(3))
     for name, verdict, share, text in rows:
         head: Line = [(f"  {name:{first}}  ", ""), (f"{verdict:{second}}  ", verdict)]
         if third:
@@ -124,19 +118,17 @@ def _table(report: Outcome, width: int) -> Iterator[Line]:
         yield from _hanging(head, text, width)
 
 
-def _folded(rows: Sequence[Check]) -> list[tuple[str, Verdict, str, str]]:
+def _rows(given: Sequence[Check]) -> Iterator[tuple[str, Verdict, str, str]]:
     """Name, verdict, share and text of each row; checks that say the same note share one, which lists their names."""
     alike: dict[tuple[str, str], list[Check]] = {}
-    for row in rows:
-        alike.setdefault((row.verdict, row.note or row.name), []).append(row)
-    folded = []
+    for check in given:
+        alike.setdefault((check.verdict, check.note or check.name), []).append(check)
     for group in alike.values():
         if len(group) < MANY:
-            folded += [(printable(row.name), row.verdict, row.share, row.said) for row in group]
+            yield from ((printable(check.name), check.verdict, check.share, check.said) for check in group)
         else:
-            names = ", ".join(row.name for row in group)
-            folded.append((f"{len(group)} checks", group[0].verdict, "", f"{group[0].said}\n({names})"))
-    return folded
+            names = ", ".join(check.name for check in group)
+            yield f"{len(group)} checks", group[0].verdict, "", f"{group[0].said}\n({names})"
 
 
 def _finding(number: int, finding: Finding, width: int) -> Iterator[Line]:
@@ -152,7 +144,7 @@ def _finding(number: int, finding: Finding, width: int) -> Iterator[Line]:
 
 
 def _label(text: str) -> tuple[str, str]:
-    return f"   {text:{LABEL}}", "label"
+    return f"   {text:10}", "label"
 
 
 def _hanging(head: Line, text: str, width: int, style: str = "", *, whole: bool = False) -> Iterator[Line]:
