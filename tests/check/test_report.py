@@ -12,8 +12,8 @@ import pytest
 import torch
 
 import torchgraft as tg
+from torchgraft._check.evidence import apart, printable, shown
 from torchgraft._check.finding import Verdict
-from torchgraft._check.numerals import apart, printable, shown
 from torchgraft._check.report.report import Report, data_of
 from torchgraft._check.report.result import Result, checks, duration
 

@@ -20,12 +20,9 @@ _ALIVE = "The target comes back, and leaves the interpreter alive."
 
 
 class Ended(Exception):
-    """The target ended its process, or tried to.
+    """The target ended its process, or tried to: by a call, a signal or an exit status, in a line of the user's own.
 
-    Attributes:
-        how: by which call, signal or exit status.
-        where: the line of the user's own that ran; empty where it is not known.
-        call: the arguments, in words; empty where they are not known.
+    The line, and the arguments of the call in words, are empty where they are not known.
     """
 
     title = "The target ends its process"
@@ -66,12 +63,9 @@ def ended_by(error: BaseException) -> Ended:
 
 
 def ended_with(status: int, trace: Path, call: str = "") -> Ended:
-    """Return the end of a process.
+    """Return the end of a process with this exit status, or minus the number of its signal.
 
-    Args:
-        status: its exit status; less than 0, minus the number of a signal.
-        trace: the file that `faulthandler` wrote to.
-        call: the arguments of its last call, in words.
+    `faulthandler` wrote the trace; the call is the arguments of the last one, in words.
     """
     names = {-each.value: each.name for each in signal.Signals}
     how = names.get(status, f"signal {-status}" if status < 0 else f"exit status {status}")
@@ -97,11 +91,7 @@ class _Exit(SystemExit):
 
 @contextlib.contextmanager
 def staying() -> Iterator[None]:
-    """Let a target not leave: `os._exit` and `sys.exit` would take the report along.
-
-    Raises:
-        Ended: it tried to.
-    """
+    """Raise `Ended` where a target leaves: `os._exit` and `sys.exit` would take the report along."""
     leave, here = os._exit, os.getpid()
 
     def refuse(status: int) -> None:
@@ -120,12 +110,9 @@ def staying() -> Iterator[None]:
 
 @contextlib.contextmanager
 def contained() -> Iterator[None]:
-    """Show nothing that a target prints or logs in its many calls, and let it not end this process.
+    """Show nothing that a target prints or logs in its many calls, and raise `Ended` where it leaves.
 
     Nothing is seen of the standard output of Python, nor of the descriptor that native code writes to.
-
-    Raises:
-        Ended: it tried to.
     """
     disabled = logging.root.manager.disable
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.ExitStack() as after:

@@ -14,10 +14,10 @@ from torch import Tensor
 from .. import _torch
 from .._locate import own_line
 from .case import Case
+from .children import survive
 from .clock import Clock, OutOfTime
 from .ended import Ended, staying
 from .finding import Finding, Verdict
-from .forked import survive
 from .generate.inputs import Inputs, Refusal, attempt, make_case
 from .report.result import Result
 from .risk import is_native

@@ -57,7 +57,14 @@ def is_native(target: Target) -> bool:
         return target.origin.namespace not in ("aten", "prims")
     if target.operator is not None and target.operator._record.natives():
         return True
-    seen, left = set[int](), list(_code_of(target))
+    if target.operator is not None:
+        record = target.operator._record
+        left = [record.function, *(rule.call for named in record.rules.values() for rule in named.values())]
+    elif target.kind == "module":
+        left = [type(module) for module in target.origin.modules()]
+    else:
+        left = [function_of(target.origin) or target.origin]
+    seen = set[int]()
     while left:
         value = left.pop()
         if id(value) in seen:
@@ -67,17 +74,6 @@ def is_native(target: Target) -> bool:
             return True
         left += _mentioned(value)
     return False
-
-
-def _code_of(target: Target) -> Iterator[Any]:
-    if target.operator is not None:
-        record = target.operator._record
-        yield record.function
-        yield from (rule.call for named in record.rules.values() for rule in named.values())
-    elif target.kind == "module":
-        yield from (type(module) for module in target.origin.modules())
-    else:
-        yield function_of(target.origin) or target.origin
 
 
 def _is_native(value: Any) -> bool:

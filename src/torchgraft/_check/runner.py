@@ -14,10 +14,10 @@ import torch
 from .case import Case
 from .cause.explain import explain
 from .checks.table import Check
+from .children import may_fork, survive, threads
 from .clock import Clock, OutOfTime
 from .ended import Ended
 from .finding import Finding, Inconclusive, Skip, Verdict
-from .forked import may_fork, survive, threads
 from .generate.values import within
 from .numeric.gradient import gradient
 from .numeric.steps import with_ladder

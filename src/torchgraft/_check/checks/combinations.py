@@ -22,8 +22,8 @@ from torch.utils.checkpoint import checkpoint
 from ... import _torch
 from ..baseline import Value, baseline, distance, generator, signed
 from ..case import Case, Linearization
+from ..children import threads
 from ..finding import Finding, Inconclusive, Skip, Verdict
-from ..forked import threads
 from ..generate.arguments import signature_of
 from ..generate.values import within
 from ..numeric.gradient import compare, is_right

@@ -48,11 +48,7 @@ class Settings:
     surrogate: tuple[str, ...] = ()
 
     def checks(self) -> list[Check]:
-        """Return the checks to run.
-
-        Raises:
-            ArgumentError: there is no check of a name.
-        """
+        """Return the checks to run; an `ArgumentError` names those that do not exist."""
         return chosen(self.only, self.skip, compilers=self.compilers, inductor=self.inductor)
 
     def require_device(self, option: str) -> None:
@@ -64,11 +60,7 @@ class Settings:
             raise TorchgraftError("cannot be used", argument=option, expected="cpu, cuda, ...", got=reason) from error
 
     def declarations(self) -> dict[str, Any]:
-        """Return what `make_target` takes in the place of what the targets declare.
-
-        Raises:
-            DeclarationError: there is no function in the place of a surrogate, or the accuracy is not between 0 and 1.
-        """
+        """Return what `make_target` takes in the place of what the targets declare."""
         accuracy = read_accuracy(self.accuracy, DeclarationError)
         return {"accuracy": accuracy, "surrogate": dict(map(_surrogate, self.surrogate))}
 
@@ -93,29 +85,17 @@ def _surrogate(text: str) -> tuple[str, Any]:
 
 @dataclass(frozen=True)
 class Entry:
-    """A target by its place, which finds it again in any process.
+    """A target by its place, which finds it again in any process."""
 
-    Attributes:
-        place: ``"package.module:name"`` or ``"file.py:name"``.
-        kind: what it is, as in `Target`.
-        settings: to check it with.
-        why_not: why it cannot be checked; empty if it can.
-        declared: what qualifies its verdict, in words.
-    """
-
-    place: str
-    kind: str
+    place: str  # "package.module:name" or "file.py:name"
+    kind: str  # as in `Target`
     settings: Settings
-    why_not: str = ""
-    declared: tuple[str, ...] = ()
+    why_not: str = ""  # it cannot be checked, and this says why
+    declared: tuple[str, ...] = ()  # what qualifies its verdict, in words
 
     def target(self) -> Target:
-        """Return the target, whose name is its place.
-
-        Raises:
-            DeclarationError: there is none, any more.
-        """
-        return _named(self.place, self.settings)
+        """Return the target, whose name is its place."""
+        return _target(_found(self.place), self.place, self.settings)
 
 
 def collect(place: str, settings: Settings | None = None) -> list[Entry]:
@@ -134,15 +114,10 @@ def collect(place: str, settings: Settings | None = None) -> list[Entry]:
     settings.declarations()  # refuses them once, and not at each target
     if not name:
         return [entry for each in expand(where) for entry in _declared(each, where, settings)]
-    entry = _entry(place, _named(place, settings), settings)
+    entry = _entry(place, _found(place), settings)
     if entry.why_not:
         raise DeclarationError("cannot be checked from here", argument=place, got=entry.why_not, hint=_HINT)
     return [entry]
-
-
-def _load(where: str) -> ModuleType:
-    with _seeded(), staying():
-        return load(where)
 
 
 @contextlib.contextmanager
@@ -153,7 +128,10 @@ def _seeded() -> Iterator[None]:
         yield
 
 
-def _named(place: str, settings: Settings) -> Target:
+_load = _seeded()(staying()(load))
+
+
+def _found(place: str) -> Any:
     where, name = split(place)
     module = _load(where)
     found = attribute(module, name)
@@ -161,7 +139,7 @@ def _named(place: str, settings: Settings) -> Target:
         expected = ", ".join(name for name, _ in _checkable(module)) or "something that can be checked"
         got = f"no '{name}' in {module.__name__}"
         raise DeclarationError("does not exist", argument=place, expected=expected, got=got)
-    return _target(found, place, settings)
+    return found
 
 
 def _target(found: Any, place: str, settings: Settings) -> Target:
@@ -174,8 +152,8 @@ def _target(found: Any, place: str, settings: Settings) -> Target:
         raise DeclarationError("cannot be checked", argument=place, expected=error.expected, got=error.got) from None
 
 
-def _entry(place: str, target: Target, settings: Settings) -> Entry:
-    why_not = ""
+def _entry(place: str, found: Any, settings: Settings) -> Entry:
+    target, why_not = _target(found, place, settings), ""
     if not target.samples and signature_of(target) is None:
         why_not = "nothing says what it takes"
     if target.operator is not None and not differentiable_outputs(target.operator._record.signature):
@@ -193,7 +171,7 @@ def _declared(where: str, root: str, settings: Settings) -> Iterator[Entry]:
             yield Entry(place, "operator", settings, why_not)
             continue
         try:
-            yield _entry(place, _target(value, place, settings), settings)
+            yield _entry(place, value, settings)
         except Exception as error:  # a module's constructor may raise anything
             why_not = f"it cannot be made: {type(error).__name__}: {error}".partition("\n")[0]
             yield Entry(place, "module", settings, why_not)

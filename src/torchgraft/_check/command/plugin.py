@@ -25,7 +25,7 @@ from ..report.result import Result
 from ..report.text import paragraphs, plain
 from ..runner import run
 from .collect import NOTHING, Entry, Settings, collect
-from .examine import make_report, prepare_target
+from .command import make_report, prepare_target
 
 _OPTIONS = ("seed", "device", "compilers", "inductor", "accuracy")
 

@@ -25,8 +25,8 @@ from ..._errors import (
     UnsupportedError,
 )
 from ..case import Case, Linearization
+from ..children import survive
 from ..ended import Ended
-from ..forked import survive
 from ..reference import reference_outputs
 from ..target import Target, differentiable
 from .arguments import PRECISIONS, Arguments, needed, signature_of

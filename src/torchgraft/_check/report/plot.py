@@ -21,8 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..evidence import Evidence
-from ..numerals import apart, brief, printable, shown, typeset
+from ..evidence import Evidence, apart, brief, printable, shown, typeset
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,6 +58,11 @@ class Map(NamedTuple):
     ends: tuple[str, str]
     marks: Array
 
+    @property
+    def words(self) -> str:
+        rows, columns = self.values.shape
+        return f"{self.title}: {rows} x {columns} entries of the Jacobian, colours from {' to '.join(self.ends)}"
+
     def text(self, row: int, column: int, fits: int) -> str:
         """The mark of a cell, or its number with as many digits as have room; nothing without room."""
         value = self.values[row, column]
@@ -91,13 +95,11 @@ def heat_maps(evidence: Evidence) -> Maps | None:
     numeric = np.where(unknown, np.nan, numeric)
     deviation = np.where(unknown, 0, np.nan_to_num(abs(analytic - numeric), nan=np.inf))
     wrong = (deviation > noise) & (evidence.estimate is not None)
-    # The part that is drawn has the largest deviation in its middle.
     worst = divmod(int(deviation.argmax()), deviation.shape[1])
-    starts = [max(0, min(place - MOST // 2, size - MOST)) for place, size in zip(worst, deviation.shape, strict=True)]
-    part = rows, columns = slice(starts[0], starts[0] + MOST), slice(starts[1], starts[1] + MOST)
-    caption = " ".join([*_share(wrong, unknown, evidence.estimate), *_extent(numeric.shape, rows, columns)])
+    rows, columns = [_around(*pair) for pair in zip(worst, deviation.shape, strict=True)]
+    caption = " ".join(_said(wrong, unknown, evidence.estimate, rows, columns))
     names = entry_names(evidence.outputs, len(numeric)), entry_names(evidence.inputs, numeric.shape[1])
-    analytic, numeric, noise, wrong = (array[part] for array in (analytic, numeric, noise, wrong))
+    analytic, numeric, noise, wrong = (array[rows, columns] for array in (analytic, numeric, noise, wrong))
     sides = np.concatenate([analytic, numeric])
     limit = float(abs(sides[np.isfinite(sides)]).max(initial=0)) or 1.0
     ends = f"-{brief(limit)}", brief(limit)
@@ -118,7 +120,13 @@ def _noise(estimate: Tensor | None, numeric: Array) -> Array:
     return np.where(np.isnan(noise), np.inf, noise)
 
 
-def _share(wrong: Array, unknown: Array, estimate: Tensor | None) -> Iterator[str]:
+def _around(place: int, size: int) -> slice:
+    """The part of a row or a column that is drawn, with the largest deviation in its middle."""
+    start = max(0, min(place - MOST // 2, size - MOST))
+    return slice(start, start + MOST)
+
+
+def _said(wrong: Array, unknown: Array, estimate: Tensor | None, rows: slice, columns: slice) -> Iterator[str]:
     count = int(wrong.sum())
     if count:
         deviate = "entries deviates" if count == 1 else "entries deviate"
@@ -127,11 +135,9 @@ def _share(wrong: Array, unknown: Array, estimate: Tensor | None) -> Iterator[st
         yield "No entry deviates by more than numerics explain."
     if unknown.any():
         yield f"{unknown.sum()} without a derivative that differences can tell (?)."
-
-
-def _extent(shape: tuple[int, ...], rows: slice, columns: slice) -> Iterator[str]:
-    if max(shape) > MOST:
-        yield f"Shown are {min(shape[0], MOST)} x {min(shape[1], MOST)} of {shape[0]} x {shape[1]} entries,"
+    if max(wrong.shape) > MOST:
+        part, whole = wrong[rows, columns].shape, wrong.shape
+        yield f"Shown are {part[0]} x {part[1]} of {whole[0]} x {whole[1]} entries,"
         yield f"around the largest deviation: rows from {rows.start}, columns from {columns.start}."
 
 
@@ -213,19 +219,11 @@ def _pictures(evidence: Evidence) -> Iterator[tuple[str, list[Picture]]]:
     """The caption and the pictures of the heat maps, then of the ladder."""
     maps, steps = heat_maps(evidence), trace(evidence)
     if maps is not None:
-        rows, columns = len(maps.rows), len(maps.columns)
-        size = min(2.3 + 0.25 * columns, 3.3), 1.3 + min(max(0.28 * rows, 0.4), 2.6)
-        words = f"{rows} x {columns} entries of the Jacobian, colours from"
-        yield (
-            maps.caption,
-            [
-                Picture(partial(_draw_map, map=map, maps=maps), *size, f"{map.title}: {words} {' to '.join(map.ends)}")
-                for map in maps.maps
-            ],
-        )
+        size = min(2.3 + 0.25 * len(maps.columns), 3.3), 1.3 + min(max(0.28 * len(maps.rows), 0.4), 2.6)
+        yield maps.caption, [Picture(partial(_draw_map, map, maps), *size, map.words) for map in maps.maps]
     if steps is not None:
         words = "distance from the numeric derivative, for each step of the differences"
-        yield steps.caption, [Picture(partial(_draw_ladder, steps=steps), 4.1, 2.9, words)]
+        yield steps.caption, [Picture(partial(_draw_ladder, steps), 4.1, 2.9, words)]
 
 
 def figure(evidence: Evidence, heading: Sequence[str]) -> Figure | None:
@@ -240,10 +238,10 @@ def figure(evidence: Evidence, heading: Sequence[str]) -> Figure | None:
     heights = [row[0].height + 0.4 for _, row in pictures]
     with _style():
         whole = _figure(10.0, 0.6 + sum(heights))
-        whole.suptitle("\n".join(_folded(line) for line in heading), fontsize=12)
+        whole.suptitle("\n".join(_literal(line) for line in heading), fontsize=12)
         parts = whole.subfigures(len(pictures), 1, squeeze=False, height_ratios=heights)[:, 0]
         for part, (caption, row) in zip(parts, pictures, strict=True):
-            part.supxlabel(_folded(caption), fontsize=9, color=SOFT)
+            part.supxlabel(_literal(caption), fontsize=9, color=SOFT)
             for picture, axes in zip(row, part.subplots(1, len(row), squeeze=False)[0], strict=True):
                 picture.draw(axes)
         whole.draw_without_rendering()  # makes the ticks, in this style and not in that of a later draw
@@ -297,17 +295,15 @@ def _style() -> Iterator[None]:
 
 
 def _literal(text: str) -> str:
-    """The text as it stands: a dollar sign begins no formula."""
-    return typeset(printable(text)).replace("$", r"\$")
+    """The text in lines of some width, as it stands: a dollar sign begins no formula."""
+    return typeset(printable(textwrap.fill(text, 110))).replace("$", r"\$")
 
 
-def _folded(text: str) -> str:
-    return _literal(textwrap.fill(text, 110))
-
-
-def _draw_map(axes: Axes, map: Map, maps: Maps) -> None:
+def _draw_map(map: Map, maps: Maps, axes: Axes) -> None:
     from matplotlib import colormaps
     from matplotlib.colors import CenteredNorm
+    from matplotlib.patches import Rectangle
+    from matplotlib.patheffects import withStroke
 
     colors, norm = colormaps[COLORS].with_extremes(bad=VOID), CenteredNorm(map.center, map.limit)
     image = axes.imshow(np.ma.masked_invalid(map.values), colors, norm, aspect="auto", interpolation="none")
@@ -324,17 +320,9 @@ def _draw_map(axes: Axes, map: Map, maps: Maps) -> None:
             faint = 0.4 if map.marks[row, column] == "0/0" else 1.0
             text = typeset(map.text(row, column, 34 // len(maps.columns)))
             axes.text(column, row, text, ha="center", va="center", fontsize=7, color=ink, alpha=faint)
-    if map is maps.maps[2]:
-        _frame(axes, maps.wrong)
-
-
-def _frame(axes: Axes, wrong: Array) -> None:
-    from matplotlib.patches import Rectangle
-    from matplotlib.patheffects import withStroke
-
-    width = 1.6 if wrong.shape[1] <= WIDE else 0.8
+    width = 1.6 if len(maps.columns) <= WIDE else 0.8
     halo = withStroke(linewidth=2 * width, foreground="white")
-    for row, column in np.argwhere(wrong):
+    for row, column in np.argwhere(maps.wrong) if map is maps.maps[2] else ():
         corner = column - 0.5, row - 0.5
         axes.add_patch(Rectangle(corner, 1, 1, fill=False, linewidth=width, path_effects=[halo]))
 
@@ -348,15 +336,15 @@ def _name_ticks(axes: Axes, maps: Maps) -> None:
         set_ticks(places, [_literal(name) for name in short], rotation=90 if upright else 0)
 
 
-def _draw_ladder(axes: Axes, steps: Trace) -> None:
+def _draw_ladder(steps: Trace, axes: Axes) -> None:
     """Draw distances from the estimate that was used; error bars end at the axis where they are infinite."""
     axes.set_xscale("log", base=2)
     axes.set_yscale("asinh", linear_width=steps.linear)
     axes.set_ylim(-steps.reach, steps.reach)
     axes.axhline(0, color=SOFT, linewidth=0.8)
     bars = [min(bar, 3 * steps.reach) for bar in steps.bars]
-    look = {"fmt": "o", "markersize": 4, "capsize": 3, "linewidth": 1, "color": POINT}
-    axes.errorbar(steps.steps, steps.offsets, bars, label="estimate and error", **look)
+    label = "estimate and error"
+    axes.errorbar(steps.steps, steps.offsets, bars, fmt="o", ms=4, capsize=3, lw=1, color=POINT, label=label)
     place = steps.steps[steps.chosen], steps.offsets[steps.chosen]
     axes.plot(*place, "o", markersize=10, fillstyle="none", color="black", label="step used", zorder=4)
     if steps.along is not None:

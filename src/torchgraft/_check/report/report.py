@@ -21,8 +21,8 @@ import torch
 from torch import Tensor
 
 from ..._errors import CheckError
+from ..evidence import printable, typeset
 from ..finding import Verdict
-from ..numerals import printable, typeset
 from .plot import INSTALL, has_matplotlib, illustrations
 from .result import KINDS, SEVERITY, WORDS, Outcome, checks, counts, effort, remark, tally, worst
 from .text import layout, numbers, painted, plain, rich_text
@@ -102,12 +102,7 @@ class Report(Outcome):
 
 
 def dumps_all(reports: Sequence[Outcome], *, ok: bool) -> str:
-    """Several reports as JSON: under ``targets``, each as `Report.to_json` gives it.
-
-    Args:
-        reports: of the targets, in their order.
-        ok: True if all together have passed.
-    """
+    """Several reports as JSON: under ``targets``, each as `Report.to_json` gives it; `ok` if all together passed."""
     verdict = worst(report.verdict for report in reports)
     return _json({"ok": ok, "verdict": verdict, "targets": [_content(report) for report in reports]})
 
@@ -148,11 +143,7 @@ def data_of(value: Any) -> Any:
 
 
 def html_page(reports: Sequence[Outcome]) -> str:
-    """A page that needs no other file, no script and no network.
-
-    Args:
-        reports: of one target or of several; those that did not pass come first.
-    """
+    """A page of one report or of several, the worst first, that needs no other file, no script and no network."""
     page = _template().render(reports=sorted(reports, key=lambda report: -SEVERITY[report.verdict]))
     return page.strip() + "\n"  # before the page stand the blank lines of its macros
 

@@ -88,21 +88,13 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Check:
-    """One check, over all its cases.
-
-    Attributes:
-        name: of the check.
-        verdict: the worst of its cases; a case that was skipped takes nothing from those that passed.
-        share: the number of cases that ended so, of those that were tried: ``"2 of 3"``.
-        note: the first reason that was given for the verdict, and the number of other reasons.
-        said: the note, else what was found, else what holds where it passes.
-    """
+    """One check, over all its cases; a case that was skipped takes nothing from those that passed."""
 
     name: str
-    verdict: Verdict
-    share: str
-    note: str
-    said: str
+    verdict: Verdict  # the worst of its cases
+    share: str  # the number of cases that ended so, of those that were tried: "2 of 3"
+    note: str  # the first reason that was given for the verdict, and the number of other reasons
+    said: str  # the note, else what was found, else what holds where it passes
 
 
 def checks(report: Outcome) -> list[Check]:

@@ -5,13 +5,10 @@ from __future__ import annotations
 import io
 import textwrap
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
-
+from ..evidence import apart, brief, printable, shown
 from ..finding import Finding, Verdict
-from ..numerals import FEW, apart, brief, printable, shown
 from .result import KINDS, Check, Outcome, checks, effort, remark, tally
 
 if TYPE_CHECKING:
@@ -83,26 +80,11 @@ def numbers(finding: Finding) -> Iterator[tuple[str, str]]:
     """The values by both sides, and the distance between them, each with a label."""
     sides = {"analytic": finding.analytic, "numeric": finding.numeric}
     known = {label: side for label, side in sides.items() if side is not None}
-    place = _worst_entry(finding.analytic, finding.numeric)
-    if len(known) == 2:
-        analytic, numeric = apart(*(side if place is None else side[place] for side in known.values()))
-        yield "analytic", analytic + (f" at {list(place)}, where both are apart most" if place else "")
-        yield "numeric", numeric
-    else:
-        yield from ((label, shown(side)) for label, side in known.items())
+    texts = apart(*known.values()) if len(known) == 2 else map(shown, known.values())
+    yield from zip(known, texts, strict=True)
     if finding.error is not None:
         explained = "" if finding.estimate is None else f"; numerics explain at most {brief(finding.estimate)}"
         yield "error", brief(finding.error) + explained
-
-
-def _worst_entry(first: Any, second: Any) -> tuple[int, ...] | None:
-    """The place where two large tensors of one shape differ most; None for anything else."""
-    if not (isinstance(first, Tensor) and isinstance(second, Tensor)):
-        return None
-    if first.shape != second.shape or first.numel() <= FEW or {first.layout, second.layout} != {torch.strided}:
-        return None
-    deviation = (first.detach() - second.detach()).abs().nan_to_num(nan=torch.inf)
-    return tuple(int(place) for place in torch.unravel_index(deviation.argmax(), deviation.shape))
 
 
 def _table(report: Outcome, width: int) -> Iterator[Line]:
@@ -135,16 +117,12 @@ def _finding(number: int, finding: Finding, width: int) -> Iterator[Line]:
     """The title, then a line for each fact that is known."""
     yield from _hanging([(f"{number}. ", "label")], finding.title, width, "strong")
     severity = "notice" if finding.severity is Verdict.PASS else finding.severity
-    yield [_label("verdict"), (severity, finding.severity), (f"  {printable(finding.code)}", "label")]
+    yield [("   verdict   ", "label"), (severity, finding.severity), (f"  {printable(finding.code)}", "label")]
     last = [("cause", finding.cause), ("hint", finding.hint), ("repro", finding.repro)]
     for label, value in [("where", finding.where), *numbers(finding), *last]:
         if value:
             style = label if label in STYLES else ""
-            yield from _hanging([_label(label)], value, width, style, whole=label == "repro")
-
-
-def _label(text: str) -> tuple[str, str]:
-    return f"   {text:10}", "label"
+            yield from _hanging([(f"   {label:10}", "label")], value, width, style, whole=label == "repro")
 
 
 def _hanging(head: Line, text: str, width: int, style: str = "", *, whole: bool = False) -> Iterator[Line]:

@@ -1,4 +1,4 @@
-"""Run work in a forked child, which may crash, leave or hang without taking this process along."""
+"""Run work in a child process, which may crash, leave or hang without taking this one along."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import faulthandler
 import math
+import multiprocessing
 import os
 import pickle
 import signal
@@ -15,31 +16,29 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 
-from .ended import Hung, TimeOver, ended_by, ended_with, line_in, staying
+from .._errors import TorchgraftError
+from .ended import Ended, Hung, TimeOver, ended_by, ended_with, line_in, staying
 from .progress import THREAD
 
 T = TypeVar("T")
 
 _DONE = b"\nthe end\n"  # stands behind a whole result: a child may die while it writes, or leave with status 0
 _MOVES = 0.01  # seconds of CPU time in a second of a process that does not stand still, however loaded the machine
+START = 60.0  # seconds that a fresh process has for its imports, where its time is limited
 _call: Path | None = None  # of a child: where it keeps the call that it is in, for its parent to read
 
 
 def survive(work: Callable[[], T], *, apart: bool) -> T:
-    """Return what some work returns.
+    """Return what some work on a target returns; raise `Ended` where it ends its process, or tries to.
 
-    Args:
-        work: calls a target; its result can be pickled.
-        apart: it may end its process: do it in a child, where there can be one.
-
-    Raises:
-        Ended: it ended its process, or tried to.
+    What may end its process is done `apart`, in a child, where there can be one; its result is pickled.
     """
     work = staying()(work)
     return run_in_child(work) if apart and may_fork() else work()
@@ -60,6 +59,9 @@ def threads(count: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+# -- a forked child ---------------------------------------------------------------------------------------------------
 
 
 def may_fork() -> bool:
@@ -201,3 +203,74 @@ def _outcome(function: Callable[[], Any]) -> bytes:
     except Exception:  # not every exception can be made again
         return pickle.dumps((None, RuntimeError(f"{type(error).__name__}: {error}")))
     return written
+
+
+# -- a fresh process --------------------------------------------------------------------------------------------------
+
+
+def isolated(work: Callable[..., Iterable[Any]], *arguments: Any, limit: float | None = None) -> Iterator[Any]:
+    """Yield None as soon as a fresh process has done its imports, then what some work yields in it.
+
+    The work is a function of a module, by whose name the process finds it. Arguments and results are pickled. So many
+    seconds after its imports the process is killed.
+
+    Raises:
+        Ended: the process crashed or left, or it was killed.
+        TorchgraftError: that the work raised.
+    """
+    receiver, sender = multiprocessing.Pipe(duplex=False)
+    with tempfile.TemporaryDirectory() as folder, receiver:
+        trace = Path(folder, "trace.txt")
+        trace.touch()
+        # spawn: a forked child of a process with threads, which torch's is, may hang
+        process = multiprocessing.get_context("spawn").Process(target=_run, args=(sender, trace, work, arguments))
+        process.start()
+        sender.close()
+        deadline = None if limit is None else time.monotonic() + START + limit
+        try:
+            while (message := _next(receiver, process.sentinel, deadline)) is not None:
+                value, error = message
+                if isinstance(error, StopIteration):
+                    return
+                if error is not None:
+                    raise error
+                if value is None and limit is not None:
+                    deadline = time.monotonic() + limit
+                yield value
+            process.join()
+            raise ended_with(process.exitcode or 0, trace)
+        finally:
+            process.kill()
+            process.join()
+
+
+def _next(receiver: Connection, sentinel: int, deadline: float | None) -> tuple[Any, Exception | None] | None:
+    """Return the next value, or the error that was the end; None if the process is gone."""
+    if not wait([receiver, sentinel], None if deadline is None else max(0.0, deadline - time.monotonic())):
+        raise TimeOver("the time was over, and a call did not end: the process was killed")
+    try:
+        return pickle.loads(receiver.recv_bytes()) if receiver.poll() else None
+    except (EOFError, OSError):  # it ended, perhaps in the middle of a message
+        return None
+
+
+def _run(sender: Connection, trace: Path, work: Callable[..., Iterable[Any]], arguments: tuple[Any, ...]) -> None:
+    """Work, in the fresh process."""
+
+    def send(value: Any, error: Exception | None = None) -> None:
+        # Bytes: `send` would share the memory of tensors, and this process does not live to hand it over.
+        sender.send_bytes(pickle.dumps((value, error)))
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted, and ends this process
+    sys.stdout = sys.stderr  # what is printed is no part of the parent's answer
+    os.dup2(2, 1)
+    with trace.open("w") as file:
+        faulthandler.enable(file)
+        send(None)
+        try:
+            for value in work(*arguments):
+                send(value)
+            send(None, StopIteration())
+        except BaseException as error:
+            send(None, error if isinstance(error, TorchgraftError | Ended) else ended_by(error))
+        faulthandler.disable()
