@@ -15,9 +15,9 @@ from torch.autograd import Function
 from torch.utils.flop_counter import FlopCounterMode
 
 import torchgraft as tg
-from torchgraft._check import forked
+from torchgraft._check import children
 from torchgraft._check.finding import Verdict
-from torchgraft._check.native import is_native
+from torchgraft._check.risk import is_native
 from torchgraft._check.target import make_target
 
 from .checks.looking import SIN, function, normal, plain
@@ -266,9 +266,9 @@ def test_without_children_what_is_risky_comes_last_and_says_so(forks):
 
 @on_linux
 def test_nothing_is_forked_away_from_a_debugger(monkeypatch):
-    assert forked.may_fork()
+    assert children.may_fork()
     monkeypatch.setattr(sys, "gettrace", lambda: print)
-    assert not forked.may_fork()
+    assert not children.may_fork()
 
 
 # -- in the middle of something ---------------------------------------------------------------------------------------

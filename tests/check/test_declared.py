@@ -8,8 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 import torchgraft as tg
-from torchgraft._check.report.export import html_page
-from torchgraft._check.report.report import Report
+from torchgraft._check.report.report import Report, html_page
 from torchgraft._check.report.result import Result
 
 

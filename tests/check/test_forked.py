@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from torchgraft._check.children import run_in_child
 from torchgraft._check.ended import Ended, Hung, TimeOver
 from torchgraft._check.finding import Verdict
-from torchgraft._check.forked import run_in_child
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks on Linux alone")
 
@@ -274,7 +274,7 @@ def test_what_the_parent_does_at_its_exit_is_not_done_in_the_child(tmp_path):
 
 MAY_FORK = """
 import threading
-from torchgraft._check.forked import may_fork
+from torchgraft._check.children import may_fork
 from torchgraft._check.progress import ProgressLine
 from tests.check.test_progress import Terminal
 

@@ -11,8 +11,7 @@ import pytest
 
 from docs._sphinx.offline import Page
 from torchgraft._check.finding import Verdict
-from torchgraft._check.report.export import html_page, prose
-from torchgraft._check.report.report import Report
+from torchgraft._check.report.report import Report, html_page, prose
 from torchgraft._check.report.result import Result
 
 from . import made

@@ -12,10 +12,9 @@ import pytest
 import torch
 
 import torchgraft as tg
+from torchgraft._check.evidence import apart, printable, shown
 from torchgraft._check.finding import Verdict
-from torchgraft._check.numerals import apart, printable, shown
-from torchgraft._check.report.export import plain
-from torchgraft._check.report.report import Report
+from torchgraft._check.report.report import Report, data_of
 from torchgraft._check.report.result import Result, checks, duration
 
 from . import made
@@ -249,7 +248,7 @@ def test_the_data_is_stable():
     ],
 )
 def test_values_become_json(value, expected):
-    data = plain(value)
+    data = data_of(value)
     assert data == expected
     assert type(data) is type(expected)
     assert json.loads(json.dumps(data, allow_nan=False)) == expected

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from .. import _torch
-from . import latest
+from . import children
 from .finding import LeftOut, Skip
 from .target import Target, differentiable
 
@@ -164,7 +164,7 @@ class Case:
         """What the target returns for these primals, as it returns it; the same random numbers in each call."""
         args, kwargs = self.arguments(_copies(self.primals) if primals is None else primals)
         process = os.getpid()
-        latest.begins(lambda: self.label)
+        children.begins(lambda: self.label)
         with _seeded(self.seed):
             made = self.target.function(*args, **kwargs)
         if os.getpid() != process:  # the target forked: two processes would go on, four after the next call

@@ -1,11 +1,14 @@
-"""The early end of a target, or of the process it ran in, and the result that says so."""
+"""The early end of a target, or of the process it ran in; and what keeps a target from ending this one."""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import logging
 import os
 import re
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,21 +20,16 @@ _ALIVE = "The target comes back, and leaves the interpreter alive."
 
 
 class Ended(Exception):
-    """The target ended its process, or tried to.
+    """The target ended its process, or tried to: by a call, a signal or an exit status, in a line of the user's own.
 
-    Attributes:
-        how: by which call, signal or exit status.
-        where: the line of the user's own that ran; empty where it is not known.
-        call: the arguments, in words; empty where they are not known.
+    The line, and the arguments of the call in words, are empty where they are not known.
     """
 
     title = "The target ends its process"
 
     def __init__(self, how: str, where: str = "", call: str = "") -> None:
         super().__init__(how, where, call)
-        self.how = how
-        self.where = where
-        self.call = call
+        self.how, self.where, self.call = how, where, call
 
     def result(self, check: str) -> Result:
         """Return the result of the check that ran."""
@@ -58,17 +56,42 @@ class TimeOver(Ended):
         return Result(check, _ALIVE, Verdict.INCONCLUSIVE, note=self.how)
 
 
+def ended_by(error: BaseException) -> Ended:
+    """Return the end that a target asked for by an exception."""
+    how = f"sys.exit({error.code!r})" if type(error) is SystemExit else str(error) or type(error).__name__
+    return Ended(how, own_line(error) or "")
+
+
+def ended_with(status: int, trace: Path, call: str = "") -> Ended:
+    """Return the end of a process with this exit status, or minus the number of its signal.
+
+    `faulthandler` wrote the trace; the call is the arguments of the last one, in words.
+    """
+    names = {-each.value: each.name for each in signal.Signals}
+    how = names.get(status, f"signal {-status}" if status < 0 else f"exit status {status}")
+    return Ended(how, line_in(trace), call)
+
+
+def line_in(trace: Path) -> str:
+    """Return the user's innermost line in what `faulthandler` wrote: of the thread that crashed, if one did."""
+    text = trace.read_text()
+    current = re.search(r"^Current thread .*?(?=^$|\Z)", text, re.M | re.S)
+    for file, line, name in re.findall(r'File "(.+)", line (\d+) in (.+)', current[0] if current else text):
+        if not foreign(file):
+            return f"{file}, line {line}, in {name}"
+    return ""
+
+
+# -- in this process --------------------------------------------------------------------------------------------------
+
+
 class _Exit(SystemExit):
     """`os._exit` was called."""
 
 
 @contextlib.contextmanager
 def staying() -> Iterator[None]:
-    """Let a target not leave: `os._exit` and `sys.exit` would take the report along.
-
-    Raises:
-        Ended: it tried to.
-    """
+    """Raise `Ended` where a target leaves: `os._exit` and `sys.exit` would take the report along."""
     leave, here = os._exit, os.getpid()
 
     def refuse(status: int) -> None:
@@ -85,30 +108,30 @@ def staying() -> Iterator[None]:
         os._exit = leave
 
 
-def ended_by(error: BaseException) -> Ended:
-    """Return the end that a target asked for by an exception."""
-    how = f"sys.exit({error.code!r})" if type(error) is SystemExit else str(error) or type(error).__name__
-    return Ended(how, own_line(error) or "")
+@contextlib.contextmanager
+def contained() -> Iterator[None]:
+    """Show nothing that a target prints or logs in its many calls, and raise `Ended` where it leaves.
 
-
-def ended_with(status: int, trace: Path, call: str = "") -> Ended:
-    """Return the end of a process.
-
-    Args:
-        status: its exit status; less than 0, minus the number of a signal.
-        trace: the file that `faulthandler` wrote to, if there is one.
-        call: the arguments of its last call, in words.
+    Nothing is seen of the standard output of Python, nor of the descriptor that native code writes to.
     """
-    names = {-each.value: each.name for each in signal.Signals}
-    how = names.get(status, f"signal {-status}" if status < 0 else f"exit status {status}")
-    return Ended(how, line_in(trace), call)
+    disabled = logging.root.manager.disable
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.ExitStack() as after:
+        with contextlib.suppress(OSError):  # the descriptor is closed
+            kept = os.dup(1)
+            after.callback(os.close, kept)
+            after.callback(os.dup2, kept, 1)
+            after.callback(_flush)
+            _flush()
+            os.dup2(nowhere.fileno(), 1)
+        logging.disable(logging.CRITICAL)
+        after.callback(logging.disable, disabled)
+        with staying():
+            yield
 
 
-def line_in(trace: Path) -> str:
-    """Return the user's innermost line in what `faulthandler` wrote: of the thread that crashed, if one did."""
-    text = trace.read_text() if trace.exists() else ""
-    current = re.search(r"^Current thread .*?(?=^$|\Z)", text, re.M | re.S)
-    for file, line, name in re.findall(r'File "(.+)", line (\d+) in (.+)', current[0] if current else text):
-        if not foreign(file):
-            return f"{file}, line {line}, in {name}"
-    return ""
+def _flush() -> None:
+    """Write what Python and C still hold back, before the descriptor changes."""
+    if sys.__stdout__ is not None and not sys.__stdout__.closed:
+        sys.__stdout__.flush()
+    with contextlib.suppress(OSError, TypeError, AttributeError):  # not everywhere are C's functions in the program
+        ctypes.CDLL(None).fflush(None)

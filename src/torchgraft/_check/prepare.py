@@ -14,14 +14,14 @@ from torch import Tensor
 from .. import _torch
 from .._locate import own_line
 from .case import Case
+from .children import survive
 from .clock import Clock, OutOfTime
 from .ended import Ended, staying
 from .finding import Finding, Verdict
 from .generate.inputs import Inputs, Refusal, attempt, make_case
-from .native import is_native
 from .report.result import Result
+from .risk import is_native
 from .surrogate import require_surrogates
-from .survive import survive
 from .target import Target
 
 CASES = 24

@@ -13,12 +13,8 @@ from typing import TextIO
 Progress = Callable[[int, int, str], None]
 """Called with the number of a check, the number of all, and the name, before the check begins."""
 
-DELAY = 1.0
-"""Seconds before the line appears, so that quick checks show none."""
-
-TICK = 0.2
-"""Seconds between two looks at the time."""
-
+DELAY = 1.0  # seconds before the line appears, so that quick checks show none
+TICK = 0.2  # seconds between two looks at the time
 THREAD = "torchgraft-progress"
 
 
@@ -33,10 +29,8 @@ def reporting(progress: Callable[[str], None] | bool | None = None) -> Iterator[
     if callable(progress):
         tell = progress
         yield lambda number, count, name: tell(name)
-    elif progress is False:
-        yield lambda number, count, name: None
     else:
-        with ProgressLine(sys.stderr, 0.0 if progress else DELAY) as line:
+        with ProgressLine(None if progress is False else sys.stderr, 0.0 if progress else DELAY) as line:
             yield line.show
 
 
@@ -49,7 +43,8 @@ class ProgressLine:
     """
 
     def __init__(self, stream: TextIO | None, delay: float = 0.0) -> None:
-        self._stream = stream if stream is not None and _is_watched(stream) else None
+        watched = stream is not None and (stream.isatty() or type(stream).__module__ == "ipykernel.iostream")
+        self._stream = stream if watched else None
         self._start = time.monotonic()
         self._delay = delay
         self._said = ""
@@ -101,7 +96,3 @@ class ProgressLine:
             self._stream.write(f"\r{text:{self._width}}" + ("" if text else "\r"))
             self._stream.flush()
             self._width = len(text)
-
-
-def _is_watched(stream: TextIO) -> bool:
-    return stream.isatty() or type(stream).__module__ == "ipykernel.iostream"

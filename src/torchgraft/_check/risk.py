@@ -1,13 +1,27 @@
-"""Checks that have ended processes."""
+"""Targets and checks that may end the process: native code trusts what it is given."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
+import sys
+from collections.abc import Iterator
+from importlib.machinery import ExtensionFileLoader
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any
 
 from .. import _torch
-from .case import Case
-from .checks.table import Check
-from .native import is_native
+from .._locate import foreign
+from .target import Target, function_of
+
+if TYPE_CHECKING:
+    from .case import Case
+    from .checks.table import Check
+
+_CALLERS = {"ctypes", "_ctypes", "cffi", "_cffi_backend"}
+_TRUSTED = {"torch", "numpy", "scipy", "torchgraft", *sys.stdlib_module_names}
+_foreign = functools.cache(foreign)
 
 
 def is_risky(check: Check, case: Case) -> bool:
@@ -31,3 +45,64 @@ def _has_functions(case: Case) -> bool:
     with contextlib.suppress(Exception):  # the check will say what
         return bool(_torch.functions_in_graph(case.linearize().outputs))
     return False
+
+
+def is_native(target: Target) -> bool:
+    """Return True if code of the target's own is native, or hands the address of a tensor to such code.
+
+    It is found by what Python code mentions: the address, `ctypes`, `cffi`, or an extension module that belongs to
+    neither Python nor torch. Kernels of `torch.library` may be anything, and count as native.
+    """
+    if target.kind == "library":
+        return target.origin.namespace not in ("aten", "prims")
+    if target.operator is not None and target.operator._record.natives():
+        return True
+    if target.operator is not None:
+        record = target.operator._record
+        left = [record.function, *(rule.call for named in record.rules.values() for rule in named.values())]
+    elif target.kind == "module":
+        left = [type(module) for module in target.origin.modules()]
+    else:
+        left = [function_of(target.origin) or target.origin]
+    seen = set[int]()
+    while left:
+        value = left.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if _is_native(value):
+            return True
+        left += _mentioned(value)
+    return False
+
+
+def _is_native(value: Any) -> bool:
+    if isinstance(value, FunctionType):
+        return "data_ptr" in _names(value.__code__) and not _foreign(value.__code__.co_filename)
+    builtin = isinstance(value, BuiltinFunctionType)
+    module = value if isinstance(value, ModuleType) else sys.modules.get((value if builtin else type(value)).__module__)
+    top = "" if module is None else module.__name__.partition(".")[0]
+    loader = getattr(getattr(module, "__spec__", None), "loader", None)
+    return top in _CALLERS or (isinstance(loader, ExtensionFileLoader) and top not in _TRUSTED)
+
+
+def _mentioned(value: Any) -> Iterator[Any]:
+    """Yield what code names, and what stands in classes and closures."""
+    if isinstance(value, type):
+        yield from (held for base in value.__mro__ for held in vars(base).values())
+    elif isinstance(value, FunctionType):
+        yield from inspect.getclosurevars(value).nonlocals.values()
+        names = () if _foreign(value.__code__.co_filename) else _names(value.__code__)
+        found = [value.__globals__[name] for name in names if name in value.__globals__]
+        modules = [each for each in found if isinstance(each, ModuleType)]
+        own = [module for module in modules if not _foreign(getattr(module, "__file__", None) or "<")]
+        yield from found
+        yield from (getattr(module, name) for module in own for name in names if hasattr(module, name))
+    elif hasattr(value, "__func__"):  # of a method, a static method or a class method
+        yield value.__func__
+
+
+def _names(code: CodeType) -> set[str]:
+    """Return the names that code and the functions inside of it use."""
+    inner = (_names(constant) for constant in code.co_consts if isinstance(constant, CodeType))
+    return set(code.co_names).union(*inner)

@@ -14,21 +14,18 @@ import torch
 from .case import Case
 from .cause.explain import explain
 from .checks.table import Check
+from .children import may_fork, survive, threads
 from .clock import Clock, OutOfTime
 from .ended import Ended
 from .finding import Finding, Inconclusive, Skip, Verdict
-from .forked import may_fork
 from .generate.values import within
-from .native import is_native
 from .numeric.gradient import gradient
 from .numeric.steps import with_ladder
 from .progress import Progress
 from .report.result import Result
 from .repro import repro
-from .risk import is_risky
-from .serial import threads
+from .risk import is_native, is_risky
 from .shrink import shrink
-from .survive import survive
 
 FEW = 4
 """Cases that a check of the cost ``cheap`` sees."""

@@ -22,7 +22,7 @@ from ..baseline import Baseline, Value, baseline, short
 from ..case import Case, Linearization
 from ..claims import Refused, attempt, refusal, unclaimed
 from ..finding import Finding, LeftOut, Skip, Verdict
-from ..native import is_native
+from ..risk import is_native
 from ..variations import nearby, resized
 from .layouts import transposed
 from .sizes import variants

@@ -18,7 +18,7 @@ from ..generate.values import within
 from ..numeric.line import CLOSE, Line, largest, near, products
 from ..numeric.probe import Probe
 from ..numeric.vectors import flatten
-from ..serial import threads
+from ..children import threads
 from ..variations import SHAPES, VALUES, nearby
 from .layouts import lazy, parameters, strided
 from .orders import backward_case, push, second_order, tangents

@@ -1,11 +1,11 @@
-"""Find what a module declares that can be checked."""
+"""Find what a module declares that can be checked, and with which options."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -13,11 +13,12 @@ import torch
 from torch import nn
 
 from ... import _torch
-from ..._errors import ArgumentError, DeclarationError
+from ..._errors import ArgumentError, DeclarationError, TorchgraftError
 from ..._locate import attribute, expand, load, split
 from ..._op import Op
 from ..._rules.kinds import differentiable_outputs
 from ..._spec.accuracy import read_accuracy
+from ..checks.table import Check, chosen
 from ..ended import staying
 from ..generate.arguments import signature_of
 from ..target import FUNCTIONS, Target, make_target
@@ -33,30 +34,43 @@ _HINT = """annotate it with jaxtyping, or give it samples:
 
 
 @dataclass(frozen=True)
-class Said:
-    """Declarations that the command's options make, in the place of those of the targets.
+class Settings:
+    """Options of the checks, each as the command names it."""
 
-    Attributes:
-        accuracy: of the values.
-        surrogates: for arguments, the places of functions whose derivative is meant: ``"x=package.module:smooth"``.
-    """
-
+    seed: int = 0
+    only: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+    compilers: bool = False
+    inductor: bool = False
+    device: str = "cpu"
+    isolate: bool = False
     accuracy: float | None = None
-    surrogates: tuple[str, ...] = ()
+    surrogate: tuple[str, ...] = ()
 
-    def options(self) -> dict[str, Any]:
-        """Return them as keyword arguments of `make_target`.
+    def checks(self) -> list[Check]:
+        """Return the checks to run; an `ArgumentError` names those that do not exist."""
+        return chosen(self.only, self.skip, compilers=self.compilers, inductor=self.inductor)
 
-        Raises:
-            DeclarationError: there is no function in such a place, or the accuracy is not between 0 and 1.
-        """
+    def require_device(self, option: str) -> None:
+        """Raise a `TorchgraftError` if there is no device as an option names it."""
+        try:
+            torch.empty(1, device=self.device)
+        except (RuntimeError, AssertionError) as error:
+            reason = str(error).partition("\n")[0]
+            raise TorchgraftError("cannot be used", argument=option, expected="cpu, cuda, ...", got=reason) from error
+
+    def declarations(self) -> dict[str, Any]:
+        """Return what `make_target` takes in the place of what the targets declare."""
         accuracy = read_accuracy(self.accuracy, DeclarationError)
-        return {"accuracy": accuracy, "surrogate": dict(map(_surrogate, self.surrogates))}
+        return {"accuracy": accuracy, "surrogate": dict(map(_surrogate, self.surrogate))}
 
     def words(self) -> list[str]:
-        """Return them as options of the command."""
-        accuracy = [] if self.accuracy is None else ["--accuracy", f"{self.accuracy:g}"]
-        return [*accuracy, *(word for text in self.surrogates for word in ("--surrogate", text))]
+        """Return what a command needs to see the same again."""
+        words = ["--seed", str(self.seed)] if self.seed else []
+        words += ["--device", self.device] if self.device != "cpu" else []
+        words += ["--isolate"] if self.isolate else []
+        words += ["--accuracy", f"{self.accuracy:g}"] if self.accuracy is not None else []
+        return [*words, *(word for text in self.surrogate for word in ("--surrogate", text))]
 
 
 def _surrogate(text: str) -> tuple[str, Any]:
@@ -71,32 +85,20 @@ def _surrogate(text: str) -> tuple[str, Any]:
 
 @dataclass(frozen=True)
 class Entry:
-    """A target by its place, which finds it again in any process.
+    """A target by its place, which finds it again in any process."""
 
-    Attributes:
-        place: ``"package.module:name"`` or ``"file.py:name"``.
-        kind: what it is, as in `Target`.
-        why_not: why it cannot be checked; empty if it can.
-        declared: what qualifies its verdict, in words.
-        said: by options.
-    """
-
-    place: str
-    kind: str
-    why_not: str = ""
-    declared: tuple[str, ...] = ()
-    said: Said = field(default_factory=Said)
+    place: str  # "package.module:name" or "file.py:name"
+    kind: str  # as in `Target`
+    settings: Settings
+    why_not: str = ""  # it cannot be checked, and this says why
+    declared: tuple[str, ...] = ()  # what qualifies its verdict, in words
 
     def target(self) -> Target:
-        """Return the target, whose name is its place.
-
-        Raises:
-            DeclarationError: there is none, any more.
-        """
-        return _named(self.place, self.said)
+        """Return the target, whose name is its place."""
+        return _target(_found(self.place), self.place, self.settings)
 
 
-def collect(place: str, said: Said | None = None) -> list[Entry]:
+def collect(place: str, settings: Settings | None = None) -> list[Entry]:
     """Find what can be checked of a module, a file, a package or a folder; or the one thing that a place names.
 
     Of a module these are its own operators, not those it imports; the subclasses of `autograd.Function` and the
@@ -108,19 +110,14 @@ def collect(place: str, said: Said | None = None) -> list[Entry]:
         DeclarationError: there is no such place, or it cannot be imported; or it names what cannot be checked.
     """
     where, name = split(place)
-    said = said or Said()
-    said.options()  # refuses them once, and not at each target
+    settings = settings or Settings()
+    settings.declarations()  # refuses them once, and not at each target
     if not name:
-        return [entry for each in expand(where) for entry in _declared(each, where, said)]
-    entry = _entry(place, _named(place, said), said)
+        return [entry for each in expand(where) for entry in _declared(each, where, settings)]
+    entry = _entry(place, _found(place), settings)
     if entry.why_not:
         raise DeclarationError("cannot be checked from here", argument=place, got=entry.why_not, hint=_HINT)
     return [entry]
-
-
-def _load(where: str) -> ModuleType:
-    with _seeded(), staying():
-        return load(where)
 
 
 @contextlib.contextmanager
@@ -131,50 +128,53 @@ def _seeded() -> Iterator[None]:
         yield
 
 
-def _named(place: str, said: Said) -> Target:
+_load = _seeded()(staying()(load))
+
+
+def _found(place: str) -> Any:
     where, name = split(place)
     module = _load(where)
     found = attribute(module, name)
     if found is None:
-        known = ", ".join(name for name, _ in _checkable(module))
-        raise DeclarationError(
-            "does not exist", argument=place, expected=known or "something that can be checked",
-            got=f"no '{name}' in {module.__name__}",
-        )  # fmt: skip
-    return _target(found, place, said)
+        expected = ", ".join(name for name, _ in _checkable(module)) or "something that can be checked"
+        got = f"no '{name}' in {module.__name__}"
+        raise DeclarationError("does not exist", argument=place, expected=expected, got=got)
+    return found
 
 
-def _target(found: Any, place: str, said: Said) -> Target:
+def _target(found: Any, place: str, settings: Settings) -> Target:
     if isinstance(found, type) and issubclass(found, nn.Module):
         with _seeded():
             found = found()
     try:
-        return make_target(found, name=place, **said.options())
+        return make_target(found, name=place, **settings.declarations())
     except ArgumentError as error:
         raise DeclarationError("cannot be checked", argument=place, expected=error.expected, got=error.got) from None
 
 
-def _entry(place: str, target: Target, said: Said) -> Entry:
-    why_not = ""
+def _entry(place: str, found: Any, settings: Settings) -> Entry:
+    target, why_not = _target(found, place, settings), ""
     if not target.samples and signature_of(target) is None:
         why_not = "nothing says what it takes"
     if target.operator is not None and not differentiable_outputs(target.operator._record.signature):
         why_not = "its outputs have no derivative"
-    return Entry(place, target.kind, why_not, target.declared.words, said)
+    return Entry(place, target.kind, settings, why_not, target.declared.words)
 
 
-def _declared(where: str, root: str, said: Said) -> Iterator[Entry]:
+def _declared(where: str, root: str, settings: Settings) -> Iterator[Entry]:
     module = _load(where)
     private = _private(module) if where != root else set()
     for name, value in _checkable(module):
         place = f"{where}:{name}"
+        if name in private:
+            why_not = "it is private to its package; name its module to have it checked"
+            yield Entry(place, "operator", settings, why_not)
+            continue
         try:
-            if name in private:
-                yield Entry(place, "operator", "it is private to its package; name its module to have it checked")
-            else:
-                yield _entry(place, _target(value, place, said), said)
+            yield _entry(place, value, settings)
         except Exception as error:  # a module's constructor may raise anything
-            yield Entry(place, "module", f"it cannot be made: {type(error).__name__}: {error}".partition("\n")[0])
+            why_not = f"it cannot be made: {type(error).__name__}: {error}".partition("\n")[0]
+            yield Entry(place, "module", settings, why_not)
 
 
 def _private(module: ModuleType) -> set[str]:
@@ -204,10 +204,9 @@ def _is_declared(value: Any, module: str) -> bool:
         return value.__module__ == module and _has_forward(value)
     if _torch.overload_of(value) is not None:
         return _torch.module_of(value) == module or _has_samples(value)
-    if isinstance(value, nn.Module):
-        return _has_samples(value)
-    own = isinstance(value, FunctionType) or (isinstance(value, type) and issubclass(value, nn.Module))
-    return own and value.__module__ == module and _has_samples(value)
+    if isinstance(value, FunctionType) or (isinstance(value, type) and issubclass(value, nn.Module)):
+        return value.__module__ == module and _has_samples(value)
+    return isinstance(value, nn.Module) and _has_samples(value)
 
 
 def _has_samples(value: Any) -> bool:

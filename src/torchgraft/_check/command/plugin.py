@@ -5,6 +5,7 @@ Targets are found by their places, in each process anew: nothing of the user's i
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import os
 from collections.abc import Generator, Iterator
@@ -17,16 +18,16 @@ from ..._errors import TorchgraftError
 from ..._locate import split
 from ..checks.table import NAMED
 from ..clock import Clock
-from ..ended import Ended
+from ..ended import Ended, contained
 from ..finding import Verdict
 from ..prepare import Prepared
-from ..report.report import Report
 from ..report.result import Result
 from ..report.text import paragraphs, plain
 from ..runner import run
-from .collect import NOTHING, Entry, Said, collect
-from .contain import contained
-from .examine import Settings, prepare_target, with_repro
+from .collect import NOTHING, Entry, Settings, collect
+from .command import make_report, prepare_target
+
+_OPTIONS = ("seed", "device", "compilers", "inductor", "accuracy")
 
 
 class Checks:
@@ -38,13 +39,7 @@ class Checks:
 
     def __init__(self, config: pytest.Config) -> None:
         self.places: list[str] = config.getoption("torchgraft")
-        self.settings = Settings(
-            seed=config.getoption("torchgraft_seed"),
-            device=config.getoption("torchgraft_device"),
-            compilers=config.getoption("torchgraft_compilers"),
-            inductor=config.getoption("torchgraft_inductor"),
-            said=Said(config.getoption("torchgraft_accuracy")),
-        )
+        self.settings = Settings(**{name: config.getoption(f"torchgraft_{name}") for name in _OPTIONS})
         self._budget: float | None = config.getoption("torchgraft_budget")
         if self._budget is not None and not self._budget > 0:
             raise pytest.UsageError(f"--torchgraft-budget: no number of seconds above 0: {self._budget:g}")
@@ -70,13 +65,15 @@ class Checks:
             report.result = [*(report.result or []), *places]
         return report
 
-    def prepared(self, entry: Entry) -> Prepared:
-        """Return the cases of a target, made once for the tests that follow each other; its clock starts anew."""
+    def results(self, entry: Entry, check: str) -> list[Result]:
+        """Return the results of a check; its target's cases are made once for the tests that follow each other."""
         if self._latest is None or self._latest[0] != entry:
-            self._latest = entry, prepare_target(entry, self.settings, Clock(self._budget))
-        made = self._latest[1]
-        made.clock.restart()
-        return made
+            self._latest = entry, prepare_target(entry, Clock(self._budget))
+        prepared = self._latest[1]
+        prepared.clock.restart()
+        if check == "samples" or not prepared.cases:
+            return list(prepared.results)
+        return list(run([NAMED[check]], prepared.cases, prepared.clock))
 
 
 class Place(pytest.Collector):
@@ -90,7 +87,7 @@ class Place(pytest.Collector):
     def collect(self) -> Iterator[Check]:
         """Collect the tests of each target, once where it is in several places."""
         try:
-            entries = collect(self.name, self._checks.settings.said)
+            entries = collect(self.name, self._checks.settings)
             names = ["samples", *(check.name for check in self._checks.settings.checks())]
         except TorchgraftError as error:
             raise self.CollectError(str(error)) from None
@@ -103,9 +100,8 @@ class Place(pytest.Collector):
             where, name = split(entry.place)
             for check in names if not entry.why_not else names[:1]:
                 identity = f"torchgraft::{where}::{name}::{check.replace(' ', '-')}"
-                yield Check.from_parent(
-                    self, name=f"{name}::{check}", nodeid=identity, checks=self._checks, entry=entry, check=check
-                )
+                fields = {"checks": self._checks, "entry": entry, "check": check}
+                yield Check.from_parent(self, name=f"{name}::{check}", nodeid=identity, **fields)
 
 
 class Check(pytest.Item):
@@ -113,58 +109,36 @@ class Check(pytest.Item):
 
     def __init__(self, checks: Checks, entry: Entry, check: str, **node: Any) -> None:
         super().__init__(**node)
-        self._checks = checks
-        self._entry = entry
-        self._check = check
+        self._checks, self._entry, self._check = checks, entry, check
 
     def runtest(self) -> None:
         """Run the check; what it found is the test's failure."""
         if self._entry.why_not:
-            _skip(self._entry.why_not)
+            raise pytest.skip.Exception(self._entry.why_not, _use_item_location=True)
         try:
             with contained():
-                results = self._results()
+                results = self._checks.results(self._entry, self._check)
         except Ended as end:
             results = [end.result(self._check)]
-        settings = self._checks.settings
-        self._conclude([with_repro(result, self._entry, settings) for result in results])
-
-    def _results(self) -> list[Result]:
-        prepared = self._checks.prepared(self._entry)
-        if self._check == "samples" or not prepared.cases:
-            return list(prepared.results)
-        return list(run([NAMED[self._check]], prepared.cases, prepared.clock))
-
-    def _conclude(self, results: list[Result]) -> None:
-        report = Report(self._entry.place, self._entry.kind, results, self._checks.settings.seed, self._entry.declared)
+        report = make_report(self._entry, results)
         verdict = report.verdict if results else Verdict.PASS
         notes = [result.note for result in results if result.note and result.verdict is verdict]
         said = "\n".join(dict.fromkeys(notes))
         found = plain(paragraphs(report.findings))
         if verdict is Verdict.SKIPPED:
-            _skip(said)
-        elif verdict is not Verdict.PASS:
+            raise pytest.skip.Exception(said, _use_item_location=True)
+        if verdict is not Verdict.PASS:
             first = f"{report.findings[0].title}\n\n{found}" if found else said
             pytest.fail(f"{verdict}: {first}\n", pytrace=False)
-        elif found:
+        if found:
             self.add_report_section("call", "torchgraft", found)
 
     def reportinfo(self) -> tuple[os.PathLike[str] | str, int, str]:
-        """Return the place where the target is declared."""
-        file, line = _declared(self._entry) or (self.path, 0)
+        """Return the place where the target is declared, where Python knows it."""
+        file, line = Path(self.path), 0
+        with contextlib.suppress(Exception):  # it is code of the user's, some of it made at run time
+            origin = inspect.unwrap(self._entry.target().origin)
+            holder = getattr(origin, "__self__", None)
+            origin = holder if isinstance(holder, type) else origin
+            file, line = Path(inspect.getfile(origin)), inspect.getsourcelines(origin)[1] - 1
         return file, line, f"{split(self._entry.place)[1]}: {self._check}"
-
-
-def _skip(why: str) -> None:
-    raise pytest.skip.Exception(why, _use_item_location=True)
-
-
-def _declared(entry: Entry) -> tuple[Path, int] | None:
-    """Return file and line of a target, where Python knows them."""
-    try:
-        origin = inspect.unwrap(entry.target().origin)
-        holder = getattr(origin, "__self__", None)
-        origin = holder if isinstance(holder, type) else origin
-        return Path(inspect.getfile(origin)), inspect.getsourcelines(origin)[1] - 1
-    except Exception:  # it is code of the user's, some of it made at run time
-        return None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import importlib
+import importlib.util
 import io
 import math
 import textwrap
@@ -21,8 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..evidence import Evidence
-from ..numerals import apart, brief, printable, shown, typeset
+from ..evidence import Evidence, apart, brief, printable, shown, typeset
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,8 +38,12 @@ LONGEST = 12  # characters of a label
 BESIDE = 30  # characters of labels that have room side by side
 COLORS = "RdBu_r"  # people with any kind of colour vision tell blue from red
 POINT, UNDER, SOFT, VOID = "#1f5c99", "#b3261e", "#5d646d", "#c9c5bb"
-LADDER = "distance from the numeric derivative, for each step of the differences"
 SUPERSCRIPTS = str.maketrans("-0123456789", "\N{SUPERSCRIPT MINUS}⁰¹²³⁴⁵⁶⁷⁸⁹")
+STYLE = {
+    "svg.hashsalt": "torchgraft", "svg.fonttype": "none", "font.size": 8, "axes.titlesize": 9,
+    "axes.titleweight": "bold", "axes.facecolor": "none", "axes.edgecolor": SOFT, "axes.linewidth": 0.6,
+    "axes.labelcolor": SOFT,
+}  # fmt: skip
 
 Array = NDArray[Any]
 
@@ -55,15 +58,19 @@ class Map(NamedTuple):
     ends: tuple[str, str]
     marks: Array
 
-    def text(self, row: int, column: int, fits: int = 6) -> str:
+    @property
+    def words(self) -> str:
+        rows, columns = self.values.shape
+        return f"{self.title}: {rows} x {columns} entries of the Jacobian, colours from {' to '.join(self.ends)}"
+
+    def text(self, row: int, column: int, fits: int) -> str:
         """The mark of a cell, or its number with as many digits as have room; nothing without room."""
         value = self.values[row, column]
+        texts = [f"{value + 0.0:.{digits}g}" for digits in (3, 2, 1)]  # + 0.0: no negative zero
         if self.marks[row, column]:
             texts = [str(self.marks[row, column])]
         elif self.center and self.limit < NEAR and value != self.center:
             texts = [f"{value - self.center:+.1g}"]
-        else:
-            texts = [f"{value + 0.0:.{digits}g}" for digits in (3, 2, 1)]  # + 0.0: no negative zero
         return next((text for text in texts if len(text) <= fits), "")
 
 
@@ -88,11 +95,11 @@ def heat_maps(evidence: Evidence) -> Maps | None:
     numeric = np.where(unknown, np.nan, numeric)
     deviation = np.where(unknown, 0, np.nan_to_num(abs(analytic - numeric), nan=np.inf))
     wrong = (deviation > noise) & (evidence.estimate is not None)
-    part = rows, columns = _window(deviation)
-    told = () if evidence.estimate is None else _share(wrong, unknown)
-    caption = " ".join([*told, *_extent(numeric.shape, rows, columns)])
+    worst = divmod(int(deviation.argmax()), deviation.shape[1])
+    rows, columns = [_around(*pair) for pair in zip(worst, deviation.shape, strict=True)]
+    caption = " ".join(_said(wrong, unknown, evidence.estimate, rows, columns))
     names = entry_names(evidence.outputs, len(numeric)), entry_names(evidence.inputs, numeric.shape[1])
-    analytic, numeric, noise, wrong = (array[part] for array in (analytic, numeric, noise, wrong))
+    analytic, numeric, noise, wrong = (array[rows, columns] for array in (analytic, numeric, noise, wrong))
     sides = np.concatenate([analytic, numeric])
     limit = float(abs(sides[np.isfinite(sides)]).max(initial=0)) or 1.0
     ends = f"-{brief(limit)}", brief(limit)
@@ -113,25 +120,24 @@ def _noise(estimate: Tensor | None, numeric: Array) -> Array:
     return np.where(np.isnan(noise), np.inf, noise)
 
 
-def _window(deviation: Array) -> tuple[slice, slice]:
-    """The rows and columns that are drawn, with the largest deviation in their middle."""
-    worst = divmod(int(deviation.argmax()), deviation.shape[1])
-    starts = (max(0, min(place - MOST // 2, size - MOST)) for place, size in zip(worst, deviation.shape, strict=True))
-    rows, columns = (slice(start, start + MOST) for start in starts)
-    return rows, columns
+def _around(place: int, size: int) -> slice:
+    """The part of a row or a column that is drawn, with the largest deviation in its middle."""
+    start = max(0, min(place - MOST // 2, size - MOST))
+    return slice(start, start + MOST)
 
 
-def _share(wrong: Array, unknown: Array) -> Iterator[str]:
+def _said(wrong: Array, unknown: Array, estimate: Tensor | None, rows: slice, columns: slice) -> Iterator[str]:
     count = int(wrong.sum())
-    said = f"{count} of {wrong.size} entries {'deviates' if count == 1 else 'deviate'} by more than numerics explain"
-    yield f"{said} (framed)." if count else "No entry deviates by more than numerics explain."
+    if count:
+        deviate = "entries deviates" if count == 1 else "entries deviate"
+        yield f"{count} of {wrong.size} {deviate} by more than numerics explain (framed)."
+    elif estimate is not None:
+        yield "No entry deviates by more than numerics explain."
     if unknown.any():
         yield f"{unknown.sum()} without a derivative that differences can tell (?)."
-
-
-def _extent(shape: tuple[int, ...], rows: slice, columns: slice) -> Iterator[str]:
-    if max(shape) > MOST:
-        yield f"Shown are {min(shape[0], MOST)} x {min(shape[1], MOST)} of {shape[0]} x {shape[1]} entries,"
+    if max(wrong.shape) > MOST:
+        part, whole = wrong[rows, columns].shape, wrong.shape
+        yield f"Shown are {part[0]} x {part[1]} of {whole[0]} x {whole[1]} entries,"
         yield f"around the largest deviation: rows from {rows.start}, columns from {columns.start}."
 
 
@@ -174,27 +180,21 @@ class Trace(NamedTuple):
 
 def trace(evidence: Evidence) -> Trace | None:
     """The ladder as it is drawn; None where there is none. Steps without an estimate have offsets that are nan."""
-    chosen = evidence.chosen
+    chosen, along = evidence.chosen, evidence.along
     if chosen is None or not math.isfinite(evidence.ladder[chosen]):
         return None
     bars = [bar if bar >= 0 else math.inf for bar in evidence.bars]
     step, reference, bar = evidence.steps[chosen], evidence.ladder[chosen], bars[chosen]
     offsets = [value - reference for value in evidence.ladder]
-    along = None if evidence.along is None or not math.isfinite(evidence.along) else evidence.along - reference
-    sizes = [abs(offset) for offset in (*offsets, along or 0.0) if offset and math.isfinite(offset)]
+    distance = None if along is None or not math.isfinite(along) else along - reference
+    sizes = [abs(offset) for offset in (*offsets, distance or 0.0) if offset and math.isfinite(offset)]
     floor = torch.finfo(torch.float64).eps * max(abs(reference), 1e-270)  # by less matplotlib cannot divide
     linear = max(bar if math.isfinite(bar) else min(sizes, default=floor), floor)
-    reach = 2 * max([*sizes, linear])
-    return Trace(
-        evidence.steps, offsets, bars, chosen, along, linear, reach, _caption(step, reference, bar, evidence.along)
-    )
-
-
-def _caption(step: float, reference: float, bar: float, along: float | None) -> str:
     under, by = apart(along, reference) if along is not None else ("", shown(reference, 7))
     error = f" (error at most about {brief(bar)})" if math.isfinite(bar) else ""
     said = f"; the derivative under test gives {under}" if along is not None else ""
-    return f"Along one direction, differences with the step {step_name(step)} give {by}{error}{said}."
+    caption = f"Along one direction, differences with the step {step_name(step)} give {by}{error}{said}."
+    return Trace(evidence.steps, offsets, bars, chosen, distance, linear, 2 * max([*sizes, linear]), caption)
 
 
 def step_name(step: float) -> str:
@@ -203,7 +203,10 @@ def step_name(step: float) -> str:
     return f"2{str(exponent - 1).translate(SUPERSCRIPTS)}" if mantissa == 0.5 else brief(step)
 
 
-class Panel(NamedTuple):
+# -- with matplotlib --------------------------------------------------------------------------------------------------
+
+
+class Picture(NamedTuple):
     """A picture to be drawn, its size in inches, and its description in words."""
 
     draw: Callable[[Axes], None]
@@ -212,18 +215,15 @@ class Panel(NamedTuple):
     words: str
 
 
-def _panels(evidence: Evidence) -> Iterator[tuple[str, list[Panel]]]:
+def _pictures(evidence: Evidence) -> Iterator[tuple[str, list[Picture]]]:
     """The caption and the pictures of the heat maps, then of the ladder."""
     maps, steps = heat_maps(evidence), trace(evidence)
     if maps is not None:
-        rows, columns = len(maps.rows), len(maps.columns)
-        size = min(2.3 + 0.25 * columns, 3.3), 1.3 + min(max(0.28 * rows, 0.4), 2.6)
-        words = f"{rows} x {columns} entries of the Jacobian, colours from"
-        draws = (partial(_draw_map, map=map, maps=maps) for map in maps.maps)
-        texts = (f"{map.title}: {words} {' to '.join(map.ends)}" for map in maps.maps)
-        yield maps.caption, [Panel(draw, *size, text) for draw, text in zip(draws, texts, strict=True)]
+        size = min(2.3 + 0.25 * len(maps.columns), 3.3), 1.3 + min(max(0.28 * len(maps.rows), 0.4), 2.6)
+        yield maps.caption, [Picture(partial(_draw_map, map, maps), *size, map.words) for map in maps.maps]
     if steps is not None:
-        yield steps.caption, [Panel(partial(_draw_ladder, steps=steps), 4.1, 2.9, LADDER)]
+        words = "distance from the numeric derivative, for each step of the differences"
+        yield steps.caption, [Picture(partial(_draw_ladder, steps), 4.1, 2.9, words)]
 
 
 def figure(evidence: Evidence, heading: Sequence[str]) -> Figure | None:
@@ -232,22 +232,18 @@ def figure(evidence: Evidence, heading: Sequence[str]) -> Figure | None:
     Raises:
         ModuleNotFoundError: matplotlib is not installed.
     """
-    panels = list(_panels(evidence))
-    if not panels:
+    pictures = list(_pictures(evidence))
+    if not pictures:
         return None
-    if not has_matplotlib():
-        error = ModuleNotFoundError("No module named 'matplotlib'", name="matplotlib")
-        error.add_note(f"Finding.plot() needs matplotlib: {INSTALL}")
-        raise error
-    heights = [row[0].height + 0.4 for _, row in panels]
+    heights = [row[0].height + 0.4 for _, row in pictures]
     with _style():
         whole = _figure(10.0, 0.6 + sum(heights))
-        whole.suptitle("\n".join(_folded(line) for line in heading), fontsize=12)
-        parts = whole.subfigures(len(panels), 1, squeeze=False, height_ratios=heights)[:, 0]
-        for part, (caption, row) in zip(parts, panels, strict=True):
-            part.supxlabel(_folded(caption), fontsize=9, color=SOFT)
-            for panel, axes in zip(row, part.subplots(1, len(row), squeeze=False)[0], strict=True):
-                panel.draw(axes)
+        whole.suptitle("\n".join(_literal(line) for line in heading), fontsize=12)
+        parts = whole.subfigures(len(pictures), 1, squeeze=False, height_ratios=heights)[:, 0]
+        for part, (caption, row) in zip(parts, pictures, strict=True):
+            part.supxlabel(_literal(caption), fontsize=9, color=SOFT)
+            for picture, axes in zip(row, part.subplots(1, len(row), squeeze=False)[0], strict=True):
+                picture.draw(axes)
         whole.draw_without_rendering()  # makes the ticks, in this style and not in that of a later draw
     whole._repr_png_ = partial(_rendered, whole, "png")  # type: ignore[attr-defined] # for notebooks without pyplot
     return whole
@@ -255,22 +251,20 @@ def figure(evidence: Evidence, heading: Sequence[str]) -> Figure | None:
 
 def illustrations(evidence: Evidence) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """The captions, each with pictures as words and as the address of an image; no pictures without matplotlib."""
-    for caption, row in _panels(evidence):
-        yield caption, [(panel.words, _address(panel)) for panel in row] if has_matplotlib() else []
+    for caption, row in _pictures(evidence):
+        yield caption, [(picture.words, _address(picture)) for picture in row] if has_matplotlib() else []
 
 
 def has_matplotlib() -> bool:
     """Return True if pictures can be drawn."""
-    with contextlib.suppress(ModuleNotFoundError):
-        return bool(importlib.import_module("matplotlib"))
-    return False
+    return importlib.util.find_spec("matplotlib") is not None
 
 
-def _address(panel: Panel) -> str:
+def _address(picture: Picture) -> str:
     with _style():
-        whole = _figure(panel.width, panel.height)
+        whole = _figure(picture.width, picture.height)
         whole.set_facecolor("none")
-        panel.draw(whole.subplots())
+        picture.draw(whole.subplots())
     return f"data:image/svg+xml;base64,{base64.b64encode(_rendered(whole, 'svg')).decode()}"
 
 
@@ -290,35 +284,30 @@ def _rendered(whole: Figure, format: str) -> bytes:
 @contextlib.contextmanager
 def _style() -> Iterator[None]:
     """One look, whatever the user's settings; equal numbers give equal bytes."""
-    from matplotlib import style
-
-    settings = {
-        "svg.hashsalt": "torchgraft", "svg.fonttype": "none", "font.size": 8, "axes.titlesize": 9,
-        "axes.titleweight": "bold", "axes.facecolor": "none", "axes.edgecolor": SOFT, "axes.linewidth": 0.6,
-    }  # fmt: skip
-    with style.context(["default", settings]), warnings.catch_warnings():
+    try:
+        from matplotlib import style
+    except ModuleNotFoundError as error:
+        error.add_note(f"Finding.plot() needs matplotlib: {INSTALL}")
+        raise
+    with style.context(["default", STYLE]), warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from")  # a name in letters that the font lacks
         yield
 
 
 def _literal(text: str) -> str:
-    """The text as it stands: a dollar sign begins no formula."""
-    return typeset(printable(text)).replace("$", r"\$")
+    """The text in lines of some width, as it stands: a dollar sign begins no formula."""
+    return typeset(printable(textwrap.fill(text, 110))).replace("$", r"\$")
 
 
-def _folded(text: str) -> str:
-    return _literal(textwrap.fill(text, 110))
-
-
-def _draw_map(axes: Axes, map: Map, maps: Maps) -> None:
+def _draw_map(map: Map, maps: Maps, axes: Axes) -> None:
     from matplotlib import colormaps
     from matplotlib.colors import CenteredNorm
+    from matplotlib.patches import Rectangle
+    from matplotlib.patheffects import withStroke
 
     colors, norm = colormaps[COLORS].with_extremes(bad=VOID), CenteredNorm(map.center, map.limit)
     image = axes.imshow(np.ma.masked_invalid(map.values), colors, norm, aspect="auto", interpolation="none")
-    axes.set_title(map.title)
-    axes.set_xlabel("inputs", color=SOFT)
-    axes.set_ylabel("outputs", color=SOFT)
+    axes.set(title=map.title, xlabel="inputs", ylabel="outputs")
     _name_ticks(axes, maps)
     beyond = "both" if (abs(map.values - map.center) > map.limit * (1 + 1e-9)).any() else "neither"
     ticks = [map.center - map.limit, map.center, map.center + map.limit]
@@ -331,17 +320,9 @@ def _draw_map(axes: Axes, map: Map, maps: Maps) -> None:
             faint = 0.4 if map.marks[row, column] == "0/0" else 1.0
             text = typeset(map.text(row, column, 34 // len(maps.columns)))
             axes.text(column, row, text, ha="center", va="center", fontsize=7, color=ink, alpha=faint)
-    if map is maps.maps[2]:
-        _frame(axes, maps.wrong)
-
-
-def _frame(axes: Axes, wrong: Array) -> None:
-    from matplotlib.patches import Rectangle
-    from matplotlib.patheffects import withStroke
-
-    width = 1.6 if wrong.shape[1] <= WIDE else 0.8
+    width = 1.6 if len(maps.columns) <= WIDE else 0.8
     halo = withStroke(linewidth=2 * width, foreground="white")
-    for row, column in np.argwhere(wrong):
+    for row, column in np.argwhere(maps.wrong) if map is maps.maps[2] else ():
         corner = column - 0.5, row - 0.5
         axes.add_patch(Rectangle(corner, 1, 1, fill=False, linewidth=width, path_effects=[halo]))
 
@@ -355,17 +336,15 @@ def _name_ticks(axes: Axes, maps: Maps) -> None:
         set_ticks(places, [_literal(name) for name in short], rotation=90 if upright else 0)
 
 
-def _draw_ladder(axes: Axes, steps: Trace) -> None:
+def _draw_ladder(steps: Trace, axes: Axes) -> None:
     """Draw distances from the estimate that was used; error bars end at the axis where they are infinite."""
     axes.set_xscale("log", base=2)
     axes.set_yscale("asinh", linear_width=steps.linear)
     axes.set_ylim(-steps.reach, steps.reach)
     axes.axhline(0, color=SOFT, linewidth=0.8)
     bars = [min(bar, 3 * steps.reach) for bar in steps.bars]
-    axes.errorbar(
-        steps.steps, steps.offsets, bars, fmt="o", markersize=4, capsize=3, linewidth=1, color=POINT,
-        label="estimate and error",
-    )  # fmt: skip
+    label = "estimate and error"
+    axes.errorbar(steps.steps, steps.offsets, bars, fmt="o", ms=4, capsize=3, lw=1, color=POINT, label=label)
     place = steps.steps[steps.chosen], steps.offsets[steps.chosen]
     axes.plot(*place, "o", markersize=10, fillstyle="none", color="black", label="step used", zorder=4)
     if steps.along is not None:
@@ -373,8 +352,7 @@ def _draw_ladder(axes: Axes, steps: Trace) -> None:
     axes.set_yticks(_distances(steps))  # matplotlib's own are uneven, and overflow for the largest numbers
     axes.minorticks_off()
     axes.invert_xaxis()
-    axes.set_xlabel("step of the differences", color=SOFT)
-    axes.set_ylabel("distance from the\nnumeric derivative", color=SOFT)
+    axes.set(xlabel="step of the differences", ylabel="distance from the\nnumeric derivative")
     axes.grid(axis="y", alpha=0.3)
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False)
 

@@ -88,52 +88,13 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Check:
-    """One check, over all its cases.
-
-    Attributes:
-        name: of the check.
-        title: what holds where it passes.
-        results: one for each case.
-    """
+    """One check, over all its cases; a case that was skipped takes nothing from those that passed."""
 
     name: str
-    title: str
-    results: Sequence[Result]
-
-    @property
-    def verdict(self) -> Verdict:
-        """The worst of its cases; a case that was skipped takes nothing from those that passed."""
-        return worst(result.verdict for result in self.results)
-
-    @property
-    def like(self) -> list[Result]:
-        """The cases that ended as the whole did."""
-        return [result for result in self.results if result.verdict is self.verdict]
-
-    @property
-    def share(self) -> str:
-        """The number of cases that ended so, of those that were tried: ``"2 of 3"``."""
-        tried = sum(result.verdict is not Verdict.SKIPPED for result in self.results)
-        return f"{len(self.like)} of {tried}" if tried > 1 else ""
-
-    @property
-    def note(self) -> str:
-        """The first reason that was given for the verdict, and the number of other reasons."""
-        notes = list(dict.fromkeys(result.note for result in self.like if result.note))
-        if not notes:
-            return ""
-        return notes[0] if len(notes) == 1 else f"{notes[0]} (and {len(notes) - 1} more)"
-
-    @property
-    def said(self) -> str:
-        """The note, else what was found, else the title."""
-        found = list(dict.fromkeys(finding.title for result in self.like for finding in result.findings))
-        return self.note or "; ".join(found) or self.title
-
-
-def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """The worst of some verdicts; `Verdict.SKIPPED` of none, for nothing was tried."""
-    return max(verdicts, key=SEVERITY.__getitem__, default=Verdict.SKIPPED)
+    verdict: Verdict  # the worst of its cases
+    share: str  # the number of cases that ended so, of those that were tried: "2 of 3"
+    note: str  # the first reason that was given for the verdict, and the number of other reasons
+    said: str  # the note, else what was found, else what holds where it passes
 
 
 def checks(report: Outcome) -> list[Check]:
@@ -141,8 +102,23 @@ def checks(report: Outcome) -> list[Check]:
     together: dict[str, list[Result]] = {}
     for result in report.results:
         together.setdefault(result.check, []).append(result)
-    made = [Check(name, results[0].title, results) for name, results in together.items()]
-    return sorted(made, key=lambda check: -SEVERITY[check.verdict])
+    return sorted(map(_summed_up, together.values()), key=lambda check: -SEVERITY[check.verdict])
+
+
+def _summed_up(results: Sequence[Result]) -> Check:
+    verdict = worst(result.verdict for result in results)
+    like = [result for result in results if result.verdict is verdict]
+    tried = sum(result.verdict is not Verdict.SKIPPED for result in results)
+    share = f"{len(like)} of {tried}" if tried > 1 else ""
+    first, *others = dict.fromkeys(result.note for result in like if result.note) or [""]
+    note = f"{first} (and {len(others)} more)" if others else first
+    found = dict.fromkeys(finding.title for result in like for finding in result.findings)
+    return Check(results[0].check, verdict, share, note, note or "; ".join(found) or results[0].title)
+
+
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """The worst of some verdicts; `Verdict.SKIPPED` of none, for nothing was tried."""
+    return max(verdicts, key=SEVERITY.__getitem__, default=Verdict.SKIPPED)
 
 
 def counts(verdicts: Iterable[Verdict]) -> dict[Verdict, int]:
@@ -153,8 +129,7 @@ def counts(verdicts: Iterable[Verdict]) -> dict[Verdict, int]:
 
 def tally(report: Outcome) -> str:
     """The number of checks that ended so and so, in one line: ``"1 check failed, 11 passed, 2 skipped"``."""
-    found = counts(check.verdict for check in checks(report))
-    parts = [f"{number} {WORDS[verdict]}" for verdict, number in found.items()]
+    parts = [f"{number} {WORDS[verdict]}" for verdict, number in counts(c.verdict for c in checks(report)).items()]
     if not parts:
         return "nothing was checked"
     number, rest = parts[0].split(" ", 1)
@@ -163,7 +138,7 @@ def tally(report: Outcome) -> str:
 
 def effort(report: Outcome) -> str:
     """The cost of the check, and the seed that draws the same inputs again: ``"12 cases, 0.9 s, seed 0"``."""
-    cases = max((len(check.results) for check in checks(report)), default=0)
+    cases = max(Counter(result.check for result in report.results).values(), default=0)
     seconds = sum(result.seconds for result in report.results)
     return f"{cases} {'case' if cases == 1 else 'cases'}, {duration(seconds)}, seed {report.seed}"
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 import io
 import textwrap
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
-
+from ..evidence import apart, brief, printable, shown
 from ..finding import Finding, Verdict
-from ..numerals import FEW, apart, brief, printable, shown
 from .result import KINDS, Check, Outcome, checks, effort, remark, tally
 
 if TYPE_CHECKING:
@@ -32,14 +29,17 @@ STYLES = {
     "repro": "cyan",
     "": "",
 }
-LABEL = 10  # columns of the labels at a finding's facts
 MANY = 3
 """So many checks that ended alike, for the same reason, have one row."""
 
 
 def layout(report: Outcome, width: int = 100) -> list[Line]:
     """All lines: the headline, a table of the checks that did not pass, the findings."""
-    lines = [*_verdict(report, width), *_table(report, width)]
+    rest = f"{report.target} ({KINDS.get(report.kind, report.kind)}): {tally(report)}; {effort(report)}"
+    lines = list(_hanging([(f"{report.headline}  ", report.verdict)], rest, width, "strong"))
+    if remark(report):
+        lines += _hanging([], remark(report), width)
+    lines += _table(report, width)
     return [*lines, [], *paragraphs(report.findings, width)] if report.findings else lines
 
 
@@ -80,43 +80,19 @@ def numbers(finding: Finding) -> Iterator[tuple[str, str]]:
     """The values by both sides, and the distance between them, each with a label."""
     sides = {"analytic": finding.analytic, "numeric": finding.numeric}
     known = {label: side for label, side in sides.items() if side is not None}
-    place = _worst_entry(finding.analytic, finding.numeric)
-    if len(known) == 2:
-        analytic, numeric = apart(*(side if place is None else side[place] for side in known.values()))
-        yield "analytic", analytic + (f" at {list(place)}, where both are apart most" if place else "")
-        yield "numeric", numeric
-    else:
-        yield from ((label, shown(side)) for label, side in known.items())
+    texts = apart(*known.values()) if len(known) == 2 else map(shown, known.values())
+    yield from zip(known, texts, strict=True)
     if finding.error is not None:
         explained = "" if finding.estimate is None else f"; numerics explain at most {brief(finding.estimate)}"
         yield "error", brief(finding.error) + explained
 
 
-def _worst_entry(first: Any, second: Any) -> tuple[int, ...] | None:
-    """The place where two large tensors of one shape differ most; None for anything else."""
-    if not (isinstance(first, Tensor) and isinstance(second, Tensor)):
-        return None
-    if first.shape != second.shape or first.numel() <= FEW or {first.layout, second.layout} != {torch.strided}:
-        return None
-    deviation = (first.detach() - second.detach()).abs().nan_to_num(nan=torch.inf)
-    return tuple(int(place) for place in torch.unravel_index(deviation.argmax(), deviation.shape))
-
-
-def _verdict(report: Outcome, width: int) -> Iterator[Line]:
-    kind = KINDS.get(report.kind, report.kind)
-    rest = f"{report.target} ({kind}): {tally(report)}; {effort(report)}"
-    yield from _hanging([(f"{report.headline}  ", report.verdict)], rest, width, "strong")
-    if remark(report):
-        yield from _hanging([], remark(report), width)
-
-
 def _table(report: Outcome, width: int) -> Iterator[Line]:
     """A row for each check that did not pass; those that did are counted above."""
-    rows = _folded([check for check in checks(report) if check.verdict is not Verdict.PASS])
-    if not rows:
-        return
-    yield []
-    first, second, third = (max(map(len, column)) for column in list(zip(*rows, strict=True))[:3])
+    rows = list(_rows([check for check in checks(report) if check.verdict is not Verdict.PASS]))
+    if rows:
+        yield []
+    first, second, third = (max((len(row[column]) for row in rows), default=0) for column in range(3))
     for name, verdict, share, text in rows:
         head: Line = [(f"  {name:{first}}  ", ""), (f"{verdict:{second}}  ", verdict)]
         if third:
@@ -124,35 +100,29 @@ def _table(report: Outcome, width: int) -> Iterator[Line]:
         yield from _hanging(head, text, width)
 
 
-def _folded(rows: Sequence[Check]) -> list[tuple[str, Verdict, str, str]]:
+def _rows(given: Sequence[Check]) -> Iterator[tuple[str, Verdict, str, str]]:
     """Name, verdict, share and text of each row; checks that say the same note share one, which lists their names."""
     alike: dict[tuple[str, str], list[Check]] = {}
-    for row in rows:
-        alike.setdefault((row.verdict, row.note or row.name), []).append(row)
-    folded = []
+    for check in given:
+        alike.setdefault((check.verdict, check.note or check.name), []).append(check)
     for group in alike.values():
         if len(group) < MANY:
-            folded += [(printable(row.name), row.verdict, row.share, row.said) for row in group]
+            yield from ((printable(check.name), check.verdict, check.share, check.said) for check in group)
         else:
-            names = ", ".join(row.name for row in group)
-            folded.append((f"{len(group)} checks", group[0].verdict, "", f"{group[0].said}\n({names})"))
-    return folded
+            names = ", ".join(check.name for check in group)
+            yield f"{len(group)} checks", group[0].verdict, "", f"{group[0].said}\n({names})"
 
 
 def _finding(number: int, finding: Finding, width: int) -> Iterator[Line]:
     """The title, then a line for each fact that is known."""
     yield from _hanging([(f"{number}. ", "label")], finding.title, width, "strong")
     severity = "notice" if finding.severity is Verdict.PASS else finding.severity
-    yield [_label("verdict"), (severity, finding.severity), (f"  {printable(finding.code)}", "label")]
+    yield [("   verdict   ", "label"), (severity, finding.severity), (f"  {printable(finding.code)}", "label")]
     last = [("cause", finding.cause), ("hint", finding.hint), ("repro", finding.repro)]
     for label, value in [("where", finding.where), *numbers(finding), *last]:
         if value:
             style = label if label in STYLES else ""
-            yield from _hanging([_label(label)], value, width, style, whole=label == "repro")
-
-
-def _label(text: str) -> tuple[str, str]:
-    return f"   {text:{LABEL}}", "label"
+            yield from _hanging([(f"   {label:10}", "label")], value, width, style, whole=label == "repro")
 
 
 def _hanging(head: Line, text: str, width: int, style: str = "", *, whole: bool = False) -> Iterator[Line]:
