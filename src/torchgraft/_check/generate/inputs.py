@@ -25,8 +25,8 @@ from ..._errors import (
     UnsupportedError,
 )
 from ..case import Case, Linearization
+from ..checks.reference import reference_outputs
 from ..ended import Ended
-from ..reference import reference_outputs
 from ..survive import survive
 from ..target import Target, differentiable
 from .arguments import PRECISIONS, Arguments, needed, signature_of
