@@ -242,7 +242,7 @@ def subsets(case: Case) -> Iterator[Finding]:
 
         def pull(wanted: Sequence[bool] = tuple(i in chosen for i in range(count))) -> Made:
             recorded: Linearization = case.linearize(wanted=wanted)
-            return [output.detach() for output in recorded.outputs], pulled(recorded, base)
+            return recorded.outputs, pulled(recorded, base)
 
         expected = base.outputs, [g if i in chosen else None for i, g in enumerate(base.gradients)]
         yield from compared(

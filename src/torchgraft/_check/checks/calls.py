@@ -1,4 +1,4 @@
-"""The same call again, among other calls, in other modes and on other threads, gives the same."""
+"""Calls that are repeated, among other calls, in other modes and on other threads: all give the same."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -28,11 +29,6 @@ from .ways import Made, Words, compared, made, on_one_module, require_fixed
 
 # -- the same call again, and the same backward again ----------------------------------------------------------------
 
-HINTS = {
-    "output": "draw from torch's generators, or take the random numbers as an argument",
-    "gradient": "draw in forward, and save what was drawn",
-}
-
 
 def determinism(case: Case) -> Iterator[Finding]:
     """Call twice, and pull twice through the second call."""
@@ -44,7 +40,8 @@ def determinism(case: Case) -> Iterator[Finding]:
         states.append(_states())
         gradients = [pulled(again, base), pulled(again, base)]
         states.append(_states())
-    yield from _same(base, "output", again.outputs, base.outputs, states[:2])
+    outputs = [output.detach() for output in again.outputs]
+    yield from _same(base, "output", outputs, base.outputs, states[:2])
     for other in (base.gradients, gradients[0]):
         found = list(_same(base, "gradient", gradients[1], other, states[1:]))
         if found:
@@ -58,14 +55,16 @@ def _same(
     drawn = [name for name, state in states[0].items() if state != states[1][name]]
     cause = "it depends on something that is no argument, or on what an earlier call left"
     cause = f"random numbers are drawn from {drawn[0]}" if drawn else cause
-    name = base.output_name if what == "output" else base.gradient_name
+    name, hint = base.gradient_name, "draw in forward, and save what was drawn"
+    if what == "output":
+        name, hint = base.output_name, "draw from torch's generators, or take the random numbers as an argument"
     for i, (value, other) in enumerate(zip(found, expected, strict=True)):
         # Another order of summation makes some units in the last place.
         rounding = 0.0
         if other is not None and other.numel():
             rounding = 64 * torch.finfo(other.dtype).eps * float(other.abs().max())
         difference = Difference(i, name(i), value, other, distance(value, other), rounding)
-        words = Words(f"nondeterministic-{what}", f"The same call gives another {what}", cause, HINTS[what])
+        words = Words(f"nondeterministic-{what}", f"The same call gives another {what}", cause, hint)
         if difference.error > difference.slack:
             yield from words.of([difference], base.case.label)
         elif difference.error:
@@ -98,13 +97,12 @@ def state(case: Case) -> Iterator[Finding]:
     """Two forwards, then two backwards; then the first call again."""
     base, other = baseline(case), elsewhere(case)
     expected = pulled(case.linearize(other), base)
-    for order in ("in the same order", "in reverse order"):
+    for order, places in (("in the same order", (0, 1)), ("in reverse order", (1, 0))):
         recorded = [case.linearize(), case.linearize(other)]
-        places = (1, 0) if order == "in reverse order" else (0, 1)
         pull = {i: pulled(recorded[i], base) for i in places}
-        how = f"two forwards, then their backwards {order}"
+        where = f"two forwards, then their backwards {order}; {case.label}"
         for i, right in enumerate((base.gradients, expected)):
-            found = list(INTERLEAVED.of(base.differing_gradients(pull[i], right), f"{how}; {case.label}"))
+            found = list(INTERLEAVED.of(base.differing_gradients(pull[i], right), where))
             yield from found
             if found:
                 return
@@ -141,14 +139,10 @@ CHECKPOINT = Words(
 def modes(case: Case) -> Iterator[Finding]:
     """Call under no_grad and inference_mode, and in a checkpoint, whose backward calls the forward again."""
     base = baseline(case)
-    quiet: dict[str, AbstractContextManager[object]] = {
-        "no_grad": torch.no_grad(),
-        "inference_mode": torch.inference_mode(),
-    }
-    for name, mode in quiet.items():
+    for name, mode in (("no_grad", torch.no_grad), ("inference_mode", torch.inference_mode)):
 
-        def call(mode: AbstractContextManager[object] = mode) -> Made:
-            with mode:
+        def call(mode: Callable[[], AbstractContextManager[object]] = mode) -> Made:
+            with mode():
                 return [output.clone() for output in case.outputs()], ()
 
         cause, hint = "the forward looks at whether a gradient is wanted", "compute the same value in every mode"
@@ -177,7 +171,7 @@ def modes(case: Case) -> Iterator[Finding]:
 # -- tensors that a call uses and was not given ----------------------------------------------------------------------
 
 HARMLESS = {"detach", "__get__", "size", "dim", "stride", "is_floating_point", "is_complex", "numel", "data_ptr"}
-"""They look at a tensor without using its numbers; what is detached is constant on purpose."""
+"""Torch functions that use no number of a tensor; what is detached is constant on purpose."""
 
 
 def captures(case: Case) -> Iterator[Finding]:
@@ -187,13 +181,8 @@ def captures(case: Case) -> Iterator[Finding]:
     with watch:
         recorded = case.linearize()
     given = {id(primal) for primal in recorded.primals}
-    silent = [
-        t
-        for t in watch.seen
-        if t.numel()
-        and given.isdisjoint(id(leaf) for leaf in (t, *_leaves([t])))
-        and not any(_torch.shares_memory(t, p) for p in recorded.primals)
-    ]
+    silent = [t for t in watch.seen if t.numel() and not any(_torch.shares_memory(t, p) for p in recorded.primals)]
+    silent = [t for t in silent if given.isdisjoint(id(leaf) for leaf in (t, *_leaves([t])))]
     where = f"a captured tensor; {case.label}"
     for tensor in silent[:3]:
         title = f"Uses a tensor {describe(tensor)} that requires grad and is no argument: its gradient is lost"
@@ -257,6 +246,11 @@ QUIET = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]), "<fro
 
 PATIENCE = 0.02
 """Seconds that a thread waits for its turn before it goes on all the same: the other one may wait for a lock."""
+DISTURBED = Words(
+    "threads", "Two threads disturb each other: {} is another",
+    "both write into a global, a class attribute or a buffer that is made once",
+    "make buffers in each call, and keep on ctx what belongs to it",
+)  # fmt: skip
 
 
 def threads(case: Case) -> Iterator[Finding]:
@@ -279,30 +273,18 @@ def _interleaved(base: Baseline, other: list[Tensor]) -> Iterator[Finding]:
     case, turns = base.case, _Turns()
     right = [(base.outputs, base.gradients), made(case, base, other)]
     results = _in_threads(
-        [
-            lambda: turns.take(0, lambda: made(case, base, case.primals)),
-            lambda: turns.take(1, lambda: made(case, base, other)),
-        ]
+        [partial(turns.take, i, partial(made, case, base, at)) for i, at in enumerate((case.primals, other))]
     )
     for result, expected in zip(results, right, strict=True):
-        found = list(
-            compared(
-                base, "two threads that take turns at each line", result,
-                raises=Words("threads-raise", "It raises where two threads call it"),
-                output=_disturbed, gradient=_disturbed, expected=expected,
-            )
+        found = compared(
+            base, "two threads that take turns at each line", result,
+            raises=Words("threads-raise", "It raises where two threads call it"),
+            output=DISTURBED, gradient=DISTURBED, expected=expected,
         )  # fmt: skip
-        yield from found
-        if found:
+        told = list(found)
+        yield from told
+        if told:
             return
-
-
-def _disturbed(difference: Difference) -> Words:
-    return Words(
-        "threads", f"Two threads disturb each other: {difference.name} is another",
-        "both write into a global, a class attribute or a buffer that is made once",
-        "make buffers in each call, and keep on ctx what belongs to it",
-    )  # fmt: skip
 
 
 def _in_threads(functions: Sequence[Callable[[], Made]]) -> list[Callable[[], Made]]:

@@ -25,19 +25,7 @@ from ..native import is_native
 from ..variations import nearby, resized
 from .layouts import transposed
 from .sizes import variants
-from .ways import (
-    Made,
-    Refused,
-    Words,
-    attempt,
-    compared,
-    placed,
-    refusal,
-    require_dense,
-    require_fixed,
-    tensors,
-    unclaimed,
-)
+from .ways import Made, Refused, Words, attempt, compared, may_refuse, placed, require_dense, require_fixed, tensors
 
 # -- eager code against a trace, against compiled code, and against an exported program -------------------------------
 
@@ -103,6 +91,7 @@ def traced(case: Case) -> Iterator[Finding]:
     )  # fmt: skip
 
 
+@may_refuse("compile")
 def compiled(case: Case, backend: str) -> Iterator[Finding]:
     """Compile forward and backward; then call at another size, for which it is compiled with dynamic sizes.
 
@@ -118,12 +107,7 @@ def compiled(case: Case, backend: str) -> Iterator[Finding]:
             found = attempt(lambda: _run(base, base.case.primals, base.cotangents, function))
             yield from compared(base, how, lambda: found, output=COMPILED_OUTPUT, gradient=_compiled_gradient)
 
-        try:
-            wrong = list(compare(base, ""))
-        except Refused as why:
-            yield from refusal(case, "compile", why)
-            return
-        yield from unclaimed(case, "compile")
+        wrong = list(compare(base, ""))
         yield from wrong
         other = None if wrong else _other_size(case)
         if other is not None:
@@ -153,6 +137,7 @@ def quiet_compiler() -> Iterator[None]:
         torch.compiler.reset()
 
 
+@may_refuse("export")
 def exported(case: Case) -> Iterator[Finding]:
     """Export, save, load, run."""
     base = baseline(case)
@@ -166,12 +151,7 @@ def exported(case: Case) -> Iterator[Finding]:
         return _dense(torch.export.load(file).module()(*args, **kwargs))
 
     with quiet_compiler(), torch.no_grad():
-        try:
-            found = attempt(round_trip)
-        except Refused as why:
-            yield from refusal(case, "export", why)
-            return
-    yield from unclaimed(case, "export")
+        found = attempt(round_trip)
     yield from compared(base, "torch.export", lambda: (found, ()), output=EXPORTED_OUTPUT)
 
 
@@ -187,13 +167,12 @@ class _Module(nn.Module):
 
 # -- shapes, strides and dtypes without numbers: what compilers are told of a result ---------------------------------
 
-
 FAKE_HINT = "compute the fake result's shape from the shapes of the inputs, and its strides as the kernel lays it out"
-
 
 FakeCall = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 
 
+@may_refuse("compile", wholly=False)
 def fake(case: Case) -> Iterator[Finding]:
     """Real and fake calls at several sizes and, for operators, in several layouts."""
     baseline(case)
@@ -201,11 +180,7 @@ def fake(case: Case) -> Iterator[Finding]:
     operator = case.target.kind in ("operator", "library")
     if not operator and is_native(case.target):
         raise Skip("it is given the memory of tensors, and fake ones have none")
-    try:
-        yield from _compare_fake(case, case.primals, "as given", _torch.fake_call, strides=True)
-    except Refused as why:
-        yield from refusal(case, "compile", why)
-        return
+    yield from _compare_fake(case, case.primals, "as given", _torch.fake_call, strides=True)
     extra = [("on device meta", case, case.primals, _meta_call)] if operator else []
     laid_out = [transposed(primal) for primal in case.primals]
     if operator and any(primal is not None for primal in laid_out):
@@ -254,7 +229,6 @@ def _meta_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
 
 
 # -- PyTorch's own checks of operators' registrations ----------------------------------------------------------------
-
 
 MEANING = {
     "test_schema": (

@@ -1,4 +1,4 @@
-"""The same numbers, laid out in memory in other ways, and with the dtypes of autocast."""
+"""Layouts of equal numbers in memory, and the dtypes of autocast."""
 
 from __future__ import annotations
 
@@ -33,18 +33,6 @@ def strided(tensor: Tensor) -> Tensor | None:
     return torch.stack([torch.full_like(tensor, float("nan")), tensor], -1)[..., 1] if tensor.numel() else None
 
 
-def offset(tensor: Tensor) -> Tensor | None:
-    """It starts in the middle of its memory, off the alignment that processors like; NaN before it."""
-    flat = tensor.reshape(-1)
-    return torch.cat([flat.new_full((3,), float("nan")), flat])[3:].view(tensor.shape) if tensor.numel() else None
-
-
-def channels_last(tensor: Tensor) -> Tensor | None:
-    """As images are kept that convolutions like."""
-    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
-    return tensor.clone(memory_format=formats[tensor.dim()]) if tensor.dim() in formats else None
-
-
 def lazy(tensor: Tensor) -> Tensor | None:
     """Its memory holds the conjugate, or minus its numbers; a bit says so."""
     if tensor.is_complex():
@@ -54,32 +42,30 @@ def lazy(tensor: Tensor) -> Tensor | None:
     return torch.complex(tensor, -tensor).conj().imag
 
 
-def everywhere(tensor: Tensor) -> Tensor | None:
-    """Its first element everywhere, in the memory of one: what the backward of a sum hands out."""
-    if tensor.numel() < 2:
-        return None
-    return tensor.reshape(-1)[0].clone().expand(tensor.shape)
-
-
-def along(axis: int, tensor: Tensor) -> Tensor | None:
-    """Its first slice along one axis, repeated: what the backward of a sum over that axis hands out."""
+def expanded(tensor: Tensor, axis: int | None = None) -> Tensor | None:
+    """Its first slice along an axis, or its first element, repeated: what the backward of a sum hands out."""
+    if axis is None:
+        return tensor.reshape(-1)[0].clone().expand(tensor.shape) if tensor.numel() > 1 else None
     if tensor.dim() < 2 or tensor.shape[axis] < 2:
         return None
     return tensor.narrow(axis, 0, 1).clone().expand(tensor.shape)
 
 
 LAZY = "lazily conjugated or negated"
+NAN = float("nan")
+IMAGES = {4: torch.channels_last, 5: torch.channels_last_3d}
 LAYOUTS: dict[str, Layout] = {
     "transposed": transposed,
     "strided": strided,
-    "offset": offset,
-    "channels last": channels_last,
+    # In the middle of its memory, off the alignment that processors like; NaN before it.
+    "offset": lambda x: torch.cat([x.new_full((3,), NAN), x.flatten()])[3:].view(x.shape) if x.numel() else None,
+    "channels last": lambda x: x.clone(memory_format=IMAGES[x.dim()]) if x.dim() in IMAGES else None,
     LAZY: lazy,
-    "expanded": everywhere,
-    "expanded along the first axis": partial(along, 0),
-    "expanded along the last axis": partial(along, -1),
+    "expanded": expanded,
+    "expanded along the first axis": partial(expanded, axis=0),
+    "expanded along the last axis": partial(expanded, axis=-1),
 }
-"""In those that are expanded elements share memory; the others hold any numbers."""
+"""Layouts of tensors. Elements share memory in those that are expanded; the others hold any numbers."""
 
 CONTIGUOUS = "call .contiguous() on what is read through its address, and use .reshape instead of .view"
 
@@ -119,7 +105,7 @@ def _inputs(base: Baseline, layout: str, given: list[Tensor], dense: list[Tensor
 
     def forward() -> Made:
         recorded.append(base.case.record([primal.detach().requires_grad_() for primal in given]))
-        return [output.detach() for output in recorded[0].outputs], ()
+        return recorded[0].outputs, ()
 
     title, cause = f"An output is another where inputs are {layout}", "memory is read as if the input were contiguous"
     found = list(
@@ -169,6 +155,13 @@ def parameters(case: Case) -> set[int]:
 
 DTYPE = torch.bfloat16
 CAST = "decorate forward with torch.amp.custom_fwd(device_type=...) and backward with custom_bwd, or cast by hand"
+AUTOCAST_OUTPUT = Words(
+    "autocast-output", "Under autocast {} is another",
+    "the forward asks whether autocast is on", "compute the same in every dtype",
+)  # fmt: skip
+AUTOCAST_GRADIENT = Words(
+    "autocast-gradient", "Under autocast {} is wrong", "forward and backward work in different dtypes", CAST
+)
 
 
 def autocast(case: Case) -> Iterator[Finding]:
@@ -194,15 +187,8 @@ def autocast(case: Case) -> Iterator[Finding]:
         yield Words("autocast-raises", title, cause, CAST, severity).at(f"{how}; {single.label}", error)
         return
     yield from compared(
-        _with_slack(base), how, lambda: ([output.detach() for output in recorded.outputs], found),
-        output=lambda difference: Words(
-            "autocast-output", f"Under autocast {difference.name} is another",
-            "the forward asks whether autocast is on", "compute the same in every dtype",
-        ),
-        gradient=lambda difference: Words(
-            "autocast-gradient", f"Under autocast {difference.name} is wrong",
-            "forward and backward work in different dtypes", CAST,
-        ),
+        _with_slack(base), how, lambda: (recorded.outputs, found),
+        output=AUTOCAST_OUTPUT, gradient=AUTOCAST_GRADIENT,
     )  # fmt: skip
 
 

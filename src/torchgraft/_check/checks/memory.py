@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
 import gc
 import itertools
 import sys
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ... import _torch
-from ..baseline import Baseline, Value, baseline, distance, pulled
+from ..baseline import Baseline, Difference, Value, baseline, distance, pulled
 from ..case import Case, Linearization
 from ..finding import Finding, Skip
 from ..variations import nearby
@@ -57,7 +56,7 @@ def _results(base: Baseline, recorded: Linearization) -> dict[str, Tensor]:
 
 
 def _kept_results(base: Baseline) -> Iterator[Finding]:
-    """What one call returned must survive the next."""
+    """Results of one call must survive the next."""
     results = _results(base, base.case.linearize())
     before = {name: value.detach().clone() for name, value in results.items()}
     pulled(base.case.linearize(nearby(base.case)), base)
@@ -194,10 +193,8 @@ SAVED_CHANGED = Words(
 def _changed(words: Words, case: Case, watched: Watched) -> Iterator[Finding]:
     """A finding for each tensor whose numbers are others now."""
     for name, now, then in watched:
-        error = distance(now, then)
-        if error:
-            found = words.at(f"{name}; {case.label}")
-            yield found.but(title=words.title.format(name), analytic=now, numeric=then, error=error, estimate=0.0)
+        if now is not None and distance(now, then):
+            yield from words.of([Difference(0, name, now.detach(), then, distance(now, then), 0.0)], case.label)
 
 
 def _declared(case: Case, recorded: Linearization, name: str, primal: Tensor) -> bool:
@@ -266,22 +263,24 @@ def _slopes(call: Callable[[], None]) -> dict[str, float]:
 
     A cache that fills up grows in some blocks, and fragmentation in short ones: what is suspected is looked at longer.
     """
-    meters: dict[str, Callable[[], int]] = {"Python objects": sys.getallocatedblocks}
-    read = _mallinfo()
-    if read is not None:
-        meters["bytes"] = lambda: sum(read().counts[i] for i in (4, 7))  # mapped, and in use in the heap
-    grown = dict[str, float]()
-    for runs, least in ((8, 0.3), (128, 0.9)):
-        with _quick_collector():
+    meters = _meters()
+    freezing = not gc.get_freeze_count()  # what somebody else has frozen would be let go
+    if freezing:
+        gc.freeze()  # the collector takes a tenth of a second for the objects of torch and the rest
+    try:
+        for runs, least in ((8, 0.3), (128, 0.9)):
             grown = _growth(call, meters, runs, least)
-        meters = {name: meters[name] for name in grown}
+            meters = {name: meters[name] for name in grown}
+    finally:
+        if freezing:
+            gc.unfreeze()
     return grown
 
 
 def _growth(
     call: Callable[[], None], meters: Mapping[str, Callable[[], int]], runs: int, least: float
 ) -> dict[str, float]:
-    """What grows in each block of calls by more than `least` a call, and by how much in the block that adds least."""
+    """Find what grows by more than `least` a call in each block, and by how much in the block that adds least."""
     grown = dict.fromkeys(meters, float("inf"))
     before = dict[str, int]()
     for _ in range(1 + BLOCKS if grown else 0):
@@ -298,29 +297,15 @@ def _growth(
     return grown
 
 
-@contextlib.contextmanager
-def _quick_collector() -> Iterator[None]:
-    """Within, the collector looks at new objects alone: those of torch and the rest take it a tenth of a second."""
-    if gc.get_freeze_count():  # somebody else's, which unfreezing would let go
-        yield
-        return
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
-
-
 class _Mallinfo(ctypes.Structure):
     _fields_ = (("counts", ctypes.c_size_t * 10),)
 
 
-@functools.cache
-def _mallinfo() -> Callable[[], _Mallinfo] | None:
-    """Glibc's account of the main thread's memory; None elsewhere."""
-    try:
-        found = ctypes.CDLL(None).mallinfo2
-    except (AttributeError, OSError):
-        return None
-    found.restype = _Mallinfo
-    return found
+def _meters() -> dict[str, Callable[[], int]]:
+    """Count what is in use: Python's objects, and bytes of the main thread, where glibc accounts for them."""
+    meters: dict[str, Callable[[], int]] = {"Python objects": sys.getallocatedblocks}
+    with contextlib.suppress(AttributeError, OSError):
+        read = ctypes.CDLL(None).mallinfo2
+        read.restype = _Mallinfo
+        meters["bytes"] = lambda: sum(read().counts[i] for i in (4, 7))  # mapped, and in the heap
+    return meters

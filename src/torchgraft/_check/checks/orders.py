@@ -23,26 +23,21 @@ from ..numeric.vectors import flatten
 from ..surrogate import surrogates
 from ..target import Target, differentiable
 from ..variations import nearby
-from .ways import Refused, Words, attempt, claimed, placed, refusal, require_dense, saved_in, unclaimed, used
+from .ways import Refused, Words, attempt, claimed, may_refuse, placed, require_dense, saved_in, used
 
 # -- forward mode: the tangent against the backward, and against differences where the two disagree ------------------
 
 
+@may_refuse("forward")
 def tangents(case: Case) -> Iterator[Finding]:
     """All inputs along a direction, along another, and each input alone, whose neighbours then have no tangent."""
     base = baseline(case)
     require_dense(case, "sparse tensors carry no tangents")
-    try:
-        for place, direction in _trials(base):
-            found = attempt(partial(push, place.case, direction))
-            wrong = list(_compare(place, direction, found))
-            yield from wrong
-            if wrong:
-                return
-    except Refused as why:
-        yield from refusal(case, "forward", why)
-        return
-    yield from unclaimed(case, "forward")
+    for place, direction in _trials(base):
+        wrong = list(_compare(place, direction, attempt(partial(push, place.case, direction))))
+        yield from wrong
+        if wrong:
+            return
 
 
 def _trials(base: Baseline) -> Iterator[tuple[Baseline, list[Value]]]:
@@ -116,7 +111,7 @@ def _disagreement(base: Baseline, index: int, direction: Sequence[Value], tangen
 
 
 def _cause(tangent: Tensor, numeric: Value) -> str:
-    """What makes the tangent of the derivative along the direction."""
+    """Say how the tangent differs from the derivative along the direction."""
     size = 0.0 if numeric is None else float(numeric.abs().max())
     if numeric is None or not size:
         return "jvp and backward are not of the same function"
@@ -160,6 +155,7 @@ FEW = 16
 """Elements of the largest cases of which both Jacobians are looked at for a cause."""
 
 
+@may_refuse("second order")
 def second_order(case: Case) -> Iterator[Finding]:
     """Differentiate the backward once more; where it refuses, that is right as well."""
     base = baseline(case)
@@ -172,11 +168,10 @@ def second_order(case: Case) -> Iterator[Finding]:
         expected = isinstance(why.__cause__, DerivativeError) and claimed(case, "second order") is not False
         parts = _able(base) if expected else []
         if not parts:
-            yield from refusal(case, "second order", why)
+            raise
         for part in parts:
             yield from _wrong_second(base, part, _probed(part))
         return
-    yield from unclaimed(case, "second order")
     if any(output.requires_grad for output in recorded.outputs):
         yield from _wrong_second(base, backward_case(base), recorded)
     elif _moves(base):
@@ -203,7 +198,7 @@ def _able(base: Baseline) -> list[Case]:
 
 
 def _wrong_second(base: Baseline, derived: Case, recorded: Linearization) -> Iterator[Finding]:
-    """What is wrong with the second derivative, unless it only follows from a first one that is wrong.
+    """Tell what is wrong with the second derivative, unless it only follows from a first one that is wrong.
 
     Where an argument with a surrogate enters the gradient of another one, either its own value or the surrogate counts.
     """
@@ -242,7 +237,7 @@ def _probed(derived: Case) -> Linearization:
 
 
 def _moves(base: Baseline) -> bool:
-    """Whether the gradient depends on anything: that of a step function is zero, and need not be recorded."""
+    """Tell whether the gradient depends on anything: that of a step function is zero, and need not be recorded."""
     recorded = base.case.linearize(nearby(base.case))
     return bool(base.differing_gradients(recorded.pull([None if c is None else 2 * c for c in base.cotangents])))
 
@@ -300,7 +295,7 @@ SECOND_CODES = {
 
 
 def _lost_second(base: Baseline, derived: Linearization) -> str | None:
-    """How the graph of the gradient was cut, as far as that is seen."""
+    """Say how the graph of the gradient was cut, as far as that is seen."""
     if not all(output.requires_grad for output in derived.outputs):
         return "a gradient is detached: the backward leaves torch (NumPy, .data, .item()), or switches grad mode off"
     saved: list[Tensor] = []

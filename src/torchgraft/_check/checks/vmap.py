@@ -11,10 +11,10 @@ from torch import Tensor
 from ... import _torch
 from ..baseline import Baseline, Difference, Value, baseline, cotangents_for, distance, generator, signed
 from ..case import Case
-from ..finding import Finding, Skip
+from ..finding import Finding
 from ..variations import nearby
 from .orders import push
-from .ways import Refused, Words, attempt, claimed, placed, refusal, require_dense, require_fixed, unclaimed, used
+from .ways import Refused, Words, attempt, claimed, may_refuse, placed, require_dense, require_fixed, used
 
 SAMPLES = 3
 
@@ -22,6 +22,7 @@ Batch = list[Tensor]
 InDims = tuple[int | None, ...]
 
 
+@may_refuse("vmap")
 def mapped(case: Case) -> Iterator[Finding]:
     """Map over all inputs, over each alone, and over the last axis; then over gradients and tangents."""
     base = baseline(case)
@@ -34,16 +35,14 @@ def mapped(case: Case) -> Iterator[Finding]:
             found = list(way(base))
         except Refused as why:
             if way is _values and claimed(case, "vmap"):
-                yield from refusal(case, "vmap", why)
-                return
+                raise
             refused.append(why)
             continue
         yield from found
         if found:
             return
     if len(refused) == len(ways):
-        raise Skip(f"refused: {refused[0]}")
-    yield from unclaimed(case, "vmap")
+        raise refused[0]
 
 
 def _samples(case: Case) -> list[Batch]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -16,13 +17,17 @@ from ..finding import Finding, Skip, Verdict
 from ..target import borrowed, can_be_copied, copied
 
 T = TypeVar("T")
+Look = Callable[..., Iterator[Finding]]
 Made = tuple[Sequence[Value], Sequence[Value]]
 """Outputs and gradients of a call."""
 
 
 @dataclass(frozen=True)
 class Words:
-    """What a report says of one thing that is wrong: its code and title, the probable cause, and the next step."""
+    """Words of a report for one thing that is wrong: a code and a title, the probable cause, and the next step.
+
+    In a title ``{}`` stands for the name of the result.
+    """
 
     code: str
     title: str
@@ -32,13 +37,14 @@ class Words:
 
     def at(self, where: str, error: Exception | None = None) -> Finding:
         """The finding at a place, with the exception that shows it."""
-        cause = ": ".join(filter(None, [self.cause, short(error) if error else ""]))
+        cause = ": ".join(filter(None, [self.cause, "" if error is None else short(error)]))
         return Finding(self.code, self.severity, self.title, where, cause=cause or None, hint=self.hint)
 
     def of(self, differences: Iterable[Difference], where: str) -> Iterator[Finding]:
         """A finding for each difference."""
         for difference in differences:
-            yield difference.finding(self.code, self.title, where, cause=self.cause or None, hint=self.hint)
+            title = self.title.replace("{}", difference.name)
+            yield difference.finding(self.code, title, where, cause=self.cause or None, hint=self.hint)
 
 
 Said = Words | Callable[[Difference], Words]
@@ -54,16 +60,10 @@ def compared(
     gradient: Said | None = None,
     expected: Made | None = None,
 ) -> Iterator[Finding]:
-    """Call in another way, and say what it raises, and which outputs and gradients are others than the plain call's.
+    """Call in another way, and say what it raises, and which outputs and gradients are others than those expected.
 
-    Args:
-        base: the plain call.
-        how: the way, for reports.
-        run: makes the call.
-        raises: what is said of an exception; without it, it is the caller's.
-        output: what is said of outputs, which are not compared without it.
-        gradient: the same of gradients.
-        expected: what is right, if that is not what the plain call gives.
+    Expected is what the plain call gives, if nothing else is. What nothing is to be said of is not compared, and an
+    exception of which nothing is to be said is the caller's.
     """
     where = f"{how}; {base.case.label}"
     try:
@@ -73,9 +73,10 @@ def compared(
             raise
         yield raises.at(where, error)
         return
-    outputs, gradients = expected or (base.outputs, base.gradients)
-    differences = [(output, d) for d in base.differing_outputs(found[0], outputs)] if output else []
-    differences += [(gradient, d) for d in base.differing_gradients(found[1], gradients)] if gradient else []
+    outputs, gradients = ([None if v is None else v.detach() for v in values] for values in found)
+    right = expected or (base.outputs, base.gradients)
+    differences = [(output, d) for d in base.differing_outputs(outputs, right[0])] if output else []
+    differences += [(gradient, d) for d in base.differing_gradients(gradients, right[1])] if gradient else []
     for said, difference in differences:
         words = said if isinstance(said, Words) else said(difference)
         yield from words.of([difference], where)
@@ -164,22 +165,31 @@ def claimed(case: Case, transform: str) -> bool | None:
     return None if said is None or said.answer == "unknown" else bool(said)
 
 
-def refusal(case: Case, transform: str, why: Refused) -> Iterator[Finding]:
-    """A finding where the transform is claimed.
+def may_refuse(transform: str, *, wholly: bool = True) -> Callable[[Look], Look]:
+    """Make a check skip a case where it raises `Refused`, unless the operator claims the transform.
 
-    Raises:
-        Skip: it is not.
+    Where the check does all that the transform does, an operator must not give a result that it says it cannot give.
     """
-    if not claimed(case, transform):
-        raise Skip(f"refused: {why}") from why
-    hint = f"if the refusal is right, {case.target.name} must not claim it: please report this"
-    title = f"capabilities() says that {transform} works, and it raises"
-    yield Words("false-claim", title, str(why), hint).at(f"{transform}; {case.label}")
 
+    def decorate(look: Look) -> Look:
+        @functools.wraps(look)
+        def judged(case: Case, **options: Any) -> Iterator[Finding]:
+            title = hint = cause = ""
+            found: list[Finding] = []
+            try:
+                found = list(look(case, **options))
+                if wholly and claimed(case, transform) is False:
+                    title = f"capabilities() says that {transform} is refused, and it returns a result"
+                    hint = "an operator must refuse what it cannot do: please report this"
+            except Refused as why:
+                if not claimed(case, transform):
+                    raise Skip(f"refused: {why}") from why
+                title, cause = f"capabilities() says that {transform} works, and it raises", str(why)
+                hint = f"if the refusal is right, {case.target.name} must not claim it: please report this"
+            if title:
+                yield Words("false-claim", title, cause, hint).at(f"{transform}; {case.label}")
+            yield from found
 
-def unclaimed(case: Case, transform: str) -> Iterator[Finding]:
-    """A finding where an operator gives a result that it says it cannot give."""
-    if claimed(case, transform) is False:
-        title = f"capabilities() says that {transform} is refused, and it returns a result"
-        hint = "an operator must refuse what it cannot do: please report this"
-        yield Words("false-claim", title, hint=hint).at(f"{transform}; {case.label}")
+        return judged
+
+    return decorate
