@@ -11,8 +11,8 @@ from jaxtyping import Complex, Float, Real
 from torch import Tensor
 
 import torchgraft as tg
+from torchgraft._check.checks.reference import reference_outputs
 from torchgraft._check.finding import Skip
-from torchgraft._check.reference import reference_outputs
 
 
 @tg.op

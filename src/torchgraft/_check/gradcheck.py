@@ -210,9 +210,9 @@ def _run(case: Case, names: Mapping[str, bool], asked: Mapping[str, bool]) -> li
 
     extra = (
         Check("batched gradients", "Several upstream gradients at once are as each alone.",
-              lambda case: batched_gradients(baseline(case), ())),
+              lambda case: batched_gradients(baseline(case))),
         Check("batched tangents", "Several tangents at once are as each alone.",
-              lambda case: batched_tangents(baseline(case), ())),
+              lambda case: batched_tangents(baseline(case))),
     )  # fmt: skip
     known = NAMED | {check.name: check for check in extra}
     checks = [known[name] for name, chosen in names.items() if chosen]
@@ -222,7 +222,7 @@ def _run(case: Case, names: Mapping[str, bool], asked: Mapping[str, bool]) -> li
 
 def _unskipped(check: Check) -> Check:
     """Return the check without an excuse: what it cannot do for a target, the caller wants to have."""
-    from .claims import Refused
+    from .checks.ways import Refused
     from .finding import Inconclusive, Skip
 
     def look(case: Case) -> Iterator[Finding]:

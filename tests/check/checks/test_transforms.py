@@ -10,7 +10,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
 import torchgraft as tg
-from torchgraft._check import claims
+from torchgraft._check.checks import ways
 from torchgraft._check.finding import Inconclusive, Skip, Verdict
 
 from .looking import SIN, alarms, findings, function, modern, normal, plain
@@ -237,14 +237,14 @@ def test_claims_that_are_kept():
 
 @pytest.mark.parametrize("name", CLAIMED)
 def test_claims_that_are_not_kept(name, monkeypatch):
-    monkeypatch.setattr(claims, "claimed", lambda case, transform: False)
+    monkeypatch.setattr(ways, "claimed", lambda case, transform: False)
     (finding,) = findings(name, square, normal(3))
     assert finding.code == "false-claim"
     assert "is refused, and it returns" in finding.title
 
 
 def test_refusals_of_what_is_claimed(monkeypatch):
-    monkeypatch.setattr(claims, "claimed", lambda case, transform: True)
+    monkeypatch.setattr(ways, "claimed", lambda case, transform: True)
     for name, target in (("forward mode", SIN), ("second order", torch.library.custom_op)):
         if target is SIN:
             (finding,) = findings(name, target, X)

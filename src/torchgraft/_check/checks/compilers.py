@@ -18,35 +18,61 @@ from torch import Tensor, nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from ... import _torch
-from ..baseline import Baseline, Value, baseline, short
+from ..baseline import Baseline, Difference, Value, baseline
 from ..case import Case, Linearization
-from ..claims import Refused, attempt, refusal, unclaimed
 from ..finding import Finding, LeftOut, Skip, Verdict
 from ..risk import is_native
 from ..variations import nearby, resized
 from .layouts import transposed
 from .sizes import variants
+from .ways import Made, Refused, Words, attempt, compared, may_refuse, placed, require_dense, require_fixed, tensors
 
-# -- eager code against a trace of forward and backward, without a compiler ----------------------------------------
+# -- eager code against a trace, against compiled code, and against an exported program -------------------------------
+
+HINT = "compute with tensors only, and keep numbers that depend on them out of ctx"
+COMPILED_OUTPUT = Words(
+    "compiled-output", "An output of compiled code is another than in eager code",
+    "the fake kernel, or something that was traced once and stays as it was", HINT,
+)  # fmt: skip
+EXPORTED_OUTPUT = Words(
+    "exported-output", "The exported program gives another output",
+    "a number was taken for a constant when the call was traced", "compute with tensors only",
+)  # fmt: skip
+
+
+def _compiled_gradient(difference: Difference) -> Words:
+    cause, hint = "the backward depends on numbers or sizes that tracing took for constants", HINT
+    if difference.found is None:
+        cause = "no gradient comes where it is traced: the derivative is not registered with autograd"
+        hint = "register it with torch.library.register_autograd, not inside of a kernel for a device"
+    return Words("compiled-gradient", "A gradient of compiled code is another than in eager code", cause, hint)
+
+
+def _run(base: Baseline, primals: Sequence[Tensor], cotangents: Sequence[Value], function: Callable[..., Any]) -> Made:
+    """Outputs and gradients; the arguments are made outside of what is compiled."""
+    leaves = [primal.detach().clone().requires_grad_() for primal in primals]
+    args, kwargs = base.case.arguments(leaves)
+    outputs = _dense(base.case.target.differentiable(function(*args, **kwargs)))
+    copies = [None if c is None else c.clone() for c in cotangents]
+    found = Linearization(leaves, outputs).pull(copies, retain_graph=False)
+    return [output.detach() for output in outputs], found
+
+
+def _dense(outputs: Sequence[Tensor]) -> list[Tensor]:
+    return [output if output.layout == torch.strided else output.to_dense() for output in outputs]
 
 
 def traced(case: Case) -> Iterator[Finding]:
     """Trace with fake tensors, as compilers do, and run what was recorded on other numbers."""
     if case.target.kind not in ("operator", "library"):
         raise Skip("compilers=True compiles it")
-    base = baseline(case)
-    if base.random:
-        raise Skip("it draws random numbers")
+    base, count = baseline(case), len(case.primals)
+    require_fixed(base)
     other = baseline(case.replaced(nearby(case, spread=2.0**-3)))
-    used = [i for i, c in enumerate(base.cotangents) if c is not None]
 
     def run(*tensors: Tensor) -> list[Tensor]:
-        count = len(case.primals)
-        cotangents: list[Value] = [None] * len(base.cotangents)
-        for i, cotangent in zip(used, tensors[count:], strict=True):
-            cotangents[i] = cotangent
-        outputs, gradients = _run(case, tensors[:count], case.target.function, cotangents)
-        return [*outputs, *(g for g in gradients if g is not None)]
+        outputs, gradients = _run(base, tensors[:count], placed(base, tensors[count:]), case.target.function)
+        return [tensor for tensor in (*outputs, *gradients) if tensor is not None]
 
     def arguments(of: Baseline) -> list[Tensor]:
         return [t.clone() for t in (*of.case.primals, *of.cotangents) if t is not None]
@@ -57,100 +83,46 @@ def traced(case: Case) -> Iterator[Finding]:
         except Refused as why:
             raise Skip(f"refused: {why}") from why
         found = graph(*arguments(other))
-    count = len(base.outputs)
-    gradients = iter(found[count:])
+    gradients = iter(found[len(base.outputs) :])
     row = [None if g is None else next(gradients, None) for g in base.gradients]
-    yield from _compare_compiled(other, found[:count], row, "make_fx, called with other numbers")
+    yield from compared(
+        other, "make_fx, called with other numbers", lambda: (found[: len(base.outputs)], row),
+        output=COMPILED_OUTPUT, gradient=_compiled_gradient,
+    )  # fmt: skip
 
 
-# -- eager code against compiled code, forward and backward ----------------------------------------------------------
+@may_refuse("compile")
+def compiled(case: Case, backend: str) -> Iterator[Finding]:
+    """Compile forward and backward; then call at another size, for which it is compiled with dynamic sizes.
 
-
-def aot_eager(case: Case) -> Iterator[Finding]:
-    """Compile with ``backend="aot_eager"``, which traces forward and backward and generates no code."""
-    yield from _compiled(case, "aot_eager")
-
-
-def inductor(case: Case) -> Iterator[Finding]:
-    """Compile with the default backend."""
-    yield from _compiled(case, "inductor")
-
-
-def _compiled(case: Case, backend: str) -> Iterator[Finding]:
+    The backend ``"aot_eager"`` traces them and generates no code.
+    """
     base = baseline(case)
-    if base.random:
-        raise Skip("it draws random numbers, and compiled code draws others")
+    require_fixed(base, ", and compiled code draws others")
     with quiet_compiler():
         function = torch.compile(case.target.function, backend=backend)
-        try:
-            found = attempt(lambda: _run(case, case.primals, function, base.cotangents))
-        except Refused as why:
-            yield from refusal(case, "compile", why)
-            return
-        yield from unclaimed(case, "compile")
-        wrong = list(_compare_compiled(base, *found, f"torch.compile, backend={backend!r}"))
+
+        def compare(base: Baseline, at: str) -> Iterator[Finding]:
+            how = f"torch.compile, backend={backend!r}{at}"
+            found = attempt(lambda: _run(base, base.case.primals, base.cotangents, function))
+            yield from compared(base, how, lambda: found, output=COMPILED_OUTPUT, gradient=_compiled_gradient)
+
+        wrong = list(compare(base, ""))
         yield from wrong
-        if not wrong:
-            yield from _compiled_again(case, function, backend)
+        other = None if wrong else _other_size(case)
+        if other is not None:
+            with contextlib.suppress(Refused):
+                yield from compare(other, ", at a second size")
 
 
-def _compiled_again(case: Case, function: Callable[..., Any], backend: str) -> Iterator[Finding]:
-    """Call the compiled function at another size, for which it is compiled with dynamic sizes."""
-    other = _other_size(case)
-    if other is None:
-        return
-    base = baseline(other)
-    with contextlib.suppress(Refused):
-        found = attempt(lambda: _run(other, other.primals, function, base.cotangents))
-        yield from _compare_compiled(base, *found, f"torch.compile, backend={backend!r}, at a second size")
-
-
-def _other_size(case: Case) -> Case | None:
-    """A case with the largest axis longer by two, if the target takes it."""
-    if case.target.kind == "module" or not case.primals:
-        return None
+def _other_size(case: Case) -> Baseline | None:
+    """The baseline of a case with the largest axis longer by two, if the target takes it."""
     size = max((n for primal in case.primals for n in primal.shape), default=0)
-    if not size:
-        return None
-    larger = resized(case, size, size + 2)
-    try:
-        larger = larger.replaced(nearby(larger, spread=2.0**-3))
-        baseline(larger)
-    except Exception:
-        return None
-    return larger
-
-
-def _run(
-    case: Case, primals: Sequence[Tensor], function: Callable[..., Any], cotangents: Sequence[Value]
-) -> tuple[list[Tensor], list[Value]]:
-    """Outputs and gradients; the arguments are made outside of what is compiled."""
-    leaves = [primal.detach().clone().requires_grad_() for primal in primals]
-    args, kwargs = case.arguments(leaves)
-    made = case.target.differentiable(function(*args, **kwargs))
-    outputs = [leaf if leaf.layout == torch.strided else leaf.to_dense() for leaf in made]
-    copies = [None if c is None else c.clone() for c in cotangents]
-    found = Linearization(leaves, outputs).pull(copies, retain_graph=False)
-    return [output.detach() for output in outputs], found
-
-
-def _compare_compiled(base: Baseline, outputs: list[Tensor], gradients: list[Value], how: str) -> Iterator[Finding]:
-    where = f"{how}; {base.case.label}"
-    for difference in base.differing_outputs(outputs):
-        yield difference.finding(
-            "compiled-output", "An output of compiled code is another than in eager code", where,
-            cause="the fake kernel, or something that was traced once and stays as it was", hint=HINT,
-        )  # fmt: skip
-    for difference in base.differing_gradients(gradients):
-        cause, hint = "the backward depends on numbers or sizes that tracing took for constants", HINT
-        if difference.found is None:
-            cause = "no gradient comes where it is traced: the derivative is not registered with autograd"
-            hint = "register it with torch.library.register_autograd, not inside of a kernel for a device"
-        title = "A gradient of compiled code is another than in eager code"
-        yield difference.finding("compiled-gradient", title, where, cause=cause, hint=hint)
-
-
-HINT = "compute with tensors only, and keep numbers that depend on them out of ctx"
+    if case.target.kind != "module" and size:
+        with contextlib.suppress(Exception):
+            larger = resized(case, size, size + 2)
+            return baseline(larger.replaced(nearby(larger, spread=2.0**-3)))
+    return None
 
 
 @contextlib.contextmanager
@@ -165,27 +137,22 @@ def quiet_compiler() -> Iterator[None]:
         torch.compiler.reset()
 
 
-# -- `torch.export`, saved and loaded, against the call --------------------------------------------------------------
-
-
+@may_refuse("export")
 def exported(case: Case) -> Iterator[Finding]:
     """Export, save, load, run."""
     base = baseline(case)
-    if base.random:
-        raise Skip("it draws random numbers")
+    require_fixed(base)
+    args, kwargs = case.arguments([primal.clone() for primal in case.primals])
+
+    def round_trip() -> list[Tensor]:
+        file = io.BytesIO()
+        torch.export.save(torch.export.export(_Module(case), args, kwargs, strict=False), file)
+        file.seek(0)
+        return _dense(torch.export.load(file).module()(*args, **kwargs))
+
     with quiet_compiler(), torch.no_grad():
-        args, kwargs = case.arguments([primal.clone() for primal in case.primals])
-        try:
-            found = attempt(lambda: _round_trip(case, args, kwargs))
-        except Refused as why:
-            yield from refusal(case, "export", why)
-            return
-    yield from unclaimed(case, "export")
-    for difference in base.differing_outputs(found):
-        yield difference.finding(
-            "exported-output", "The exported program gives another output", f"torch.export; {case.label}",
-            cause="a number was taken for a constant when the call was traced", hint="compute with tensors only",
-        )  # fmt: skip
+        found = attempt(round_trip)
+    yield from compared(base, "torch.export", lambda: (found, ()), output=EXPORTED_OUTPUT)
 
 
 class _Module(nn.Module):
@@ -198,123 +165,85 @@ class _Module(nn.Module):
         return self.target.differentiable(self.target.function(*args, **kwargs))
 
 
-def _round_trip(case: Case, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
-    """The outputs of the program that was exported, saved and loaded."""
-    file = io.BytesIO()
-    torch.export.save(torch.export.export(_Module(case), args, kwargs, strict=False), file)
-    file.seek(0)
-    outputs = torch.export.load(file).module()(*args, **kwargs)
-    return [leaf if leaf.layout == torch.strided else leaf.to_dense() for leaf in outputs]
-
-
 # -- shapes, strides and dtypes without numbers: what compilers are told of a result ---------------------------------
-
 
 FAKE_HINT = "compute the fake result's shape from the shapes of the inputs, and its strides as the kernel lays it out"
 
+FakeCall = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 
+
+@may_refuse("compile", wholly=False)
 def fake(case: Case) -> Iterator[Finding]:
     """Real and fake calls at several sizes and, for operators, in several layouts."""
     baseline(case)
-    if any(isinstance(leaf, Tensor) and leaf.layout != torch.strided for leaf in case.leaves):
-        raise Skip("sparse tensors have no fake ones of their own")
+    require_dense(case, "sparse tensors have no fake ones of their own")
     operator = case.target.kind in ("operator", "library")
     if not operator and is_native(case.target):
         raise Skip("it is given the memory of tensors, and fake ones have none")
-    try:
-        yield from _compare_fake(case, case.primals, "as given", _torch.fake_call, strides=True)
-    except Refused as why:
-        yield from refusal(case, "compile", why)
-        return
+    yield from _compare_fake(case, case.primals, "as given", _torch.fake_call, strides=True)
     extra = [("on device meta", case, case.primals, _meta_call)] if operator else []
     laid_out = [transposed(primal) for primal in case.primals]
     if operator and any(primal is not None for primal in laid_out):
         primals = [p if other is None else other for p, other in zip(case.primals, laid_out, strict=True)]
         extra.append(("transposed inputs", case, primals, _torch.fake_call))
-    extra += [(what, other, other.primals, _torch.fake_call) for what, other in variants(case) if _takes(other)]
+    for what, other in variants(case):
+        with contextlib.suppress(Exception):  # the target takes no such size
+            other.values(nearby(other))
+            extra.append((what, other, other.primals, _torch.fake_call))
     for what, other, primals, call in extra:
-        try:
-            found = list(_compare_fake(other, primals, what, call, strides=operator and call is _torch.fake_call))
-        except Refused:
-            continue
-        yield from found
-        if found:
-            return
-
-
-FakeCall = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
+        with contextlib.suppress(Refused):
+            strides = operator and call is _torch.fake_call
+            found = list(_compare_fake(other, primals, what, call, strides=strides))
+            yield from found
+            if found:
+                return
 
 
 def _compare_fake(case: Case, primals: list[Tensor], what: str, call: FakeCall, *, strides: bool) -> Iterator[Finding]:
     args, kwargs = case.arguments(primals)
-    found = _tensors(attempt(partial(call, case.target.function, args, kwargs)))
+    found = tensors(attempt(partial(call, case.target.function, args, kwargs)))
     with torch.no_grad():
-        expected = _tensors(attempt(partial(case.call, [primal.clone() for primal in primals])))
+        expected = tensors(attempt(partial(case.call, [primal.clone() for primal in primals])))
     where = f"{what}; {case.label}"
     if len(found) != len(expected):
         title = f"Fake tensors give {len(found)} outputs, real ones {len(expected)}"
-        yield Finding("fake-outputs", Verdict.FAIL, title, where, hint=FAKE_HINT)
+        yield Words("fake-outputs", title, hint=FAKE_HINT).at(where)
         return
     for i, (made, real) in enumerate(zip(found, expected, strict=True)):
         name = "the output" if len(found) == 1 else f"output {i}"
-        for code, ours, theirs in _differences(made, real, strides):
+        looks = {"shape": (tuple(made.shape), tuple(real.shape)), "dtype": (made.dtype, real.dtype)}
+        if strides and real.numel() and made.shape == real.shape:
+            # Those of axes with one element or none mean nothing.
+            means = [size > 1 for size in real.shape]
+            if any(m and a != b for m, a, b in zip(means, made.stride(), real.stride(), strict=True)):
+                looks["stride"] = (made.stride(), real.stride())
+        for code, (ours, theirs) in [pair for pair in looks.items() if pair[1][0] != pair[1][1]][:1]:
             title = f"The fake result has {code} {ours}, the real one {theirs}"
             cause = f"the fake kernel does not compute the {code} as the kernel does, and compilers rely on it"
-            yield Finding(f"fake-{code}", Verdict.FAIL, title, f"{name}; {where}", cause=cause, hint=FAKE_HINT)
-
-
-def _differences(made: Tensor, real: Tensor, strides: bool) -> Iterator[tuple[str, object, object]]:
-    if tuple(made.shape) != tuple(real.shape):
-        yield "shape", tuple(made.shape), tuple(real.shape)
-    elif made.dtype != real.dtype:
-        yield "dtype", made.dtype, real.dtype
-    elif strides and real.numel() and _strides(made) != _strides(real):
-        yield "stride", made.stride(), real.stride()
-
-
-def _strides(tensor: Tensor) -> list[int]:
-    """Return the strides of axes with more than one element; the others mean nothing."""
-    return [stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if size > 1]
-
-
-def _tensors(value: Any) -> list[Tensor]:
-    return [leaf for leaf in _torch.pytree.tree_leaves(value) if isinstance(leaf, Tensor)]
+            yield Words(f"fake-{code}", title, cause, FAKE_HINT).at(f"{name}; {where}")
 
 
 def _meta_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    moved = _torch.pytree.tree_map_only(Tensor, lambda tensor: tensor.to("meta"), (args, kwargs))
-    return function(*moved[0], **moved[1])
-
-
-def _takes(case: Case) -> bool:
-    try:
-        case.values(nearby(case))
-    except Exception:
-        return False
-    return True
+    args, kwargs = _torch.pytree.tree_map_only(Tensor, lambda tensor: tensor.to("meta"), (args, kwargs))
+    return function(*args, **kwargs)
 
 
 # -- PyTorch's own checks of operators' registrations ----------------------------------------------------------------
 
-
 MEANING = {
     "test_schema": (
-        "The schema is not what the kernel does",
-        "say in mutates_args what is written to, and return no views",
+        "The schema is not what the kernel does", "say in mutates_args what is written to, and return no views"
     ),
     "test_autograd_registration": (
-        "The derivative is registered at a wrong place",
-        "use torch.library.register_autograd",
+        "The derivative is registered at a wrong place", "use torch.library.register_autograd"
     ),
     "test_faketensor": (
-        "The fake kernel gives other shapes, strides or dtypes than the kernel",
-        "correct register_fake",
+        "The fake kernel gives other shapes, strides or dtypes than the kernel", "correct register_fake"
     ),
     "test_aot_dispatch_dynamic": (
-        "Traced with dynamic sizes it gives another result",
-        "correct register_fake and the backward",
+        "Traced with dynamic sizes it gives another result", "correct register_fake and the backward"
     ),
-}
+}  # fmt: skip
 
 
 def opcheck(case: Case) -> Iterator[Finding]:
@@ -322,35 +251,23 @@ def opcheck(case: Case) -> Iterator[Finding]:
     if case.target.inert:
         raise LeftOut("an output is nondifferentiable, and opcheck asks for the gradient of all")
     baseline(case)
-    overload = _overload(case)
+    args, kwargs = case.arguments([primal.clone().requires_grad_() for primal in case.primals])
+    operator = case.target.operator
+    if operator is not None:  # what is in `torch.ops` takes all arguments by position
+        signature = operator._record.signature
+        given = {**dict(zip(signature.names, args, strict=False)), **kwargs}
+        args, kwargs = tuple(given.get(p.name, p.default) for p in signature.parameters), {}
+    overload = _torch.overload_of(case.target.origin) if operator is None else operator.torch_op
     if overload is None:
         raise Skip("no operator of torch.library")
-    args, kwargs = _arguments(case)
     with quiet_compiler(), _torch.nan_is_equal():
         results: dict[str, Any] = torch.library.opcheck(overload, args, kwargs, raise_exception=False)
     for test, result in results.items():
         if isinstance(result, Exception):
             title, hint = MEANING.get(test, (f"{test} fails", "see torch.library.opcheck"))
             severity = Verdict.PASS if _of_torch(result) else Verdict.FAIL
-            yield Finding(
-                f"opcheck-{test.removeprefix('test_').replace('_', '-')}", severity, title, f"{test}; {case.label}",
-                cause=short(result), hint=hint,
-            )  # fmt: skip
-
-
-def _overload(case: Case) -> Any:
-    operator = case.target.operator
-    return operator.torch_op if operator is not None else _torch.overload_of(case.target.origin)
-
-
-def _arguments(case: Case) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments of the operator in `torch.ops`, with primals that require grad."""
-    args, kwargs = case.arguments([primal.clone().requires_grad_() for primal in case.primals])
-    if case.target.operator is None:
-        return args, kwargs
-    record = case.target.operator._record
-    given = {**dict(zip(record.signature.names, args, strict=False)), **kwargs}
-    return tuple(given.get(p.name, p.default) for p in record.signature.parameters), {}
+            code = f"opcheck-{test.removeprefix('test_').replace('_', '-')}"
+            yield Words(code, title, "", hint, severity).at(f"{test}; {case.label}", result)
 
 
 def _of_torch(error: BaseException) -> bool:

@@ -1,21 +1,23 @@
-"""The same numbers, laid out in memory in other ways."""
+"""Layouts of equal numbers in memory, and the dtypes of autocast."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Container, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 import torch
 from torch import Tensor
 
-from ..baseline import Baseline, Value, baseline, pulled, short
+from ..baseline import Baseline, baseline, distance, generator, pulled
 from ..case import Case
 from ..finding import Finding, Inconclusive, Skip, Verdict
+from .ways import Made, Words, claimed, compared, placed, require_fixed
 
 Layout = Callable[[Tensor], Tensor | None]
-
-CONTIGUOUS = "call .contiguous() on what is read through its address, and use .reshape instead of .view"
+Look = Callable[[str, list[Tensor], list[Tensor] | None], Iterator[Finding]]
+"""Looks at a layout: its name, tensors that have it, and the same numbers contiguous, where they are not as given."""
 
 
 def transposed(tensor: Tensor) -> Tensor | None:
@@ -31,20 +33,6 @@ def strided(tensor: Tensor) -> Tensor | None:
     return torch.stack([torch.full_like(tensor, float("nan")), tensor], -1)[..., 1] if tensor.numel() else None
 
 
-def offset(tensor: Tensor) -> Tensor | None:
-    """It starts in the middle of its memory, off the alignment that processors like; NaN before it."""
-    if not tensor.numel():
-        return None
-    flat = tensor.reshape(-1)
-    return torch.cat([flat.new_full((3,), float("nan")), flat])[3:].view(tensor.shape)
-
-
-def channels_last(tensor: Tensor) -> Tensor | None:
-    """As images are kept that convolutions like."""
-    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
-    return tensor.clone(memory_format=formats[tensor.dim()]) if tensor.dim() in formats else None
-
-
 def lazy(tensor: Tensor) -> Tensor | None:
     """Its memory holds the conjugate, or minus its numbers; a bit says so."""
     if tensor.is_complex():
@@ -54,125 +42,105 @@ def lazy(tensor: Tensor) -> Tensor | None:
     return torch.complex(tensor, -tensor).conj().imag
 
 
-LAZY = "lazily conjugated or negated"
-
-LAYOUTS: dict[str, Layout] = {
-    "transposed": transposed, "strided": strided, "offset": offset, "channels last": channels_last,
-    LAZY: lazy,
-}  # fmt: skip
-
-
-def _everywhere(tensor: Tensor) -> Tensor | None:
-    """Its first element everywhere, in the memory of one: what the backward of a sum hands out."""
-    return (
-        tensor.reshape(-1)[:1].clone().reshape((1,) * tensor.dim()).expand(tensor.shape) if tensor.numel() > 1 else None
-    )
-
-
-def _along(axis: int, tensor: Tensor) -> Tensor | None:
-    """Its first slice along one axis, repeated: what the backward of a sum over that axis hands out."""
+def expanded(tensor: Tensor, axis: int | None = None) -> Tensor | None:
+    """Its first slice along an axis, or its first element, repeated: what the backward of a sum hands out."""
+    if axis is None:
+        return tensor.reshape(-1)[0].clone().expand(tensor.shape) if tensor.numel() > 1 else None
     if tensor.dim() < 2 or tensor.shape[axis] < 2:
         return None
     return tensor.narrow(axis, 0, 1).clone().expand(tensor.shape)
 
 
-EXPANDED: dict[str, Layout] = {
-    "expanded": _everywhere,
-    "expanded along the first axis": partial(_along, 0),
-    "expanded along the last axis": partial(_along, -1),
+LAZY = "lazily conjugated or negated"
+NAN = float("nan")
+IMAGES = {4: torch.channels_last, 5: torch.channels_last_3d}
+LAYOUTS: dict[str, Layout] = {
+    "transposed": transposed,
+    "strided": strided,
+    # In the middle of its memory, off the alignment that processors like; NaN before it.
+    "offset": lambda x: torch.cat([x.new_full((3,), NAN), x.flatten()])[3:].view(x.shape) if x.numel() else None,
+    "channels last": lambda x: x.clone(memory_format=IMAGES[x.dim()]) if x.dim() in IMAGES else None,
+    LAZY: lazy,
+    "expanded": expanded,
+    "expanded along the first axis": partial(expanded, axis=0),
+    "expanded along the last axis": partial(expanded, axis=-1),
 }
-"""Layouts in which elements share memory; the others hold any numbers."""
+"""Layouts of tensors. Elements share memory in those that are expanded; the others hold any numbers."""
+
+CONTIGUOUS = "call .contiguous() on what is read through its address, and use .reshape instead of .view"
 
 
-def inputs(case: Case) -> Iterator[Finding]:
-    """Call with the same numbers in other layouts, all inputs at once."""
-    base, tried, said = baseline(case), False, set[str]()
-    if base.random:
-        raise Skip("it draws random numbers, in the order in which memory lies")
-    for name, dense, given in _variants(case.primals, parameters(case)):
+def _each(tensors: Sequence[Tensor], look: Look, fixed: Container[int] = ()) -> Iterator[Finding]:
+    """Look at each layout that some of the tensors can have; nothing is said twice."""
+    tried, said = False, set[str]()
+    for name, layout in LAYOUTS.items():
+        made = [None if i in fixed else layout(tensor) for i, tensor in enumerate(tensors)]
+        if all(other is None for other in made):
+            continue
         tried = True
+        given = [tensor.clone() if other is None else other for tensor, other in zip(tensors, made, strict=True)]
+        dense = [tensor.contiguous() for tensor in given] if name.startswith("expanded") else None
         with contextlib.suppress(Inconclusive):  # equal elements are out of the domain, as a matrix of them is singular
-            found = list(_try_inputs(base if dense is None else baseline(case.replaced(dense)), given, name))
+            found = list(look(name, given, dense))
             yield from (f for f in found if f.code not in said)
             said |= {f.code for f in found}
     if not tried:
         raise Skip("tensors of one element have one layout")
 
 
-def _try_inputs(base: Baseline, primals: Sequence[Tensor], layout: str) -> Iterator[Finding]:
-    where = f"{layout} inputs; {base.case.label}"
-    given = [primal.detach().requires_grad_() for primal in primals]
-    try:
-        recorded = base.case.record(given)
-    except Exception as error:
-        yield Finding(
-            "layout-refused", Verdict.PASS, f"Refuses {layout} inputs", where, cause=short(error), hint=CONTIGUOUS
+def _raised(code: str, title: str, layout: str) -> Words:
+    """A refusal; NumPy has no bit for lazy tensors, and torch hands them out for complex numbers alone."""
+    return Words(code, title, hint=CONTIGUOUS, severity=Verdict.PASS if layout == LAZY else Verdict.FAIL)
+
+
+def inputs(case: Case) -> Iterator[Finding]:
+    """Call with the same numbers in other layouts, all inputs at once."""
+    require_fixed(baseline(case), ", in the order in which memory lies")
+    yield from _each(case.primals, partial(_inputs, baseline(case)), parameters(case))
+
+
+def _inputs(base: Baseline, layout: str, given: list[Tensor], dense: list[Tensor] | None) -> Iterator[Finding]:
+    base = base if dense is None else baseline(base.case.replaced(dense))
+    how, recorded = f"{layout} inputs", []
+
+    def forward() -> Made:
+        recorded.append(base.case.record([primal.detach().requires_grad_() for primal in given]))
+        return recorded[0].outputs, ()
+
+    title, cause = f"An output is another where inputs are {layout}", "memory is read as if the input were contiguous"
+    found = list(
+        compared(
+            base, how, forward, output=Words("input-layout", title, cause, CONTIGUOUS),
+            raises=Words("layout-refused", f"Refuses {layout} inputs", hint=CONTIGUOUS, severity=Verdict.PASS),
         )
-        return
-    outputs = [output.detach() for output in recorded.outputs]
-    wrong = [
-        d.finding(
-            "input-layout", f"An output is another where inputs are {layout}", where,
-            cause="memory is read as if the input were contiguous", hint=CONTIGUOUS,
-        )
-        for d in base.differing_outputs(outputs)
-    ]  # fmt: skip
-    if wrong:
-        yield from wrong
-        return
-    try:
-        found = pulled(recorded, base)
-    except Exception as error:
-        yield _raised("input-layout-raises", f"The backward raises where inputs are {layout}", where, error, layout)
-        return
-    for difference in base.differing_gradients(found):
-        yield difference.finding(
-            "input-layout", f"A gradient is another where inputs are {layout}", where,
-            cause="the backward reads memory of what was saved as if it were contiguous", hint=CONTIGUOUS,
-        )  # fmt: skip
+    )  # fmt: skip
+    yield from found
+    if not found:
+        title = f"A gradient is another where inputs are {layout}"
+        cause = "the backward reads memory of what was saved as if it were contiguous"
+        raises = _raised("input-layout-raises", f"The backward raises where inputs are {layout}", layout)
+        wrong = Words("input-layout", title, cause, CONTIGUOUS)
+        yield from compared(base, how, lambda: ((), pulled(recorded[0], base)), raises=raises, gradient=wrong)
 
 
 def gradients(case: Case) -> Iterator[Finding]:
     """Pull with the same numbers in other layouts; autograd itself hands out expanded and transposed ones."""
-    base, tried, said = baseline(case), False, set[str]()
-    used = [i for i, c in enumerate(base.cotangents) if c is not None]
-    for name, dense, given in _variants([c for c in base.cotangents if c is not None]):
-        tried = True
-        expected = base.gradients if dense is None else case.linearize().pull(_placed(base, used, dense))
-        found = list(_try_gradients(base, _placed(base, used, given), expected, name))
-        yield from (f for f in found if f.code not in said)
-        said |= {f.code for f in found}
-    if not tried:
-        raise Skip("tensors of one element have one layout")
+    base = baseline(case)
+    yield from _each([c for c in base.cotangents if c is not None], partial(_gradients, base))
 
 
-def _placed(base: Baseline, used: Sequence[int], given: Sequence[Tensor]) -> list[Value]:
-    """Upstream gradients of the outputs that have one."""
-    placed: list[Value] = [None] * len(base.cotangents)
-    for i, cotangent in zip(used, given, strict=True):
-        placed[i] = cotangent
-    return placed
+def _gradients(base: Baseline, layout: str, given: list[Tensor], dense: list[Tensor] | None) -> Iterator[Finding]:
+    def pull(tensors: list[Tensor]) -> Made:
+        return (), base.case.linearize().pull(placed(base, tensors))
 
-
-def _try_gradients(base: Baseline, given: Sequence[Value], expected: Sequence[Value], layout: str) -> Iterator[Finding]:
-    where = f"{layout} upstream gradient; {base.case.label}"
-    try:
-        found = base.case.linearize().pull(given)
-    except Exception as error:
-        title = f"The backward raises where the upstream gradient is {layout}"
-        yield _raised("gradient-layout-raises", title, where, error, layout)
-        return
-    for difference in base.differing_gradients(found, expected):
-        yield difference.finding(
-            "gradient-layout", f"The gradient is another where the upstream gradient is {layout}", where,
-            cause="the memory of the upstream gradient is read as if it were contiguous", hint=CONTIGUOUS,
-        )  # fmt: skip
-
-
-def _raised(code: str, title: str, where: str, error: Exception, layout: str) -> Finding:
-    """A refusal; NumPy has no bit for lazy tensors, and torch hands them out for complex numbers alone."""
-    severity = Verdict.PASS if layout == LAZY else Verdict.FAIL
-    return Finding(code, severity, title, where, cause=short(error), hint=CONTIGUOUS)
+    title = f"The gradient is another where the upstream gradient is {layout}"
+    cause = "the memory of the upstream gradient is read as if it were contiguous"
+    raises = f"The backward raises where the upstream gradient is {layout}"
+    yield from compared(
+        base, f"{layout} upstream gradient", lambda: pull(given), expected=pull(dense) if dense else None,
+        raises=_raised("gradient-layout-raises", raises, layout),
+        gradient=Words("gradient-layout", title, cause, CONTIGUOUS),
+    )  # fmt: skip
 
 
 def parameters(case: Case) -> set[int]:
@@ -183,16 +151,62 @@ def parameters(case: Case) -> set[int]:
     return {i for i, name in enumerate(case.names) if name in own}
 
 
-def _variants(
-    tensors: Sequence[Tensor], fixed: Container[int] = ()
-) -> Iterator[tuple[str, list[Tensor] | None, list[Tensor]]]:
-    """Names of layouts, and the tensors in them, where they can have them.
+# -- the call under autocast: dtypes fit, and gradients are right to the digits that are left ------------------------
 
-    Between the two stand the same numbers, contiguous, or None where they are those of the tensors themselves.
-    """
-    for name, layout in [*LAYOUTS.items(), *EXPANDED.items()]:
-        made = [None if i in fixed else layout(tensor) for i, tensor in enumerate(tensors)]
-        if all(other is None for other in made):
-            continue
-        given = [tensor.clone() if other is None else other for tensor, other in zip(tensors, made, strict=True)]
-        yield name, [tensor.contiguous() for tensor in given] if name in EXPANDED else None, given
+DTYPE = torch.bfloat16
+CAST = "decorate forward with torch.amp.custom_fwd(device_type=...) and backward with custom_bwd, or cast by hand"
+AUTOCAST_OUTPUT = Words(
+    "autocast-output", "Under autocast {} is another",
+    "the forward asks whether autocast is on", "compute the same in every dtype",
+)  # fmt: skip
+AUTOCAST_GRADIENT = Words(
+    "autocast-gradient", "Under autocast {} is wrong", "forward and backward work in different dtypes", CAST
+)
+
+
+def autocast(case: Case) -> Iterator[Finding]:
+    """Run in float32 with and without autocast, which leaves float64 alone."""
+    baseline(case)
+    wide = [isinstance(x, Tensor) and x.layout == torch.strided and x.dtype == torch.float64 for x in case.leaves]
+    single = case.with_leaves([x.float() if is_wide else x for x, is_wide in zip(case.leaves, wide, strict=True)])
+    try:
+        base = baseline(single)
+    except Inconclusive as why:
+        raise Skip(f"not in float32: {why}") from why
+    require_fixed(base, ", and others in another dtype")
+    how, title = "autocast to bfloat16", "It raises under autocast"
+    try:
+        with torch.autocast("cpu", DTYPE):
+            recorded = single.linearize()
+        title = "The backward raises after a forward under autocast"
+        pairs = zip(base.cotangents, recorded.outputs, strict=True)
+        found = recorded.pull([None if c is None else c.to(o.dtype) for c, o in pairs])
+    except Exception as error:  # what is in double precision is not meant for autocast
+        meant = any(primal.dtype == torch.float32 for primal in case.primals) or claimed(case, "autocast")
+        severity, cause = Verdict.FAIL if meant else Verdict.PASS, "forward and backward get different dtypes"
+        yield Words("autocast-raises", title, cause, CAST, severity).at(f"{how}; {single.label}", error)
+        return
+    yield from compared(
+        _with_slack(base), how, lambda: (recorded.outputs, found),
+        output=AUTOCAST_OUTPUT, gradient=AUTOCAST_GRADIENT,
+    )  # fmt: skip
+
+
+def _with_slack(base: Baseline) -> Baseline:
+    """The baseline, from which results may be as far as rounding whatever comes by to bfloat16 can take them."""
+    every = [*base.outputs, *base.gradients]
+    finite = [None if value is None else value.abs()[value.isfinite()] for value in every]
+    sizes = [0.0 if value is None or not value.numel() else float(value.max()) for value in finite]
+    slacks = [16 * torch.finfo(DTYPE).eps * size for size in sizes]
+    for sample in range(3):
+        rounded = partial(_rounded, source=generator(base.case, 83, sample))
+        moved = base.case.linearize([rounded(primal) for primal in base.case.primals])
+        found = [*moved.outputs, *moved.pull([None if c is None else rounded(c) for c in base.cotangents])]
+        slacks = [s + 4 * distance(value, other) for s, value, other in zip(slacks, found, every, strict=True)]
+    count = len(base.outputs)
+    return replace(base, output_slack=slacks[:count], gradient_slack=slacks[count:])
+
+
+def _rounded(tensor: Tensor, source: torch.Generator) -> Tensor:
+    noise = (torch.rand(tensor.shape, generator=source, dtype=torch.float64) - 0.5) * 4 * torch.finfo(DTYPE).eps
+    return (tensor * (1 + noise)).to(tensor.dtype)

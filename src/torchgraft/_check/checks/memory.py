@@ -1,29 +1,212 @@
-"""Memory is given back, and threads do not disturb each other."""
+"""Memory: results lie in their own, nobody writes into what belongs to another, and all of it is given back."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
 import gc
+import itertools
 import sys
-import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
-from types import FrameType
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
+from torch import Tensor
 
 from ... import _torch
-from ..baseline import Value, baseline, pulled, short
+from ..baseline import Baseline, Difference, Value, baseline, distance, pulled
 from ..case import Case, Linearization
-from ..finding import Finding, Skip, Verdict
+from ..finding import Finding, Skip
 from ..variations import nearby
+from .ways import Made, Words, compared, on_one_module, saved_in, used
+
+# -- results lie in memory of their own, and what is changed in place later is noticed -------------------------------
+
+SAVE = "keep tensors with ctx.save_for_backward, which notices that they were changed"
+OVERWRITTEN = Words(
+    "result-overwritten", "The next call overwrites {} of the one before",
+    "all calls write into one buffer", "return memory of its own in each call",
+)  # fmt: skip
+OUTPUT_OVERWRITTEN = Words(
+    "output-overwritten", "The gradient is wrong after the output was changed in place",
+    "an output was kept outside of save_for_backward", SAVE,
+)  # fmt: skip
+INPUT_OVERWRITTEN = Words(
+    "input-overwritten", "The gradient is wrong after an input was changed in place",
+    "an input was kept outside of save_for_backward", SAVE,
+)  # fmt: skip
+
+
+def aliasing(case: Case) -> Iterator[Finding]:
+    """Look at memory, call again, and write into outputs and inputs."""
+    base = baseline(case)
+    yield from _kept_results(base)
+    yield from _shared_gradients(base)
+    yield from _shared_outputs(base)
+    for i in used(base):
+        yield from _written_output(base, i)
+    if all(leaf.layout == torch.strided for leaf in case.leaves if isinstance(leaf, Tensor)):
+        yield from _written_inputs(base)  # version counters of sparse tensors do not see what is written into them
+
+
+def _results(base: Baseline, recorded: Linearization) -> dict[str, Tensor]:
+    """Outputs and gradients, by their names."""
+    found = {base.output_name(i): output for i, output in enumerate(recorded.outputs)}
+    return found | {base.gradient_name(i): g for i, g in enumerate(pulled(recorded, base)) if g is not None}
+
+
+def _kept_results(base: Baseline) -> Iterator[Finding]:
+    """Results of one call must survive the next."""
+    results = _results(base, base.case.linearize())
+    before = {name: value.detach().clone() for name, value in results.items()}
+    pulled(base.case.linearize(nearby(base.case)), base)
+    yield from _changed(OVERWRITTEN, base.case, [(name, value, before[name]) for name, value in results.items()])
+
+
+def _shared_gradients(base: Baseline) -> Iterator[Finding]:
+    """A leaf keeps the gradient that it is given as its `.grad`, and optimisers write into that."""
+    recorded = base.case.linearize()
+    owners = [*zip(base.case.names, recorded.primals, strict=True)]
+    owners += [(base.output_name(i), output) for i, output in enumerate(recorded.outputs)]
+    for i, gradient in enumerate(pulled(recorded, base)):
+        shared = (name for name, owner in owners if gradient is not None and _torch.shares_memory(gradient, owner))
+        name, what = next(shared, None), base.gradient_name(i)
+        if name is not None:
+            title = f"{what.capitalize()} is memory of {name}"
+            cause = "the backward returns a saved tensor, or a view of one"
+            yield Words("gradient-aliases", title, cause, "return a copy").at(f"{what}; {base.case.label}")
+
+
+def _shared_outputs(base: Baseline) -> Iterator[Finding]:
+    """Outputs in the memory of inputs: a schema says so, and a view shares its version with what it is a view of."""
+    case, recorded = base.case, base.case.linearize()
+    primals = [primal.clone() for primal in case.primals]
+    plain = case.outputs(primals) if case.target.kind == "library" else []
+    if plain and any(r.alias_info is not None for r in _torch.overload_of(case.target.origin)._schema.returns):
+        plain = []
+    for (i, output), (name, primal) in itertools.product(enumerate(plain), zip(case.names, primals, strict=True)):
+        if _torch.shares_memory(output, primal):
+            title, hint = f"{base.output_name(i).capitalize()} is memory of {name}", "return a copy: x.clone()"
+            words = Words("undeclared-alias", title, "the schema says that it is not a view", hint)
+            yield words.at(f"{base.output_name(i)}; {case.label}")
+    inputs = zip(case.names, recorded.primals, strict=True)
+    for (i, output), (name, primal) in itertools.product(enumerate(recorded.outputs), inputs):
+        if output is primal or not _torch.shares_memory(output, primal):
+            continue
+        version = primal._version
+        torch.autograd.graph.increment_version(output.detach())
+        if primal._version == version:
+            yield Words(
+                "unknown-alias", f"{base.output_name(i).capitalize()} shares the memory of {name}",
+                "one is overwritten with the other, and autograd does not know: a NumPy view, or .data",
+                "return memory of its own: .clone(), or .copy() of an array",
+            ).at(f"{base.output_name(i)}; {case.label}")  # fmt: skip
+
+
+def _written_output(base: Baseline, index: int) -> Iterator[Finding]:
+    """Twice the output has twice the gradient; to refuse is right as well."""
+    half = [c / 2 if c is not None and i == index else None for i, c in enumerate(base.cotangents)]
+    whole = [c if i == index else None for i, c in enumerate(base.cotangents)]
+
+    def write() -> Made:
+        recorded = base.case.linearize()
+        recorded.outputs[index].mul_(2)
+        return (), recorded.pull(half)
+
+    expected = (), base.case.linearize().pull(whole)
+    if base.outputs[index].numel():
+        with contextlib.suppress(RuntimeError):  # its own version counter, or a view that may not be written to
+            how = f"{base.output_name(index)}.mul_(2)"
+            yield from compared(base, how, write, gradient=OUTPUT_OVERWRITTEN, expected=expected)
+
+
+def _written_inputs(base: Baseline) -> Iterator[Finding]:
+    """A gradient belongs to the values that the input had in the call; to refuse is right as well."""
+    case = on_one_module(base.case)  # what runs again in the backward reads parameters again, by design
+    expected = (), pulled(case.linearize(), base)
+    for i, name in enumerate(case.names):
+        leaves = [primal.detach().clone().requires_grad_() for primal in case.primals]
+        given = [leaf.clone() for leaf in leaves]
+        recorded = Linearization(leaves, case.record(given).outputs)
+        if given[i]._version or any(_torch.shares_memory(output, given[i]) for output in recorded.outputs):
+            continue  # it is changed on purpose, or the output is a view of it and changes as well
+
+        def write(changed: Tensor = given[i], recorded: Linearization = recorded) -> Made:
+            changed.mul_(2)
+            return (), recorded.pull(base.cotangents)
+
+        with contextlib.suppress(RuntimeError):
+            how = f"{name}.mul_(2) between forward and backward"
+            yield from compared(base, how, write, gradient=INPUT_OVERWRITTEN, expected=expected)
+
+
+# -- what a call must leave as it was: inputs, saved tensors, upstream gradients -------------------------------------
+
+Watched = Sequence[tuple[str, Value, Value]]
+"""Names of tensors, the tensors, and copies that were made of them."""
+
+
+def mutation(case: Case) -> Iterator[Finding]:
+    """Compare bits before and after; version counters do not see what is written through `.data` or NumPy."""
+    base, saved = baseline(case), list[Tensor]()
+    with saved_in(saved):
+        primals = [primal.detach().clone().requires_grad_() for primal in case.primals]
+        before = [primal.detach().clone() for primal in primals]
+        recorded = case.record(primals)
+    kept = [("a saved tensor", tensor, tensor.clone()) for tensor in saved]
+    inputs = [row for row in zip(case.names, primals, before, strict=True) if not _declared(case, recorded, *row[:2])]
+    hint = "ctx.mark_dirty(x), if it is meant; else work on x.clone()"
+    words = Words("input-changed", "The forward writes into {}", "the forward changes its input in place", hint)
+    found = list(_changed(words, case, inputs))
+    yield from found
+    if found:
+        return
+    names = [base.output_name(i) for i in range(len(base.outputs))]
+    cotangents = [None if c is None else c.clone() for c in base.cotangents]
+    outputs = [(name, o, o.detach().clone()) for name, o in zip(names, recorded.outputs, strict=True)]
+    recorded.pull(cotangents)
+    yield from _changed(INPUT_CHANGED, case, inputs)
+    yield from _changed(GRADIENT_CHANGED, case, list(zip(names, cotangents, base.cotangents, strict=True)))
+    yield from _changed(OUTPUT_CHANGED, case, outputs)
+    yield from itertools.islice(_changed(SAVED_CHANGED, case, kept), 1)
+
+
+INPUT_CHANGED = Words(
+    "input-changed", "The backward writes into {}",
+    "the backward overwrites a saved input, which is the caller's own memory", "work on a copy",
+)  # fmt: skip
+GRADIENT_CHANGED = Words(
+    "gradient-changed", "The backward writes into the upstream gradient",
+    "the upstream gradient is changed in place, and others use the same tensor",
+    "grad = grad.clone(), or operations that are not in place",
+)  # fmt: skip
+OUTPUT_CHANGED = Words(
+    "output-changed", "The backward writes into an output",
+    "the backward overwrites an output, which the caller holds", "work on a copy",
+)  # fmt: skip
+SAVED_CHANGED = Words(
+    "saved-changed", "The backward writes into a saved tensor",
+    "a saved tensor is overwritten, and a second backward would see it", "work on a copy",
+)  # fmt: skip
+
+
+def _changed(words: Words, case: Case, watched: Watched) -> Iterator[Finding]:
+    """A finding for each tensor whose numbers are others now."""
+    for name, now, then in watched:
+        if now is not None and distance(now, then):
+            yield from words.of([Difference(0, name, now.detach(), then, distance(now, then), 0.0)], case.label)
+
+
+def _declared(case: Case, recorded: Linearization, name: str, primal: Tensor) -> bool:
+    """Return True if a primal is changed on purpose: it is an output too, or the schema says so."""
+    written: set[str] = set()
+    if case.target.kind == "library":
+        schema = _torch.overload_of(case.target.origin)._schema
+        written = {a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write}
+    return name in written or any(output is primal for output in recorded.outputs)
+
 
 # -- memory that a call does not give back ---------------------------------------------------------------------------
-
 
 BLOCKS = 5
 """Blocks of calls in each of which something must have grown."""
@@ -41,46 +224,35 @@ def leaks(case: Case) -> Iterator[Finding]:
         pulled(case.linearize(), base)
 
     call()
-    held = _held(case)
+    held = _held(base, call)
     if held:
-        yield Finding(
-            "graph-leak", Verdict.FAIL, "The graph of a call outlives its results", f"{held}; {case.label}",
-            cause="a cycle through ctx that the garbage collector does not see: an output kept as an attribute of ctx",
-            hint="keep tensors with ctx.save_for_backward",
-        )  # fmt: skip
+        yield Words(
+            "graph-leak", "The graph of a call outlives its results",
+            "a cycle through ctx that the garbage collector does not see: an output kept as an attribute of ctx",
+            "keep tensors with ctx.save_for_backward",
+        ).at(f"{held}; {case.label}")  # fmt: skip
         return
     for what, grown in _slopes(call).items():
-        yield Finding(
-            "memory-leak", Verdict.FAIL, f"Each call keeps {grown:.0f} more {what}", f"memory; {case.label}",
-            cause="something is added in each call to a list, a dictionary or a cache, or is not freed",
-            hint="keep what belongs to one call on ctx",
-        )  # fmt: skip
+        yield Words(
+            "memory-leak", f"Each call keeps {grown:.0f} more {what}",
+            "something is added in each call to a list, a dictionary or a cache, or is not freed",
+            "keep what belongs to one call on ctx",
+        ).at(f"memory; {case.label}")  # fmt: skip
 
 
-def _held(case: Case) -> str:
+def _held(base: Baseline, call: Callable[[], None]) -> str:
     """Name the tensors that are still alive after their last reference was dropped."""
-    base = baseline(case)
-    with _collector_off():
-        recorded = case.linearize()
-        gradients = pulled(recorded, base)
-        watched = {f"input {name}": weakref.ref(p) for name, p in zip(case.names, recorded.primals, strict=True)}
-        watched |= {base.output_name(i): weakref.ref(output) for i, output in enumerate(recorded.outputs)}
-        watched |= {base.gradient_name(i): weakref.ref(g) for i, g in enumerate(gradients) if g is not None}
-        del recorded, gradients
-        alive = [name for name, reference in watched.items() if reference() is not None]
-        if not alive:
-            return ""
-        call_again = case.linearize()  # what keeps the last call alone lets the first one go now
-        pulled(call_again, base)
-        return ", ".join(name for name in alive if watched[name]() is not None)
-
-
-@contextlib.contextmanager
-def _collector_off() -> Iterator[None]:
     enabled = gc.isenabled()
     gc.disable()
     try:
-        yield
+        recorded = base.case.linearize()
+        results = {f"input {name}": p for name, p in zip(base.case.names, recorded.primals, strict=True)}
+        results |= _results(base, recorded)
+        watched = {name: weakref.ref(tensor) for name, tensor in results.items()}
+        del recorded, results
+        if any(reference() is not None for reference in watched.values()):
+            call()  # what keeps the last call alone lets the first one go now
+        return ", ".join(name for name, reference in watched.items() if reference() is not None)
     finally:
         if enabled:
             gc.enable()
@@ -91,21 +263,24 @@ def _slopes(call: Callable[[], None]) -> dict[str, float]:
 
     A cache that fills up grows in some blocks, and fragmentation in short ones: what is suspected is looked at longer.
     """
-    meters = {"Python objects": sys.getallocatedblocks}
-    if _mallinfo() is not None:
-        meters["bytes"] = _bytes_in_use
-    grown = dict[str, float]()
-    for runs, least in ((8, 0.3), (128, 0.9)):
-        with _quick_collector():
+    meters = _meters()
+    freezing = not gc.get_freeze_count()  # what somebody else has frozen would be let go
+    if freezing:
+        gc.freeze()  # the collector takes a tenth of a second for the objects of torch and the rest
+    try:
+        for runs, least in ((8, 0.3), (128, 0.9)):
             grown = _growth(call, meters, runs, least)
-        meters = {name: meters[name] for name in grown}
+            meters = {name: meters[name] for name in grown}
+    finally:
+        if freezing:
+            gc.unfreeze()
     return grown
 
 
 def _growth(
     call: Callable[[], None], meters: Mapping[str, Callable[[], int]], runs: int, least: float
 ) -> dict[str, float]:
-    """What grows in each block of calls by more than `least` a call, and by how much in the block that adds least."""
+    """Find what grows by more than `least` a call in each block, and by how much in the block that adds least."""
     grown = dict.fromkeys(meters, float("inf"))
     before = dict[str, int]()
     for _ in range(1 + BLOCKS if grown else 0):
@@ -122,160 +297,15 @@ def _growth(
     return grown
 
 
-@contextlib.contextmanager
-def _quick_collector() -> Iterator[None]:
-    """Within, the collector looks at new objects alone: those of torch and the rest take it a tenth of a second."""
-    if gc.get_freeze_count():  # somebody else's, which unfreezing would let go
-        yield
-        return
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
-
-
 class _Mallinfo(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_size_t) for name in (
-        "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost",
-    )]  # fmt: skip
+    _fields_ = (("counts", ctypes.c_size_t * 10),)
 
 
-@functools.cache
-def _mallinfo() -> Callable[[], _Mallinfo] | None:
-    """Glibc's account of the main thread's memory; None elsewhere."""
-    try:
-        found = ctypes.CDLL(None).mallinfo2
-    except (AttributeError, OSError):
-        return None
-    found.restype = _Mallinfo
-    return found
-
-
-def _bytes_in_use() -> int:
-    read = _mallinfo()
-    assert read is not None
-    info = read()
-    return int(info.uordblks + info.hblkhd)
-
-
-# -- several threads at once, and a backward on another thread than the forward --------------------------------------
-
-
-_QUIET = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]), "<frozen")
-"""Files whose lines are not interleaved: torch, torchgraft, and Python's own frozen modules."""
-
-PATIENCE = 0.02
-"""Seconds that a thread waits for its turn before it goes on all the same: the other one may wait for a lock."""
-
-
-def threads(case: Case) -> Iterator[Finding]:
-    """Two calls that take turns at each line of their Python code; then a backward on another thread."""
-    base, other = baseline(case), nearby(case)
-    if base.random:
-        raise Skip("it draws random numbers, which threads share")
-    if case.target.kind != "module":  # each call has a copy of its own
-        yield from _interleaved(case, other)
-    yield from _other_thread(case)
-
-
-def _interleaved(case: Case, other: list[torch.Tensor]) -> Iterator[Finding]:
-    base = baseline(case)
-    expected = [(base.outputs, base.gradients), _run(case, other)]
-    turns = _Turns()
-    found = _in_threads(
-        [lambda: turns.take(0, lambda: _run(case, case.primals)), lambda: turns.take(1, lambda: _run(case, other))]
-    )
-    where = f"two threads that take turns at each line; {case.label}"
-    for result, (outputs, gradients) in zip(found, expected, strict=True):
-        if isinstance(result, Exception):
-            yield Finding(
-                "threads-raise", Verdict.FAIL, "It raises where two threads call it", where, cause=short(result)
-            )
-            return
-        wrong = base.differing_outputs(result[0], outputs) or base.differing_gradients(result[1], gradients)
-        for difference in wrong:
-            yield difference.finding(
-                "threads", f"Two threads disturb each other: {difference.name} is another", where,
-                cause="both write into a global, a class attribute or a buffer that is made once",
-                hint="make buffers in each call, and keep on ctx what belongs to it",
-            )  # fmt: skip
-        if wrong:
-            return
-
-
-def _other_thread(case: Case) -> Iterator[Finding]:
-    base = baseline(case)
-    recorded = case.linearize()
-    where = f"backward on another thread; {case.label}"
-    (result,) = _in_threads([lambda: pulled(recorded, base)])
-    if isinstance(result, Exception):
-        yield Finding(
-            "threads-raise", Verdict.FAIL, "The backward raises on another thread", where, cause=short(result)
-        )
-        return
-    for difference in base.differing_gradients(result):
-        yield difference.finding(
-            "threads", "The gradient is another where the backward runs on another thread", where,
-            cause="state that belongs to a thread", hint="keep on ctx what backward needs",
-        )  # fmt: skip
-
-
-def _run(case: Case, primals: list[torch.Tensor]) -> tuple[list[torch.Tensor], list[Value]]:
-    recorded: Linearization = case.linearize(primals)
-    return [output.detach().clone() for output in recorded.outputs], pulled(recorded, baseline(case))
-
-
-def _in_threads(functions: list[Callable[[], Any]]) -> list[Any]:
-    """What functions return or raise, each run in a thread of its own."""
-    results: list[Any] = [None] * len(functions)
-
-    def run(i: int, function: Callable[[], Any]) -> None:
-        try:
-            results[i] = function()
-        except Exception as error:
-            results[i] = error
-
-    started = [threading.Thread(target=run, args=pair, daemon=True) for pair in enumerate(functions)]
-    for thread in started:
-        thread.start()
-    for thread in started:
-        thread.join()
-    return results
-
-
-class _Turns:
-    """Two threads that run one line each, in turns: races then happen every time, not once in a million calls."""
-
-    def __init__(self) -> None:
-        self._condition = threading.Condition()
-        self._turn = 0
-        self._done = [False, False]
-
-    def take(self, me: int, function: Callable[[], Any]) -> Any:
-        """Run a function as one of the two threads."""
-
-        def trace(frame: FrameType, event: str, argument: Any) -> Any:
-            if frame.f_code.co_filename.startswith(_QUIET):
-                return None
-            if event == "line":
-                self._pass_on(me)
-            return trace
-
-        sys.settrace(trace)
-        try:
-            return function()
-        finally:
-            sys.settrace(None)
-            with self._condition:
-                self._done[me] = True
-                self._condition.notify_all()
-
-    def _pass_on(self, me: int) -> None:
-        with self._condition:
-            if self._done[1 - me]:
-                return
-            self._turn = 1 - me
-            self._condition.notify_all()
-            self._condition.wait_for(lambda: self._turn == me or self._done[1 - me], PATIENCE)
-            self._turn = me
+def _meters() -> dict[str, Callable[[], int]]:
+    """Count what is in use: Python's objects, and bytes of the main thread, where glibc accounts for them."""
+    meters: dict[str, Callable[[], int]] = {"Python objects": sys.getallocatedblocks}
+    with contextlib.suppress(AttributeError, OSError):
+        read = ctypes.CDLL(None).mallinfo2
+        read.restype = _Mallinfo
+        meters["bytes"] = lambda: sum(read().counts[i] for i in (4, 7))  # mapped, and in the heap
+    return meters

@@ -15,34 +15,29 @@ from ... import _torch
 from ..._errors import DerivativeError
 from ..baseline import Baseline, Value, baseline, distance, generator, signed
 from ..case import Case, Linearization
-from ..claims import Refused, attempt, claimed, refusal, unclaimed
 from ..declared import Declared
 from ..finding import Finding, Inconclusive, Skip, Verdict
 from ..numeric.gradient import gradient
-from ..numeric.probe import directional
+from ..numeric.probe import Probe
+from ..numeric.vectors import flatten
 from ..surrogate import surrogates
 from ..target import Target, differentiable
 from ..variations import nearby
+from .ways import Refused, Words, attempt, claimed, may_refuse, placed, require_dense, saved_in, used
 
 # -- forward mode: the tangent against the backward, and against differences where the two disagree ------------------
 
 
+@may_refuse("forward")
 def tangents(case: Case) -> Iterator[Finding]:
     """All inputs along a direction, along another, and each input alone, whose neighbours then have no tangent."""
     base = baseline(case)
-    if any(isinstance(leaf, Tensor) and leaf.layout != torch.strided for leaf in case.leaves):
-        raise Skip("sparse tensors carry no tangents")
-    try:
-        for place, direction in _trials(base):
-            found = attempt(partial(push, place.case, direction))
-            wrong = list(_compare(place, direction, found))
-            yield from wrong
-            if wrong:
-                return
-    except Refused as why:
-        yield from refusal(case, "forward", why)
-        return
-    yield from unclaimed(case, "forward")
+    require_dense(case, "sparse tensors carry no tangents")
+    for place, direction in _trials(base):
+        wrong = list(_compare(place, direction, attempt(partial(push, place.case, direction))))
+        yield from wrong
+        if wrong:
+            return
 
 
 def _trials(base: Baseline) -> Iterator[tuple[Baseline, list[Value]]]:
@@ -74,59 +69,49 @@ def push(case: Case, direction: Sequence[Value]) -> list[Value]:
 def _compare(base: Baseline, direction: Sequence[Value], found: Sequence[Value]) -> Iterator[Finding]:
     which = [name for name, u in zip(base.case.names, direction, strict=True) if u is not None]
     where = f"tangents of {', '.join(which) if len(which) < len(direction) else 'all inputs'}; {base.case.label}"
-    for i, (cotangent, tangent) in enumerate(zip(base.cotangents, found, strict=True)):
-        if cotangent is None:
-            continue
+    for i in used(base):
         alone = [c if j == i else None for j, c in enumerate(base.cotangents)]
         gradients = base.case.linearize().pull(alone) if len(alone) > 1 else base.gradients
         backward = sum(_inner(g, u) for g, u in zip(gradients, direction, strict=True))
-        forward = _inner(tangent, cotangent)
-        slack = _slack(base, direction, gradients, tangent, cotangent)
-        if abs(forward - backward) <= slack or forward != forward or backward != backward:
-            continue
+        forward = _inner(found[i], base.cotangents[i])
+        slack = _slack(base, direction, gradients, found[i], base.cotangents[i])
         error = abs(forward - backward)
-        if tangent is None:
-            yield _lost_tangent(base, i, where).but(analytic=forward, numeric=backward, error=error, estimate=slack)
-        else:
-            yield _wrong_tangent(base, i, where, direction, tangent).but(error=error, estimate=slack)
+        if error > slack:  # not where one of them is NaN
+            finding = _disagreement(base, i, direction, found[i], f"{base.output_name(i)}; {where}")
+            if found[i] is None:
+                finding = finding.but(analytic=forward, numeric=backward)
+            yield finding.but(error=error, estimate=slack)
 
 
-def _lost_tangent(base: Baseline, index: int, where: str) -> Finding:
+def _disagreement(base: Baseline, index: int, direction: Sequence[Value], tangent: Value, where: str) -> Finding:
+    """The disagreement of a tangent with the backward; differences say which side is wrong."""
     name = base.output_name(index)
-    if any(
-        "GeneratedBackwardFor" in type(node).__name__ for node in _torch.nodes_in_graph(base.case.linearize().outputs)
-    ):
-        return Finding(
-            "no-tangent", Verdict.PASS, f"Forward mode gives {name} no tangent, and says nothing", f"{name}; {where}",
-            cause="operators with torch.library.register_autograd have no forward mode: PyTorch takes it for zero",
-            hint="use reverse mode, or a torchgraft operator",
-        )  # fmt: skip
-    return Finding(
-        "lost-tangent", Verdict.FAIL, f"Forward mode gives {name} no tangent, and says nothing", f"{name}; {where}",
-        cause="jvp returns None, or numbers leave torch on the way: the tangent counts as zero",
-        hint="return the tangent from jvp, or raise",
-    )  # fmt: skip
+    if tangent is None:
+        title = f"Forward mode gives {name} no tangent, and says nothing"
+        nodes = _torch.nodes_in_graph(base.case.linearize().outputs)
+        if any("GeneratedBackwardFor" in type(node).__name__ for node in nodes):
+            cause = "operators with torch.library.register_autograd have no forward mode: PyTorch takes it for zero"
+            hint = "use reverse mode, or a torchgraft operator"
+            return Words("no-tangent", title, cause, hint, Verdict.PASS).at(where)
+        cause = "jvp returns None, or numbers leave torch on the way: the tangent counts as zero"
+        return Words("lost-tangent", title, cause, "return the tangent from jvp, or raise").at(where)
+    numeric = None
+    with contextlib.suppress(Exception):  # which differences cannot tell
+        probe = Probe(base.case)
+        dense = [torch.zeros_like(p) if u is None else u for p, u in zip(base.case.primals, direction, strict=True)]
+        numeric = probe.outputs.unflatten(probe.climb(flatten(dense)).derivative)[index]
+    close = 1e-4 + base.case.target.declared.error
+    if numeric is not None and distance(tangent, numeric) <= close * float(numeric.abs().max()):
+        title = f"The backward of {name} disagrees with forward mode and with differences"
+        words = Words("wrong-gradient", title, "the tangent is right: look at the backward")
+    else:
+        hint = "jvp gets a tangent for each input (None where it has none)"
+        words = Words("wrong-tangent", f"The tangent of {name} is wrong", _cause(tangent, numeric), hint)
+    return words.at(where).but(analytic=tangent, numeric=numeric)
 
 
-def _wrong_tangent(base: Baseline, index: int, where: str, direction: Sequence[Value], tangent: Tensor) -> Finding:
-    """The disagreement; differences say which side is wrong."""
-    name = base.output_name(index)
-    numeric = _numeric(base, index, direction)
-    if numeric is not None and distance(tangent, numeric) <= (1e-4 + base.case.target.declared.error) * float(
-        numeric.abs().max()
-    ):
-        return Finding(
-            "wrong-gradient", Verdict.FAIL, f"The backward of {name} disagrees with forward mode and with differences",
-            f"{name}; {where}", tangent, numeric, cause="the tangent is right: look at the backward",
-        )  # fmt: skip
-    return Finding(
-        "wrong-tangent", Verdict.FAIL, f"The tangent of {name} is wrong", f"{name}; {where}", tangent, numeric,
-        cause=_cause(tangent, numeric), hint="jvp gets a tangent for each input (None where it has none)",
-    )  # fmt: skip
-
-
-def _cause(tangent: Tensor, numeric: Tensor | None) -> str:
-    """What makes the tangent of the derivative along the direction."""
+def _cause(tangent: Tensor, numeric: Value) -> str:
+    """Say how the tangent differs from the derivative along the direction."""
     size = 0.0 if numeric is None else float(numeric.abs().max())
     if numeric is None or not size:
         return "jvp and backward are not of the same function"
@@ -140,47 +125,21 @@ def _cause(tangent: Tensor, numeric: Tensor | None) -> str:
     return f"the tangent is {factor:.6g} times what it should be: a wrong factor"
 
 
-def _numeric(base: Baseline, index: int, direction: Sequence[Value]) -> Tensor | None:
-    """The derivative of an output along the direction by differences, or None where that cannot be told."""
-    primals = base.case.primals
-    dense = [torch.zeros_like(p) if u is None else u for p, u in zip(primals, direction, strict=True)]
-    try:
-        flat = directional(base.case, dense).derivative
-    except Exception:
-        return None
-    place = 0
-    for i, output in enumerate(base.outputs):
-        size = output.numel() * (2 if output.is_complex() else 1)
-        if i == index:
-            piece = flat[place : place + size].clone()
-            shaped = torch.view_as_complex(piece.view(-1, 2)) if output.is_complex() else piece
-            return shaped.reshape(output.shape)
-        place += size
-    return None
-
-
 def _inner(left: Value, right: Value) -> float:
-    """The real inner product, in double precision."""
-    if left is None or right is None:
-        return 0.0
-    wide = torch.complex128 if left.is_complex() or right.is_complex() else torch.float64
-    a, b = left.detach().to(wide), right.detach().to(wide)
-    return float((a.conj() * b).real.sum())
+    """The real inner product, in double precision; None stands for zeros."""
+    return 0.0 if left is None or right is None else float(flatten([left]) @ flatten([right]))
 
 
 def _slack(
-    base: Baseline, direction: Sequence[Value], gradients: Sequence[Value], tangent: Value, cotangent: Tensor
+    base: Baseline, direction: Sequence[Value], gradients: Sequence[Value], tangent: Value, cotangent: Value
 ) -> float:
     """The slack of each gradient along the direction, and 64 units in the last place of both sums' terms."""
     total, accuracy = 0.0, base.case.target.declared.error
-    for slack, found, u in zip(base.gradient_slack, gradients, direction, strict=True):
+    pairs = [*zip(gradients, direction, strict=True), (tangent, cotangent)]
+    for slack, (found, u) in zip((*base.gradient_slack, 0.0), pairs, strict=True):
         if found is not None and u is not None:
-            total += slack * float(u.abs().sum()) + (64 * torch.finfo(u.dtype).eps + accuracy) * float(
-                (found.abs() * u.abs()).sum()
-            )
-    if tangent is not None:
-        terms = float((tangent.detach().abs() * cotangent.abs()).sum())
-        total += (64 * torch.finfo(cotangent.dtype).eps + accuracy) * terms
+            units = 64 * torch.finfo(u.dtype).eps + accuracy
+            total += slack * float(u.abs().sum()) + units * float((found.detach().abs() * u.abs()).sum())
     return 4 * total
 
 
@@ -196,12 +155,12 @@ FEW = 16
 """Elements of the largest cases of which both Jacobians are looked at for a cause."""
 
 
+@may_refuse("second order")
 def second_order(case: Case) -> Iterator[Finding]:
     """Differentiate the backward once more; where it refuses, that is right as well."""
     base = baseline(case)
-    if any(isinstance(leaf, Tensor) and leaf.layout != torch.strided for leaf in case.leaves):
-        raise Skip("torch differentiates few functions of sparse tensors twice")
-    if not any(g is not None for g in base.gradients):
+    require_dense(case, "torch differentiates few functions of sparse tensors twice")
+    if not _returned(base):
         raise Skip("no gradient flows to any input")
     try:
         recorded = attempt(lambda: _probed(backward_case(base)))
@@ -209,19 +168,16 @@ def second_order(case: Case) -> Iterator[Finding]:
         expected = isinstance(why.__cause__, DerivativeError) and claimed(case, "second order") is not False
         parts = _able(base) if expected else []
         if not parts:
-            yield from refusal(case, "second order", why)
+            raise
         for part in parts:
             yield from _wrong_second(base, part, _probed(part))
         return
-    yield from unclaimed(case, "second order")
     if any(output.requires_grad for output in recorded.outputs):
         yield from _wrong_second(base, backward_case(base), recorded)
     elif _moves(base):
         title = "The gradient is detached: differentiating it again gives None, not an error"
         cause = "the gradient is detached: the backward leaves torch (NumPy, .data, .item()), or switches grad mode off"
-        yield Finding(
-            "lost-second-derivative", Verdict.FAIL, title, f"the gradient; {case.label}", cause=cause, hint=SECOND_HINT
-        )
+        yield Words("lost-second-derivative", title, cause, SECOND_HINT).at(f"the gradient; {case.label}")
 
 
 def _able(base: Baseline) -> list[Case]:
@@ -229,26 +185,28 @@ def _able(base: Baseline) -> list[Case]:
 
     The gradient of an operator in its parameter need not have a derivative in that parameter, but one in the argument.
     """
-
-    def able(returned: int, inputs: Collection[int]) -> bool:
-        with contextlib.suppress(Exception):
-            _probed(backward_case(base, [returned], inputs))
-            return True
-        return False
-
     parts = defaultdict[tuple[int, ...], list[int]](list)
     for returned in _returned(base):
         inputs: tuple[int, ...] = ()
         for other in range(len(base.case.primals)):
-            inputs = (*inputs, other) if able(returned, (*inputs, other)) else inputs
+            with contextlib.suppress(Exception):
+                _probed(backward_case(base, [returned], (*inputs, other)))
+                inputs = (*inputs, other)
         if inputs:
             parts[inputs].append(returned)
     return [backward_case(base, together, inputs) for inputs, together in parts.items()]
 
 
 def _wrong_second(base: Baseline, derived: Case, recorded: Linearization) -> Iterator[Finding]:
-    """What is wrong with the second derivative, unless it only follows from a first one that is wrong."""
-    found, reason = _against_surrogates(derived), None
+    """Tell what is wrong with the second derivative, unless it only follows from a first one that is wrong.
+
+    Where an argument with a surrogate enters the gradient of another one, either its own value or the surrogate counts.
+    """
+    found, reason = list(gradient(derived)), None
+    if found and derived.target.declared.surrogates:
+        plain = derived.calling(derived.target.function)
+        plain.target = replace(derived.target, declared=replace(derived.target.declared, surrogates={}))
+        found = found if any(gradient(plain)) else []
     if found:
         reason = _lost_second(base, recorded)
     if found and reason is None and any(gradient(base.case)):
@@ -256,20 +214,12 @@ def _wrong_second(base: Baseline, derived: Case, recorded: Linearization) -> Ite
     small = sum(tensor.numel() for tensor in [*derived.primals, *recorded.outputs]) <= FEW
     for finding in found:
         told = finding.code == "wrong-gradient" and reason is None and small
-        yield _renamed(finding, base, reason).but(case=derived if told else None)
-
-
-def _against_surrogates(derived: Case) -> list[Finding]:
-    """What is wrong with the derivative of the backward.
-
-    Where an argument with a surrogate enters the gradient of another one, either its own value or the surrogate counts.
-    """
-    found = list(gradient(derived))
-    if found and derived.target.declared.surrogates:
-        plain = derived.calling(derived.target.function)
-        plain.target = replace(derived.target, declared=replace(derived.target.declared, surrogates={}))
-        found = found if any(gradient(plain)) else []
-    return found
+        code, title = f"second-order-{finding.code}", f"Of the backward: {finding.title}"
+        code, title = SECOND_CODES.get(finding.code, (code, title))
+        where = f"second order: {finding.where.partition(';')[0]}; {base.case.label}"
+        cause = "; ".join(filter(None, [reason, finding.cause])) or None
+        finding = finding.but(code=code, title=title, where=where, cause=cause, hint=SECOND_HINT)
+        yield finding.but(case=derived if told else None)
 
 
 def _probed(derived: Case) -> Linearization:
@@ -287,7 +237,7 @@ def _probed(derived: Case) -> Linearization:
 
 
 def _moves(base: Baseline) -> bool:
-    """Whether the gradient depends on anything: that of a step function is zero, and need not be recorded."""
+    """Tell whether the gradient depends on anything: that of a step function is zero, and need not be recorded."""
     recorded = base.case.linearize(nearby(base.case))
     return bool(base.differing_gradients(recorded.pull([None if c is None else 2 * c for c in base.cotangents])))
 
@@ -303,7 +253,6 @@ def backward_case(
         inputs: of which it is a function, beside the upstream gradients; all if None, and the others are constants.
     """
     case = base.case
-    used = [i for i, c in enumerate(base.cotangents) if c is not None]
     returned = _returned(base) if gradients is None else gradients
     varied = range(len(case.primals)) if inputs is None else inputs
 
@@ -312,35 +261,26 @@ def backward_case(
         for i, primal in zip(varied, arguments, strict=False):
             given[i] = primal
         primals = [p if p.requires_grad else p.detach().requires_grad_() for p in given]
-        cotangents: list[Value] = [None] * len(base.cotangents)
-        for i, cotangent in zip(used, arguments[len(varied) :], strict=True):
-            cotangents[i] = cotangent
-        found = of.record(primals).pull(cotangents, create_graph=outer)
-        return tuple(_present(found[i], given[i]) for i in returned)
+        found = of.record(primals).pull(placed(base, arguments[len(varied) :]), create_graph=outer)
+        return tuple(torch.zeros_like(given[i]) if (g := found[i]) is None else g for i in returned)
 
-    names = (*(case.names[i] for i in varied), *(f"the upstream gradient of {base.output_name(i)}" for i in used))
+    upstream = used(base)
+    names = (*(case.names[i] for i in varied), *(f"the upstream gradient of {base.output_name(i)}" for i in upstream))
     meant = {
-        case.names[i]: partial(backward, of=of) for i, of in surrogates(case).items() if i in varied and _flows(of)
+        case.names[i]: partial(backward, of=of)
+        for i, of in surrogates(case).items()
+        if i in varied and any(output.requires_grad for output in of.linearize().outputs)  # else it has no backward
     }
     declared = Declared(case.target.declared.accuracy, meant)
     target = Target(f"the backward of {case.target.name}", "callable", backward, backward, names, declared=declared)
-    arguments = [*(case.primals[i] for i in varied), *(base.cotangents[i] for i in used)]
+    arguments = [*(case.primals[i] for i in varied), *(base.cotangents[i] for i in upstream)]
     scales = [base.gradient_scale[i] for i in returned]
     return Case(target, arguments, seed=case.seed, traits=case.traits, scales=scales)
-
-
-def _flows(case: Case) -> bool:
-    """Whether torch differentiates it, so that its backward is a function too."""
-    return any(output.requires_grad for output in case.linearize().outputs)
 
 
 def _returned(base: Baseline) -> list[int]:
     """The inputs to which a gradient flows."""
     return [i for i, g in enumerate(base.gradients) if g is not None]
-
-
-def _present(gradient: Value, primal: Tensor) -> Tensor:
-    return torch.zeros_like(primal) if gradient is None else gradient
 
 
 SECOND_CODES = {
@@ -354,32 +294,16 @@ SECOND_CODES = {
 }  # fmt: skip
 
 
-def _renamed(finding: Finding, base: Baseline, reason: str | None) -> Finding:
-    """A finding of the core on the backward, said of the function."""
-    code, title = SECOND_CODES.get(finding.code, (f"second-order-{finding.code}", f"Of the backward: {finding.title}"))
-    where = f"second order: {finding.where.partition(';')[0]}; {base.case.label}"
-    cause = "; ".join(part for part in (reason, finding.cause) if part) or None
-    return finding.but(code=code, title=title, where=where, cause=cause, hint=SECOND_HINT)
-
-
 def _lost_second(base: Baseline, derived: Linearization) -> str | None:
-    """How the graph of the gradient was cut, as far as that is seen."""
+    """Say how the graph of the gradient was cut, as far as that is seen."""
     if not all(output.requires_grad for output in derived.outputs):
         return "a gradient is detached: the backward leaves torch (NumPy, .data, .item()), or switches grad mode off"
     saved: list[Tensor] = []
-
-    def keep(tensor: Tensor) -> Tensor:
-        saved.append(tensor)
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+    with saved_in(saved):
         recorded = base.case.linearize()
     known = {tensor.data_ptr() for tensor in [*recorded.primals, *recorded.outputs]}
-    nodes = [
-        node
-        for node in _torch.nodes_in_graph(recorded.outputs)
-        if isinstance(node, torch.autograd.function.FunctionCtx)
-    ]
+    every = _torch.nodes_in_graph(recorded.outputs)
+    nodes = [node for node in every if isinstance(node, torch.autograd.function.FunctionCtx)]
     attributes = _torch.pytree.tree_leaves([list(vars(node).values()) for node in nodes])
     kept = [tensor for tensor in [*saved, *attributes] if differentiable(tensor)]
     if nodes and any(tensor.data_ptr() not in known for tensor in kept):

@@ -1,23 +1,21 @@
-"""Other sizes, equal elements, and the values of a reference."""
+"""The gradient at other sizes, with other options, and where elements are equal."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from ... import _torch
-from ..baseline import Difference, baseline, cotangents_for, distance, nudged, short, slack
-from ..case import Case, Linearization, describe
+from ..baseline import baseline, cotangents_for
+from ..case import Case, Linearization
 from ..finding import Finding, Inconclusive, Skip, Verdict
 from ..generate.arguments import signature_of
 from ..generate.values import within
 from ..numeric.gradient import WRONG_AT_TIES, gradient, is_right
-from ..reference import reference_outputs
-from ..variations import admitted, nearby, options, paired, resized, resized_axis, sizes
-from .accuracy import jumps
+from ..variations import admitted, nearby, options, paired, resized, resized_axis, shape_of, sizes
+from .ways import Words
 
 # -- the gradient at other sizes: none, one, two, beyond the tiles of a kernel, and different from each other --------
 
@@ -65,38 +63,24 @@ def variants(case: Case) -> Iterator[tuple[str, Case]]:
     if case.target.kind == "module":
         own = {name for name, _ in case.target.origin.named_parameters()}
         fixed |= {i for i, name in enumerate(case.leaf_names) if name in own}
-    axes = [(i, a, leaf.shape[a]) for i, leaf in enumerate(leaves) if _dense(leaf) for a in range(leaf.dim())]
+    axes = [(i, axis, size) for i, leaf in enumerate(leaves) for axis, size in enumerate(shape_of(leaf))]
     for old in sizes(case):
-        if old == 1 and not free:
-            yield from _batches_of_one(case, fixed)
+        if old == 1 and not free:  # a first axis of 1 in front of others is a batch; others may be there to broadcast
+            batches = [i for i, axis, size in axes if size == 1 and not axis and i not in fixed and leaves[i].dim() > 1]
+            for new in (2, 7) if batches else ():
+                longer = case
+                for i in batches:
+                    longer = resized_axis(longer, i, 0, new)
+                yield f"size {new} instead of 1", longer
             continue
         for new in SIZES if any(size == old and i not in fixed for i, _, size in axes) else ():
             if not new and not free and all(size == old for i, _, size in axes if i not in fixed):
                 continue  # nobody means a tensor all of whose axes are empty
-            changed = resized(case, old, new).leaves
-            yield (
-                f"size {new} instead of {old}",
-                case.with_leaves([leaves[i] if i in fixed else leaf for i, leaf in enumerate(changed)]),
-            )
+            changed = [leaves[i] if i in fixed else leaf for i, leaf in enumerate(resized(case, old, new).leaves)]
+            yield f"size {new} instead of {old}", case.with_leaves(changed)
     for i, axis, size in axes:
         if sum(size == other for *_, other in axes) > 1 < size and i not in fixed:
             yield f"axis {axis} of {case.leaf_names[i]} longer by one", resized_axis(case, i, axis, size + 1)
-
-
-def _batches_of_one(case: Case, fixed: Container[int]) -> Iterator[tuple[str, Case]]:
-    """A first axis of 1 in front of others is a batch; other axes of 1 may be there to broadcast."""
-    batches = [
-        i for i, leaf in enumerate(case.leaves) if i not in fixed and _dense(leaf) and leaf.dim() > 1 and len(leaf) == 1
-    ]
-    for new in (2, 7) if batches else ():
-        longer = case
-        for i in batches:
-            longer = resized_axis(longer, i, 0, new)
-        yield f"size {new} instead of 1", longer
-
-
-def _dense(leaf: object) -> bool:
-    return isinstance(leaf, Tensor) and leaf.layout == torch.strided
 
 
 def _varied(case: Case) -> Case | None:
@@ -119,10 +103,9 @@ def _look(case: Case) -> Iterator[Finding]:
         recorded = case.linearize()
         recorded.pull(cotangents_for(case, recorded.outputs))
     except Exception as error:
-        yield Finding(
-            "backward-raises", _severity(case, recorded), "The backward raises at a size that the forward takes",
-            "the backward", cause=short(error), hint="treat empty tensors and single elements as the forward does",
-        )  # fmt: skip
+        title = "The backward raises at a size that the forward takes"
+        hint = "treat empty tensors and single elements as the forward does"
+        yield Words("backward-raises", title, "", hint, _severity(case, recorded)).at("the backward", error)
         return
     if not any(primal.numel() for primal in case.primals):
         return
@@ -151,29 +134,24 @@ def other_options(case: Case) -> Iterator[Finding]:
     baseline(case)
     if not is_right(case):
         raise Skip("the gradient is wrong with the given options already")
-    tried = 0
     given: list[tuple[str, Case, contextlib.AbstractContextManager[None]]] = []
     given += [(what, other, contextlib.nullcontext()) for what, other in options(case)]
-    for what, other, mode in (*given, *_other_mode(case)):
+    if case.target.kind == "module":
+        module = case.target.origin
+        given.append((f"training={not module.training}", case.with_leaves(case.leaves), _turned(module)))
+    tried = 0
+    for what, other, mode in given:
         with mode, contextlib.suppress(Exception):  # it takes no such option, or nothing can be told there
             recorded = other.linearize()
             if not any(o.requires_grad for o in recorded.outputs) or baseline(other).random or not within(other):
                 continue
             tried += 1
             found = list(gradient(other))
-            where, title = f"{what}; {other.label}", "with an option you did not give"
-            yield from (
-                f.but(title=f"{f.title}, {title}", where=where, cause=f"with {what}", case=other) for f in found
-            )
+            for f in found:
+                title, where = f"{f.title}, with an option you did not give", f"{what}; {other.label}"
+                yield f.but(title=title, where=where, cause=f"with {what}", case=other)
     if not tried:
         raise Skip("it has no options that could be others")
-
-
-def _other_mode(case: Case) -> Iterator[tuple[str, Case, contextlib.AbstractContextManager[None]]]:
-    """A module in its other mode, training or evaluation."""
-    if case.target.kind == "module":
-        module = case.target.origin
-        yield f"training={not module.training}", case.with_leaves(case.leaves), _turned(module)
 
 
 @contextlib.contextmanager
@@ -204,61 +182,3 @@ def ties(case: Case) -> Iterator[Finding]:
         raise Skip(f"there is no derivative to compare with where elements are equal: {why}") from why
     if found and not any(gradient(equal.replaced(nearby(equal)))):
         yield from found
-
-
-# -- values against the operator's reference -------------------------------------------------------------------------
-
-
-def reference(case: Case) -> Iterator[Finding]:
-    """Both on the same arguments, the reference in double precision; and the accuracy, where one is declared."""
-    operator, accuracy = case.target.operator, case.target.declared.error
-    if accuracy:
-        yield from jumps(case)
-        if operator is None or operator._record.reference is None:
-            return
-    if operator is None or operator._record.reference is None:
-        raise Skip("no reference is declared")
-    primals = case.primals
-    args, kwargs = case.arguments(primals)
-    try:
-        expected = reference_outputs(operator, args, kwargs)
-    except Exception as error:
-        yield from _only_here(case, error)
-        return
-    found = _tensors(case.call())
-    moved = [_tensors(case.call(nudged(case, primals, sample))) for sample in range(2)]
-    if len(found) != len(expected):
-        title = f"{len(found)} outputs, and {len(expected)} of the reference"
-        yield Finding("wrong-value", Verdict.FAIL, title, case.label)
-        return
-    for i, (value, other) in enumerate(zip(found, expected, strict=True)):
-        name = "the output" if len(found) == 1 else f"output {i}"
-        if value.shape != other.shape:
-            title = f"{name.capitalize()} is {describe(value)}, and {list(other.shape)} in the reference"
-            yield Finding("wrong-value", Verdict.FAIL, title, f"{name}; {case.label}")
-            continue
-        allowed = slack(value, [sample[i] for sample in moved], accuracy, units=256)
-        difference = Difference(i, name, value, other, distance(value, other), allowed)
-        if not difference.error <= difference.slack:
-            to = f" to {accuracy:g}" if accuracy else ""
-            yield difference.finding("wrong-value", f"{name.capitalize()} is not that of the reference{to}", case.label)
-
-
-def _only_here(case: Case, error: Exception) -> Iterator[Finding]:
-    """Where the reference raises the operator must raise, or give NaN or infinity, as torch does.
-
-    Raises:
-        Inconclusive: it gives none, or there are no elements.
-    """
-    found = _tensors(case.call())
-    if not any(value.numel() for value in found) or not all(bool(value.isfinite().all()) for value in found):
-        raise Inconclusive(f"the reference raises: {short(error)}") from error
-    yield Finding(
-        "raises-only-in-reference", Verdict.FAIL, "The reference raises, and the operator returns a value", case.label,
-        cause=f"the reference raises {short(error)}",
-        hint="refuse these arguments as the reference does, or declare the domain: @tg.domain",
-    )  # fmt: skip
-
-
-def _tensors(value: object) -> list[Tensor]:
-    return [leaf.detach() for leaf in _torch.pytree.tree_leaves(value) if isinstance(leaf, Tensor)]

@@ -5,22 +5,22 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from ..._errors import ArgumentError
 from ..case import Case
 from ..finding import Finding
 from ..numeric.gradient import gradient
-from .aliasing import aliasing, mutation
-from .autocast import autocast
 from .backward import freed, linearity, outputs, returned, subsets
+from .calls import captures, determinism, modes, randomness, state, threads
 from .combinations import combinations
-from .compilers import aot_eager, exported, fake, inductor, opcheck, traced
-from .layouts import gradients, inputs
-from .memory import leaks, threads
+from .compilers import compiled, exported, fake, opcheck, traced
+from .layouts import autocast, gradients, inputs
+from .memory import aliasing, leaks, mutation
 from .orders import second_order, tangents
-from .repetition import captures, determinism, modes, randomness, state
-from .sizes import other_options, other_sizes, reference, ties
+from .reference import reference
+from .sizes import other_options, other_sizes, ties
 from .vmap import mapped
 
 Look = Callable[[Case], Iterator[Finding]]
@@ -52,8 +52,7 @@ CHECKS = (
     Check("gradient", "The backward pass gives the derivative of the forward pass.", gradient, "every"),
     Check(
         "aliasing",
-        "Results lie in memory of their own, and what is overwritten later does not become a wrong gradient.",
-        aliasing,
+        "Results lie in memory of their own, and what is overwritten later does not become a wrong gradient.", aliasing,
     ),
     Check("autocast", "Under autocast the backward runs, and gradients are right to bfloat16's digits.", autocast),
     Check("captures", "What requires grad and is used is an argument.", captures),
@@ -67,8 +66,7 @@ CHECKS = (
         "vmap", "Mapped over samples it gives what a loop gives, and so do its derivatives.", mapped, probes="batches"
     ),
     Check(
-        "modes",
-        "Values do not depend on whether anything is recorded, and a checkpointed call has the same gradient.",
+        "modes", "Values do not depend on whether anything is recorded, and a checkpointed call has the same gradient.",
         modes,
     ),
     Check("mutation", "Inputs, saved tensors and upstream gradients stay as they were.", mutation),
@@ -84,40 +82,27 @@ CHECKS = (
     Check(
         "combinations",
         "Gradients are right for other values, sizes, precisions and ways to call, and for pairs of them.",
-        combinations,
-        "once",
-        probes="forwards",
+        combinations, "once", probes="forwards",
     ),
     Check(
-        "fake",
-        "Fake and meta tensors have the shape, strides and dtype of the real result.",
-        fake,
-        "once",
-        probes="forwards",
+        "fake", "Fake and meta tensors have the shape, strides and dtype of the real result.",
+        fake, "once", probes="forwards",
     ),
     Check("leaks", "Memory is given back when the last result is dropped.", leaks, "once"),
     Check("threads", "Calls in several threads do not disturb each other.", threads, "once"),
     Check("ties", "The gradient is right where elements are equal.", ties, "once"),
     Check("trace", "Traced forward and backward, without a compiler, an operator gives the same.", traced, "once"),
     Check(
-        "compile",
-        "Traced for a compiler it gives what it gives in eager code.",
-        aot_eager,
-        "once",
-        "compilers",
-        "forwards",
+        "compile", "Traced for a compiler it gives what it gives in eager code.",
+        partial(compiled, backend="aot_eager"), "once", "compilers", "forwards",
     ),
     Check("export", "Exported, saved and loaded it gives the same values.", exported, "once", "compilers"),
     Check("opcheck", "torch.library.opcheck passes.", opcheck, "once", "compilers"),
     Check(
-        "inductor",
-        "Compiled by Inductor it gives what it gives in eager code.",
-        inductor,
-        "once",
-        "inductor",
-        "forwards",
+        "inductor", "Compiled by Inductor it gives what it gives in eager code.",
+        partial(compiled, backend="inductor"), "once", "inductor", "forwards",
     ),
-)
+)  # fmt: skip
 """All checks, in the order in which they run: the cheap ones first."""
 
 NAMED = {check.name: check for check in CHECKS}

@@ -25,9 +25,9 @@ from ..._errors import (
     UnsupportedError,
 )
 from ..case import Case, Linearization
+from ..checks.reference import reference_outputs
 from ..children import survive
 from ..ended import Ended
-from ..reference import reference_outputs
 from ..target import Target, differentiable
 from .arguments import PRECISIONS, Arguments, needed, signature_of
 from .sizes import Draw, Impossible

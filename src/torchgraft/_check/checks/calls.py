@@ -1,0 +1,329 @@
+"""Calls that are repeated, among other calls, in other modes and on other threads: all give the same."""
+
+from __future__ import annotations
+
+import pickle
+import random
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ... import _torch
+from ..baseline import Baseline, Difference, Value, baseline, distance, pulled
+from ..case import Case, describe
+from ..finding import Finding, Skip, Verdict
+from ..target import can_be_copied, copied
+from ..variations import elsewhere, nearby
+from .ways import Made, Words, compared, made, on_one_module, require_fixed
+
+# -- the same call again, and the same backward again ----------------------------------------------------------------
+
+
+def determinism(case: Case) -> Iterator[Finding]:
+    """Call twice, and pull twice through the second call."""
+    base, kept = baseline(case), on_one_module(case)
+    with torch.random.fork_rng(devices=[]):
+        kept.linearize()
+        states = [_states()]
+        again = kept.linearize()
+        states.append(_states())
+        gradients = [pulled(again, base), pulled(again, base)]
+        states.append(_states())
+    outputs = [output.detach() for output in again.outputs]
+    yield from _same(base, "output", outputs, base.outputs, states[:2])
+    for other in (base.gradients, gradients[0]):
+        found = list(_same(base, "gradient", gradients[1], other, states[1:]))
+        if found:
+            yield from found
+            return
+
+
+def _same(
+    base: Baseline, what: str, found: Sequence[Value], expected: Sequence[Value], states: Sequence[dict[str, bytes]]
+) -> Iterator[Finding]:
+    drawn = [name for name, state in states[0].items() if state != states[1][name]]
+    cause = "it depends on something that is no argument, or on what an earlier call left"
+    cause = f"random numbers are drawn from {drawn[0]}" if drawn else cause
+    name, hint = base.gradient_name, "draw in forward, and save what was drawn"
+    if what == "output":
+        name, hint = base.output_name, "draw from torch's generators, or take the random numbers as an argument"
+    for i, (value, other) in enumerate(zip(found, expected, strict=True)):
+        # Another order of summation makes some units in the last place.
+        rounding = 0.0
+        if other is not None and other.numel():
+            rounding = 64 * torch.finfo(other.dtype).eps * float(other.abs().max())
+        difference = Difference(i, name(i), value, other, distance(value, other), rounding)
+        words = Words(f"nondeterministic-{what}", f"The same call gives another {what}", cause, hint)
+        if difference.error > difference.slack:
+            yield from words.of([difference], base.case.label)
+        elif difference.error:
+            finding = difference.finding(words.code, f"{words.title}, by rounding", base.case.label)
+            yield finding.but(severity=Verdict.PASS, cause="sums in another order each time")
+
+
+def _states() -> dict[str, bytes]:
+    return {
+        "Python's random module": pickle.dumps(random.getstate()),
+        "NumPy's global generator": pickle.dumps(np.random.get_state()),
+        "torch's global generator": torch.get_rng_state().numpy().tobytes(),
+    }
+
+
+# -- calls that do not know of each other ----------------------------------------------------------------------------
+
+HINT = "keep what backward needs on ctx, by save_for_backward; nothing on the class, in a global or in a closure"
+INTERLEAVED = Words(
+    "state-between-calls", "The gradient is another where two calls are interleaved",
+    "what the forward keeps is overwritten by the next call", HINT,
+)  # fmt: skip
+AFTER_OTHERS = Words(
+    "state-between-calls", "The output is another after other calls",
+    "a result or a counter is kept between calls", HINT,
+)  # fmt: skip
+
+
+def state(case: Case) -> Iterator[Finding]:
+    """Two forwards, then two backwards; then the first call again."""
+    base, other = baseline(case), elsewhere(case)
+    expected = pulled(case.linearize(other), base)
+    for order, places in (("in the same order", (0, 1)), ("in reverse order", (1, 0))):
+        recorded = [case.linearize(), case.linearize(other)]
+        pull = {i: pulled(recorded[i], base) for i in places}
+        where = f"two forwards, then their backwards {order}; {case.label}"
+        for i, right in enumerate((base.gradients, expected)):
+            found = list(INTERLEAVED.of(base.differing_gradients(pull[i], right), where))
+            yield from found
+            if found:
+                return
+    kept = on_one_module(case)
+    kept.linearize()
+    yield from compared(base, "the same call again", lambda: (kept.linearize().outputs, ()), output=AFTER_OTHERS)
+    if case.target.kind == "module" and can_be_copied(case.target.origin):
+        yield from _graph_in_buffers(case)
+
+
+def _graph_in_buffers(case: Case) -> Iterator[Finding]:
+    """A buffer that a call leaves behind must not be part of its graph: the next call's would go on in it."""
+    (parameters, *args), kwargs = case.arguments([primal.clone().requires_grad_() for primal in case.primals])
+    module = copied(case.target.origin, parameters)
+    with torch.enable_grad():
+        module(*args, **kwargs)
+    for name in [name for name, buffer in module.named_buffers() if buffer.requires_grad]:
+        yield Words(
+            "graph-in-buffer", f"The buffer {name} keeps the graph of the call",
+            "it is computed from inputs or parameters: the backward of the next call goes through this one",
+            "update it under torch.no_grad(), or from x.detach()",
+        ).at(f"the buffer {name}; {case.label}")  # fmt: skip
+
+
+# -- the same call where nothing is recorded, and where it is run again in the backward ------------------------------
+
+CHECKPOINT_RAISES = Words("checkpoint-raises", "It raises in a checkpoint")
+CHECKPOINT = Words(
+    "checkpoint-gradient", "The gradient is another where the forward is run again in the backward",
+    "state that is shared between calls", "keep on ctx what belongs to one call",
+)  # fmt: skip
+
+
+def modes(case: Case) -> Iterator[Finding]:
+    """Call under no_grad and inference_mode, and in a checkpoint, whose backward calls the forward again."""
+    base = baseline(case)
+    for name, mode in (("no_grad", torch.no_grad), ("inference_mode", torch.inference_mode)):
+
+        def call(mode: Callable[[], AbstractContextManager[object]] = mode) -> Made:
+            with mode():
+                return [output.clone() for output in case.outputs()], ()
+
+        cause, hint = "the forward looks at whether a gradient is wanted", "compute the same value in every mode"
+        yield from compared(
+            base, name, call, raises=Words("mode-raises", f"It raises under {name}"),
+            output=Words("mode-output", f"An output is another under {name}", cause, hint),
+        )  # fmt: skip
+
+    def recomputed() -> Made:
+        fresh = [primal.clone().requires_grad_() for primal in case.primals]
+        try:
+            outputs = _torch.checkpointed(lambda *primals: tuple(case.outputs(primals)), *fresh)
+            pairs = [(outputs[i], c.clone()) for i, c in enumerate(base.cotangents) if c is not None]
+            tensors, cotangents = zip(*pairs, strict=True)
+            torch.autograd.backward(tensors, cotangents)  # a reentrant checkpoint refuses `autograd.grad`
+        except RuntimeError as error:
+            if "leaf Variable" in str(error):  # changes its inputs in place, which a checkpoint does not allow
+                return (), base.gradients
+            raise
+        return (), [primal.grad for primal in fresh]
+
+    how = "in torch.utils.checkpoint, reentrant"
+    yield from compared(base, how, recomputed, raises=CHECKPOINT_RAISES, gradient=CHECKPOINT)
+
+
+# -- tensors that a call uses and was not given ----------------------------------------------------------------------
+
+HARMLESS = {"detach", "__get__", "size", "dim", "stride", "is_floating_point", "is_complex", "numel", "data_ptr"}
+"""Torch functions that use no number of a tensor; what is detached is constant on purpose."""
+
+
+def captures(case: Case) -> Iterator[Finding]:
+    """Watch what torch functions are given while nothing is recorded, and look at the leaves of the graph."""
+    baseline(case)
+    watch = _Watch()
+    with watch:
+        recorded = case.linearize()
+    given = {id(primal) for primal in recorded.primals}
+    silent = [t for t in watch.seen if t.numel() and not any(_torch.shares_memory(t, p) for p in recorded.primals)]
+    silent = [t for t in silent if given.isdisjoint(id(leaf) for leaf in (t, *_leaves([t])))]
+    where = f"a captured tensor; {case.label}"
+    for tensor in silent[:3]:
+        title = f"Uses a tensor {describe(tensor)} that requires grad and is no argument: its gradient is lost"
+        yield Words(
+            "captured-tensor", title,
+            "it comes from a closure, a global or an attribute, and nothing is recorded where it is used",
+            "make it an argument of forward, and return its gradient",
+            Verdict.FAIL if case.target.kind in ("function", "library", "operator") else Verdict.PASS,
+        ).at(where)  # fmt: skip
+    if silent:
+        return
+    for tensor in [leaf for leaf in _leaves(recorded.outputs) if id(leaf) not in given][:3]:
+        title = f"Depends on a tensor {describe(tensor)} that is no argument: its gradient is not checked"
+        hint = "check a function that takes it as an argument"
+        yield Words("captured-parameter", title, hint=hint, severity=Verdict.PASS).at(where)
+
+
+def _leaves(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """The leaves of the graph."""
+    found = (getattr(node, "variable", None) for node in _torch.nodes_in_graph(tensors))
+    return [leaf for leaf in found if isinstance(leaf, Tensor)]
+
+
+class _Watch(torch.overrides.TorchFunctionMode):
+    """Within, collects the tensors that require grad and are given to torch while nothing is recorded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[Tensor] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call `func`."""
+        if not torch.is_grad_enabled() and getattr(func, "__name__", "") not in HARMLESS:
+            for value in _torch.pytree.tree_leaves((args, kwargs)):
+                if isinstance(value, Tensor) and value.requires_grad and not any(value is t for t in self.seen):
+                    self.seen.append(value)
+        return func(*args, **(kwargs or {}))
+
+
+# -- random numbers that nobody asked for ----------------------------------------------------------------------------
+
+
+def randomness(case: Case) -> Iterator[Finding]:
+    """Look whether torch's generator moved on: compilers call an operator once for two calls, or twice for one."""
+    base = baseline(case)
+    if case.target.kind not in ("operator", "library"):
+        raise Skip("functions may draw from torch's generators, which are seeded for each call")
+    overload = case.target.operator.torch_op if case.target.operator else _torch.overload_of(case.target.origin)
+    if base.random and torch.Tag.nondeterministic_seeded not in overload.tags:
+        yield Words(
+            "hidden-randomness", "The operator draws random numbers and does not say so",
+            "compiled code and checkpoints rely on operators that give the same for the same arguments",
+            "take a seed or the draws as an argument, or the tag torch.Tag.nondeterministic_seeded",
+        ).at(case.label)  # fmt: skip
+
+
+# -- several threads at once, and a backward on another thread than the forward --------------------------------------
+
+QUIET = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]), "<frozen")
+"""Files whose lines are not interleaved: torch, torchgraft, and Python's own frozen modules."""
+
+PATIENCE = 0.02
+"""Seconds that a thread waits for its turn before it goes on all the same: the other one may wait for a lock."""
+DISTURBED = Words(
+    "threads", "Two threads disturb each other: {} is another",
+    "both write into a global, a class attribute or a buffer that is made once",
+    "make buffers in each call, and keep on ctx what belongs to it",
+)  # fmt: skip
+
+
+def threads(case: Case) -> Iterator[Finding]:
+    """Two calls that take turns at each line of their Python code; then a backward on another thread."""
+    base, other = baseline(case), nearby(case)
+    require_fixed(base, ", which threads share")
+    if case.target.kind != "module":  # each call has a copy of its own
+        yield from _interleaved(base, other)
+    recorded = case.linearize()
+    (result,) = _in_threads([lambda: ((), pulled(recorded, base))])
+    title = "The gradient is another where the backward runs on another thread"
+    yield from compared(
+        base, "backward on another thread", result,
+        raises=Words("threads-raise", "The backward raises on another thread"),
+        gradient=Words("threads", title, "state that belongs to a thread", "keep on ctx what backward needs"),
+    )  # fmt: skip
+
+
+def _interleaved(base: Baseline, other: list[Tensor]) -> Iterator[Finding]:
+    case, turns = base.case, _Turns()
+    right = [(base.outputs, base.gradients), made(case, base, other)]
+    results = _in_threads(
+        [partial(turns.take, i, partial(made, case, base, at)) for i, at in enumerate((case.primals, other))]
+    )
+    for result, expected in zip(results, right, strict=True):
+        found = compared(
+            base, "two threads that take turns at each line", result,
+            raises=Words("threads-raise", "It raises where two threads call it"),
+            output=DISTURBED, gradient=DISTURBED, expected=expected,
+        )  # fmt: skip
+        told = list(found)
+        yield from told
+        if told:
+            return
+
+
+def _in_threads(functions: Sequence[Callable[[], Made]]) -> list[Callable[[], Made]]:
+    """Run each function in a thread of its own; return functions that return or raise what these did."""
+    with ThreadPoolExecutor(len(functions)) as pool:
+        return [future.result for future in [pool.submit(function) for function in functions]]
+
+
+class _Turns:
+    """Two threads that run one line each, in turns: races then happen every time, not once in a million calls."""
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self._turn = 0
+        self._done = [False, False]
+
+    def take(self, me: int, function: Callable[[], Made]) -> Made:
+        """Run a function as one of the two threads."""
+
+        def trace(frame: FrameType, event: str, argument: Any) -> Any:
+            if frame.f_code.co_filename.startswith(QUIET):
+                return None
+            if event == "line":
+                self._pass_on(me)
+            return trace
+
+        sys.settrace(trace)
+        try:
+            return function()
+        finally:
+            sys.settrace(None)
+            with self._condition:
+                self._done[me] = True
+                self._condition.notify_all()
+
+    def _pass_on(self, me: int) -> None:
+        with self._condition:
+            if self._done[1 - me]:
+                return
+            self._turn = 1 - me
+            self._condition.notify_all()
+            self._condition.wait_for(lambda: self._turn == me or self._done[1 - me], PATIENCE)
+            self._turn = me

@@ -1,0 +1,201 @@
+"""The values against the operator's reference, and against the accuracy that is declared of them."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ... import _torch
+from ..._kernels.batching import vectorise
+from ..._kernels.kernel import positional
+from ..._op import Op
+from ..._record import Record
+from ..._spec.axes import broadcast
+from ..._spec.plan import convert
+from ..._spec.reference import Reference
+from ..baseline import Difference, distance, nudged, short, slack
+from ..case import Case, describe
+from ..finding import Finding, Inconclusive, Skip, Verdict
+from ..numeric.probe import Probe, in_double
+from .ways import Words, tensors
+
+# -- both on the same arguments --------------------------------------------------------------------------------------
+
+
+def reference(case: Case) -> Iterator[Finding]:
+    """Both on the same arguments, the reference in double precision; and the accuracy, where one is declared."""
+    operator, accuracy = case.target.operator, case.target.declared.error
+    if accuracy:
+        yield from jumps(case)
+    if operator is None or operator._record.reference is None:
+        if not accuracy:
+            raise Skip("no reference is declared")
+        return
+    args, kwargs = case.arguments(case.primals)
+    found = tensors(case.call())
+    try:
+        expected = reference_outputs(operator, args, kwargs)
+    except Exception as error:  # the operator must raise as well, or give NaN or infinity, as torch does
+        if not any(value.numel() for value in found) or not all(bool(value.isfinite().all()) for value in found):
+            raise Inconclusive(f"the reference raises: {short(error)}") from error
+        title = "The reference raises, and the operator returns a value"
+        hint = "refuse these arguments as the reference does, or declare the domain: @tg.domain"
+        cause = f"the reference raises {short(error)}"
+        yield Words("raises-only-in-reference", title, cause, hint).at(case.label)
+        return
+    if len(found) != len(expected):
+        title = f"{len(found)} outputs, and {len(expected)} of the reference"
+        yield Words("wrong-value", title).at(case.label)
+        return
+    moved = [tensors(case.call(nudged(case, case.primals, sample))) for sample in range(2)]
+    for i, (value, other) in enumerate(zip(found, expected, strict=True)):
+        name = "the output" if len(found) == 1 else f"output {i}"
+        if value.shape != other.shape:
+            title = f"{name.capitalize()} is {describe(value)}, and {list(other.shape)} in the reference"
+            yield Words("wrong-value", title).at(f"{name}; {case.label}")
+            continue
+        allowed = slack(value, [sample[i] for sample in moved], accuracy, units=256)
+        difference = Difference(i, name, value, other, distance(value, other), allowed)
+        if not difference.error <= difference.slack:
+            to = f" to {accuracy:g}" if accuracy else ""
+            yield difference.finding("wrong-value", f"{name.capitalize()} is not that of the reference{to}", case.label)
+
+
+# -- what a reference returns ----------------------------------------------------------------------------------------
+
+DIGITS = 50
+"""Decimal digits of mpmath's numbers."""
+
+
+def reference_outputs(op: Op, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> list[Tensor]:
+    """The outputs that callers see, as the operator's reference computes them from inputs in double precision.
+
+    Raises:
+        Skip: there is no reference.
+        ArgumentError, ShapeError: the operator does not take these arguments.
+
+    Example:
+        >>> reference_outputs(softplus, (torch.zeros(1),))
+        [tensor([0.6931], dtype=torch.float64)]
+    """
+    record = op._record
+    if record.reference is None:
+        raise Skip("no reference is declared")
+    given = {**dict(zip(record.signature.names, args, strict=False)), **(kwargs or {})}
+    values = convert(record.signature, [given.get(p.name, p.default) for p in record.signature.parameters])
+    values = record.promoted(values)
+    leaves = [in_double(leaf.detach().resolve_conj().resolve_neg()) for leaf in record.leaves(values)]
+    call = (_by_numbers if record.reference.sees == "numbers" else _by_tensors)(record, record.reference)
+
+    def of(leaves: Sequence[Tensor]) -> list[Tensor]:
+        return call(record.replace(values, leaves))
+
+    if not record.signature.loop:
+        return of(leaves)
+    plan = record.plan(values)
+    with _torch.level():  # sample by sample, whatever the reference is made of
+        return vectorise(of, leaves, [leaf.lead for leaf in plan.leaves], plan.batch)
+
+
+def _by_tensors(record: Record, reference: Reference) -> Callable[[list[Any]], list[Tensor]]:
+    function = positional(record.signature, reference.function)
+
+    def call(values: list[Any]) -> list[Tensor]:
+        if reference.sees == "arrays":
+            arrays: list[Any] = [leaf.numpy() for leaf in record.leaves(values)]
+            values = record.replace(values, arrays)
+        made = function(*values)
+        return [torch.as_tensor(output) for output in ([made] if record.signature.structure is None else made)]
+
+    return call
+
+
+def _by_numbers(record: Record, reference: Reference) -> Callable[[list[Any]], list[Tensor]]:
+    """The reference element by element; complex ones are made by `complex`, or by mpmath's `mpc`."""
+    function = positional(record.signature, reference.function)
+    assert reference.number is not None
+    real: Callable[[Any], Any] = reference.number
+    of_mpmath = getattr(real, "__module__", "").partition(".")[0] == "mpmath"
+    mpmath = importlib.import_module("mpmath") if of_mpmath else None
+    imaginary = mpmath.mpc if mpmath else complex
+
+    def call(values: list[Any]) -> list[Tensor]:
+        leaves = record.leaves(values)
+        shape = broadcast(*(tuple(leaf.shape) for leaf in leaves))
+        columns = [leaf.broadcast_to(shape).reshape(-1).tolist() for leaf in leaves]
+        rows = []
+        with mpmath.workdps(DIGITS) if mpmath else contextlib.nullcontext():
+            for row in zip(*columns, strict=True):
+                numbers: list[Any] = [imaginary(item) if isinstance(item, complex) else real(item) for item in row]
+                rows.append(function(*record.replace(values, numbers)))
+        made = [rows]
+        if record.signature.structure is not None:
+            made = [[row[i] for row in rows] for i in range(len(record.signature.visible))]
+        return [tensor(column).reshape(shape) for column in made]
+
+    def tensor(items: Sequence[Any]) -> Tensor:
+        if any(isinstance(item, complex) or hasattr(item, "_mpc_") for item in items):
+            return torch.tensor([complex(item) for item in items], dtype=torch.complex128)
+        return torch.tensor([float(item) for item in items], dtype=torch.float64)
+
+    return call
+
+
+# -- the declared accuracy: between neighbouring arguments values jump by no more than it admits ---------------------
+
+SPACINGS, POINTS = (2.0**-6, 2.0**-10, 2.0**-14), 7
+"""Distances of the neighbours that are looked at, and how many there are on each line."""
+
+HALVINGS = 32
+"""After so many a function without a jump has the same value at both ends, but for its rounding."""
+
+
+def jumps(case: Case) -> Iterator[Finding]:
+    """Look for a jump between neighbours, and narrow it down: what is continuous has none, however steep it is.
+
+    A jump that is much larger than the accuracy belongs to the function, such as the count of an event.
+    """
+    probe = Probe(case)
+    accuracy, size = probe.declared.error, torch.ones_like(probe.values)
+    direction = probe.direction(torch.Generator().manual_seed(case.seed))
+    for place in probe.outputs.slices:
+        finite = probe.values[place][probe.values[place].isfinite()].abs()
+        size[place] = float(finite.max()) if finite.any() else 1.0
+
+    def at(step: float) -> Tensor:
+        return probe.at(probe.point + step * direction)
+
+    for spacing in SPACINGS:
+        values = torch.stack([at(i * spacing) for i in range(1, POINTS + 1)])
+        bends = (values[2:] - 2 * values[1:-1] + values[:-2]).abs() / size
+        start, element = divmod(int(bends.nan_to_num(posinf=0).argmax()), bends.shape[1])
+        if not bends[start, element] > 4 * accuracy:
+            continue
+        part = _jump(at, (start + 1) * spacing, (start + 3) * spacing, element) / float(size[element])
+        if 4 * accuracy + 64 * torch.finfo(torch.float64).eps < part < accuracy**0.5:
+            yield Finding(
+                "values-jump", Verdict.LOSES_DIGITS,
+                f"The values jump by {part:.1g} of the largest, and accuracy={accuracy:g} is declared",
+                f"next to the arguments; {case.label}", error=part, estimate=4 * accuracy,
+                cause="the kernel's own tolerance is larger: it takes another number of steps, or rounds on the way",
+                hint=f"make the kernel's tolerance smaller, or declare accuracy={10 * part:.0e}",
+            )  # fmt: skip
+            return
+
+
+def _jump(at: Callable[[float], Tensor], low: float, high: float, element: int) -> float:
+    """Halve an interval again and again; the half is kept in which an element changes most."""
+    left, right = float(at(low)[element]), float(at(high)[element])
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        value = float(at(middle)[element])
+        if abs(value - left) > abs(right - value):
+            high, right = middle, value
+        else:
+            low, left = middle, value
+    return abs(right - left)
