@@ -85,11 +85,6 @@ class Observation:
         pairs = np.ndindex(len(self.outputs), len(self.inputs))
         return [block for i, j in pairs if (block := Block(self, i, j)).wrong.any()]
 
-    @property
-    def size(self) -> int:
-        """Entries of the Jacobian."""
-        return int(self.numeric.size)
-
     def _gaps(self, scales: Sequence[float]) -> Iterator[Array]:
         """By how much cotangents of other sizes and signs change each entry."""
         with np.errstate(invalid="ignore"):
@@ -306,11 +301,14 @@ def observe(case: Case) -> Observation:
     repeats = all(
         torch.isclose(first, backward.pull(twos), rtol=slack, atol=0, equal_nan=True).all() for _ in range(_REPEATS)
     )
+    leaves = zip(case.leaf_names, case.leaves, strict=True)
+    numbers = {name: float(leaf) for name, leaf in leaves if type(leaf) in (int, float) and leaf not in (0, 1)}
+    numbers = {name: value for name, value in numbers.items() if math.isfinite(value)}
     outputs = probe.outputs.unflatten(probe.values)
     names = ["output"] if len(outputs) == 1 else [f"output {i}" for i in range(len(outputs))]
     return Observation(
         scaled(1.0), numeric, estimate, _sides(names, outputs), _sides(case.names, probe.inputs.unflatten(probe.point)),
-        numbers=_numbers(case), eps=probe.grid.epsilon, scaled=scaled, absent=_absent(case), repeats=repeats,
+        numbers=numbers, eps=probe.grid.epsilon, scaled=scaled, absent=_absent(case), repeats=repeats,
     )  # fmt: skip
 
 
@@ -357,13 +355,6 @@ def _sides(names: Sequence[str], tensors: Sequence[Tensor]) -> tuple[Side, ...]:
         sides.append(Side(name, wide.contiguous().numpy(), start, tensor.is_complex()))
         start = sides[-1].place.stop
     return tuple(sides)
-
-
-def _numbers(case: Case) -> dict[str, float]:
-    """Arguments that are numbers."""
-    pairs = zip(case.leaf_names, case.leaves, strict=True)
-    found = {name: float(leaf) for name, leaf in pairs if type(leaf) in (int, float) and leaf not in (0, 1)}
-    return {name: value for name, value in found.items() if math.isfinite(value)}
 
 
 def _absent(case: Case) -> frozenset[int]:

@@ -57,10 +57,10 @@ def explain(case: Case, finding: Finding, *, original: Case | None = None) -> Fi
     if tied is not None:
         return finding.but(cause=tied, hint="share the gradient out among equal elements, or give it to one of them")
     sure = finding.code.startswith("wrong")  # by more than its noise
-    base = next(iter(_observed([case], sure, most=None)), None)
+    base = next(iter(_observed([case], sure, most=np.inf)), None)
     if base is None:
         return finding
-    if base.size > LARGE:
+    if base.numeric.size > LARGE:
         return _told(finding, [(block, recognise_large(block)) for block in base.wrong])
     clock = Clock(calls=CALLS)
     small = rich = clock.watch_case(case)
@@ -85,31 +85,29 @@ def explain(case: Case, finding: Finding, *, original: Case | None = None) -> Fi
 def _bent(finding: Finding, seen: Sequence[Observation]) -> Finding:
     """Explain a backward that is not linear in the upstream gradient, at a scale of it that shows what is wrong."""
     words = NONLINEAR if seen[0].repeats else AGAIN
-    odd = Cause(words, hint="a backward is linear in the upstream gradient")
     scale = next((s for s in (1.0, *SCALES) if seen[0].at_scale(s).wrong), None)
     if scale is None:
         return finding.but(cause=finding.cause or f"the gradient {words}")
     seen = [one.at_scale(scale) for one in seen]
-    causes = [(block, _cause(block, seen, [m for m in MISTAKES if m.bends])[0]) for block in seen[0].wrong]
-    return _told(
-        finding, [(block, odd if cause is None or cause.mistake is None else cause) for block, cause in causes]
-    )
+    found = list[tuple[Block, Cause | None]]()
+    for block in seen[0].wrong:
+        cause, _ = _cause(block, seen, [mistake for mistake in MISTAKES if mistake.bends])
+        known = cause is not None and cause.mistake is not None
+        found.append((block, cause if known else Cause(words, hint="a backward is linear in the upstream gradient")))
+    return _told(finding, found)
 
 
-def _observed(cases: Iterable[Case], sure: bool, most: float | None = LARGE) -> list[Observation]:
-    """Observe cases, as many as there are calls for; without those that the target refuses, or that tell nothing.
+def _observed(cases: Iterable[Case], sure: bool, most: float = LARGE) -> list[Observation]:
+    """Observe cases, as many as there are calls for; without those that the target refuses, or that have most entries.
 
-    Args:
-        cases: to observe.
-        sure: the gradient is wrong by more than its noise.
-        most: entries of an observation that is kept.
+    Where the gradient is surely wrong it is by more than its noise, which blurs what is compared.
     """
     found = list[Observation]()
     with contextlib.suppress(OutOfTime):
         for case in cases:
             with contextlib.suppress(Exception):
                 found.append(observe(case).blurred() if sure else observe(case))
-    return [one for one in found if most is None or one.size <= most]
+    return [one for one in found if one.numeric.size <= most]
 
 
 def _at(block: Block, seen: Sequence[Observation]) -> list[Block]:
@@ -140,11 +138,8 @@ def when(blocks: Sequence[Block]) -> str:
     for i, side in enumerate(blocks[-1].observation.inputs):
         seen = [(block.observation.inputs[i].value.shape, bool(block.wrong.any())) for block in blocks]
         for axis in range(side.value.ndim):
-            sizes = [
-                {shape[axis] for shape, acts in seen if len(shape) == side.value.ndim and acts is a}
-                for a in (True, False)
-            ]
-            words = _parted(*sizes)
+            known = [(shape[axis], acts) for shape, acts in seen if len(shape) == side.value.ndim]
+            words = _parted({n for n, acts in known if acts}, {n for n, acts in known if not acts})
             if words:
                 return f"only where {side.name if side.value.ndim == 1 else f'axis {axis} of {side.name}'} has {words}"
     return ""
@@ -211,9 +206,10 @@ def _with_values(case: Case, change: Callable[[Tensor, int], Tensor]) -> Case:
 
 
 def _spread(x: Tensor, place: int, seed: int) -> Tensor:
-    """Values of all sizes from 0.1 to 4, and of both signs."""
+    """Values of all sizes from 0.1 to 4, and of both signs; to 1 where few digits would not outlast saturation."""
     generator = torch.Generator().manual_seed(seed + 1000 * place)
-    size = 10 ** (1.6 * torch.rand(x.shape, generator=generator, dtype=torch.float64) - 1)
+    decades = 1.6 if torch.finfo(x.dtype).eps < 1e-4 else 1.0
+    size = 10 ** (decades * torch.rand(x.shape, generator=generator, dtype=torch.float64) - 1)
     sign = 2 * torch.randint(0, 2, x.shape, generator=generator) - 1
     return (sign * size).to(x.dtype)
 

@@ -128,10 +128,6 @@ class _Studied:
             return bool(self.wrong) and not (block.wrong & ~region.mask).any() and region.tight(block)
         return any(p.words == cause.what for p in self.fitting(cause.mistake, region))
 
-    def tells(self, cause: Cause) -> bool:
-        """Whether this block shows that the cause acts nowhere else."""
-        return cause.where in self.regions and self.regions[cause.where].telling(self.block)
-
 
 def recognise(blocks: Sequence[Block], mistakes: Sequence[Mistake] = MISTAKES) -> tuple[Cause | None, list[bool]]:
     """Find the simplest cause that explains all blocks, and for each block whether it does.
@@ -149,7 +145,10 @@ def recognise(blocks: Sequence[Block], mistakes: Sequence[Mistake] = MISTAKES) -
             agree = [one.agrees(cause) for one in studied]
             if any(one.wrong and not agrees for one, agrees in zip(studied, agree, strict=True)):
                 continue
-            if (cause.free and total < cause.free + 2) or (cause.where and not any(o.tells(cause) for o in studied)):
+            places = [(one.block, one.regions[cause.where]) for one in studied if cause.where in one.regions]
+            if cause.where and not any(region.telling(block) for block, region in places):
+                continue
+            if cause.free and total < cause.free + 2:
                 continue
             if best[0] is None or sum(agree) > sum(best[1]):
                 best = cause, agree

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from .blocks import SLACK, Array, Block, Proposal, Side, element
+from .blocks import SLACK, Array, Block, Proposal, element
 from .factors import COSTS, ONE, Proposals, digits, sources
 
 # -- complex numbers: a conjugate that is missing, a part that is dropped -------------------------------------------
@@ -122,25 +122,14 @@ def swapped(block: Block, mask: Array) -> Proposals:
     """Propose the gradient of another input, or one from another output's upstream gradient."""
     seen, output, into = block.observation, block.output, block.input
     hint = "gradients come, and are returned, in the order of the arguments"
-
-    def take(rows: Side, columns: Side, words: str, cost: float) -> Iterator[Proposal]:
-        if (rows.shape, columns.shape, rows.pairs, columns.pairs) == (
-            output.shape,
-            into.shape,
-            output.pairs,
-            into.pairs,
-        ):
-            moved = seen.numeric.copy(), seen.estimate.copy()
-            for matrix in moved:
+    others = [(into, other, output, other, f"is that for {other.name}", 0.8) for other in seen.inputs]
+    others += [(output, other, other, into, f"takes {output.name} for {other.name}", 1) for other in seen.outputs]
+    for own, other, rows, columns, words, cost in others:
+        if other is not own and (other.value.shape, other.pairs) == (own.value.shape, own.pairs):
+            moved, spread = seen.numeric.copy(), seen.estimate.copy()
+            for matrix in (moved, spread):
                 matrix[output.place, into.place] = matrix[rows.place, columns.place]
-            yield Proposal(words, block.take(moved[0]), cost, hint, np.abs(block.take(moved[1])))
-
-    for other in seen.inputs:
-        if other is not into:
-            yield from take(output, other, f"is that for {other.name}", 0.8)
-    for other in seen.outputs:
-        if other is not output:
-            yield from take(other, into, f"takes {output.name} for {other.name}", 1)
+            yield Proposal(words, block.take(moved), cost, hint, np.abs(block.take(spread)))
 
 
 # -- a part that is missing: everything off the diagonal, or all but one of several contributions -------------------
@@ -310,7 +299,7 @@ def upstream(block: Block, mask: Array) -> Proposals:
         ("takes the square of {}", np.square, 1.2),
         ("takes the square root of {}", lambda g: np.sign(g) * abs(g) ** 0.5, 1.4),
         ("takes tanh of {}", np.tanh, 1.4),
-        (f"clamps {{}} to [{digits(low)}, {digits(high)}]", lambda g: min(max(g, low), high), 1.0),
+        (f"clamps {{}} to [{digits(low)}, {digits(high)}]", lambda g: min(max(g, low), high), 1.15),
     )
     for words, function, cost in functions:
         if _follows(block, function):
