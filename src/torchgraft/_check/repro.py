@@ -15,7 +15,7 @@ from .case import Case
 from .target import Target, function_of, make_target
 
 _TORCH = ("torch", "torch.nn.functional", "torch.special", "torch.linalg", "torch.fft")
-"""Where functions have a name that `import torch` knows, whatever they say themselves."""
+"""Modules in which functions have a name that `import torch` knows, whatever they say themselves."""
 FEW = 64
 """Arguments with at most so many elements together are written out."""
 
@@ -91,7 +91,7 @@ def _program(case: Case) -> str:
 
 
 def _reference(target: Target) -> tuple[list[str], str]:
-    """How a program imports a target, and what it then calls it."""
+    """Imports for a target, and the expression for it then."""
     origin = target.origin
     if isinstance(origin, nn.Module):
         return [], _module(origin)
@@ -113,7 +113,7 @@ def _reference(target: Target) -> tuple[list[str], str]:
 
 
 def _holder(origin: Any) -> Any:
-    """What has a name: the class of a Function's `apply`, the kernel's module and name for an operator."""
+    """The object that has a name: the class of a Function's `apply`, the kernel's module and name for an operator."""
     return function_of(origin) or origin
 
 
@@ -124,7 +124,7 @@ def _names(holder: Any) -> tuple[str, str]:
 
 
 def _found(module: str, name: str) -> Any:
-    """What an import of this name gives; None if nothing."""
+    """The object that an import of this name gives; None if there is none."""
     try:
         found: Any = sys.modules.get(module) or importlib.import_module(module)
     except Exception:

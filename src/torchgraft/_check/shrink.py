@@ -15,7 +15,7 @@ from .variations import resized, resized_axis, shape_of, sizes, squeezed
 Fails = Callable[[Case], bool]
 Change = Callable[[], Case]
 TRIES = 150
-"""How often a case is tried."""
+"""The number of cases that are tried."""
 FEW = 8
 """Tensors with at most so many elements are simplified one by one."""
 FEW_KEYS = 64
@@ -110,7 +110,7 @@ _RANKS = {0.0: 0.3, 1.0: 0.0, 2.0: 0.1, 0.5: 0.2, -1.0: 0.4, -2.0: 0.5, -0.5: 0.
 
 
 def _length(x: Tensor) -> float:
-    """How much there is to read in values."""
+    """The amount of text in values."""
     return sum(_RANKS.get(float(v), 1.0 + len(f"{float(v):.15g}")) for v in _parts(x)[:4096])
 
 

@@ -91,7 +91,7 @@ class Observation:
             yield from (np.abs(self.scaled(s) - self.analytic) for s in scales if self.scaled is not None)
 
     def linear(self, scales: Sequence[float]) -> bool:
-        """Whether cotangents of these sizes and signs give the same Jacobian."""
+        """Tell whether cotangents of these sizes and signs give the same Jacobian."""
         known = np.where(np.isfinite(self.analytic), np.abs(self.analytic), 0)
         slack = 1e3 * self.eps * (known + known.max(initial=0)) + 1e-9 * known.max(initial=0)
         return not any((gap > slack).any() for gap in self._gaps(scales))
@@ -126,12 +126,12 @@ class Block:
 
     @cached_property
     def output(self) -> Side:
-        """What the rows are."""
+        """The side of the rows."""
         return self.observation.outputs[self.row]
 
     @cached_property
     def input(self) -> Side:
-        """What the columns are."""
+        """The side of the columns."""
         return self.observation.inputs[self.column]
 
     @cached_property
@@ -146,7 +146,7 @@ class Block:
 
     @cached_property
     def folded(self) -> bool:
-        """Whether complex entries are single numbers."""
+        """Tell whether complex entries are single numbers."""
         if not (self.output.pairs and self.input.pairs):
             return self.output.pairs or self.input.pairs
         seen, linear = self.observation, True
@@ -193,7 +193,7 @@ class Block:
 
     @cached_property
     def floor(self) -> Array:
-        """What rounding of the derivative under test may have changed in each entry."""
+        """The error of each entry that rounding of the derivative under test may have made."""
         size = np.where(np.isfinite(self.numeric), np.abs(self.numeric), 0)
         whole = np.sqrt(size.max(0, keepdims=True, initial=0) * size.max(1, keepdims=True, initial=0))
         floor: Array = self.observation.eps * (16 * size + 4 * whole)
@@ -232,7 +232,7 @@ class Block:
         return int(row), int(column)
 
     def fits(self, proposal: Proposal, mask: Array) -> bool:
-        """Whether the derivative under test is as proposed within `mask`, and right outside."""
+        """Tell whether the derivative under test is as proposed within `mask`, and right outside."""
         if (self.wrong & ~mask).any():
             return False
         spread = self.estimate if proposal.spread is None else proposal.spread

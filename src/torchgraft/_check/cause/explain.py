@@ -225,7 +225,7 @@ def _nudged(x: Tensor, place: int) -> Tensor:
 
 
 def equal_elements(case: Case) -> str | None:
-    """What is wrong with the gradient added over equal elements, in words; None if nothing is.
+    """Say what is wrong with the gradient added over equal elements, in words; None if nothing is.
 
     Those of one tensor are looked at first, then those of several.
     """

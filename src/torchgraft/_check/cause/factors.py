@@ -45,7 +45,7 @@ ROUNDED = {f"1/{k}": 1 / k for k in (6, 3, 7, 9, 10, 5, 12)} | {
     "1/sqrt(2)": math.sqrt(0.5), "1/pi": 1 / math.pi, "1/sqrt(2 pi)": 1 / math.sqrt(2 * math.pi), "0.01": 0.01,
     "GELU's 0.044715": 0.044715, "SELU's scale": 1.0507009873554804934, "SELU's alpha": 1.6732632423543772848,
 }  # fmt: skip
-"""What loses digits where it is written, as do all `CONSTANTS`."""
+"""Numbers that lose digits where they are written, as do all `CONSTANTS`."""
 
 
 class Atom(NamedTuple):
@@ -173,7 +173,7 @@ def _shortened(name: str, true: float) -> Iterator[tuple[float, str, float]]:
 SAMPLES = 12
 """A function is tried on so many entries before it is on all."""
 POLE = 1e6
-"""What is more than so many times the right one is next to a pole, where digits cancel."""
+"""An entry that is more than so many times the right one is next to a pole, where digits cancel."""
 TIMES = {1.0: "", 2.0: "2 ", 3.0: "3 ", 4.0: "4 ", 0.5: "1/2 ", -1.0: "-", -2.0: "-2 ", -3.0: "-3 ", -0.5: "-1/2 "}
 """Numbers that a function may come with."""
 

@@ -23,14 +23,14 @@ class Region(NamedTuple):
     cost: float
 
     def tight(self, block: Block) -> bool:
-        """Whether it is not too wide: every column is wrong somewhere if it chooses columns, or every row if rows."""
+        """Tell whether every column is wrong somewhere if it chooses columns, or every row if it chooses rows."""
         wrong, moves = block.wrong & self.mask, self.mask & (block.numeric != 0)
         columns, rows = (bool((wrong.any(axis) | ~moves.any(axis)).all()) for axis in (0, 1))
         chosen, taken = (not self.mask.any(axis).all() for axis in (0, 1))
         return columns or rows if chosen is taken else columns if chosen else rows
 
     def telling(self, block: Block) -> bool:
-        """Whether it leaves out something that is right."""
+        """Tell whether it leaves out something that is right."""
         return bool((block.alive & ~self.mask & ~block.wrong).any())
 
 
@@ -106,7 +106,7 @@ def _indices(i: Array, size: int, wrong: Array) -> Iterator[tuple[str, Array, fl
 
 
 def _frequencies(block: Block, axis: int) -> Iterator[tuple[str, Array, float]]:
-    """Where half a spectrum, the only complex side, stands for the other half as well."""
+    """Frequencies of half a spectrum, the only complex side, that stand for the other half as well."""
     spectrum, signal = (block.output, block.input) if axis else (block.input, block.output)
     if spectrum.pairs > signal.pairs and spectrum.value.ndim == signal.value.ndim > 0:
         (*_, n), k = signal.value.shape, np.arange(spectrum.value.shape[-1])
@@ -177,7 +177,7 @@ class Cut(NamedTuple):
 
     @property
     def words(self) -> str:
-        """As ``where x < 0``."""
+        """The place in words, as ``where x < 0``."""
         label = self.key[0]
         left, right = ("<=" if end else "<" for end in self.closed)
         if self.low == self.high:
@@ -190,7 +190,7 @@ class Cut(NamedTuple):
 
 
 def _cut(block: Block, cuts: Sequence[Cut]) -> Iterator[Region]:
-    """Where values are in an interval."""
+    """Columns or rows whose values are in an interval."""
     known = scales(block)
     for cut in (cut for cut in cuts if cut.key in known):
         x = known[cut.key][0]

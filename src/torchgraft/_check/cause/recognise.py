@@ -120,7 +120,7 @@ class _Studied:
         return sorted(found, key=lambda cause: cause.cost)
 
     def agrees(self, cause: Cause) -> bool:
-        """Whether a cause gives exactly this block, wrong or not."""
+        """Tell whether a cause gives exactly this block, wrong or not."""
         block, region = self.block, self.regions.get(cause.where)
         if region is None or not (region.mask & (block.alive | block.wrong)).any():
             return not self.wrong

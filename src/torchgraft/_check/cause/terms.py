@@ -183,7 +183,7 @@ UNTOLD = 1 << 30
 """Free numbers of what every block of one or two rows is: it names nothing, but contradicts nothing either."""
 
 SURE = 8
-"""What names a term must hold for so many more entries than it has numbers."""
+"""A cause that names a term must hold for so many more entries than it has numbers."""
 
 
 def offset(block: Block, mask: Array) -> Proposals:
@@ -328,7 +328,7 @@ def _limit(block: Block, sign: int) -> float:
 
 
 def _follows(block: Block, function: Callable[[float], float]) -> bool:
-    """Whether the derivative is `function` of the upstream gradient at all scales, and a scale shows it."""
+    """Tell whether the derivative is `function` of the upstream gradient at all scales, and a scale shows it."""
     if block.observation.scaled is None:
         return False
     parts = {scale: float(function(scale)) / scale for scale in SCALES}
