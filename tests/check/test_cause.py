@@ -10,11 +10,10 @@ from torch.autograd import Function
 from torchgraft._check.case import Case
 from torchgraft._check.cause.blocks import Block, Observation, Side
 from torchgraft._check.cause.explain import explain
+from torchgraft._check.cause.factors import atoms
 from torchgraft._check.cause.places import simplest
-from torchgraft._check.cause.recognise import recognise
-from torchgraft._check.cause.table import Mistake
+from torchgraft._check.cause.recognise import Mistake, recognise
 from torchgraft._check.cause.terms import upstream
-from torchgraft._check.cause.vocabulary import atoms
 from torchgraft._check.finding import Finding, Verdict
 from torchgraft._check.target import make_target
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -14,7 +15,7 @@ from .variations import resized, resized_axis, shape_of, sizes, squeezed
 Fails = Callable[[Case], bool]
 Change = Callable[[], Case]
 TRIES = 150
-"""How often a case is tried."""
+"""The number of cases that are tried."""
 FEW = 8
 """Tensors with at most so many elements are simplified one by one."""
 FEW_KEYS = 64
@@ -37,44 +38,24 @@ def shrink(case: Case, fails: Fails, *, tries: int = TRIES, resize: bool = True)
         >>> shrink(case, lambda smaller: any(f.code == "wrong-gradient" for f in gradient(smaller))).label
         'x: float64[1]'
     """
-    trial = _Trial(fails, tries)
-    smaller = trial.settled(case, _smaller) if resize else case
-    return trial.settled(smaller, _simpler)
+    tried = set[int]()
 
-
-class _Trial:
-    """Tries of a budget."""
-
-    def __init__(self, fails: Fails, tries: int) -> None:
-        self._fails = fails
-        self._left = tries
-        self._tried = set[int]()
-
-    def settled(self, case: Case, changes: Callable[[Case], Iterator[Change]]) -> Case:
-        """The case after all changes that keep it failing, until none does."""
-        while True:
-            changed = next((new for change in changes(case) if (new := self._made(change)) is not None), None)
-            if changed is None:
-                return case
-            case = changed
-
-    def _made(self, change: Change) -> Case | None:
+    def kept(change: Change) -> Case | None:
         """The changed case if it still fails."""
-        if self._left <= 0:
-            return None
-        try:
-            case = change()
-        except Exception:  # there is nothing to change
-            return None
-        key = hash((case.label, *(float(v) for p in case.primals for v in _parts(p)[:FEW_KEYS])))
-        if key in self._tried:
-            return None
-        self._tried.add(key)
-        self._left -= 1
-        try:
-            return case if self._fails(case) else None
-        except Exception:  # the target refuses it, or nothing can be told there
-            return None
+        with contextlib.suppress(
+            Exception
+        ):  # nothing to change, or the target refuses it, or nothing can be told there
+            changed = change()
+            key = hash((changed.label, *(float(v) for p in changed.primals for v in _parts(p)[:FEW_KEYS])))
+            if key not in tried and len(tried) < tries:
+                tried.add(key)
+                return changed if fails(changed) else None
+        return None
+
+    for changes in (_smaller, _simpler) if resize else (_simpler,):
+        while (smaller := next(filter(None, map(kept, changes(case))), None)) is not None:
+            case = smaller
+    return case
 
 
 def _smaller(case: Case) -> Iterator[Change]:
@@ -82,11 +63,8 @@ def _smaller(case: Case) -> Iterator[Change]:
     yield partial(squeezed, case)
     for old in sizes(case):
         for new in _shorter(old):
-            yield partial(resized, case, old, new)
-            yield partial(resized, case, old, new, last=True)
-            yield partial(resized, case, old, new, numbers=True)
-            yield partial(resized, case, old, new, scale=True)
-            yield partial(resized, case, old, new, numbers=True, scale=True)
+            for options in ((), ("last",), ("numbers",), ("scale",), ("numbers", "scale")):
+                yield partial(resized, case, old, new, **dict.fromkeys(options, True))
     shapes = [shape_of(leaf) for leaf in case.leaves]
     for i, shape in enumerate(shapes):
         others = {size for j, other in enumerate(shapes) if j != i for size in other}
@@ -102,43 +80,37 @@ def _shorter(size: int) -> list[int]:
 
 def _simpler(case: Case) -> Iterator[Change]:
     """Simpler values, for a whole tensor before single elements; no step backwards, so that it ends."""
-    primals = case.primals
-    for i, primal in enumerate(primals):
+    for i, primal in enumerate(case.primals):
         for value in _simple(primal):
             if _length(value) < _length(primal):
-                yield partial(case.replaced, [value if j == i else p for j, p in enumerate(primals)])
+                yield partial(case.replaced, [*case.primals[:i], value, *case.primals[i + 1 :]])
 
 
 def _simple(primal: Tensor) -> Iterator[Tensor]:
     """Tensors like this one with simpler values."""
-    sign = torch.where(primal == 0, primal, primal / primal.abs()) if primal.is_complex() else primal.sign()
+    sign = primal.sgn()
     yield torch.ones_like(primal)
     yield sign
     if primal.ndim:
         steps = torch.arange(1, primal.numel() + 1, dtype=torch.float64).reshape(primal.shape)
         yield (sign * steps).to(primal.dtype)
     for digits in (0, 1, 2):
-        yield _rounded(primal, digits)
-    if primal.numel() <= FEW:
-        for place in range(primal.numel()):
-            for number in (0.0, 1.0, 2.0, 0.5, -1.0, -2.0, -0.5):
-                changed = primal.clone(memory_format=torch.contiguous_format)
-                changed.view(-1)[place] = number
-                yield changed
+        parts = torch.view_as_real(primal.resolve_conj()) if primal.is_complex() else primal
+        rounded = parts.double().round(decimals=digits).to(parts.dtype)
+        yield torch.view_as_complex(rounded) if primal.is_complex() else rounded
+    for place in range(primal.numel() if primal.numel() <= FEW else 0):
+        for number in _RANKS:
+            changed = primal.clone(memory_format=torch.contiguous_format)
+            changed.view(-1)[place] = number
+            yield changed
 
 
-def _rounded(x: Tensor, digits: int) -> Tensor:
-    if x.is_complex():
-        return torch.complex(x.real.round(decimals=digits), x.imag.round(decimals=digits))
-    return (x.double().round(decimals=digits)).to(x.dtype)
-
-
-_RANKS = {1.0: 0.0, 2.0: 0.1, 0.5: 0.2, 0.0: 0.3, -1.0: 0.4, -2.0: 0.5, -0.5: 0.6}
-"""Single numbers, the plainest first."""
+_RANKS = {0.0: 0.3, 1.0: 0.0, 2.0: 0.1, 0.5: 0.2, -1.0: 0.4, -2.0: 0.5, -0.5: 0.6}
+"""Single numbers in the order in which they are tried; the smaller its rank, the plainer a number is."""
 
 
 def _length(x: Tensor) -> float:
-    """How much there is to read in values."""
+    """The amount of text in values."""
     return sum(_RANKS.get(float(v), 1.0 + len(f"{float(v):.15g}")) for v in _parts(x)[:4096])
 
 

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
+from torch import Tensor
+
+from ..case import Case
+from ..finding import Inconclusive
+from ..numeric.probe import Backward, Probe
 
 Array = np.ndarray[Any, Any]
 
@@ -15,19 +24,13 @@ SLACK = 4.0
 """An error estimate is trusted up to this factor, as in the comparison that found the error."""
 FAINT = 1e-4
 """A derivative with more noise than this part of it is not taken for one with less precision."""
-POLE = 1e3
-"""With odd arguments what is more than so many times the right one is next to a pole, where digits cancel."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """An input or an output.
+    """An input or an output: its name, its value, its first column or row in the Jacobian.
 
-    Attributes:
-        name: as reports call it.
-        value: real or complex.
-        start: its first column, or row.
-        pairs: its entries count twice, real and imaginary part next to each other.
+    Each complex element has a pair of columns or rows, its real and its imaginary part.
     """
 
     name: str
@@ -38,12 +41,12 @@ class Side:
     @property
     def place(self) -> slice:
         """Slice of Jacobian columns (input) or rows (output)."""
-        return slice(self.start, self.start + self.value.size * (2 if self.pairs else 1))
+        return slice(self.start, self.start + math.prod(self.shape))
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape behind the place, in real numbers."""
-        return tuple(self.value.shape) + (2,) * self.pairs
+        return (*self.value.shape, *(2,) * self.pairs)
 
 
 @dataclass(frozen=True)
@@ -60,9 +63,8 @@ class Observation:
         eps: of the dtype in which the derivative was computed.
         scaled: ``scaled(s)`` is `analytic` from cotangents times ``s``, divided by ``s``; None where unknown.
         scale: of the cotangents that gave `analytic`; 1 but where only another one shows that it is wrong.
-        absent: pairs of output and input for which no gradient at all came.
+        absent: the inputs for which no gradient at all came.
         repeats: whether the same cotangents gave the same once more.
-        coarse: the arguments are so odd that cancellation may have cost half of the digits.
     """
 
     analytic: Array
@@ -74,47 +76,34 @@ class Observation:
     eps: float = float(np.finfo(float).eps)
     scaled: Callable[[float], Array] | None = None
     scale: float = 1.0
-    absent: frozenset[tuple[int, int]] = frozenset()
+    absent: frozenset[int] = frozenset()
     repeats: bool = True
-    coarse: bool = False
-
-    def blocks(self) -> Iterator[Block]:
-        """All pairs of an output and an input."""
-        for i in range(len(self.outputs)):
-            for j in range(len(self.inputs)):
-                yield Block(self, i, j)
 
     @property
-    def size(self) -> int:
-        """Entries of the Jacobian."""
-        return int(self.numeric.size)
+    def wrong(self) -> list[Block]:
+        """Pairs of an output and an input for which some entry is wrong."""
+        pairs = np.ndindex(len(self.outputs), len(self.inputs))
+        return [block for i, j in pairs if (block := Block(self, i, j)).wrong.any()]
+
+    def _gaps(self, scales: Sequence[float]) -> Iterator[Array]:
+        """By how much cotangents of other sizes and signs change each entry."""
+        with np.errstate(invalid="ignore"):
+            yield from (np.abs(self.scaled(s) - self.analytic) for s in scales if self.scaled is not None)
 
     def linear(self, scales: Sequence[float]) -> bool:
-        """Whether cotangents of these sizes and signs give the same Jacobian."""
-        if self.scaled is None:
-            return True
+        """Tell whether cotangents of these sizes and signs give the same Jacobian."""
         known = np.where(np.isfinite(self.analytic), np.abs(self.analytic), 0)
         slack = 1e3 * self.eps * (known + known.max(initial=0)) + 1e-9 * known.max(initial=0)
-        with np.errstate(invalid="ignore"):
-            gaps = [np.abs(self.scaled(scale) - self.analytic) for scale in scales]
-        return all(bool((~(gap > slack)).all()) for gap in gaps)
+        return not any((gap > slack).any() for gap in self._gaps(scales))
 
     def blurred(self) -> Observation:
         """Return the observation with the precision that the derivative under test has itself, where it has some noise.
 
         Then a mistake that is much larger than the noise is seen beside it.
         """
-        if self.scaled is None:
-            return self
         size = np.where(np.isfinite(self.analytic), np.abs(self.analytic), 0).max(initial=0)
-        gaps = [np.abs(self.scaled(scale) - self.analytic).max(initial=0) for scale in (-1.0, 8.0)]
-        noise = max(gaps) / size if size else 0.0
+        noise = max((gap.max(initial=0) for gap in self._gaps((-1.0, 8.0))), default=0) / (size or math.inf)
         return replace(self, eps=noise) if self.eps < noise < FAINT else self
-
-    @property
-    def wrong(self) -> bool:
-        """Whether any entry is wrong."""
-        return any(block.wrong.any() for block in self.blocks())
 
     def at_scale(self, scale: float) -> Observation:
         """Return the observation with cotangents of another size or sign."""
@@ -135,21 +124,53 @@ class Block:
     row: int
     column: int
 
-    @property
+    @cached_property
     def output(self) -> Side:
-        """What the rows are."""
+        """The side of the rows."""
         return self.observation.outputs[self.row]
 
-    @property
+    @cached_property
     def input(self) -> Side:
-        """What the columns are."""
+        """The side of the columns."""
         return self.observation.inputs[self.column]
 
     @cached_property
+    def output_shape(self) -> tuple[int, ...]:
+        """The shape behind the rows."""
+        return self.output.value.shape if self.folded else self.output.shape
+
+    @cached_property
+    def input_shape(self) -> tuple[int, ...]:
+        """The shape behind the columns."""
+        return self.input.value.shape if self.folded else self.input.shape
+
+    @cached_property
     def folded(self) -> bool:
-        """Whether complex entries are single numbers."""
-        a, j = self._part(self.observation.analytic), self._part(self.observation.numeric)
-        return (self.output.pairs or self.input.pairs) and _linear(self, a) and _linear(self, j)
+        """Tell whether complex entries are single numbers."""
+        if not (self.output.pairs and self.input.pairs):
+            return self.output.pairs or self.input.pairs
+        seen, linear = self.observation, True
+        estimate = SLACK * self._parts(seen.estimate).max((1, 3), initial=0)
+        for matrix in (seen.analytic, seen.numeric):
+            p = self._parts(matrix)
+            slack = estimate + 64 * seen.eps * np.abs(p).max((1, 3), initial=0)
+            with np.errstate(invalid="ignore"):
+                linear &= bool((np.abs(p[:, 0, :, 0] - p[:, 1, :, 1]) <= slack).all())
+                linear &= bool((np.abs(p[:, 0, :, 1] + p[:, 1, :, 0]) <= slack).all())
+        return linear
+
+    def _parts(self, matrix: Array) -> Array:
+        """The real and imaginary parts of a matrix like the observation's on axes of their own."""
+        part, rows, columns = matrix[self.output.place, self.input.place], 1 + self.output.pairs, 1 + self.input.pairs
+        return part.reshape(part.shape[0] // rows, rows, part.shape[1] // columns, columns)
+
+    def take(self, matrix: Array) -> Array:
+        """This block of a matrix like the observation's; complex if the block is."""
+        if not self.folded:
+            return matrix[self.output.place, self.input.place]
+        p = self._parts(matrix)  # of a complex output what a real step does, of a real one what both steps do
+        folded: Array = p[:, 0, :, 0] + (1j * p[:, 1, :, 0] if self.output.pairs else -1j * p[:, 0, :, 1])
+        return folded
 
     @cached_property
     def analytic(self) -> Array:
@@ -165,27 +186,28 @@ class Block:
     @cached_property
     def estimate(self) -> Array:
         """Error of each entry of `numeric`; infinite where there is nothing to compare with."""
-        part = self._part(self.observation.estimate)
-        part = np.where(np.isfinite(part) & np.isfinite(self._part(self.observation.numeric)), part, np.inf)
-        if not self.folded:
-            return part
-        rows, columns = 1 + self.output.pairs, 1 + self.input.pairs
-        folded: Array = part.reshape(len(part) // rows, rows, part.shape[1] // columns, columns).max((1, 3))
-        return folded
+        seen = self.observation
+        known = np.where(np.isfinite(seen.estimate) & np.isfinite(seen.numeric), seen.estimate, np.inf)
+        estimate: Array = self._parts(known).max((1, 3)) if self.folded else self.take(known)
+        return estimate
 
     @cached_property
     def floor(self) -> Array:
-        """What rounding of the derivative under test may have changed in each entry."""
+        """The error of each entry that rounding of the derivative under test may have made."""
         size = np.where(np.isfinite(self.numeric), np.abs(self.numeric), 0)
         whole = np.sqrt(size.max(0, keepdims=True, initial=0) * size.max(1, keepdims=True, initial=0))
         floor: Array = self.observation.eps * (16 * size + 4 * whole)
-        return floor + (self.observation.eps**0.5 * size.max(initial=0) if self.observation.coarse else 0)
+        return floor
 
     @cached_property
     def judged(self) -> Array:
         """Entries of which the right value is known."""
-        judged: Array = np.isfinite(self.estimate)
-        return judged
+        return np.asarray(np.isfinite(self.estimate))
+
+    @cached_property
+    def alive(self) -> Array:
+        """Entries that are known not to be zero."""
+        return self.judged & (np.abs(self.numeric) > 4 * self.estimate)
 
     @cached_property
     def wrong(self) -> Array:
@@ -196,77 +218,37 @@ class Block:
         """Entries that the derivative under test has as `predicted`; infinite where it is not finite."""
         with np.errstate(invalid="ignore", over="ignore"):
             gap = np.abs(self.analytic - predicted)
-            digits = self.observation.eps**0.5 if self.observation.coarse else 16 * self.observation.eps
-            close = gap <= SLACK * spread + self.floor + digits * np.abs(predicted)
+            close = gap <= SLACK * spread + self.floor + 16 * self.observation.eps * np.abs(predicted)
         agree: Array = close & np.isfinite(self.analytic) | np.isinf(self.analytic) & np.isinf(predicted)
         return agree
 
-    @property
-    def deviation(self) -> float:
-        """The largest error as a part of the largest entry."""
+    @cached_property
+    def worst(self) -> tuple[int, int]:
+        """Row and column of the entry whose error exceeds its tolerance most."""
         with np.errstate(invalid="ignore"):
-            gap = np.where(self.wrong, np.abs(self.analytic - self.numeric), 0).max(initial=0)
-        return float(gap / max(np.abs(self.numeric[self.judged]).max(initial=0), 1e-300))
-
-    @property
-    def output_shape(self) -> tuple[int, ...]:
-        """The shape behind the rows."""
-        return tuple(self.output.value.shape) + ((2,) if self.output.pairs and not self.folded else ())
-
-    @property
-    def input_shape(self) -> tuple[int, ...]:
-        """The shape behind the columns."""
-        return tuple(self.input.value.shape) + ((2,) if self.input.pairs and not self.folded else ())
-
-    def take(self, matrix: Array) -> Array:
-        """This block of a matrix like the observation's; complex if the block is."""
-        part = self._part(matrix)
-        return _fold(self, part) if self.folded else part
-
-    def _part(self, matrix: Array) -> Array:
-        return matrix[self.output.place, self.input.place]
+            gap = np.abs(np.where(self.wrong, self.analytic - self.numeric, 0))
+            size = np.where(self.judged, self.estimate, 1) + self.floor + 1e-300
+            row, column = np.unravel_index(int(np.argmax(gap / size)), gap.shape)
+        return int(row), int(column)
 
     def fits(self, proposal: Proposal, mask: Array) -> bool:
-        """Whether the derivative under test is as proposed within `mask`, and right outside."""
+        """Tell whether the derivative under test is as proposed within `mask`, and right outside."""
         if (self.wrong & ~mask).any():
             return False
         spread = self.estimate if proposal.spread is None else proposal.spread
         compared = mask & self.judged & np.isfinite(spread) & ~np.isnan(proposal.predicted)
-        wrong = self.wrong & mask
-        enough = 2 * (wrong & compared).sum() > wrong.sum() or not wrong.any()  # a formula may have a pole or two
-        enough = enough or self.observation.coarse  # and many where arguments are odd
+        enough = (
+            2 * (self.wrong & compared).sum() > self.wrong.sum() or not self.wrong.any()
+        )  # a formula may have poles
         return bool(enough and self.agree(proposal.predicted, spread)[compared].all())
 
 
-def _parts(block: Block, part: Array) -> Array:
-    rows, columns = 1 + block.output.pairs, 1 + block.input.pairs
-    return part.reshape(part.shape[0] // rows, rows, part.shape[1] // columns, columns)
+def element(shape: tuple[int, ...], flat: int) -> str:
+    """A place as it is indexed: ``[0, 2]``."""
+    return f"[{', '.join(str(int(i)) for i in np.unravel_index(flat, shape))}]"
 
 
-def _linear(block: Block, part: Array) -> bool:
-    """Whether a Jacobian in real pairs is multiplication by complex numbers."""
-    if not (block.output.pairs and block.input.pairs):
-        return True
-    p = _parts(block, part)
-    e = _parts(block, block._part(block.observation.estimate))
-    slack = SLACK * e.max((1, 3), initial=0) + 64 * block.observation.eps * np.abs(p).max((1, 3), initial=0)
-    with np.errstate(invalid="ignore"):
-        first = np.abs(p[:, 0, :, 0] - p[:, 1, :, 1]) <= slack
-        second = np.abs(p[:, 0, :, 1] + p[:, 1, :, 0]) <= slack
-    return bool((first & second).all())
-
-
-def _fold(block: Block, part: Array) -> Array:
-    p = _parts(block, part)
-    if block.output.pairs:  # the derivative of the output's parts by a real step
-        folded: Array = p[:, 0, :, 0] + 1j * p[:, 1, :, 0]
-    else:  # of a real output: what a real and what an imaginary step do
-        folded = p[:, 0, :, 0] - 1j * p[:, 0, :, 1]
-    return folded
-
-
-@dataclass(frozen=True)
-class Proposal:
+class Proposal(NamedTuple):
     """The block of a Jacobian that a mistake would give.
 
     Attributes:
@@ -284,3 +266,101 @@ class Proposal:
     hint: str = ""
     spread: Array | None = None
     free: int = 0
+
+
+# -- from a case to an observation ---------------------------------------------------------------------------------
+
+MOST = 1 << 21
+"""Jacobians with more entries are not made."""
+_AT_ONCE = 32
+_REPEATS = 8  # a coin that is tossed in each may fall the same way now and then
+
+
+def observe(case: Case) -> Observation:
+    """Both Jacobians at a case's primals, snapped to the grid of the differences.
+
+    Raises:
+        Inconclusive: there is nothing to differentiate, or too much.
+    """
+    probe = Probe(case)
+    rows, columns = probe.outputs.size, probe.inputs.size
+    if rows * columns > MOST:
+        raise Inconclusive("the Jacobian has too many entries")
+    backward = Backward(probe)
+    units = torch.cat([probe.grid.unit(probe.point[place]) for place in probe.inputs.slices])
+    parts = [_columns(probe, some, units) for some in torch.arange(columns).split(_AT_ONCE)]
+    numeric, estimate = (torch.cat(part).mT.numpy() for part in zip(*parts, strict=True))
+
+    @functools.cache
+    def scaled(scale: float) -> Array:
+        pulled = [backward.pull(row * scale) / scale for row in torch.eye(rows, dtype=torch.float64)]
+        return torch.stack(pulled).numpy() if pulled else np.zeros((0, columns))
+
+    twos = torch.full((rows,), 2.0, dtype=torch.float64)  # ones would hide what is multiplied by them
+    first, slack = backward.pull(twos).clone(), 256 * probe.grid.epsilon  # for the order of sums
+    repeats = all(
+        torch.isclose(first, backward.pull(twos), rtol=slack, atol=0, equal_nan=True).all() for _ in range(_REPEATS)
+    )
+    leaves = zip(case.leaf_names, case.leaves, strict=True)
+    numbers = {name: float(leaf) for name, leaf in leaves if type(leaf) in (int, float) and leaf not in (0, 1)}
+    numbers = {name: value for name, value in numbers.items() if math.isfinite(value)}
+    outputs = probe.outputs.unflatten(probe.values)
+    names = ["output"] if len(outputs) == 1 else [f"output {i}" for i in range(len(outputs))]
+    return Observation(
+        scaled(1.0), numeric, estimate, _sides(names, outputs), _sides(case.names, probe.inputs.unflatten(probe.point)),
+        numbers=numbers, eps=probe.grid.epsilon, scaled=scaled, absent=_absent(case), repeats=repeats,
+    )  # fmt: skip
+
+
+def _columns(probe: Probe, some: Tensor, units: Tensor) -> tuple[Tensor, Tensor]:
+    """Some columns and their errors, in one ladder; one by one if that leaves something open."""
+    directions = torch.zeros(len(some), len(units), dtype=torch.float64)
+    directions[torch.arange(len(some)), some] = units[some]
+    try:
+        ladder = probe.climb_all(directions)
+        if bool(ladder.known.all()):
+            derivative, error = (t.view(len(some), probe.outputs.size) for t in (ladder.derivative, ladder.error))
+            return derivative / units[some, None], error / units[some, None]
+    except Inconclusive:
+        pass
+    derivatives, errors = zip(*[_column(probe, int(i), float(units[i])) for i in some], strict=True)
+    return torch.stack(derivatives), torch.stack(errors)
+
+
+def _column(probe: Probe, i: int, unit: float) -> tuple[Tensor, Tensor]:
+    """One column, by steps of the tensor's size, and where these are too wide by steps of the element's."""
+    value = abs(float(probe.point[i]))
+    small = 2.0 ** (math.frexp(value)[1] - 1) if value else unit
+    derivative = torch.zeros(probe.outputs.size, dtype=torch.float64)
+    error = torch.full_like(derivative, torch.inf)
+    for step in (unit, small) if small < unit else (unit,):
+        direction = torch.zeros_like(probe.point)
+        direction[i] = step
+        try:
+            ladder = probe.climb(direction)
+        except Inconclusive:
+            continue
+        known = torch.where(ladder.kinked | ladder.jagged, torch.inf, ladder.error.nan_to_num(nan=torch.inf)) / step
+        derivative = torch.where(known < error, ladder.derivative / step, derivative)
+        error = torch.minimum(known, error)
+        if bool(ladder.known.all()):
+            break
+    return derivative, error
+
+
+def _sides(names: Sequence[str], tensors: Sequence[Tensor]) -> tuple[Side, ...]:
+    sides, start = list[Side](), 0
+    for name, tensor in zip(names, tensors, strict=True):
+        wide = tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
+        sides.append(Side(name, wide.contiguous().numpy(), start, tensor.is_complex()))
+        start = sides[-1].place.stop
+    return tuple(sides)
+
+
+def _absent(case: Case) -> frozenset[int]:
+    """Inputs for which the backward gives None."""
+    recorded = case.linearize()
+    with contextlib.suppress(Exception):  # nothing can be told
+        pulled = recorded.pull([torch.ones_like(output) for output in recorded.outputs])
+        return frozenset(i for i, gradient in enumerate(pulled) if gradient is None)
+    return frozenset()

@@ -1,343 +1,352 @@
-"""Mistakes that multiply a gradient: by nothing, a number, a function, a conjugate, or fewer digits."""
+"""Mistakes that multiply a gradient: by nothing, a number, a function, or by fewer digits."""
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
-from .blocks import POLE, SLACK, Array, Block, Proposal
-from .vocabulary import CONSTANTS, COSTS, CURVES, Atom, Source, atoms, digits, sources
+from .blocks import SLACK, Array, Block, Proposal
 
 Proposals = Iterator[Proposal]
 
-# -- one number for all entries: nothing, the wrong sign, a factor -------------------------------------------------
+
+def digits(value: float) -> str:
+    """A number in words, short: ``1.25``, ``1e-06``."""
+    return f"{value:.5g}"
+
+
+# -- one number for all entries: nothing, the wrong sign, a factor, a constant with too few digits -----------------
 
 
 def zero(block: Block, mask: Array) -> Proposals:
-    """Propose that no gradient arrives."""
-    words, nothing = "is zero", np.zeros_like(block.numeric)
-    if (block.row, block.column) in block.observation.absent:
-        words = "is missing (None, which counts as zero)"
+    """Propose that no gradient arrives, or one that is not finite."""
+    absent, nothing = block.column in block.observation.absent, np.zeros_like(block.numeric)
+    words = "is missing (None, which counts as zero)" if absent else "is zero"
     hint = "compute and return it; only an input that the output does not depend on may get None"
     yield Proposal(words, nothing, 0.5, hint, spread=nothing.real)
-
-
-def nan(block: Block, mask: Array) -> Proposals:
-    """Propose NaN or infinity, where the right one is finite."""
     if not np.isfinite(block.analytic).all():
         hint = "guard the formula: 0/0 and inf - inf, also where the upstream gradient is zero"
-        yield Proposal("is not finite (NaN or infinite)", np.full_like(block.numeric, np.inf), 0.4, hint)
+        yield Proposal("is not finite (NaN or infinite)", nothing + np.inf, 0.4, hint)
 
 
-def sign(block: Block, mask: Array) -> Proposals:
-    """Propose a minus that is missing, or one too many."""
-    yield Proposal("has the wrong sign", -block.numeric, 0.6, "negate it")
+CONSTANTS = {
+    "pi": math.pi, "2 pi": 2 * math.pi, "e": math.e, "ln 2": math.log(2), "ln 10": math.log(10),
+    "sqrt(2)": math.sqrt(2), "sqrt(3)": math.sqrt(3), "sqrt(pi)": math.sqrt(math.pi),
+    "sqrt(2 pi)": math.sqrt(2 * math.pi), "sqrt(2/pi)": math.sqrt(2 / math.pi), "2/sqrt(pi)": 2 / math.sqrt(math.pi),
+    "pi/180": math.pi / 180, "Euler's gamma": float(np.euler_gamma),
+}  # fmt: skip
+ROUNDED = {f"1/{k}": 1 / k for k in (6, 3, 7, 9, 10, 5, 12)} | {
+    "1/sqrt(2)": math.sqrt(0.5), "1/pi": 1 / math.pi, "1/sqrt(2 pi)": 1 / math.sqrt(2 * math.pi), "0.01": 0.01,
+    "GELU's 0.044715": 0.044715, "SELU's scale": 1.0507009873554804934, "SELU's alpha": 1.6732632423543772848,
+}  # fmt: skip
+"""Numbers that lose digits where they are written, as do all `CONSTANTS`."""
+
+
+class Atom(NamedTuple):
+    """A positive number with a name, and how far-fetched it is as a factor.
+
+    A count is of something that a sum and a mean differ by; the words of a number are the number itself.
+    """
+
+    words: str
+    value: float
+    cost: float
+    kind: str = "named"
+
+
+def atoms(block: Block) -> Iterator[Atom]:
+    """All numbers above 1 or below it that a factor in this block may be; their inverses are not listed."""
+    seen = block.observation
+    yield from (Atom(str(k), float(k), 1 + k / 20, "number") for k in range(2, 13))
+    yield from (Atom(f"{p}/{q}", p / q, 2.2, "number") for p, q in ((3, 2), (4, 3), (5, 2)))
+    for name, value in seen.numbers.items():
+        yield Atom(name, abs(value), 1.05)
+        yield Atom(f"{name}^2", value * value, 2.4)
+        yield Atom(f"1 - {name}", abs(1 - value), 2.4)
+    others = (side for side in seen.inputs if side is not block.input)
+    for far, side in enumerate((block.input, block.output, *others)):
+        shape, cost, total = side.value.shape, 1.3 + min(far, 4) / 10, f"the number of elements of {side.name}"
+        named = [(f"the size of axis {axis} of {side.name}", size) for axis, size in enumerate(shape)]
+        for words, n in [*named, (total, side.value.size)] if len(shape) > 1 else [(total, side.value.size)]:
+            yield Atom(words, n, cost, "count")
+            yield Atom(f"the square root of {words}", math.sqrt(n), cost + 1)
+            yield Atom(f"n - 1 (n is {words})", n - 1, cost + 1, "count")
+            yield Atom(f"n/(n - 1) (n is {words})", n / (n - 1 or n), cost + 1.2)
+    yield from (Atom(words, value, 2 + i / 50) for i, (words, value) in enumerate(CONSTANTS.items()))
+    yield from (Atom(f"10^{k}", 10.0**k, 2.5, "number") for k in (2, 3, 4, 6))
+    single = (side for side in (*seen.inputs, *seen.outputs) if side.value.size == 1)
+    yield from (Atom(side.name, float(np.abs(side.value).item()), 3) for side in single)
 
 
 def factor(block: Block, mask: Array) -> Proposals:
     """Propose a constant times what it should be."""
     c, doubt = ratio(block, mask)
-    if c is None or not np.isfinite(c) or abs(c) == 0:
-        return
     if isinstance(c, complex):
-        for words, value in (("i", 1j), ("-i", -1j)):
-            if abs(c - value) < 0.01:
-                yield Proposal(f"has an extra factor {words}", value * block.numeric, 1.5)
+        for words, unit in (("i", 1j), ("-i", -1j)):
+            if abs(c - unit) < 0.01:
+                yield Proposal(f"has an extra factor {words}", unit * block.numeric, 1.5)
+        return
+    yield Proposal("has the wrong sign", -block.numeric, 0.6, "negate it")
+    if not np.isfinite(c) or c == 0:
         return
     spread, size = abs(c) * block.estimate, max(abs(c), 1 / abs(c))
     for atom in atoms(block):
-        value = atom.value if atom.value > 1 else 1 / atom.value if atom.value > 0 else 0
+        value = max(atom.value, 1 / atom.value) if atom.value > 0 else 0
         if abs(size - value) > doubt * size or value - 1 < 1e-12:
             continue
         exact = math.copysign(value if abs(c) > 1 else 1 / value, c)
-        words, hint = _phrase(atom, abs(c))
+        words, hint = _phrase(atom, abs(c) > 1)
         words, cost = f"{'has the wrong sign and ' if c < 0 else ''}{words}", atom.cost + 2 * (c < 0)
-        yield Proposal(words, exact * block.numeric, cost, hint, spread=spread)
-    if abs(c - 1) > doubt:
-        how = f"is {rounded(c)} times what it should be"
-        if abs(c - 1) < 0.2:
-            how = f"is too {'large' if c > 1 else 'small'} by {_part(abs(c - 1))}: a factor {rounded(c)}"
-        yield Proposal(how, c * block.numeric, 6, "look for a constant factor", spread=spread, free=1)
+        yield Proposal(words, exact * block.numeric, cost, hint, spread)
+    gap = abs(c - 1)
+    if gap > doubt:
+        how = f"is {digits(c)} times what it should be"
+        if 0 < gap < 0.2:  # as many digits as its distance from 1 has in common between cases
+            part = f"{100 * gap:.2g} %" if gap >= 1e-4 else f"a part in {1 / gap:.2g}"
+            rounded = f"{c:.{2 - math.floor(math.log10(gap))}f}".rstrip("0")
+            how = f"is too {'large' if c > 1 else 'small'} by {part}: a factor {rounded}"
+        yield Proposal(how, c * block.numeric, 6, "look for a constant factor", spread, free=1)
 
 
-def constant(block: Block, mask: Array) -> Proposals:
-    """Propose a constant with too few digits."""
-    c, doubt = ratio(block, mask)
-    if c is None or isinstance(c, complex) or not 0 < abs(c - 1) < 0.05 or abs(c - 1) < 20 * doubt:
-        return
-    hint = "write the constant with all its digits, in the dtype of the input"
-    for name, true in {**_SIMPLE, **CONSTANTS, **block.observation.numbers}.items():
-        for written, text, cost in _shortened(name, true):
-            words = f"contains a constant of too few digits: {text}"
-            for r in (written / true, true / written):
-                if abs(r - c) <= doubt + 0.02 * abs(c - 1):
-                    seen = np.isclose(np.abs(block.analytic), abs(written), rtol=1e-12, atol=0).any()
-                    yield Proposal(words, r * block.numeric, cost - seen, hint)
-
-
-_SIMPLE = {f"1/{k}": 1 / k for k in (6, 3, 7, 9, 10, 5, 12)} | {
-    "1/sqrt(2)": math.sqrt(0.5), "1/pi": 1 / math.pi, "1/sqrt(2 pi)": 1 / math.sqrt(2 * math.pi), "0.01": 0.01,
-    "GELU's 0.044715": 0.044715, "SELU's scale": 1.0507009873554804934, "SELU's alpha": 1.6732632423543772848,
-}  # fmt: skip
-
-
-def _shortened(name: str, true: float) -> Iterator[tuple[float, str, float]]:
-    """A constant as someone may have written it."""
-    if not math.isfinite(true) or true == 0:
-        return
-    for dtype, label in ((np.float32, "float32"), (np.float16, "float16")):
-        if abs(true) < 6e4:
-            short = float(dtype(true))
-            if short:
-                yield short, f"{short:.10g} is {label}({name})", 2.5
-    for count in range(2, 11):
-        for short in {float(f"{true:.{count}g}"), _cut(true, count)}:
-            if short != true:
-                yield short, f"{short:g} in place of {name}" if count < 7 else f"{short!r} in place of {name}", 3
-
-
-def _cut(value: float, count: int) -> float:
-    unit = 10.0 ** (count - 1 - math.floor(math.log10(abs(value))))
-    return math.trunc(value * unit) / unit
-
-
-def ratio(block: Block, mask: Array) -> tuple[float | complex | None, float]:
+def ratio(block: Block, mask: Array) -> tuple[float | complex, float]:
     """Return (c, doubt): within `mask` the derivative under test is c times the right one, in least squares."""
     used = mask & block.judged & np.isfinite(block.numeric)
     a, b, e = block.analytic[used], block.numeric[used], block.estimate[used]
-    if not np.isfinite(a).all():
-        return None, 0.0
-    norm = float(np.vdot(b, b).real)
-    if norm <= 0 or not np.isfinite(norm):
-        return None, 0.0
-    c = np.vdot(b, a) / norm
-    doubt = SLACK * float(np.sqrt((e * e).sum())) / math.sqrt(norm) + 64 * block.observation.eps
-    if np.iscomplexobj(c):
-        whole = complex(c)
-        return (whole.real if abs(whole.imag) <= abs(whole) * (doubt + 1e-6) else whole), doubt
-    return float(c), doubt
+    norm = np.linalg.norm(b)
+    if not (np.isfinite(a).all() and 0 < norm < math.inf):
+        return math.nan, 0.0
+    c = complex(np.vdot(b, a)) / float(norm) ** 2
+    doubt = float(SLACK * np.linalg.norm(e) / norm + 64 * block.observation.eps)
+    return (c.real if abs(c.imag) <= abs(c) * (doubt + 1e-6) else c), doubt
 
 
-def _part(gap: float) -> str:
-    return f"{100 * gap:.2g} %" if gap >= 1e-4 else f"a part in {1 / gap:.2g}"
-
-
-def rounded(c: float) -> str:
-    """A factor with as many digits as its distance from 1 has in common between cases."""
-    if not 0 < abs(c - 1) < 0.2:
-        return digits(c)
-    return f"{c:.{2 - math.floor(math.log10(abs(c - 1)))}f}".rstrip("0")
-
-
-def _phrase(atom: Atom, c: float) -> tuple[str, str]:
+def _phrase(atom: Atom, large: bool) -> tuple[str, str]:
     """Words and a hint for a factor."""
-    large = c > 1
     if atom.kind == "named":
-        missing = large != (atom.value > 1)
-        return (f"lacks the factor {atom.words}", f"multiply by {atom.words}") if missing else (
-            f"has the extra factor {atom.words}", f"leave out {atom.words}")  # fmt: skip
+        how, hint = ("lacks the", "multiply by") if large != (atom.value > 1) else ("has the extra", "leave out")
+        return f"{how} factor {atom.words}", f"{hint} {atom.words}"
     by = f"is too {'large' if large else 'small'} by a factor {atom.words}"
     if atom.kind == "count":
         if large:
             return f"{by}: a sum where a mean belongs", f"divide by {atom.words}"
         return f"{by}: a mean where a sum belongs", f"do not divide by {atom.words}; sum"
     if atom.words == "2":
-        by += " (twice what it should be)" if large else " (half of what it should be)"
+        by += f" ({'twice' if large else 'half of'} what it should be)"
     return by, f"look for {'an extra' if large else 'a missing'} factor {atom.words}"
+
+
+def constant(block: Block, mask: Array) -> Proposals:
+    """Propose a constant with too few digits."""
+    c, doubt = ratio(block, mask)
+    if isinstance(c, complex) or not 20 * doubt < abs(c - 1) < 0.05:
+        return
+    hint = "write the constant with all its digits, in the dtype of the input"
+    for name, true in {**ROUNDED, **CONSTANTS, **block.observation.numbers}.items():
+        for written, text, cost in _shortened(name, true):
+            for r in (written / true, true / written):
+                if abs(r - c) <= doubt + 0.02 * abs(c - 1):
+                    seen = np.isclose(np.abs(block.analytic), abs(written), rtol=1e-12, atol=0).any()
+                    words = f"contains a constant of too few digits: {text}"
+                    yield Proposal(words, r * block.numeric, cost - seen, hint)
+
+
+def _shortened(name: str, true: float) -> Iterator[tuple[float, str, float]]:
+    """A constant as someone may have written it."""
+    for kind in (np.float32, np.float16):
+        short = float(kind(true)) if abs(true) < 6e4 else 0
+        if short:
+            yield short, f"{short:.10g} is {kind.__name__}({name})", 2.5
+    for count in range(2, 11):
+        unit = 10.0 ** (count - 1 - math.floor(math.log10(abs(true))))
+        for short in {float(f"{true:.{count}g}"), math.trunc(true * unit) / unit} - {true}:
+            yield short, f"{short:g} in place of {name}" if count < 7 else f"{short!r} in place of {name}", 3
 
 
 # -- a factor that varies from entry to entry: a function of an input or of an output that is missing, extra or wrong --
 
 SAMPLES = 12
 """A function is tried on so many entries before it is on all."""
+POLE = 1e6
+"""An entry that is more than so many times the right one is next to a pole, where digits cancel."""
 TIMES = {1.0: "", 2.0: "2 ", 3.0: "3 ", 4.0: "4 ", 0.5: "1/2 ", -1.0: "-", -2.0: "-2 ", -3.0: "-3 ", -0.5: "-1/2 "}
 """Numbers that a function may come with."""
 
 
-class _Samples:
-    """A few entries of a block that are wrong, and what they are times of what they should be."""
-
-    def __init__(self, block: Block, mask: Array) -> None:
-        with np.errstate(all="ignore"):
-            doubt = SLACK * block.estimate / np.abs(block.numeric)
-            near = np.abs(block.analytic) < _pole(block) * np.abs(block.numeric)
-        rows, columns = np.nonzero(block.wrong & mask & near & (doubt < 0.01) & (block.analytic != 0))
-        order = np.argsort(columns * 7919 % 104729 + rows / 1e6, kind="stable")  # from many columns
-        chosen = order[:: max(1, len(order) // SAMPLES)][:SAMPLES]
-        self.rows, self.columns = rows[chosen], columns[chosen]
-        self.ratio = block.analytic[self.rows, self.columns] / block.numeric[self.rows, self.columns]
-        self.doubt = float(doubt[self.rows, self.columns].max(initial=0)) * 2 + 256 * block.observation.eps
-        self.doubt += block.observation.eps**0.5 * block.observation.coarse
-
-    def __len__(self) -> int:
-        return len(self.ratio)
-
-    def at(self, source: Source, curves: Array) -> Array:
-        """Curves at the samples."""
-        taken: Array = curves[:, self.rows if source.rows else self.columns]
-        return taken
-
-    def constants(self, quotients: Array) -> Array:
-        """For each row of quotients the one number that it is, or NaN."""
-        with np.errstate(all="ignore"):
-            first = quotients[..., :1]
-            apart = np.abs(quotients - first).max(-1)
-            even = apart <= 4 * self.doubt * np.abs(first[..., 0])
-            return np.where(even, first[..., 0], np.nan)
-
-
-def _numbers(block: Block) -> dict[float, str]:
-    return TIMES | {value: f"{name} " for name, value in block.observation.numbers.items() if value not in TIMES}
-
-
-def _named(block: Block, c: complex, doubt: float) -> Iterator[tuple[float, str]]:
-    """Simple numbers that a number is."""
-    for value, words in _numbers(block).items():
-        if abs(c - value) <= (8 * doubt + 1e-9) * abs(value):
-            yield value, words
-
-
 def chain(block: Block, mask: Array) -> Proposals:
     """Propose a factor of the chain rule that is missing, or one too many."""
-    samples = _Samples(block, mask)
-    if not len(samples):
-        return
+    samples = _samples(block, mask)
     for source in sources(block):
-        curves = source.curves()[:-1]
-        at = samples.at(source, curves)
-        with np.errstate(all="ignore"):
-            kinds = (
-                ("lacks the factor", True, 1 / (samples.ratio * at)),
-                ("has the extra factor", False, samples.ratio / at),
-            )
-        for what, missing, quotients in kinds:
-            constants = samples.constants(quotients)
-            for curve in np.flatnonzero(np.isfinite(constants)):
-                with np.errstate(all="ignore"):
-                    times = source.spread_out(1 / curves[curve] if missing else curves[curve])
-                name = source.label(int(curve))
-                for value, words in _named(block, complex(constants[curve]), samples.doubt):
-                    cost = 1.6 + source.cost + COSTS[curve] + (value != 1) / 2
-                    hint = f"multiply by {words}{name}" if missing else f"leave out {words}{name}"
-                    exact = 1 / value if missing else value
-                    yield _times(block, exact * times, f"{what} {words}{name}", cost, hint)
-
-
-def _pole(block: Block) -> float:
-    """What is more than so many times the right one is next to a pole, where digits cancel."""
-    return POLE if block.observation.coarse else 1e6
-
-
-def _even(values: Array) -> bool:
-    """Whether values are one number: then it is a factor, and no function."""
-    finite = np.abs(values[np.isfinite(values)])
-    return len(finite) == 0 or (len(finite) > 1 and bool(np.ptp(finite) <= 1e-9 * finite.max()))
-
-
-def _times(block: Block, times: Array, words: str, cost: float, hint: str) -> Proposal:
-    """The right block times values; next to a pole nothing can be told."""
-    with np.errstate(all="ignore"):
-        predicted = np.where(np.abs(times) < _pole(block), block.numeric * times, np.nan)
-        return Proposal(words, predicted, cost, hint, spread=block.estimate * np.abs(times))
+        for have, want, value, words, times in _quotients(block, samples, source, source):
+            if (have == ONE) is not (want == ONE):
+                missing, curve = have == ONE, min(have, want)
+                name, cost = f"{words}{source.label(curve)}", 1.6 + source.cost + COSTS[curve] + (value != 1) / 2
+                what, hint = ("lacks the", "multiply by") if missing else ("has the extra", "leave out")
+                yield _times(block, times, f"{what} factor {name}", cost, f"{hint} {name}")
 
 
 def another(block: Block, mask: Array) -> Proposals:
     """Propose one function where another belongs, of the input or of the output."""
-    samples = _Samples(block, mask)
-    if not len(samples):
+    samples = _samples(block, mask)
+    own = [source for source in sources(block) if source.name in (block.input.name, block.output.name)]
+    for first, second in itertools.product(own, own):
+        for i, j, value, words, times in _quotients(block, samples, first, second):
+            finite = np.abs(times[np.isfinite(times)])
+            if finite.size == 1 or (
+                finite.size and np.ptp(finite) > 1e-9 * finite.max()
+            ):  # else it is a factor, and no function
+                has, wants = f"{words}{first.label(i)}", second.label(j)
+                cost = 3.5 + first.cost + second.cost + COSTS[i] + COSTS[j] + (value != 1) / 2
+                what, hint = f"has {has} where {wants} belongs", f"write {wants} in place of {has}"
+                yield _times(block, times, what, cost, hint, free=2)
+
+
+def _samples(block: Block, mask: Array) -> tuple[Array, Array, Array, float]:
+    """Rows and columns of a few wrong entries, what they are times of what they should be, and the doubt of that."""
+    with np.errstate(all="ignore"):
+        doubt = SLACK * block.estimate / np.abs(block.numeric)
+        near = np.abs(block.analytic) < POLE * np.abs(block.numeric)
+    rows, columns = np.nonzero(block.wrong & mask & near & (doubt < 0.01) & (block.analytic != 0))
+    order = np.argsort(columns * 7919 % 104729 + rows / 1e6, kind="stable")  # from many columns
+    chosen = order[:: max(1, len(order) // SAMPLES)][:SAMPLES]
+    at = rows[chosen], columns[chosen]
+    most = float(doubt[at].max(initial=0)) * 2 + 256 * block.observation.eps
+    return *at, block.analytic[at] / block.numeric[at], most
+
+
+def _quotients(
+    block: Block, samples: tuple[Array, Array, Array, float], first: Source, second: Source
+) -> Iterator[tuple[int, int, float, str, Array]]:
+    """Functions whose quotient, and a simple number, the samples are: (have, want, number, its name, factors)."""
+    rows, columns, ratio, doubt = samples
+    if first.rows is not second.rows or not len(ratio):
         return
-    own = {block.input.name, block.output.name}
-    known = [(source, source.curves()) for source in sources(block) if source.name in own]
-    for first, have in known:
-        for second, want in known:
-            if first.rows != second.rows:
-                continue
-            with np.errstate(all="ignore"):
-                quotients = samples.ratio * samples.at(second, want) / samples.at(first, have)[:, None]
-            constants = samples.constants(quotients)
-            for i, j in zip(*np.nonzero(np.isfinite(constants)), strict=True):
-                if (first.name == second.name and i == j) or min(i, j) == len(CURVES) - 1 == max(i, j):
-                    continue
-                with np.errstate(all="ignore"):
-                    times = have[i] / want[j]
-                if _even(times):
-                    continue
-                for value, words in _named(block, complex(constants[i, j]), samples.doubt):
-                    has, wants = f"{words}{first.label(i)}", second.label(j)
-                    cost = 3.5 + first.cost + second.cost + COSTS[i] + COSTS[j] + (value != 1) / 2
-                    what = f"has {has} where {wants} belongs"
-                    hint = f"write {wants} in place of {has}"
-                    yield replace(_times(block, value * first.spread_out(times), what, cost, hint), free=2)
+    place = rows if first.rows else columns
+    have, want = first.curves(), second.curves()
+    numbers = TIMES | {value: f"{name} " for name, value in block.observation.numbers.items() if value not in TIMES}
+    with np.errstate(all="ignore"):
+        found = ratio * want[None, :, place] / have[:, None, place]
+        found[ONE] = 1 / found[ONE]  # of what is missing the number is told, too
+        even = np.abs(found - found[..., :1]).max(-1) <= 4 * doubt * np.abs(found[..., 0])
+        for i, j in np.argwhere(even):
+            for value, words in numbers.items():
+                if abs(found[i, j, 0] - value) <= (8 * doubt + 1e-9) * abs(value):
+                    times = (1 / value if i == ONE else value) * have[i] / want[j]
+                    yield int(i), int(j), value, words, first.spread_out(times)
 
 
-# -- complex numbers: a conjugate that is missing, a part that is dropped -------------------------------------------
-
-HINT = "for complex inputs multiply the upstream gradient by the conjugate of the derivative: grad * derivative.conj()"
-
-
-def conjugate(block: Block, mask: Array) -> Proposals:
-    """Propose that the derivative is not conjugated, or that the gradient or the upstream gradient is."""
-    j, e = block.numeric, block.estimate
-    if block.folded:
-        yield Proposal("lacks a conjugate (conj)", j.conj(), 0.7, HINT)
-        yield Proposal("drops the imaginary part of the derivative", j.real + 0j, 1, HINT)
-        yield Proposal("drops the real part of the derivative", 1j * j.imag, 1.2, HINT)
-        return
-    rows, columns = _signs(block.output.pairs, j.shape[0])[:, None], _signs(block.input.pairs, j.shape[1])
-    of = f"of the upstream gradient of {block.output.name}"
-    for sign, cost, words, dropped in (
-        (columns, 0.7, "lacks a conjugate (conj), or has one too many: its imaginary part has the wrong sign", ""),
-        (rows, 0.8, f"is wrong by a conjugate (conj) {of}", " of the upstream gradient"),
-        (rows * columns, 0.7, "lacks a conjugate (conj) of the derivative", None),
-    ):
-        if (sign < 0).any():
-            yield Proposal(words, j * sign, cost, HINT)
-            if dropped is not None:
-                kept = sign > 0
-                yield Proposal(f"drops the imaginary part{dropped}", j * kept, 0.9, HINT, spread=e * kept)
-
-
-def _signs(pairs: bool, size: int) -> Array:
-    signs: Array = np.ones(size)
-    if pairs:
-        signs[1::2] = -1
-    return signs
+def _times(block: Block, times: Array, words: str, cost: float, hint: str, free: int = 0) -> Proposal:
+    with np.errstate(all="ignore"):
+        predicted = np.where(np.abs(times) < POLE, block.numeric * times, np.nan)
+        return Proposal(words, predicted, cost, hint, block.estimate * np.abs(times), free)
 
 
 # -- digits that were lost: a gradient that passed through a smaller dtype --------------------------------------------
-
-UNITS = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
-"""Half a unit in the last place of 1."""
 
 
 def precision(block: Block, mask: Array) -> Proposals:
     """Propose that entries are off by roundings of a smaller dtype, each by its own."""
     size = np.abs(block.numeric)
     whole = size[np.isfinite(size)].max(initial=0)
-    for dtype, unit in UNITS.items():
+    parts = torch.from_numpy(np.ascontiguousarray(block.analytic).view(float))
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        name, unit = str(dtype).removeprefix("torch."), torch.finfo(dtype).eps / 2
         if block.observation.eps >= unit:
             continue
-        hint = f"compute in the dtype of the input; look for constants, buffers or conversions in {dtype}"
-        if (block.wrong & mask).sum() > 1 and (_rounded(block.analytic, dtype) == block.analytic).all():
-            words = f"is rounded to {dtype}: all its elements are {dtype} numbers"
+        hint = f"compute in the dtype of the input; look for constants, buffers or conversions in {name}"
+        if (block.wrong & mask).sum() > 1 and parts.equal(parts.to(dtype).double()):
+            words = f"is rounded to {name}: all its elements are {name} numbers"
             yield Proposal(words, block.numeric, 1.3, hint, spread=block.estimate + 4 * unit * whole)
-        if dtype == "float32":  # the errors of smaller ones are large enough for a mistake to hide among them
+        if dtype is torch.float32:  # the errors of smaller ones are large enough for a mistake to hide among them
             for cost, scale in ((5.5, size), (5.7, whole)):
                 spread = block.estimate + unit * scale
-                yield Proposal("has the precision of float32 only", block.numeric, cost, hint, spread=spread)
+                yield Proposal("has the precision of float32 only", block.numeric, cost, hint, spread)
 
 
-def _rounded(values: Array, dtype: str) -> Array:
-    if np.iscomplexobj(values):
-        both: Array = _rounded(values.real, dtype) + 1j * _rounded(values.imag, dtype)
-        return both
-    with np.errstate(over="ignore"):
-        if dtype == "float16":
-            return values.astype(np.float16).astype(float)
-        single = values.astype(np.float32)
-    if dtype == "bfloat16":
-        single = (single.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
-    return single.astype(float)
+# -- functions that a factor of the chain rule may be, of the tensors around ------------------------------------------
+
+
+def _sigmoid(x: Array) -> Array:
+    return 1 / (1 + np.exp(-x))
+
+
+CURVES: dict[str, tuple[Any, float]] = {
+    "{}": (lambda x: x, 0.0),
+    "{}^2": (lambda x: x * x, 0.1),
+    "exp({})": (np.exp, 0.2),
+    "cos({})": (np.cos, 0.2),
+    "sin({})": (np.sin, 0.2),
+    "(1 - {})": (lambda x: 1 - x, 0.2),
+    "(1 - {}^2)": (lambda x: 1 - x * x, 0.2),
+    "{} (1 - {})": (lambda x: x * (1 - x), 0.3),
+    "sqrt({})": (np.sqrt, 0.3),
+    "|{}|": (np.abs, 0.3),
+    "sign({})": (np.sign, 0.3),
+    "{}^3": (lambda x: x**3, 0.4),
+    "{}^4": (lambda x: x**4, 0.8),
+    "log({})": (np.log, 0.4),
+    "(1 + {})": (lambda x: 1 + x, 0.4),
+    "(1 + {}^2)": (lambda x: 1 + x * x, 0.4),
+    "sqrt(1 - {}^2)": (lambda x: np.sqrt(1 - x * x), 0.5),
+    "sqrt(1 + {}^2)": (lambda x: np.sqrt(1 + x * x), 0.5),
+    "tanh({})": (np.tanh, 0.4),
+    "(1 - tanh({})^2)": (lambda x: 1 - np.tanh(x) ** 2, 0.5),
+    "sigmoid({})": (_sigmoid, 0.4),
+    "sigmoid({}) (1 - sigmoid({}))": (lambda x: _sigmoid(x) * (1 - _sigmoid(x)), 0.5),
+    "(1 + exp({}))": (lambda x: 1 + np.exp(x), 0.6),
+    "exp({}^2)": (lambda x: np.exp(x * x), 0.5),
+    "tan({})": (np.tan, 0.6),
+    "{}^1.5": (lambda x: x**1.5, 0.6),
+    "1": (np.ones_like, 0.0),
+}
+"""Name and function, and how far-fetched it is; inverses are tried as well."""
+COSTS, ONE = [cost for _, cost in CURVES.values()], len(CURVES) - 1
+
+
+class Source(NamedTuple):
+    """Values of a tensor, one for each column or one for each row, and how far-fetched they are."""
+
+    name: str
+    values: Array
+    rows: bool
+    cost: float
+
+    def curves(self) -> Array:
+        """All functions of the values, ``(functions, values)``."""
+        with np.errstate(all="ignore"):
+            return np.stack([f(self.values) + 0 * self.values for f, _ in CURVES.values()])
+
+    def label(self, curve: int) -> str:
+        """A function of it, in words."""
+        return list(CURVES)[curve].replace("{}", self.name)
+
+    def spread_out(self, values: Array) -> Array:
+        """Values like its own as they broadcast to a block."""
+        return np.expand_dims(values, int(self.rows))
+
+
+def sources(block: Block) -> Iterator[Source]:
+    """All tensors that fit the columns or the rows, the input itself first."""
+    seen = block.observation
+    named = list[tuple[str, Array, float]]()
+    for far, side in enumerate([block.input, *(s for s in seen.inputs if s is not block.input), *seen.outputs]):
+        named.append((side.name, side.value, cost := 0.1 * min(far, 4)))
+        if side.pairs:
+            named.append((f"conj({side.name})", side.value.conj(), cost + 0.1))
+            named.append((f"|{side.name}|", np.abs(side.value), cost + 0.2))
+    for a, b in itertools.permutations(seen.inputs[:4], 2):
+        with contextlib.suppress(ValueError):  # they do not broadcast
+            named.append((f"({a.name} - {b.name})", a.value - b.value, 0.8))
+            named.append((f"({a.name} {b.name})", a.value * b.value, 0.9))
+    for name, values, cost in named:
+        for rows, shape, side in ((False, block.input_shape, block.input), (True, block.output_shape, block.output)):
+            pairs = side.pairs and not block.folded
+            if not (pairs and np.iscomplexobj(values)):
+                with contextlib.suppress(ValueError):
+                    flat = np.broadcast_to(values[..., None] if pairs else values, shape).ravel()
+                    yield Source(name, flat, rows, cost + 0.05 * rows)

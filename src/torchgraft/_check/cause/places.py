@@ -2,111 +2,55 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from .blocks import Array, Block, Side
-from .rearranged import element
-
-# -- parts of a block ----------------------------------------------------------------------------------------------
+from .blocks import Array, Block, element
+from .factors import sources
 
 
-@dataclass(frozen=True)
-class Region:
-    """A part of a block.
-
-    Attributes:
-        words: after the gradient and what it is, as "where x < 0"; empty for everywhere.
-        mask: of the entries.
-        cost: how far-fetched it is.
-    """
+class Region(NamedTuple):
+    """A part of a block: in words, as "where x < 0", the mask of its entries, and how far-fetched it is."""
 
     words: str
     mask: Array
     cost: float
 
+    def tight(self, block: Block) -> bool:
+        """Tell whether every column is wrong somewhere if it chooses columns, or every row if it chooses rows."""
+        wrong, moves = block.wrong & self.mask, self.mask & (block.numeric != 0)
+        columns, rows = (bool((wrong.any(axis) | ~moves.any(axis)).all()) for axis in (0, 1))
+        chosen, taken = (not self.mask.any(axis).all() for axis in (0, 1))
+        return columns or rows if chosen is taken else columns if chosen else rows
+
+    def telling(self, block: Block) -> bool:
+        """Tell whether it leaves out something that is right."""
+        return bool((block.alive & ~self.mask & ~block.wrong).any())
+
 
 def regions(block: Block, cuts: Sequence[Cut]) -> dict[str, Region]:
     """Parts of a block by their words, the whole first; those that are the whole only in this look among them."""
-    shape = block.wrong.shape
-    found = {"": Region("", np.ones(shape, dtype=bool), 0)}
-    for region in (*_cut(block, cuts), *_columns(block), *_rows(block), *_frequencies(block), *_both(block)):
-        found.setdefault(region.words, Region(region.words, np.broadcast_to(region.mask, shape), region.cost))
+    found = {"": Region("", np.ones(block.wrong.shape, dtype=bool), 0)}
+    for region in (*_cut(block, cuts), *_along(block, 0), *_compared(block), *_along(block, 1), *_coupled(block)):
+        mask = np.broadcast_to(region.mask, block.wrong.shape)
+        found.setdefault(region.words, region._replace(mask=mask))
     return found
 
 
-def tight(block: Block, region: Region) -> bool:
-    """Whether a region is not too wide: every column is wrong somewhere if it chooses columns, or every row if rows."""
-    wrong, mask = block.wrong & region.mask, region.mask
-    moves = block.numeric != 0
-    columns = wrong.any(0) | ~(mask & moves).any(0)
-    rows = wrong.any(1) | ~(mask & moves).any(1)
-    chosen, taken = not mask.any(0).all(), not mask.any(1).all()
-    if chosen is taken:  # both or neither
-        return bool(columns.all() or rows.all())
-    return bool(columns.all() if chosen else rows.all())
-
-
-def telling(block: Block, region: Region) -> bool:
-    """Whether a region leaves out something that is right."""
-    outside = block.judged & ~region.mask & ~block.wrong
-    return bool((outside & (np.abs(block.numeric) > 4 * block.estimate)).any())
-
-
-def _cut(block: Block, cuts: Sequence[Cut]) -> Iterator[Region]:
-    """Where values are in an interval."""
-    known = {(scale.label, scale.rows): scale for scale in scales(block)}
-    for cut in cuts:
-        scale = known.get((cut.label, cut.rows))
-        if scale is not None:
-            mask = cut.holds(scale.values)
-            yield Region(cut.words, mask[:, None] if cut.rows else mask[None, :], cut.cost)
-
-
-def _columns(block: Block) -> Iterator[Region]:
-    wrong = np.asarray(block.wrong.any(0))
-    for words, mask, cost in _places(block.input_shape, wrong, block.input.pairs and not block.folded):
-        yield Region(words, mask[None, :], cost)
-    yield from (Region(words, mask[None, :], cost) for words, mask, cost in _ranked(block.input, block.input_shape))
-    yield from _compared(block)
-
-
-def _rows(block: Block) -> Iterator[Region]:
-    wrong = np.asarray(block.wrong.any(1))
-    for words, mask, cost in _places(block.output_shape, wrong, block.output.pairs and not block.folded):
-        yield Region(f"{words} of {block.output.name}", mask[:, None], cost + 0.3)
-
-
-def _frequencies(block: Block) -> Iterator[Region]:
-    """Where half a spectrum stands for the other half as well."""
-    out, into = block.output.value, block.input.value
-    if np.iscomplexobj(out) is np.iscomplexobj(into) or out.ndim != into.ndim or not out.ndim:
-        return
-    spectrum, signal, rows = (out, into, True) if np.iscomplexobj(out) else (into, out, False)
-    n, k = signal.shape[-1], np.arange(spectrum.shape[-1])
-    if len(k) != n // 2 + 1:
-        return
-    twice = np.broadcast_to((k > 0) & (2 * k < n), spectrum.shape)
-    if not block.folded:
-        twice = np.repeat(twice[..., None], 2, -1)
-    mask = twice.reshape(-1, 1) if rows else twice.reshape(1, -1)
-    of = f" of {block.output.name if rows else block.input.name}"
-    yield Region(f"at the frequencies{of} that stand for negative ones too", mask, 0.9)
-
-
-def _both(block: Block) -> Iterator[Region]:
-    if block.output_shape != block.input_shape or len(block.wrong) < 2:
-        return
-    own = np.eye(len(block.wrong), dtype=bool)
-    lower = np.tri(len(own), k=-1, dtype=bool)
-    yield Region("in what an element does to itself", own, 1.5)
-    yield Region("in what an element does to others", ~own, 1.5)
-    yield Region("in what an element does to later ones", lower, 1.8)
-    yield Region("in what an element does to earlier ones", lower.T, 1.8)
+def _along(block: Block, axis: int) -> Iterator[Region]:
+    """Columns (axis 0) or rows by their index."""
+    side, shape = (block.output, block.output_shape) if axis else (block.input, block.input_shape)
+    of = f" of {block.output.name}" if axis else ""
+    pairs = side.pairs and not block.folded
+    for words, mask, cost in (*_places(shape, np.asarray(block.wrong.any(axis)), pairs), *_frequencies(block, axis)):
+        words = words if "{}" in words else words + "{}"
+        yield Region(words.format(of), np.expand_dims(mask, axis), cost + 0.3 * axis)
 
 
 def _places(shape: tuple[int, ...], wrong: Array, pairs: bool) -> Iterator[tuple[str, Array, float]]:
@@ -114,21 +58,21 @@ def _places(shape: tuple[int, ...], wrong: Array, pairs: bool) -> Iterator[tuple
     if not shape or not wrong.size:
         return
     at = np.indices(shape).reshape(len(shape), -1)
-    for axis, size in enumerate(shape):
-        if pairs and axis == len(shape) - 1:
-            yield "in the real part", at[axis] == 0, 0.6
-            yield "in the imaginary part", at[axis] == 1, 0.6
-        else:
-            of = "" if len(shape) - pairs == 1 else f" of axis {axis}"
-            for words, chosen, cost in _indices(size, np.unique(at[axis][wrong])):
-                yield words + of, chosen[at[axis]], cost
-    if wrong.sum() == 1 and wrong.size > 1:
-        place = int(np.flatnonzero(wrong)[0])
+    if pairs:
+        yield "in the real part", at[-1] == 0, 0.6
+        yield "in the imaginary part", at[-1] == 1, 0.6
+    plain = at[: len(shape) - pairs]
+    for axis, i in enumerate(plain):
+        of = "" if len(plain) == 1 else f" of axis {axis}"
+        for words, mask, cost in _indices(i, shape[axis], np.unique(i[wrong])):
+            yield words + of, mask, cost
+    if wrong.sum() == 1 < wrong.size:
+        place = int(wrong.argmax())
         if len(shape) > 1 and place in (0, wrong.size - 1):
             yield f"in the {'last' if place else 'first'} element", wrong, 1.05
         yield f"in one element, {element(shape, place)}", wrong, 1.6
-    if len(shape) - pairs > 1:
-        i, j = at[len(shape) - pairs - 2], at[len(shape) - pairs - 1]
+    if len(plain) > 1:
+        i, j = plain[-2:]
         yield "on the diagonal", i == j, 1.2
         yield "off the diagonal", i != j, 1.3
         yield "above the diagonal", i < j, 1.2
@@ -137,16 +81,16 @@ def _places(shape: tuple[int, ...], wrong: Array, pairs: bool) -> Iterator[tuple
         yield "on and below the diagonal", i >= j, 1.4
 
 
-def _indices(size: int, wrong: Array) -> Iterator[tuple[str, Array, float]]:
-    """Parts of one axis."""
-    i = np.arange(size)
-    yield "at the first index", i == 0, 1
-    yield "at the last index", i == size - 1, 1
-    yield "at all but the first index", i > 0, 1.2
-    yield "at all but the last index", i < size - 1, 1.2
+def _indices(i: Array, size: int, wrong: Array) -> Iterator[tuple[str, Array, float]]:
+    """Parts of one axis, of which the indices in `wrong` are wrong."""
+    first, last = i == 0, i == size - 1
+    yield "at the first index", first, 1
+    yield "at the last index", last, 1
+    yield "at all but the first index", ~first, 1.2
+    yield "at all but the last index", ~last, 1.2
     if size > 2:
-        yield "at the first and the last index", (i == 0) | (i == size - 1), 1.4
-        yield "at all but the first and the last index", (i > 0) & (i < size - 1), 1.5
+        yield "at the first and the last index", first | last, 1.4
+        yield "at all but the first and the last index", ~(first | last), 1.5
     if size > 3:
         yield "at odd indices", i % 2 == 1, 1.3
         yield "at even indices", i % 2 == 0, 1.3
@@ -156,35 +100,44 @@ def _indices(size: int, wrong: Array) -> Iterator[tuple[str, Array, float]]:
     if len(wrong):
         yield f"from index {wrong[0]} on", i >= wrong[0], 1.5
         yield f"up to index {wrong[-1]}", i <= wrong[-1], 1.6
-        if len(wrong) == 1:
-            yield f"at index {wrong[0]}", i == wrong[0], 1.55
-        elif len(wrong) < size:
-            yield f"at indices {', '.join(map(str, wrong[:6]))}", np.isin(i, wrong), 2.5 + len(wrong) / 10
+        if len(wrong) < size:
+            some = f"at indices {', '.join(map(str, wrong[:6]))}" if len(wrong) > 1 else f"at index {wrong[0]}"
+            yield some, np.isin(i, wrong), 2.5 + len(wrong) / 10 if len(wrong) > 1 else 1.55
 
 
-def _ranked(side: Side, shape: tuple[int, ...]) -> Iterator[tuple[str, Array, float]]:
-    """Regions by comparison of a tensor's elements with each other."""
-    x, name = side.value, side.name
-    if x.size < 2 or np.iscomplexobj(x) or x.shape != shape:
-        return
-    _, inverse, count = np.unique(x, return_inverse=True, return_counts=True)
-    yield f"where elements of {name} are equal (ties)", count[inverse.ravel()] > 1, 0.85
-    yield f"at the largest element of {name}", (x == x.max()).ravel(), 1.45
-    yield f"at the smallest element of {name}", (x == x.min()).ravel(), 1.45
+def _frequencies(block: Block, axis: int) -> Iterator[tuple[str, Array, float]]:
+    """Frequencies of half a spectrum, the only complex side, that stand for the other half as well."""
+    spectrum, signal = (block.output, block.input) if axis else (block.input, block.output)
+    if spectrum.pairs > signal.pairs and spectrum.value.ndim == signal.value.ndim > 0:
+        (*_, n), k = signal.value.shape, np.arange(spectrum.value.shape[-1])
+        if len(k) == n // 2 + 1:
+            twice = np.broadcast_to((k > 0) & (2 * k < n), spectrum.value.shape).ravel()
+            yield "at the frequencies{} that stand for negative ones too", twice, 0.6
 
 
 def _compared(block: Block) -> Iterator[Region]:
-    """Where one input is less than another."""
-    real = [s for s in block.observation.inputs if not np.iscomplexobj(s.value)]
-    for first in real:
-        for second in real:
-            if first is second or block.input.pairs:
-                continue
-            try:
-                less = np.broadcast_to(first.value < second.value, block.input_shape).ravel()
-            except ValueError:
-                continue
-            yield Region(f"where {first.name} < {second.name}", less[None, :], 1.4)
+    """Columns by comparison of a tensor's elements with each other, or with those of another."""
+    x, name, real = block.input.value, block.input.name, [s for s in block.observation.inputs if not s.pairs]
+    if block.input.pairs:
+        return
+    if x.size > 1:
+        _, inverse, count = np.unique(x, return_inverse=True, return_counts=True)
+        yield Region(f"where elements of {name} are equal (ties)", count[inverse.ravel()] > 1, 0.85)
+        yield Region(f"at the largest element of {name}", (x == x.max()).ravel(), 1.45)
+        yield Region(f"at the smallest element of {name}", (x == x.min()).ravel(), 1.45)
+    for first, second in itertools.permutations(real, 2):
+        with contextlib.suppress(ValueError):  # they do not broadcast
+            less = np.broadcast_to(first.value < second.value, x.shape).ravel()
+            yield Region(f"where {first.name} < {second.name}", less, 1.4)
+
+
+def _coupled(block: Block) -> Iterator[Region]:
+    if block.output_shape == block.input_shape and len(block.wrong) > 1:
+        own, lower = np.eye(len(block.wrong), dtype=bool), np.tri(len(block.wrong), k=-1, dtype=bool)
+        yield Region("in what an element does to itself", own, 1.5)
+        yield Region("in what an element does to others", ~own, 1.5)
+        yield Region("in what an element does to later ones", lower, 1.8)
+        yield Region("in what an element does to earlier ones", lower.T, 1.8)
 
 
 # -- values that part what is wrong from what is right, over all looks: the simplest number between the two -----------
@@ -192,71 +145,31 @@ def _compared(block: Block) -> Iterator[Region]:
 FEW = 5
 """Of other tensors than the input there must be so many different values on both sides."""
 
-
-@dataclass(frozen=True)
-class Scale:
-    """A real number for each column, or each row, of a block.
-
-    Attributes:
-        label: as ``|x|``.
-        values: one-dimensional.
-        rows: they belong to rows.
-        cost: how far-fetched it is that the place depends on them.
-    """
-
-    label: str
-    values: Array
-    rows: bool
-    cost: float
+Key = tuple[str, bool]
+"""A real number for each column, or for each row (True), and its name, as ``|x|``."""
 
 
-def scales(block: Block) -> Iterator[Scale]:
-    """All numbers by which the place may be chosen, those of the input first."""
-    seen = block.observation
-    yield from _scales(block, block.input, False, 0)
-    yield from _scales(block, block.output, True, 0.5)
-    for side in seen.inputs:
-        if side is not block.input:
-            yield from _scales(block, side, False, 0.4)
-        yield from _scales(block, side, True, 0.6)
-    for first, second in itertools.combinations([s for s in seen.inputs if not np.iscomplexobj(s.value)][:4], 2):
-        if first.value.shape == second.value.shape:
-            gap = Side(f"{first.name} - {second.name}", first.value - second.value, pairs=first.pairs)
-            yield from _scales(block, gap, False, 0.5)
+def scales(block: Block) -> dict[Key, tuple[Array, float]]:
+    """All numbers by which the place may be chosen, and how far-fetched that is; those of the input first."""
+    found = dict[Key, tuple[Array, float]]()
+    for source in sources(block):
+        name, values = source.name.strip("()"), source.values
+        cost = 0.0 if name == block.input.name and not source.rows else 0.4 + source.cost
+        kinds = {name: values, f"|{name}|": np.abs(values)}
+        if np.iscomplexobj(values):
+            kinds = {f"|{name}|": np.abs(values), f"Re {name}": values.real, f"Im {name}": values.imag}
+        for label, numbers in kinds.items():
+            found.setdefault((label, source.rows), (numbers, cost + 0.1 * (label[0] == "|")))
+    return found
 
 
-def _scales(block: Block, side: Side, rows: bool, cost: float) -> Iterator[Scale]:
-    where, shape = (block.output, block.output_shape) if rows else (block.input, block.input_shape)
-    if not side.value.size or (side.value.size == 1 < where.value.size):
-        return
-    kinds = {f"|{side.name}|": (np.abs(side.value), 0.1)}
-    if np.iscomplexobj(side.value):
-        kinds |= {f"Re {side.name}": (side.value.real, 0.0), f"Im {side.name}": (side.value.imag, 0.0)}
-    else:
-        kinds = {side.name: (side.value, 0.0), **kinds}
-    for label, (numbers, more) in kinds.items():
-        try:
-            spread = np.broadcast_to(numbers[..., None] if where.pairs and not block.folded else numbers, shape)
-        except ValueError:
-            continue
-        yield Scale(label, spread.ravel(), rows, cost + more)
-
-
-@dataclass(frozen=True)
-class Cut:
+class Cut(NamedTuple):
     """An interval of a scale: what lies in it is wrong, in all looks, and nothing else is.
 
-    Attributes:
-        label: of the scale.
-        rows: as of the scale.
-        low: what the values are above, or at least.
-        high: what they are below, or at most.
-        closed: whether each end belongs to it.
-        cost: how far-fetched it is.
+    The ends may belong to it, or not: it is closed there.
     """
 
-    label: str
-    rows: bool
+    key: Key
     low: float
     high: float
     closed: tuple[bool, bool]
@@ -264,41 +177,41 @@ class Cut:
 
     @property
     def words(self) -> str:
-        """As ``where x < 0``."""
+        """The place in words, as ``where x < 0``."""
+        label = self.key[0]
         left, right = ("<=" if end else "<" for end in self.closed)
         if self.low == self.high:
-            return f"where {self.label} is {self.low:g}"
+            return f"where {label} is {self.low:g}"
         if self.low == -math.inf:
-            return f"where {self.label} {right} {self.high:g}"
+            return f"where {label} {right} {self.high:g}"
         if self.high == math.inf:
-            return f"where {self.label} {'>=' if self.closed[0] else '>'} {self.low:g}"
-        return f"where {self.low:g} {left} {self.label} {right} {self.high:g}"
+            return f"where {label} {left.replace('<', '>')} {self.low:g}"
+        return f"where {self.low:g} {left} {label} {right} {self.high:g}"
 
-    def holds(self, values: Array) -> Array:
-        """Which values lie in it."""
-        above = values >= self.low if self.closed[0] else values > self.low
-        below = values <= self.high if self.closed[1] else values < self.high
-        both: Array = above & below
-        return both
+
+def _cut(block: Block, cuts: Sequence[Cut]) -> Iterator[Region]:
+    """Columns or rows whose values are in an interval."""
+    known = scales(block)
+    for cut in (cut for cut in cuts if cut.key in known):
+        x = known[cut.key][0]
+        mask = (x > cut.low) & (x < cut.high) | (x == cut.low) & cut.closed[0] | (x == cut.high) & cut.closed[1]
+        yield Region(cut.words, np.expand_dims(mask, int(cut.key[1])), cut.cost)
 
 
 def cuts(blocks: Sequence[Block]) -> list[Cut]:
     """All intervals that part wrong columns or rows from right ones."""
-    wrong, right = dict[tuple[str, bool], list[Array]](), dict[tuple[str, bool], list[Array]]()
-    costs = dict[tuple[str, bool], float]()
+    wrong, right, costs = defaultdict[Key, list[Array]](list), defaultdict[Key, list[Array]](list), dict[Key, float]()
     for block in blocks:
-        for scale in scales(block):
-            key, axis = (scale.label, scale.rows), int(scale.rows)
-            bad = block.wrong.any(axis)
-            alive = (block.judged & (np.abs(block.numeric) > 4 * block.estimate)).any(axis)
-            wrong.setdefault(key, []).append(scale.values[bad])
-            right.setdefault(key, []).append(scale.values[alive & ~bad])
-            costs.setdefault(key, scale.cost)
+        for key, (values, cost) in scales(block).items():
+            bad = block.wrong.any(int(key[1]))
+            wrong[key].append(values[bad])
+            right[key].append(values[block.alive.any(int(key[1])) & ~bad])
+            costs.setdefault(key, cost)
     made = (_interval(key, np.concatenate(wrong[key]), np.concatenate(right[key]), costs[key]) for key in wrong)
     return [cut for cut in made if cut is not None]
 
 
-def _interval(key: tuple[str, bool], wrong: Array, right: Array, cost: float) -> Cut | None:
+def _interval(key: Key, wrong: Array, right: Array, cost: float) -> Cut | None:
     """The interval around the wrong values that no right one lies in, with simple ends."""
     few = FEW if cost else 1  # any few numbers can be parted by something
     if min(len(np.unique(wrong)), len(np.unique(right))) < few or not np.isfinite(wrong).all():
@@ -306,15 +219,16 @@ def _interval(key: tuple[str, bool], wrong: Array, right: Array, cost: float) ->
     low, high = float(wrong.min()), float(wrong.max())
     if ((right >= low) & (right <= high)).any():
         return None
-    below, above = right[right < low].max(initial=-math.inf), right[right > high].min(initial=math.inf)
+    below = float(right[right < low].max(initial=-math.inf))
+    above = float(right[right > high].min(initial=math.inf))
     if low == high and math.isfinite(below) and math.isfinite(above):
-        return Cut(*key, low, high, (True, True), cost + 0.8 + 1.2 * (low != 0))
-    start = -math.inf if below == -math.inf else simplest(float(below), low)
-    end = math.inf if above == math.inf else simplest(high, float(above))
-    closed = (start == low, end == high and math.isfinite(end))
+        return Cut(key, low, high, (True, True), cost + 0.8 + 1.2 * (low != 0))
+    start = below if below == -math.inf else simplest(below, low)
+    end = above if above == math.inf else simplest(high, above)
+    closed = (start == low, end == high)
     ends = [e for e in (start, end) if math.isfinite(e)]
     far = sum(0.0 if e == 0 else 0.3 for e in ends) + 0.5 * (len(ends) - 1) + 0.1 * sum(closed)
-    return Cut(*key, start, end, closed, cost + 0.9 + far)
+    return Cut(key, start, end, closed, cost + 0.9 + far)
 
 
 def simplest(low: float, high: float) -> float:

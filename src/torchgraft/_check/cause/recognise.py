@@ -1,16 +1,57 @@
-"""The cause of a wrong block: the simplest that gives exactly the numbers found, in every observation."""
+"""The cause of a wrong block: the simplest mistake that gives exactly the numbers found, in every observation."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
-from .blocks import POLE, Array, Block, Proposal, Side
-from .places import Cut, Region, cuts, regions, telling, tight
-from .rearranged import element
-from .table import MISTAKES, Mistake
+from . import factors, terms
+from .blocks import Array, Block, Proposal, Side, element
+from .places import Cut, Region, cuts, regions
+
+Propose = Callable[[Block, Array], Iterator[Proposal]]
+"""Proposes what a block would be, given the mask of the entries to be explained."""
+
+
+class Mistake(NamedTuple):
+    """One kind of mistake.
+
+    Attributes:
+        propose: what the derivative under test would be if it was made.
+        large: it is looked for in large blocks too.
+        last: it is looked for only where no other explains a block.
+        bends: it is a mistake with the upstream gradient that one scale of it would not show.
+    """
+
+    propose: Propose
+    large: bool = False
+    last: bool = False
+    bends: bool = False
+
+
+MISTAKES = (
+    Mistake(factors.zero, large=True),
+    Mistake(factors.factor, large=True),
+    Mistake(factors.constant, large=True),
+    Mistake(factors.precision, large=True, bends=True),
+    Mistake(factors.chain),
+    Mistake(factors.another, last=True),
+    Mistake(terms.conjugate),
+    Mistake(terms.order),
+    Mistake(terms.adjoint),
+    Mistake(terms.swapped),
+    Mistake(terms.elementwise),
+    Mistake(terms.straight_through),
+    Mistake(terms.overwritten),
+    Mistake(terms.offset),
+    Mistake(terms.term, last=True),
+    Mistake(terms.sum_term, last=True),
+    Mistake(terms.ignored, bends=True),
+    Mistake(terms.upstream, bends=True),
+)
 
 UNKNOWN = 9.0
 """The cost of naming only where it is wrong."""
@@ -46,19 +87,18 @@ class Cause:
         return f"{self.what} {'only ' * (self.mistake is None and bool(self.where))}{self.where}".strip()
 
 
-class _Candidates:
+class _Studied:
     """A block with its regions, and what mistakes would give there."""
 
     def __init__(self, block: Block, parted: Sequence[Cut]) -> None:
         self.block = block
         self.wrong = int(block.wrong.sum())
-        self.contradicts = bool(self.wrong) and not _cancelled(block)
         self.regions = regions(block, parted)
-        self._fitting = dict[tuple[int, bytes], list[Proposal]]()
+        self._fitting = dict[tuple[Propose, bytes], list[Proposal]]()
 
     def fitting(self, mistake: Mistake, region: Region) -> list[Proposal]:
         """Proposals of a mistake that are exactly this block."""
-        key = id(mistake), region.mask.tobytes()
+        key = mistake.propose, region.mask.tobytes()
         if key not in self._fitting:
             with np.errstate(all="ignore"):  # formulas have poles, and what is infinite is not compared
                 proposals = mistake.propose(self.block, region.mask)
@@ -75,51 +115,40 @@ class _Candidates:
             for p in self.fitting(mistake, region)
         ]
         if not mistakes:
-            told = (region for region in possible if region.words and tight(self.block, region))
+            told = (region for region in possible if region.words and region.tight(self.block))
             found = [Cause("is wrong", region.words, UNKNOWN + region.cost) for region in told]
         return sorted(found, key=lambda cause: cause.cost)
 
     def agrees(self, cause: Cause) -> bool:
-        """Whether a cause gives exactly this block, wrong or not."""
+        """Tell whether a cause gives exactly this block, wrong or not."""
         block, region = self.block, self.regions.get(cause.where)
-        alive: Array = block.judged & (np.abs(block.numeric) > 4 * block.estimate)
-        if region is None or not (region.mask & (alive | block.wrong)).any():
+        if region is None or not (region.mask & (block.alive | block.wrong)).any():
             return not self.wrong
         if cause.mistake is None:
-            return bool(self.wrong) and not (block.wrong & ~region.mask).any() and tight(block, region)
+            return bool(self.wrong) and not (block.wrong & ~region.mask).any() and region.tight(block)
         return any(p.words == cause.what for p in self.fitting(cause.mistake, region))
-
-    def tells(self, cause: Cause) -> bool:
-        """Whether this block shows that the cause acts nowhere else."""
-        region = self.regions.get(cause.where)
-        return region is not None and telling(self.block, region)
-
-
-def _cancelled(block: Block) -> bool:
-    """Whether odd arguments made all that is wrong next to nothing, so that no factor can be read off."""
-    with np.errstate(invalid="ignore"):
-        plain = block.wrong & (np.abs(block.analytic) < POLE * np.abs(block.numeric))
-    return block.observation.coarse and not plain.any()
 
 
 def recognise(blocks: Sequence[Block], mistakes: Sequence[Mistake] = MISTAKES) -> tuple[Cause | None, list[bool]]:
     """Find the simplest cause that explains all blocks, and for each block whether it does.
 
-    A cause may be contradicted by blocks that are right, if no other is not: then it acts in some cases only. One that
-    a wrong block contradicts is none, and so is a place that is all there is.
+    Plain mistakes are tried first, then costly ones, then places. A cause may be contradicted by blocks that are right,
+    if no other is not: then it acts in some cases only. One that a wrong block contradicts is none, and so is a place
+    that is all there is.
     """
-    plain = max((block.deviation for block in blocks if not block.observation.coarse), default=1.0)
-    blocks = [b for b in blocks if not b.observation.coarse or plain > 100 * b.observation.eps**0.5]
     parted = cuts(blocks)
-    studied = [_Candidates(block, parted) for block in blocks]
+    studied = [_Studied(block, parted) for block in blocks]
     total = sum(one.wrong for one in studied)
     best: tuple[Cause | None, list[bool]] = None, []
-    for listed in _stages(max(studied, key=lambda one: one.wrong), mistakes):
-        for cause in listed[:CANDIDATES]:
+    for stage in ([m for m in mistakes if not m.last], [m for m in mistakes if m.last], []):
+        for cause in max(studied, key=lambda one: one.wrong).causes(stage)[:CANDIDATES]:
             agree = [one.agrees(cause) for one in studied]
-            if any(one.contradicts and not agrees for one, agrees in zip(studied, agree, strict=True)):
+            if any(one.wrong and not agrees for one, agrees in zip(studied, agree, strict=True)):
                 continue
-            if (cause.free and total < cause.free + 2) or (cause.where and not any(o.tells(cause) for o in studied)):
+            places = [(one.block, one.regions[cause.where]) for one in studied if cause.where in one.regions]
+            if cause.where and not any(region.telling(block) for block, region in places):
+                continue
+            if cause.free and total < cause.free + 2:
                 continue
             if best[0] is None or sum(agree) > sum(best[1]):
                 best = cause, agree
@@ -128,13 +157,6 @@ def recognise(blocks: Sequence[Block], mistakes: Sequence[Mistake] = MISTAKES) -
         if best[0] is not None:
             break
     return best
-
-
-def _stages(first: _Candidates, mistakes: Sequence[Mistake]) -> Iterator[list[Cause]]:
-    """Causes of a block: plain mistakes, then costly ones, then places."""
-    yield first.causes([mistake for mistake in mistakes if not mistake.last])
-    yield first.causes([mistake for mistake in mistakes if mistake.last])
-    yield first.causes([])
 
 
 def recognise_large(block: Block) -> Cause | None:
@@ -161,12 +183,3 @@ def recognise_large(block: Block) -> Cause | None:
         where = f"in {'one element' if count == 1 else 'elements'} "
         where += ", ".join(element(block.input_shape, int(column)) for column in columns)
     return replace(cause, where=where)
-
-
-def worst(block: Block) -> tuple[int, int]:
-    """Row and column of the entry whose error exceeds its tolerance most."""
-    with np.errstate(invalid="ignore"):
-        gap = np.abs(np.where(block.wrong, block.analytic - block.numeric, 0))
-        size = np.where(block.judged, block.estimate, 1) + block.floor + 1e-300
-        row, column = np.unravel_index(int(np.argmax(gap / size)), gap.shape)
-    return int(row), int(column)
