@@ -21,7 +21,7 @@ from .forked import may_fork
 from .generate.values import within
 from .native import is_native
 from .numeric.gradient import gradient
-from .numeric.steps import with_ladder
+from .numeric.probe import with_ladder
 from .progress import Progress
 from .report.result import Result
 from .repro import repro

@@ -57,7 +57,7 @@ def _repeats(backward: Backward, probe: Probe) -> bool:
 
 def _numeric(probe: Probe) -> tuple[Array, Array]:
     """The Jacobian by differences, column by column, and the error of each entry; infinite where there is none."""
-    units = torch.cat([probe.grid.unit(probe.point[place]) for place in probe.inputs.slices])
+    units = probe.units
     columns = [column for some in torch.arange(len(units)).split(_AT_ONCE) for column in _columns(probe, some, units)]
     if not columns:
         return np.zeros((probe.outputs.size, 0)), np.zeros((probe.outputs.size, 0))
@@ -70,29 +70,21 @@ def _columns(probe: Probe, some: Tensor, units: Tensor) -> list[tuple[Tensor, Te
     directions = torch.zeros(len(some), len(units), dtype=torch.float64)
     directions[torch.arange(len(some)), some] = units[some]
     try:
-        ladder = probe.climb_all(directions)
+        ladder = probe.climb(directions)
         if bool(ladder.known.all()):
             shape = len(some), -1
             return list(zip(ladder.derivative.view(shape) / units[some, None],
                             ladder.error.view(shape) / units[some, None], strict=True))  # fmt: skip
     except Inconclusive:
         pass
-    return [_column(probe, int(i), float(units[i])) for i in some]
+    return [_column(probe, int(i)) for i in some]
 
 
-def _column(probe: Probe, i: int, unit: float) -> tuple[Tensor, Tensor]:
+def _column(probe: Probe, i: int) -> tuple[Tensor, Tensor]:
     """One column, by steps of the tensor's size, and where these are too wide by steps of the element's."""
-    value = abs(float(probe.point[i]))
-    small = 2.0 ** (math.frexp(value)[1] - 1) if value else unit
-    derivative, error = torch.zeros(probe.outputs.size, dtype=torch.float64), torch.full((probe.outputs.size,), np.inf)
-    error = error.double()
-    for step in (unit, small) if small < unit else (unit,):
-        direction = torch.zeros_like(probe.point)
-        direction[i] = step
-        try:
-            ladder = probe.climb(direction)
-        except Inconclusive:
-            continue
+    derivative = torch.zeros(probe.outputs.size, dtype=torch.float64)
+    error = torch.full_like(derivative, torch.inf)
+    for step, ladder in probe.climb_axis(i):
         known = torch.where(ladder.kinked | ladder.jagged, torch.inf, ladder.error.nan_to_num(nan=torch.inf)) / step
         better = known < error
         derivative, error = torch.where(better, ladder.derivative / step, derivative), torch.minimum(known, error)

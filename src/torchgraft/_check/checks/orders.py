@@ -19,7 +19,8 @@ from ..claims import Refused, attempt, claimed, refusal, unclaimed
 from ..declared import Declared
 from ..finding import Finding, Inconclusive, Skip, Verdict
 from ..numeric.gradient import gradient
-from ..numeric.probe import directional
+from ..numeric.probe import Probe
+from ..numeric.vectors import flatten
 from ..surrogate import surrogates
 from ..target import Target, differentiable
 from ..variations import nearby
@@ -145,7 +146,7 @@ def _numeric(base: Baseline, index: int, direction: Sequence[Value]) -> Tensor |
     primals = base.case.primals
     dense = [torch.zeros_like(p) if u is None else u for p, u in zip(primals, direction, strict=True)]
     try:
-        flat = directional(base.case, dense).derivative
+        flat = Probe(base.case).climb(flatten(dense)).derivative
     except Exception:
         return None
     place = 0

@@ -9,7 +9,6 @@ as much as it is wrong.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import math
 from collections.abc import Iterator
 
@@ -23,14 +22,6 @@ from .ladder import Ladder
 from .pairing import Pairing, covector, pair, second_look
 from .probe import Backward, BackwardRaises, Probe
 from .vectors import GRIDS, flatten, signed
-
-# -- the backward pass against differences of the forward pass -------------------------------------------------------
-
-# Along a random direction u one ladder of differences gives the derivative of every output. A random weight v for each
-# element of the outputs makes one number of it, <v, J u>, which must be <v J, u>, the number that the backward pass
-# gives. That takes some 30 forward calls whatever the size, and one wrong entry among a million changes the number by
-# as much as it is wrong.
-
 
 WRONG_AT_TIES = "wrong-at-ties"
 """The code of what is wrong only along directions that keep equal elements equal."""
@@ -46,23 +37,13 @@ def gradient(case: Case) -> Iterator[Finding]:
     """
     if "gradient" not in case.memo:
         try:
-            case.memo["gradient"] = list(_compared(case))
+            case.memo["gradient"] = list(compare(case))
         except Inconclusive as why:
             case.memo["gradient"] = why
     kept: list[Finding] | Inconclusive = case.memo["gradient"]
     if isinstance(kept, Inconclusive):
         raise kept.with_traceback(None)
     yield from kept
-
-
-def _compared(case: Case) -> Iterator[Finding]:
-    probe = Probe(case)
-    if not probe.inputs.size:
-        raise Skip("the arguments have no elements")
-    try:
-        yield from _Comparison(probe, Backward(probe)).findings()
-    except BackwardRaises as error:
-        yield raised(case, error.__cause__)
 
 
 def is_right(case: Case) -> bool:
@@ -77,18 +58,17 @@ def is_right(case: Case) -> bool:
         raise Skip(str(why)) from why
 
 
-def compare(case: Case, cotangent: Tensor) -> Iterator[Finding]:
-    """Compare both sides along one direction, for one cotangent.
-
-    Args:
-        case: to look at.
-        cotangent: of all outputs, as one vector.
-    """
+def compare(case: Case, cotangent: Tensor | None = None) -> Iterator[Finding]:
+    """Compare both sides along several directions; along one, for a cotangent of all outputs as one vector."""
     probe = Probe(case)
+    if not probe.inputs.size:
+        raise Skip("the arguments have no elements")
     try:
-        yield from _Comparison(probe, Backward(probe)).with_cotangent(cotangent)
+        comparison = _Comparison(probe, Backward(probe))
+        yield from comparison.findings() if cotangent is None else comparison.with_cotangent(cotangent)
     except BackwardRaises as error:
-        yield raised(case, error.__cause__)
+        title = f"The backward pass raises {type(error.__cause__).__name__}"
+        yield Finding("backward-raises", Verdict.FAIL, title, case.label, cause=str(error.__cause__))
 
 
 class _Comparison:
@@ -103,20 +83,15 @@ class _Comparison:
         self.moving = False
         self.drowned: list[str] = []
         self.rough: list[str] = []
-        self._repeatable()
-
-    def _repeatable(self) -> None:
-        """The same arguments and the same seed must give the same values, or there is nothing to compare."""
-        values = self.probe.values
-        finite = values.isfinite()
-        apart = (self.backward.values - values)[finite].abs()
-        if not (apart <= self.probe.grid.epsilon**0.5 * values[finite].abs().sum()).all():
+        values, finite = probe.values, probe.values.isfinite()
+        apart = (backward.values - values)[finite].abs()
+        if not (apart <= probe.grid.epsilon**0.5 * values[finite].abs().sum()).all():
             raise Inconclusive("the values differ from call to call, though the random numbers are the same")
 
     def findings(self) -> Iterator[Finding]:
         """Yield the worst that is found; where nothing is, and too little could be compared, raise Inconclusive."""
         slight: Finding | None = None
-        for direction, alone in itertools.chain(self._directions(), self._further()):
+        for direction, alone in self._directions():
             found = self._along(direction, alone)
             yield from self._moving()
             if found is not None and self._hangs_on_ties():
@@ -149,8 +124,6 @@ class _Comparison:
         pairing = pair(self.probe, self.backward, self.ladder, direction, weight)
         if not pairing.gradient.isfinite().all():
             found = not_a_number(self.probe, self.backward, cotangent)
-        elif pairing.agrees and pairing.linear and pairing.precise:
-            found = None
         else:
             found = self._judged(second_look(self.probe, self.backward, self.ladder, pairing))
         if found is not None and not self._hangs_on_ties():
@@ -200,18 +173,18 @@ class _Comparison:
         odd = bool(self.probe.case.traits)
         relative = odd and bool(torch.randint(2, (), generator=self.generator))
         if not relative and len(names) > 1 and self.probe.grid != GRIDS[torch.float64]:
-            yield from ((self.probe.direction(self.generator, primals=[i]), name) for i, name in enumerate(names))
+            yield from self._each_alone()
         elif not relative:
             yield self.probe.direction(self.generator), None
         if relative or not odd:
             yield self.probe.direction(self.generator, relative=True), None
-
-    def _further(self) -> Iterator[tuple[Tensor, str | None]]:
-        """Each input alone, where little could be compared: what jumps with one may be smooth in another."""
-        names = self.probe.case.names
-        if len(names) > 1 and not self._enough(self.known):
+        if len(names) > 1 and not self._enough(self.known):  # what jumps with one may be smooth in another
             self.known = torch.zeros_like(self.known)
-            yield from ((self.probe.direction(self.generator, primals=[i]), name) for i, name in enumerate(names))
+            yield from self._each_alone()
+
+    def _each_alone(self) -> Iterator[tuple[Tensor, str]]:
+        for i, name in enumerate(self.probe.case.names):
+            yield self.probe.direction(self.generator, primals=[i]), name
 
     def _ties(self) -> Tensor | None:
         """A direction that keeps equal elements equal, where there are any and something could not be compared.
@@ -220,13 +193,11 @@ class _Comparison:
         """
         if self.known.all():
             return None
-        point, grid = self.probe.point, self.probe.grid
-        values, which = point.unique(return_inverse=True)
-        if len(values) == len(point):
+        values, which = self.probe.point.unique(return_inverse=True)
+        if len(values) == len(which):
             return None
-        units = torch.cat([grid.unit(point[place]) for place in self.probe.inputs.slices])
-        least = torch.full_like(values, torch.inf).scatter_reduce(0, which, units, "amin")
-        return (signed(len(values), self.generator, grid.bits) * least)[which]
+        least = torch.full_like(values, torch.inf).scatter_reduce(0, which, self.probe.units, "amin")
+        return (signed(len(values), self.generator, self.probe.grid.bits) * least)[which]
 
     # -- one direction ----------------------------------------------------------------------------------------------
 
@@ -243,11 +214,10 @@ class _Comparison:
                 direction = torch.where(pairing.gradient.isfinite(), direction, 0)
                 ladder = self.ladder = self.probe.climb(direction)
                 pairing = self._paired(ladder, direction, balanced)
-            if not (pairing.agrees and pairing.linear and pairing.precise):
-                pairing = second_look(self.probe, self.backward, ladder, pairing)
-                found = self._judged(pairing)
-                if found is not None:
-                    return found
+            pairing = second_look(self.probe, self.backward, ladder, pairing)
+            found = self._judged(pairing)
+            if found is not None:
+                return found
             telling = telling or pairing.telling
         if direction.any():
             self.known |= ladder.known
@@ -259,20 +229,39 @@ class _Comparison:
 
     def _judged(self, pairing: Pairing) -> Finding | None:
         """The worst that a pairing shows: a wrong number before its noise, and noise before lost digits."""
-        if pairing.wrong and (not pairing.agrees or (pairing.outweighs and not pairing.linear)):
-            return deviation(self.probe, self.backward, pairing)
-        if not pairing.linear:
-            return nonlinear(self.probe, pairing)
-        if not pairing.agrees:
-            return deviation(self.probe, self.backward, pairing)
-        return None if pairing.precise else imprecise(self.probe, pairing)
+        probe = self.probe
+        if not pairing.linear and not (pairing.wrong and (not pairing.agrees or pairing.outweighs)):
+            return Finding(
+                "nonlinear-backward", Verdict.FAIL, "The backward pass is not linear in the upstream gradient",
+                f"upstream gradient times 3; {probe.case.label}", error=pairing.nonlinearity,
+                estimate=pairing.tolerance, hint=_tolerance_hint(probe, pairing.nonlinearity, pairing),
+            )  # fmt: skip
+        if not pairing.agrees or not pairing.linear:
+            return deviation(probe, self.backward, pairing)
+        if pairing.precise:
+            return None
+        return Finding(
+            "loses-digits", Verdict.LOSES_DIGITS, f"The backward pass rounds to fewer digits than {_claim(probe)}",
+            probe.case.label, error=pairing.noise, estimate=pairing.grain,
+            hint=_tolerance_hint(probe, pairing.noise, pairing),
+        )  # fmt: skip
 
     def _moving(self) -> Iterator[Finding]:
-        """What an output that does not require grad does, said once."""
-        found = None if self.moving else moving_output(self.probe, self.backward, self.ladder)
-        if found is not None:
-            self.moving = True
-            yield found
+        """An output that does not require grad must not change: its derivative would silently be taken for zero."""
+        probe, ladder = self.probe, self.ladder
+        least = 16 * ladder.error + probe.grid.epsilon**0.5 * ladder.scale
+        moves = torch.where(ladder.known & ~self.backward.wanted, ladder.derivative.abs(), 0)
+        for name, place in zip(output_names(probe), probe.outputs.slices, strict=True):
+            moving = moves[place] > least[place]
+            if moving.any() and not self.moving:  # said once
+                self.moving, largest = True, float(moves[place][moving].max())
+                yield Finding(
+                    "nondifferentiable-output-moves", Verdict.INCONCLUSIVE,
+                    f"{name} does not require grad, but changes with the arguments", f"{name}; {probe.case.label}",
+                    analytic=0.0, numeric=largest, error=largest,
+                    cause="it is marked as non-differentiable, detached, or computed without grad mode",
+                    hint="give its derivative too, or do not return it",
+                )  # fmt: skip
 
     def _paired(self, ladder: Ladder, direction: Tensor, balanced: bool) -> Pairing:
         weight = covector(ladder, self.backward.wanted, self.generator, self.probe.grid, balanced=balanced)
@@ -332,8 +321,8 @@ def deviation(probe: Probe, backward: Backward, pairing: Pairing) -> Finding:
     """The finding of a pairing whose sides differ, or of its part that does for a single output and input."""
     outputs, inputs = output_names(probe), [f"`{name}`" for name in probe.case.names]
     where = " and ".join(outputs) if len(outputs) <= 3 else f"{len(outputs)} outputs"
-    moved = [name for name, place in zip(inputs, probe.inputs.slices, strict=True) if pairing.direction[place].any()]
-    what = " and ".join(moved) if len(moved) <= 3 else f"{len(moved)} inputs"
+    moved = _moved(probe, pairing)
+    what = " and ".join(inputs[i] for i in moved) if len(moved) <= 3 else f"{len(moved)} inputs"
     for i, o, part in _parts(probe, backward, pairing):
         if not part.agrees:
             where, what, pairing = outputs[o], inputs[i], part
@@ -348,27 +337,19 @@ def deviation(probe: Probe, backward: Backward, pairing: Pairing) -> Finding:
     )  # fmt: skip
 
 
-def _surrogate_hint(probe: Probe, pairing: Pairing) -> str | None:
-    """The next step where the function is flat, and the gradient is not."""
-    moved = [n for n, s in zip(probe.case.names, probe.inputs.slices, strict=True) if pairing.direction[s].any()]
-    if len(moved) != 1 or not abs(pairing.numeric) <= pairing.numerics:
-        return None
-    name = moved[0]
-    declared = (
-        f'@f.surrogate("{name}", of=...)' if probe.case.target.kind == "operator" else f'surrogate={{"{name}": ...}}'
-    )
-    return f"if the derivative of another function is meant, such as a smooth one, declare it: {declared}"
+def _moved(probe: Probe, pairing: Pairing) -> list[int]:
+    """The primals that the direction of a pairing moves."""
+    return [i for i, place in enumerate(probe.inputs.slices) if pairing.direction[place].any()]
 
 
 def _parts(probe: Probe, backward: Backward, pairing: Pairing) -> Iterator[tuple[int, int, Pairing]]:
     """The same pairing for each input and output alone."""
-    inputs, outputs = probe.inputs.slices, probe.outputs.slices
-    moved = [i for i, place in enumerate(inputs) if pairing.direction[place].any()]
+    moved, outputs = _moved(probe, pairing), probe.outputs.slices
     if len(moved) * len(outputs) == 1 or len(moved) > _MANY:
         return
     for i in moved:
         direction = torch.zeros_like(pairing.direction)
-        direction[inputs[i]] = pairing.direction[inputs[i]]
+        direction[probe.inputs.slices[i]] = pairing.direction[probe.inputs.slices[i]]
         try:
             ladder = probe.climb(direction)
         except Inconclusive:
@@ -379,35 +360,22 @@ def _parts(probe: Probe, backward: Backward, pairing: Pairing) -> Iterator[tuple
             yield i, o, pair(probe, backward, ladder, direction, cotangent)
 
 
-def moving_output(probe: Probe, backward: Backward, ladder: Ladder) -> Finding | None:
-    """An output that does not require grad must not change: its derivative would silently be taken for zero."""
-    least = 16 * ladder.error + probe.grid.epsilon**0.5 * ladder.scale
-    moving = ladder.known & ~backward.wanted & (ladder.derivative.abs() > least)
-    for name, place in zip(output_names(probe), probe.outputs.slices, strict=True):
-        if moving[place].any():
-            largest = float(torch.where(moving, ladder.derivative, 0)[place].abs().max())
-            return Finding(
-                "nondifferentiable-output-moves", Verdict.INCONCLUSIVE,
-                f"{name} does not require grad, but changes with the arguments", f"{name}; {probe.case.label}",
-                analytic=0.0, numeric=largest, error=largest,
-                cause="it is marked as non-differentiable, detached, or computed without grad mode",
-                hint="give its derivative too, or do not return it",
-            )  # fmt: skip
-    return None
+def _surrogate_hint(probe: Probe, pairing: Pairing) -> str | None:
+    """The next step where the function is flat, and the gradient is not."""
+    moved = _moved(probe, pairing)
+    if len(moved) != 1 or not abs(pairing.numeric) <= pairing.numerics:
+        return None
+    name = probe.case.names[moved[0]]
+    declared = (
+        f'@f.surrogate("{name}", of=...)' if probe.case.target.kind == "operator" else f'surrogate={{"{name}": ...}}'
+    )
+    return f"if the derivative of another function is meant, such as a smooth one, declare it: {declared}"
 
 
 def output_names(probe: Probe) -> list[str]:
     """The outputs as reports call them."""
     outputs = range(len(probe.outputs.slices))
     return ["the output"] if len(outputs) == 1 else [f"output {i}" for i in outputs]
-
-
-def raised(case: Case, error: BaseException | None) -> Finding:
-    """A backward pass that raises."""
-    return Finding(
-        "backward-raises", Verdict.FAIL, f"The backward pass raises {type(error).__name__}", case.label,
-        cause=str(error),
-    )  # fmt: skip
 
 
 def _claim(probe: Probe) -> str:
@@ -431,15 +399,6 @@ def _tolerance_hint(probe: Probe, error: float, pairing: Pairing) -> str | None:
     )
 
 
-def imprecise(probe: Probe, pairing: Pairing) -> Finding:
-    """A backward pass whose rounding is larger than that of its dtype."""
-    return Finding(
-        "loses-digits", Verdict.LOSES_DIGITS, f"The backward pass rounds to fewer digits than {_claim(probe)}",
-        probe.case.label, error=pairing.noise, estimate=pairing.grain,
-        hint=_tolerance_hint(probe, pairing.noise, pairing),
-    )  # fmt: skip
-
-
 def not_a_number(probe: Probe, backward: Backward, cotangent: Tensor | None = None) -> Finding | None:
     """A gradient that is NaN, though the values are finite: not at a slope that is infinite, whose gradient is too."""
     if not probe.values[backward.wanted].isfinite().all():
@@ -458,12 +417,3 @@ def not_a_number(probe: Probe, backward: Backward, cotangent: Tensor | None = No
                 hint="choose the derivative of one side there, or 0: torch.where on the divisor, before dividing",
             )  # fmt: skip
     return None
-
-
-def nonlinear(probe: Probe, pairing: Pairing) -> Finding:
-    """A backward pass that does something else to the upstream gradient than multiplying it."""
-    return Finding(
-        "nonlinear-backward", Verdict.FAIL, "The backward pass is not linear in the upstream gradient",
-        f"upstream gradient times 3; {probe.case.label}", error=pairing.nonlinearity, estimate=pairing.tolerance,
-        hint=_tolerance_hint(probe, pairing.nonlinearity, pairing),
-    )  # fmt: skip

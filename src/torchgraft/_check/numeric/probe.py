@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..case import Case, Linearization
+from ..evidence import Evidence
 from ..finding import Inconclusive
 from ..surrogate import surrogates
 from ..target import differentiable
 from .ladder import SAMPLES, Ladder, Rough, climb, ecnoise
 from .vectors import GRIDS, Layout, flatten, grid_of
 
-# -- a case as a function of one real vector, at a point from which every step is exact ------------------------------
-
-
 FAINTEST = torch.finfo(torch.float64).tiny / torch.finfo(torch.float64).eps
 """The errors of smaller numbers are no normal numbers themselves, and cannot be estimated."""
-
 
 BOUND = 1 / 4
 """What a declared accuracy, which is a bound, is worth as the standard deviation of noise."""
@@ -102,20 +102,24 @@ class Probe:
         infos = [torch.finfo(output.dtype) for output in self.outputs.unflatten(self.values)]
         return max(min(info.tiny, max(info.smallest_normal * info.eps, 1e-37)) for info in infos)
 
+    @functools.cached_property
+    def units(self) -> Tensor:
+        """The size of the changes of each element of the point, a power of two."""
+        return torch.cat([self.grid.unit(self.point[place]) for place in self.inputs.slices])
+
     def at(self, point: Tensor) -> Tensor:
         """The values of the outputs, as one vector, with the changes of surrogates."""
-        places = {i: self.inputs.slices[i] for i in self._surrogates}
-        moved = {i: place for i, place in places.items() if not torch.equal(point[place], self.point[place])}
-        if not moved:
+        if not self._surrogates:
             return self._called(self.case, point)
-        others = point.clone()
-        for place in moved.values():
+        others, places = point.clone(), {i: self.inputs.slices[i] for i in self._surrogates}
+        for place in places.values():
             others[place] = self.point[place]
         values = self.values if torch.equal(others, self.point) else self._called(self.case, others)
-        for i, place in moved.items():
-            alone = self.point.clone()
-            alone[place] = point[place]
-            values = values + (self._called(self._surrogates[i], alone) - self._centers[i])
+        for i, place in places.items():
+            if not torch.equal(point[place], self.point[place]):
+                alone = self.point.clone()
+                alone[place] = point[place]
+                values = values + (self._called(self._surrogates[i], alone) - self._centers[i])
         return values
 
     @functools.cached_property
@@ -175,47 +179,39 @@ class Probe:
             least[place] += BOUND * self.declared.error * (finite.max() if len(finite) else 0)
         return torch.maximum(measured.nan_to_num(), least)
 
-    def climb(self, direction: Tensor) -> Ladder:
-        """The derivative along a direction.
+    def climb(self, directions: Tensor) -> Ladder:
+        """The derivative along a direction; along several, the rows, one after another in one ladder.
 
         Raises:
             Inconclusive: there is nothing to compare near the point.
         """
-        return self.climb_all(direction[None])
-
-    def climb_all(self, directions: Tensor) -> Ladder:
-        """The derivatives along several directions, the rows, one after another in one ladder.
-
-        Raises:
-            Inconclusive: there is nothing to compare near the point.
-        """
+        rows = torch.atleast_2d(directions)
         if self.reference is not None:
             own = torch.maximum(self.noise, (self.values - self.reference.values).abs())
-            ladder = self.reference.climb_all(directions)
-            own, size = (part.repeat(len(directions)) for part in (own, self.reference._size))
-            return ladder.blurred(own, size, self.grid)
-        values, noise, scale = (part.repeat(len(directions)) for part in (self.values, self.noise, self.scale))
+            ladder = self.reference.climb(rows)
+            return ladder.blurred(own.repeat(len(rows)), self.reference._size.repeat(len(rows)), self.grid)
+        values, noise, scale = (part.repeat(len(rows)) for part in (self.values, self.noise, self.scale))
+
+        def along(step: float) -> Tensor:
+            return torch.cat([self.at(self.point + move) for move in step * rows])
+
         try:
-            return climb(lambda h: self._along(h * directions), values, noise, self.grid, scale)
+            return climb(along, values, noise, self.grid, scale)
         except Rough:
             raise Inconclusive("the target fails, or gives no finite values, next to the arguments") from None
 
-    def _along(self, steps: Tensor) -> Tensor:
-        return torch.cat([self.at(self.point + step) for step in steps])
+    def climb_axis(self, column: int) -> Iterator[tuple[float, Ladder]]:
+        """Ladders along one element, each with the length of its direction: the unit of its tensor, and its own size.
 
-
-def directional(case: Case, direction: Sequence[Tensor]) -> Ladder:
-    """The derivative of a case's outputs along a direction, by differences.
-
-    Args:
-        direction: a tensor for each primal. Steps are exact only for directions of the case's `Grid`; others, such as
-            unit vectors, are exact where they have few digits.
-
-    Returns:
-        The ladder, at the point that the primals are snapped to. Its elements are those of all outputs, in order,
-        each part of a complex element on its own.
-    """
-    return Probe(case).climb(flatten(list(direction)))
+        Near a boundary of the domain the first is too wide.
+        """
+        unit, value = float(self.units[column]), abs(float(self.point[column]))
+        own = 2.0 ** (math.frexp(value)[1] - 1) if value else unit
+        for length in dict.fromkeys((unit, min(own, unit))):
+            direction = torch.zeros_like(self.point)
+            direction[column] = length
+            with contextlib.suppress(Inconclusive):
+                yield length, self.climb(direction)
 
 
 def in_double(leaf: Any) -> Any:
@@ -281,3 +277,39 @@ class Backward:
         found = recorded.pull(self._probe.outputs.unflatten(cotangent))
         made = [torch.zeros_like(p) if g is None else g for p, g in zip(recorded.primals, found, strict=True)]
         return flatten([g if g.layout == torch.strided else g.to_dense() for g in made])
+
+
+# -- the ladder of the entry of a Jacobian that is most wrong, climbed once more to be shown -------------------------
+
+
+def with_ladder(evidence: Evidence, case: Case) -> Evidence:
+    """The evidence with the steps that lead to its worst numeric entry; as it is where they lead nowhere.
+
+    Args:
+        evidence: with both Jacobians of the case, as `jacobian` makes them.
+        case: of some ten forward calls.
+    """
+    deviation = (evidence.analytic - evidence.numeric).abs()
+    if evidence.estimate is not None:
+        deviation = torch.where(evidence.estimate.isfinite(), deviation, 0)
+    if not deviation.numel() or not deviation.max() > 0:
+        return evidence
+    row, column = divmod(int(deviation.argmax()), deviation.shape[1])
+    found: list[tuple[float, Ladder]] = []
+    with contextlib.suppress(Inconclusive):
+        probe = Probe(case)
+        if (probe.outputs.size, probe.inputs.size) == deviation.shape:
+            found = [(unit, ladder) for unit, ladder in probe.climb_axis(column) if ladder.known[row]]
+    if not found:
+        return evidence
+    unit, ladder = min(found, key=lambda pair: float(pair[1].error[row]) / pair[0])
+    bars = ladder.bars[:, row]
+    bars = torch.where(bars < torch.finfo(bars.dtype).max, bars / unit, torch.inf)  # nan: nothing is known
+    return replace(
+        evidence,
+        steps=tuple(step * unit for step in ladder.steps),
+        ladder=tuple((ladder.table[:, row] / unit).tolist()),
+        bars=tuple(bars.tolist()),
+        chosen=int(bars.argmin()),
+        along=evidence.analytic[row, column].item(),
+    )
