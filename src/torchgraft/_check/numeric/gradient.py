@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -25,6 +25,12 @@ from .vectors import GRIDS, flatten, signed
 
 WRONG_AT_TIES = "wrong-at-ties"
 """The code of what is wrong only along directions that keep equal elements equal."""
+
+_MANY = 16
+"""Of more inputs than these, which one has a wrong gradient is left to whoever explains the finding."""
+
+_FAINT = 2.0**-11
+"""A part of the gradient that a kernel's own tolerance may well be the reason of."""
 
 
 def gradient(case: Case) -> Iterator[Finding]:
@@ -47,7 +53,7 @@ def gradient(case: Case) -> Iterator[Finding]:
 
 
 def is_right(case: Case) -> bool:
-    """Whether the gradient is right.
+    """Tell whether the gradient is right.
 
     Raises:
         Skip: that cannot be told, and so neither can what else is wrong.
@@ -108,12 +114,13 @@ class _Comparison:
         if found is not None:
             yield found.but(code=WRONG_AT_TIES, title="The gradient is wrong where elements are equal")
             return
-        found64 = self._in_float64() if self.drowned else None
-        if found64:
-            yield from found64
-            return
-        if found64 is not None:
-            self.drowned.clear()
+        if self.drowned and self.probe.reference is not None:  # where fewer digits cannot tell, float64 may
+            with contextlib.suppress(Inconclusive, Skip):
+                wrong = list(gradient(self.probe.reference.case))
+                yield from wrong
+                if wrong:
+                    return
+                self.drowned.clear()
         self._conclude()
 
     def with_cotangent(self, cotangent: Tensor) -> Iterator[Finding]:
@@ -130,22 +137,26 @@ class _Comparison:
             yield found
 
     def _hangs_on_ties(self) -> bool:
-        """Whether there is nothing wrong once equal elements differ.
+        """Tell whether there is nothing wrong once equal elements differ.
 
         The second smallest of three equal elements is smooth along every line, and has no derivative nevertheless.
+        Values nearby must be nearly the same: equal labels of classes must be equal, or mean nothing.
         """
-        case = self.probe.case
-        if not any(_tied(primal) for primal in case.primals) or self._additive():
+        case, values = self.probe.case, self.probe.values
+        if not _tied(case.primals) or self._additive():
             return False
         apart = case.replaced(untied(case))
-        if any(_tied(primal) for primal in apart.primals):
+        if _tied(apart.primals):
             return False
+        sizes = values[values.isfinite()].abs()
+        least = 2.0**-4 * sizes.mean() + (0.0 if sizes.any() else 1.0)
         with contextlib.suppress(Exception):
-            return self._continues(flatten(apart.values())) and not any(gradient(apart))
+            near = (flatten(apart.values()) - values).abs() <= 2.0**-4 * values.abs() + least
+            return bool((near | ~values.isfinite()).all()) and not any(gradient(apart))
         return False
 
     def _additive(self) -> bool:
-        """Whether derivatives along two directions add up to that along their sum: else there is no derivative."""
+        """Tell whether derivatives along two directions add up to that along their sum: else there is no derivative."""
         first, second = (self.probe.direction(self.generator) for _ in range(2))
         with contextlib.suppress(Inconclusive):
             one, two, both = (self.probe.climb(u) for u in (first, second, first + second))
@@ -153,15 +164,6 @@ class _Comparison:
             slack = 8 * (one.error + two.error + both.error) + self.probe.grid.epsilon**0.5 * both.scale
             return bool((gap <= slack)[one.known & two.known & both.known].all())
         return False
-
-    def _continues(self, neighbours: Tensor) -> bool:
-        """Whether values nearby are nearly the same: equal labels of classes must be equal, or mean nothing."""
-        values, finite = self.probe.values, self.probe.values.isfinite()
-        least = 0.0 if values[finite].any() else 1.0
-        near = (neighbours - values).abs() <= 2.0**-4 * (values.abs() + values[finite].abs().mean()) + least
-        return bool((near | ~finite).all())
-
-    # -- directions -------------------------------------------------------------------------------------------------
 
     def _directions(self) -> Iterator[tuple[Tensor, str | None]]:
         """Changes as large as each tensor's elements are, then as large as each element is.
@@ -199,22 +201,22 @@ class _Comparison:
         least = torch.full_like(values, torch.inf).scatter_reduce(0, which, self.probe.units, "amin")
         return (signed(len(values), self.generator, self.probe.grid.bits) * least)[which]
 
-    # -- one direction ----------------------------------------------------------------------------------------------
-
     def _along(self, direction: Tensor, alone: str | None = None) -> Finding | None:
-        telling = False
-        ladder = self.ladder = self.probe.climb(direction)
+        telling, probe, backward = False, self.probe, self.backward
+        ladder = self.ladder = probe.climb(direction)
         for balanced in (False, True):
-            pairing = self._paired(ladder, direction, balanced)
-            if not pairing.gradient.isfinite().all() and not (ladder.known | ~self.backward.wanted).all():
-                found = not_a_number(self.probe, self.backward)
+            weight = covector(ladder, backward.wanted, self.generator, probe.grid, balanced=balanced)
+            pairing = pair(probe, backward, ladder, direction, weight)
+            if not pairing.gradient.isfinite().all() and not (ladder.known | ~backward.wanted).all():
+                found = not_a_number(probe, backward)
                 if found is not None:
                     return found
                 # 0 times the infinite slope of an output that has weight 0: of no use here, and no error
                 direction = torch.where(pairing.gradient.isfinite(), direction, 0)
-                ladder = self.ladder = self.probe.climb(direction)
-                pairing = self._paired(ladder, direction, balanced)
-            pairing = second_look(self.probe, self.backward, ladder, pairing)
+                ladder = self.ladder = probe.climb(direction)
+                weight = covector(ladder, backward.wanted, self.generator, probe.grid, balanced=balanced)
+                pairing = pair(probe, backward, ladder, direction, weight)
+            pairing = second_look(probe, backward, ladder, pairing)
             found = self._judged(pairing)
             if found is not None:
                 return found
@@ -263,34 +265,21 @@ class _Comparison:
                     hint="give its derivative too, or do not return it",
                 )  # fmt: skip
 
-    def _paired(self, ladder: Ladder, direction: Tensor, balanced: bool) -> Pairing:
-        weight = covector(ladder, self.backward.wanted, self.generator, self.probe.grid, balanced=balanced)
-        return pair(self.probe, self.backward, ladder, direction, weight)
-
     def _enough(self, known: Tensor) -> bool:
-        """Whether at least half of what can have a derivative is known."""
+        """Tell whether at least half of what can have a derivative is known."""
         return 2 * int((known & self.backward.wanted).sum()) >= int(self.backward.wanted.sum())
-
-    def _in_float64(self) -> list[Finding] | None:
-        """What is wrong in float64, where fewer digits cannot tell; None where the function has no float64 numbers."""
-        reference = self.probe.reference
-        with contextlib.suppress(Inconclusive, Skip):
-            return None if reference is None else list(gradient(reference.case))
-        return None
 
     def _conclude(self) -> None:
         """Enough was compared, or it is said why not."""
-        wanted = self.backward.wanted
+        wanted, finite = self.backward.wanted, self.probe.values.isfinite()
         if self.drowned:
             drowned = " and ".join(f"`{name}`" for name in self.drowned)
             raise Inconclusive(f"the values have too few digits to show how they change with {drowned}")
-        total, known = int(wanted.sum()), int((self.known & wanted).sum())
         if self._enough(self.known):
             if self.rough:
                 rough = " and ".join(f"`{name}`" for name in self.rough)
                 raise Inconclusive(f"the outputs jump or have kinks where {rough} changes")
             return
-        finite = self.probe.values.isfinite()
         if not finite[wanted].any():
             raise Inconclusive("no element of the outputs is finite")
         left, kinked, jagged = wanted & finite & ~self.known, self.ladder.kinked, self.ladder.jagged
@@ -301,20 +290,16 @@ class _Comparison:
             "at jumps or too rough": left & ~kinked & ~jagged,
         }
         counted = ", ".join(f"{int(mask.sum())} {reason}" for reason, mask in reasons.items() if mask.any())
-        raise Inconclusive(f"{total - known} of {total} elements of the outputs could not be compared: {counted}")
+        missing = f"{int((wanted & ~self.known).sum())} of {int(wanted.sum())}"
+        raise Inconclusive(f"{missing} elements of the outputs could not be compared: {counted}")
 
 
-def _tied(primal: Tensor) -> bool:
-    """Whether some elements are equal."""
-    values = flatten([primal])
-    return len(values.unique()) < len(values)
+def _tied(primals: Sequence[Tensor]) -> bool:
+    """Tell whether some elements of a tensor are equal."""
+    return any(len(values.unique()) < len(values) for values in (flatten([primal]) for primal in primals))
 
 
 # -- which output and which input a deviation comes from, and how it is reported -------------------------------------
-
-
-_MANY = 16
-"""Of more inputs than these, which one has a wrong gradient is left to whoever explains the finding."""
 
 
 def deviation(probe: Probe, backward: Backward, pairing: Pairing) -> Finding:
@@ -343,7 +328,7 @@ def _moved(probe: Probe, pairing: Pairing) -> list[int]:
 
 
 def _parts(probe: Probe, backward: Backward, pairing: Pairing) -> Iterator[tuple[int, int, Pairing]]:
-    """The same pairing for each input and output alone."""
+    """Yield the pairing of each input and output alone."""
     moved, outputs = _moved(probe, pairing), probe.outputs.slices
     if len(moved) * len(outputs) == 1 or len(moved) > _MANY:
         return
@@ -379,13 +364,9 @@ def output_names(probe: Probe) -> list[str]:
 
 
 def _claim(probe: Probe) -> str:
-    """What says how many digits there are."""
+    """Name the source of the number of digits."""
     accuracy = probe.declared.accuracy
     return "its dtype has" if accuracy is None else f"accuracy={accuracy:g} declares"
-
-
-_FAINT = 2.0**-11
-"""A part of the gradient that a kernel's own tolerance may well be the reason of."""
 
 
 def _tolerance_hint(probe: Probe, error: float, pairing: Pairing) -> str | None:

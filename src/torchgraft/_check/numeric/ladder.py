@@ -22,7 +22,7 @@ from torch import Tensor
 from .vectors import Grid
 
 RUNGS = (4, 6, 8, 11, 15)
-"""How many steps a ladder takes: the fewest that tell enough."""
+"""Numbers of steps that a ladder takes: the fewest that tell enough."""
 
 _USUAL = 8
 """A ladder with more steps goes on only where most is unknown, or the last steps told more."""
@@ -45,7 +45,7 @@ class Rough(Exception):
 
 @dataclass(frozen=True)
 class Ladder:
-    """What differences along a line found: `m` elements, `n` steps.
+    """Findings of differences along a line: `m` elements, `n` steps.
 
     Attributes:
         derivative: along the line, ``(m,)``.
@@ -73,7 +73,7 @@ class Ladder:
 
     @functools.cached_property
     def known(self) -> Tensor:
-        """Where there is a derivative, and it is known."""
+        """The elements that have a derivative, and a known one."""
         return ~(self.kinked | self.unresolved | self.jagged)
 
     def blurred(self, noise: Tensor, size: Tensor, grid: Grid) -> Ladder:
@@ -100,7 +100,7 @@ class Ladder:
         )
 
     def scaled(self, factor: float) -> Ladder:
-        """The same for a direction that is longer by a factor."""
+        """The ladder for a direction that is longer by a factor."""
         return replace(
             self, derivative=self.derivative * factor, error=self.error * factor, scale=self.scale * factor,
             grain=self.grain * factor, table=self.table * factor, bars=self.bars * factor,
@@ -209,12 +209,12 @@ class _Rungs:
         return value if value.shape == self.center.shape else None
 
     def _outside(self, values: Tensor) -> bool:
-        """Whether less than half of the finite elements are finite there too."""
+        """Tell whether less than half of the finite elements are finite there too."""
         finite = self.center.isfinite()
         return 2 * int(values[finite].isfinite().sum()) < int(finite.sum())
 
     def jagged(self, derivative: Tensor, error: Tensor, noise: Tensor) -> Tensor:
-        """Where the function does not follow its derivative for the smallest step."""
+        """The elements that do not follow their derivative for the smallest step."""
         step = self.grid.smallest
         value = self._value(step)
         if value is None:
@@ -287,7 +287,7 @@ def _best(table: Array, bars: Array, steps: list[float]) -> tuple[Array, Array]:
 # -- how much the values of a computed function jitter, measured rather than assumed ---------------------------------
 
 SAMPLES = 7
-"""How many equidistant points the estimate takes."""
+"""The number of equidistant points that the estimate takes."""
 
 _ORDERS = (4, 5, 6)
 _GAMMA = {k: math.factorial(k) ** 2 / math.factorial(2 * k) for k in _ORDERS}

@@ -13,7 +13,7 @@ from .probe import Backward, Probe
 from .vectors import Grid, signed
 
 _ROUNDINGS, _HALF_ROUNDINGS = 64, 8
-"""How many roundings in a row a derivative may suffer; fewer for dtypes in which nobody does arithmetic."""
+"""Roundings in a row that a derivative may suffer; fewer for dtypes in which nobody does arithmetic."""
 
 _NUDGES = 4
 """Cotangents that are rounded otherwise."""
@@ -61,37 +61,37 @@ class Pairing:
 
     @property
     def agrees(self) -> bool:
-        """Whether the two are the same number, as far as can be told; never where the gradient is not finite."""
+        """Tell whether the two are the same number, as far as can be told; never where the gradient is not finite."""
         return self.error <= self.tolerance
 
     @property
     def telling(self) -> bool:
-        """Whether a wrong sign would be seen."""
+        """Tell whether a wrong sign would be seen."""
         return self.tolerance <= self.size or not (self.gradient * self.direction).any()
 
     @property
     def linear(self) -> bool:
-        """Whether the backward pass is linear but for its rounding."""
+        """Tell whether the backward pass is linear but for its rounding."""
         return not self.nonlinearity > self.grid.epsilon**self.grid.wrong * self.size + self.grain
 
     @property
     def precise(self) -> bool:
-        """Whether its noise is the dtype's, not that of one with fewer digits."""
+        """Tell whether its noise is the dtype's, not that of one with fewer digits."""
         return not self.noise > self.grid.epsilon**_PRECISE * self.size + self.grain
 
     @property
     def fine(self) -> bool:
-        """Whether there is nothing to look at again."""
+        """Tell whether there is nothing to look at again."""
         return self.agrees and self.linear and self.precise
 
     @property
     def outweighs(self) -> bool:
-        """Whether the deviation is more than the noise of the backward pass, which is a defect of its own."""
+        """Tell whether the deviation is more than the noise of the backward pass, which is a defect of its own."""
         return not self.error <= self.numerics + 3 * self.noise
 
     @property
     def wrong(self) -> bool:
-        """Whether the deviation is more than some lost digits."""
+        """Tell whether the deviation is more than some lost digits."""
         return not self.error <= self.grid.epsilon**self.grid.wrong * self.size
 
 

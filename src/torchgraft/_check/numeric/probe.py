@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..case import Case, Linearization
+from ..case import Case
 from ..evidence import Evidence
 from ..finding import Inconclusive
 from ..surrogate import surrogates
@@ -24,7 +24,7 @@ FAINTEST = torch.finfo(torch.float64).tiny / torch.finfo(torch.float64).eps
 """The errors of smaller numbers are no normal numbers themselves, and cannot be estimated."""
 
 BOUND = 1 / 4
-"""What a declared accuracy, which is a bound, is worth as the standard deviation of noise."""
+"""The worth of a declared accuracy, which is a bound, as the standard deviation of noise."""
 
 
 class Probe:
@@ -65,22 +65,17 @@ class Probe:
         self.declared = case.target.declared
         self._surrogates = surrogates(case)
         self.grid = grid_of([*primals, *outputs], self.declared.accuracy)
-        given = flatten(primals)
-        self.point = self._snapped(given) if point is None else point
-        self.values = flatten(outputs) if torch.equal(self.point, given) else self._called(case, self.point)
-
-    def _snapped(self, given: Tensor) -> Tensor:
-        """The nearest point on the grid, unless the case refuses it."""
-        point = torch.cat([self.grid.snap(given[place]) for place in self.inputs.slices])
-        try:
-            moved = self._called(self.case, point)
-        except Exception:  # such as a matrix that must be orthogonal to the last digit
-            return given
-        return point if moved.shape == (self.outputs.size,) else given
+        self.point, self.values = flatten(primals), flatten(outputs)
+        snapped = torch.cat([self.grid.snap(self.point[s]) for s in self.inputs.slices]) if point is None else point
+        if not torch.equal(snapped, self.point):
+            with contextlib.suppress(Exception):  # such as of a matrix that must be orthogonal to the last digit
+                moved = self._called(case, snapped)
+                if moved.shape == self.values.shape:
+                    self.point, self.values = snapped, moved
 
     @functools.cached_property
     def reference(self) -> Probe | None:
-        """The same in float64, from which differences are taken; None where the case is, or cannot be."""
+        """The probe in float64, of which differences are taken; None where the case is in float64, or cannot be."""
         if self.grid == GRIDS[torch.float64]:
             return None
         doubled = [in_double(leaf) for leaf in self.case.replaced(self.inputs.unflatten(self.point)).leaves]
@@ -133,11 +128,8 @@ class Probe:
         return {i: self._called(case, self.point) for i, case in self._surrogates.items()}
 
     def _called(self, case: Case, point: Tensor) -> Tensor:
-        return flatten(case.values(self.inputs.unflatten(point)))
-
-    def linearize(self, point: Tensor | None = None) -> Linearization:
-        """A recorded forward pass at the point, or at another one."""
-        return self.case.linearize(self.inputs.unflatten(self.point if point is None else point))
+        with torch.no_grad():
+            return flatten(case.outputs(self.inputs.unflatten(point)))
 
     def direction(
         self, generator: torch.Generator, *, relative: bool = False, primals: Sequence[int] | None = None
@@ -216,9 +208,7 @@ class Probe:
 
 def in_double(leaf: Any) -> Any:
     """A tensor in double precision; all else as it is."""
-    if not isinstance(leaf, Tensor) or not differentiable(leaf):
-        return leaf
-    return leaf.to(torch.complex128 if leaf.is_complex() else torch.float64)
+    return leaf.to(torch.complex128 if leaf.is_complex() else torch.float64) if differentiable(leaf) else leaf
 
 
 # -- the backward pass of a case as a linear map of one real vector --------------------------------------------------
@@ -242,8 +232,8 @@ class Backward:
 
     def __init__(self, probe: Probe, point: Tensor | None = None) -> None:
         self._probe = probe
-        self._point = probe.point if point is None else point
-        self._recorded = probe.linearize(self._point)
+        self._point = probe.inputs.unflatten(probe.point if point is None else point)
+        self._recorded = probe.case.linearize(self._point)
         self._lasting = True
         outputs = self._recorded.outputs
         if not any(output.requires_grad for output in outputs):
@@ -266,7 +256,7 @@ class Backward:
                 return self._pull(cotangent)
             except Exception:
                 self._lasting = False
-        self._recorded = self._probe.linearize(self._point)
+        self._recorded = self._probe.case.linearize(self._point)
         try:
             return self._pull(cotangent)
         except Exception as error:

@@ -18,14 +18,14 @@ from torch import Tensor
 
 
 def flatten(tensors: Sequence[Tensor]) -> Tensor:
-    """The elements of all tensors, in order, as one float64 vector on the CPU."""
+    """The elements of all tensors, in order, as one new float64 vector on the CPU."""
     real = [torch.view_as_real(t.resolve_conj()) if t.is_complex() else t for t in tensors]
     flat = [tensor.detach().reshape(-1).to("cpu", torch.float64) for tensor in real]
-    return flat[0] if len(flat) == 1 else torch.cat([*flat, torch.empty(0, dtype=torch.float64)])
+    return torch.cat(flat or [torch.empty(0, dtype=torch.float64)])
 
 
 class Layout:
-    """How some tensors lie in one real vector.
+    """The places of some tensors in one real vector.
 
     Args:
         like: tensors of these shapes, strides, dtypes and devices.
@@ -59,7 +59,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Grid:
-    """How a dtype's digits are shared out between points, directions and steps, which are powers of two.
+    """Shares of a dtype's digits for points, directions and steps, which are powers of two.
 
     Attributes:
         digits: of the dtype's significand.
