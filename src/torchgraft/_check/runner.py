@@ -18,7 +18,6 @@ from .clock import Clock, OutOfTime
 from .ended import Ended
 from .finding import Finding, Inconclusive, Skip, Verdict
 from .forked import may_fork
-from .generate.values import within
 from .native import is_native
 from .numeric.gradient import gradient
 from .numeric.probe import with_ladder
@@ -29,6 +28,7 @@ from .risk import is_risky
 from .serial import threads
 from .shrink import shrink
 from .survive import survive
+from .variations import within
 
 FEW = 4
 """Cases that a check of the cost ``cheap`` sees."""

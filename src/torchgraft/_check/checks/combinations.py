@@ -23,13 +23,12 @@ from ... import _torch
 from ..baseline import Value, baseline, distance, generator, signed
 from ..case import Case, Linearization
 from ..finding import Finding, Inconclusive, Skip, Verdict
-from ..generate.arguments import signature_of
-from ..generate.values import within
+from ..generate.inputs import signature_of
 from ..numeric.gradient import compare, is_right
 from ..numeric.probe import Probe, in_double
 from ..numeric.vectors import flatten
 from ..serial import threads
-from ..variations import SHAPES, VALUES, admitted, nearby, with_precision, with_sizes, with_values
+from ..variations import SHAPES, VALUES, admitted, nearby, with_precision, with_sizes, with_values, within
 from .layouts import lazy, parameters, strided
 from .orders import backward_case, push, second_order, tangents
 from .vmap import mapped

@@ -12,11 +12,10 @@ from ... import _torch
 from ..baseline import Difference, baseline, cotangents_for, distance, nudged, short, slack
 from ..case import Case, Linearization, describe
 from ..finding import Finding, Inconclusive, Skip, Verdict
-from ..generate.arguments import signature_of
-from ..generate.values import within
+from ..generate.inputs import signature_of
 from ..numeric.gradient import WRONG_AT_TIES, gradient, is_right
 from ..reference import reference_outputs
-from ..variations import admitted, nearby, options, paired, resized, resized_axis, sizes
+from ..variations import admitted, nearby, options, paired, resized, resized_axis, sizes, within
 from .accuracy import jumps
 
 # -- the gradient at other sizes: none, one, two, beyond the tiles of a kernel, and different from each other --------

@@ -19,7 +19,7 @@ from ..._op import Op
 from ..._rules.kinds import differentiable_outputs
 from ..._spec.accuracy import read_accuracy
 from ..ended import staying
-from ..generate.arguments import signature_of
+from ..generate.inputs import signature_of
 from ..target import FUNCTIONS, Target, make_target
 
 NOTHING = (
