@@ -9,9 +9,11 @@ import torch
 from torchgraft._check.case import Case
 from torchgraft._check.finding import Inconclusive, Skip, Verdict
 from torchgraft._check.numeric.gradient import gradient
-from torchgraft._check.numeric.pairing import analytic_jacobian, numeric_jacobian
-from torchgraft._check.numeric.probe import Probe, directional
+from torchgraft._check.numeric.probe import Probe
+from torchgraft._check.numeric.vectors import flatten
 from torchgraft._check.target import make_target
+
+from .jacobians import analytic_jacobian, numeric_jacobian
 
 CALLS = itertools.count()
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
@@ -427,7 +429,7 @@ def test_some_thirty_calls_whatever_the_size():
 def test_directional():
     x, u = normal(4), torch.tensor([1.0, 0.0, -2.0, 0.5], dtype=torch.float64)
     case = Case(make_target(torch.sin), [x])
-    found = directional(case, [u])
+    found = Probe(case).climb(flatten([u]))
     assert ((found.derivative - Probe(case).point.cos() * u).abs() <= 4 * found.error).all()
     assert found.error.max() < 1e-9
 

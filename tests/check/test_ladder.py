@@ -154,14 +154,6 @@ def test_few_digits(dtype):
     assert dtype != torch.float32 or (found.known.all() and found.error.max() < 1e-4)
 
 
-def test_one_number_of_it_is_a_ladder_too():
-    found = ladder(torch.sin)
-    values, bars, best = found.project(torch.tensor([1.0, 2.0, -1.0], dtype=torch.float64))
-    assert len(values) == len(bars) == len(found.steps)
-    assert bars[best] == min(bars)
-    assert abs(values[best] - (POINTS.cos() @ torch.tensor([1.0, 2.0, -1.0], dtype=torch.float64))) <= 4 * bars[best]
-
-
 def test_a_second_ladder_that_disagrees_is_an_error():
     one, other = ladder(torch.sin), ladder(lambda x: x.sin() + torch.stack([0.1 * x[0], 0 * x[1], 0 * x[2]]))
     doubted = one.doubting(other)

@@ -7,10 +7,11 @@ import torch
 
 from torchgraft._check.case import Case
 from torchgraft._check.finding import Evidence
-from torchgraft._check.numeric.pairing import numeric_jacobian
-from torchgraft._check.numeric.steps import with_ladder
+from torchgraft._check.numeric.probe import with_ladder
 from torchgraft._check.report.plot import trace
 from torchgraft._check.target import make_target
+
+from .jacobians import numeric_jacobian
 
 
 def evidence(function, *args, off):

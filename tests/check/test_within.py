@@ -7,8 +7,8 @@ from torch import Tensor
 
 import torchgraft as tg
 from torchgraft._check.case import Case
-from torchgraft._check.generate.values import within
 from torchgraft._check.target import make_target
+from torchgraft._check.variations import within
 
 
 @tg.op

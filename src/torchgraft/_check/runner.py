@@ -18,14 +18,14 @@ from .children import may_fork, survive, threads
 from .clock import Clock, OutOfTime
 from .ended import Ended
 from .finding import Finding, Inconclusive, Skip, Verdict
-from .generate.values import within
 from .numeric.gradient import gradient
-from .numeric.steps import with_ladder
+from .numeric.probe import with_ladder
 from .progress import Progress
 from .report.result import Result
 from .repro import repro
 from .risk import is_native, is_risky
 from .shrink import shrink
+from .variations import within
 
 FEW = 4
 """Cases that a check of the cost ``cheap`` sees."""

@@ -14,9 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .._spec.domain import Range
+from .._spec.plan import convert
 from .baseline import generator, signed
 from .case import Case
-from .generate.values import within
 from .target import differentiable
 
 # -- other points ------------------------------------------------------------------------------------------------------
@@ -25,11 +26,7 @@ from .target import differentiable
 def nearby(case: Case, salt: int = 0, spread: float = 2.0**-10) -> list[Tensor]:
     """Other primals, so near that the target takes them as well: each number is larger or smaller by about `spread`."""
     source = generator(case, 41, salt)
-
-    def moved(primal: Tensor) -> Tensor:
-        return (primal * (1 + signed(primal.real if primal.is_complex() else primal, source) * spread)).to(primal.dtype)
-
-    return [moved(primal) for primal in case.primals]
+    return [(x * (1 + signed(x.real, source) * spread)).to(x.dtype) for x in case.primals]
 
 
 def untied(case: Case) -> list[Tensor]:
@@ -74,8 +71,37 @@ def _doubled(x: Tensor) -> Tensor:
     return x
 
 
+def within(case: Case) -> bool:
+    """Tell whether a case lies in the declared domain of its operator; it does where none is declared.
+
+    Raises:
+        TorchgraftError: the operator does not take these arguments at all.
+    """
+    op = case.target.operator
+    if op is None or not op._record.domains:
+        return True
+    record = op._record
+    args, kwargs = case.arguments(case.primals)
+    given = {**dict(zip(record.signature.names, args, strict=False)), **kwargs}
+    values = convert(record.signature, [given.get(p.name, p.default) for p in record.signature.parameters])
+    arguments = dict(zip(record.signature.names, values, strict=True))
+    names = {**record.plan(record.promoted(values)).sizes, **arguments}
+    return all(_admits(domain.at(names), names.get(name)) for name, domain in record.domains.items())
+
+
+def _admits(range_: Range, value: Any) -> bool:
+    match value:
+        case Tensor():
+            return bool(range_.admits(value).all())
+        case list() | tuple():
+            return all(_admits(range_, item) for item in value)
+        case int() | float():
+            return range_.has(value)
+    return True
+
+
 def admitted(case: Case, primals: Sequence[Tensor]) -> bool:
-    """Whether the target gives as many finite values there as at the given point."""
+    """Tell whether the target gives as many finite values there as at the given point."""
     try:
         other = case.replaced(list(primals))
         found, given = other.values(), case.values()
@@ -113,7 +139,7 @@ def resized(case: Case, old: int, new: int, *, last: bool = False, numbers: bool
             return new
         for axis, size in enumerate(shape_of(leaf)):
             leaf = _cut(leaf, axis, size_of(size), last)
-        if isinstance(leaf, Tensor) and _counts(leaf) and leaf.numel() and old > new > 0:
+        if _counts(leaf) and leaf.numel() and old > new > 0:
             leaf = torch.where(leaf.ge(new) & leaf.lt(old), leaf % new, leaf)  # indices into what was cut
         return leaf
 
@@ -121,7 +147,7 @@ def resized(case: Case, old: int, new: int, *, last: bool = False, numbers: bool
 
 
 def resized_axis(case: Case, leaf: int, axis: int, new: int) -> Case:
-    """One axis of one argument is cut."""
+    """One axis of one argument is cut, or lengthened."""
     leaves = case.leaves
     leaves[leaf] = _cut(leaves[leaf], axis, new, last=False)
     return case.with_leaves(leaves)
@@ -140,21 +166,17 @@ def shape_of(leaf: Any) -> tuple[int, ...]:
     return tuple(leaf.shape) if isinstance(leaf, Tensor) and leaf.layout == torch.strided else ()
 
 
-def _counts(leaf: Tensor) -> bool:
-    return not (leaf.is_floating_point() or leaf.is_complex() or leaf.dtype == torch.bool)
+def _counts(leaf: Any) -> bool:
+    return isinstance(leaf, Tensor) and not differentiable(leaf) and leaf.dtype != torch.bool
 
 
 def _cut(leaf: Tensor, axis: int, new: int, last: bool) -> Tensor:
     size = leaf.shape[axis]
-    if new == size:
-        return leaf
-    if new < size:
-        return leaf.narrow(axis, size - new if last else 0, new)
-    return leaf.index_select(axis, torch.arange(new) % size) if size else leaf.new_zeros(_with(leaf.shape, axis, new))
-
-
-def _with(shape: torch.Size, axis: int, size: int) -> tuple[int, ...]:
-    return (*shape[:axis], size, *shape[axis + 1 :])
+    if new <= size:
+        return leaf.narrow(axis, size - new if last else 0, new) if new < size else leaf
+    if size:
+        return leaf.index_select(axis, torch.arange(new) % size)
+    return leaf.new_zeros((*leaf.shape[:axis], new, *leaf.shape[axis + 1 :]))
 
 
 # -- other values: structure that the given ones have is kept, such as symmetry ----------------------------------------
@@ -210,31 +232,18 @@ def with_values(case: Case, name: str) -> Case:
     return case.replaced([changed(primal) for primal in case.primals])
 
 
-# -- other sizes, dtypes and numbers --------------------------------------------------------------------------------
+# -- other sizes and dtypes -------------------------------------------------------------------------------------------
 
 
-def _axis_of_one(case: Case) -> Case:
-    return resized(case, max(sizes(case)), 1)
+def _each(change: Change) -> Callable[[Case], Case]:
+    return lambda case: case.replaced([change(primal) for primal in case.primals])
 
 
-def _least(case: Case) -> Case:
-    return case.replaced([primal.flatten()[:1].reshape(()) for primal in case.primals])
-
-
-def _more_axes(case: Case, count: int) -> Case:
+def _more_axes(x: Tensor, count: int) -> Tensor:
     """Axes in front, as many as make so many; their slices have different values."""
-
-    def spread(x: Tensor) -> Tensor:
-        lead = (2, 1, 3, 1, 1)[: max(0, count - x.dim())]
-        factors = 1 + torch.arange(math.prod(lead), dtype=torch.float64).view(*lead, *(1,) * x.dim()) / 16
-        return (x * factors.to(x.real.dtype)).to(x.dtype)
-
-    return case.replaced([spread(primal) for primal in case.primals])
-
-
-def _single(case: Case) -> Case:
-    """Tensors of one element without their axes."""
-    return case.replaced([p.reshape(()) if p.numel() == 1 else p for p in case.primals])
+    lead = (2, 1, 3, 1, 1)[: max(0, count - x.dim())]
+    factors = 1 + torch.arange(math.prod(lead), dtype=torch.float64).view(*lead, *(1,) * x.dim()) / 16
+    return (x * factors.to(x.real.dtype)).to(x.dtype)
 
 
 def _many(case: Case) -> Case:
@@ -247,11 +256,11 @@ def _many(case: Case) -> Case:
 
 
 SHAPES: dict[str, Callable[[Case], Case]] = {
-    "an axis of 1": _axis_of_one,
-    "no axes": _least,
-    "single elements without axes": _single,
-    "four axes": partial(_more_axes, count=4),
-    "five axes": partial(_more_axes, count=5),
+    "an axis of 1": lambda case: resized(case, max(sizes(case)), 1),
+    "no axes": _each(lambda x: x.flatten()[:1].reshape(())),
+    "single elements without axes": _each(lambda x: x.reshape(()) if x.numel() == 1 else x),
+    "four axes": _each(partial(_more_axes, count=4)),
+    "five axes": _each(partial(_more_axes, count=5)),
     "thousands of elements": _many,
 }
 
@@ -267,25 +276,23 @@ def with_sizes(case: Case, name: str, *, free: bool) -> Case:
     Raises:
         ValueError: they would have.
     """
-    if not free and any(isinstance(leaf, Tensor) and _counts(leaf) for leaf in case.leaves):
+    if not free and any(map(_counts, case.leaves)):
         raise ValueError("indices belong to the sizes that were given, and kernels crash where they do not fit")
     changed = SHAPES[name](case)
-    kept = [shape_of(a) == shape_of(b) for a, b in zip(case.leaves, changed.leaves, strict=True)]
-    kept = [same for same, place in zip(kept, case.leaf_names, strict=True) if place not in case.names]
-    if not (free or all(kept)):
+    rows = zip(case.leaf_names, case.leaves, changed.leaves, strict=True)
+    if not free and any(name not in case.names and shape_of(a) != shape_of(b) for name, a, b in rows):
         raise ValueError("a tensor that needs no gradient would have another size")
     return changed
 
 
-PRECISIONS = {
-    "another precision": {torch.float64: torch.float32, torch.float32: torch.float64},
-    "bfloat16": {torch.float64: torch.bfloat16, torch.float32: torch.bfloat16},
-}
-
-
 def with_precision(case: Case, name: str) -> Case:
-    """The case with all real floating tensors in another dtype."""
-    other = PRECISIONS[name]
+    """The case with all real floating tensors in bfloat16, or in ``"another precision"``."""
+    single, double = torch.float32, torch.float64
+    other = (
+        {double: single, single: double}
+        if name == "another precision"
+        else dict.fromkeys((double, single), torch.bfloat16)
+    )
     leaves = [leaf.to(other.get(leaf.dtype, leaf.dtype)) if differentiable(leaf) else leaf for leaf in case.leaves]
     return case.with_leaves(leaves)
 
@@ -311,17 +318,18 @@ def options(case: Case) -> Iterator[tuple[str, Case]]:
             leaves[i] = other
             yield f"{name}={other!r}", case.with_leaves(leaves)
     args, kwargs = case.arguments([primal.clone().requires_grad_() for primal in case.primals])
+
+    def called(place: int, argument: Any) -> Case:
+        other = (*args[:place], argument, *args[place + 1 :])
+        return Case(case.target, other, kwargs, seed=case.seed, traits=case.traits)
+
     for i, argument in enumerate(args):
         name = case.target.parameters[i] if i < len(case.target.parameters) else f"input {i}"
         if isinstance(argument, list | tuple) and argument and all(isinstance(part, Tensor) for part in argument):
-            longer = (*args[:i], type(argument)([*argument, argument[-1].detach() * 0.75]), *args[i + 1 :])
-            yield f"{name} of length {len(argument) + 1}", _called(case, longer, kwargs)
+            longer = type(argument)([*argument, argument[-1].detach() * 0.75])
+            yield f"{name} of length {len(longer)}", called(i, longer)
         if argument is not None and name in case.target.optional:
-            yield f"{name}=None", _called(case, (*args[:i], None, *args[i + 1 :]), kwargs)
-
-
-def _called(case: Case, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Case:
-    return Case(case.target, args, kwargs, seed=case.seed, traits=case.traits)
+            yield f"{name}=None", called(i, None)
 
 
 def _others(leaf: Any) -> Sequence[Any]:

@@ -287,7 +287,7 @@ def observe(case: Case) -> Observation:
     if rows * columns > MOST:
         raise Inconclusive("the Jacobian has too many entries")
     backward = Backward(probe)
-    units = torch.cat([probe.grid.unit(probe.point[place]) for place in probe.inputs.slices])
+    units = probe.units
     parts = [_columns(probe, some, units) for some in torch.arange(columns).split(_AT_ONCE)]
     numeric, estimate = (torch.cat(part).mT.numpy() for part in zip(*parts, strict=True))
 
@@ -317,29 +317,21 @@ def _columns(probe: Probe, some: Tensor, units: Tensor) -> tuple[Tensor, Tensor]
     directions = torch.zeros(len(some), len(units), dtype=torch.float64)
     directions[torch.arange(len(some)), some] = units[some]
     try:
-        ladder = probe.climb_all(directions)
+        ladder = probe.climb(directions)
         if bool(ladder.known.all()):
             derivative, error = (t.view(len(some), probe.outputs.size) for t in (ladder.derivative, ladder.error))
             return derivative / units[some, None], error / units[some, None]
     except Inconclusive:
         pass
-    derivatives, errors = zip(*[_column(probe, int(i), float(units[i])) for i in some], strict=True)
+    derivatives, errors = zip(*[_column(probe, int(i)) for i in some], strict=True)
     return torch.stack(derivatives), torch.stack(errors)
 
 
-def _column(probe: Probe, i: int, unit: float) -> tuple[Tensor, Tensor]:
+def _column(probe: Probe, i: int) -> tuple[Tensor, Tensor]:
     """One column, by steps of the tensor's size, and where these are too wide by steps of the element's."""
-    value = abs(float(probe.point[i]))
-    small = 2.0 ** (math.frexp(value)[1] - 1) if value else unit
     derivative = torch.zeros(probe.outputs.size, dtype=torch.float64)
     error = torch.full_like(derivative, torch.inf)
-    for step in (unit, small) if small < unit else (unit,):
-        direction = torch.zeros_like(probe.point)
-        direction[i] = step
-        try:
-            ladder = probe.climb(direction)
-        except Inconclusive:
-            continue
+    for step, ladder in probe.climb_axis(i):
         known = torch.where(ladder.kinked | ladder.jagged, torch.inf, ladder.error.nan_to_num(nan=torch.inf)) / step
         derivative = torch.where(known < error, ladder.derivative / step, derivative)
         error = torch.minimum(known, error)

@@ -17,12 +17,11 @@ from ... import _torch
 from ..baseline import baseline, generator, scale_of
 from ..case import Case, Linearization
 from ..finding import Finding, Inconclusive, Skip, Verdict
-from ..generate.arguments import signature_of
-from ..generate.values import within
+from ..generate.inputs import signature_of
 from ..numeric.gradient import compare, is_right
 from ..numeric.line import Line, largest, near
 from ..numeric.probe import Probe
-from ..variations import with_precision, with_sizes, with_values
+from ..variations import with_precision, with_sizes, with_values, within
 from .layouts import parameters
 from .traits import ORDERS, ROWS, SHARED, TRAITS, forward_mode, passed, twice
 

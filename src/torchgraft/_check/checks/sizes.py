@@ -11,10 +11,9 @@ from ... import _torch
 from ..baseline import baseline, cotangents_for
 from ..case import Case, Linearization
 from ..finding import Finding, Inconclusive, Skip, Verdict
-from ..generate.arguments import signature_of
-from ..generate.values import within
+from ..generate.inputs import signature_of
 from ..numeric.gradient import WRONG_AT_TIES, gradient, is_right
-from ..variations import admitted, nearby, options, paired, resized, resized_axis, shape_of, sizes
+from ..variations import admitted, nearby, options, paired, resized, resized_axis, shape_of, sizes, within
 from .ways import Words
 
 # -- the gradient at other sizes: none, one, two, beyond the tiles of a kernel, and different from each other --------

@@ -13,13 +13,12 @@ from torch import Tensor, nn
 from ... import _torch
 from ..baseline import Value, baseline, generator, scale_of
 from ..case import Case, Linearization
+from ..children import threads
 from ..finding import Finding, Skip, Verdict
-from ..generate.values import within
 from ..numeric.line import CLOSE, Line, largest, near, products
 from ..numeric.probe import Probe
 from ..numeric.vectors import flatten
-from ..children import threads
-from ..variations import SHAPES, VALUES, nearby
+from ..variations import SHAPES, VALUES, nearby, within
 from .layouts import lazy, parameters, strided
 from .orders import backward_case, push, second_order, tangents
 from .vmap import mapped

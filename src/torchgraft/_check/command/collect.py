@@ -20,7 +20,7 @@ from ..._rules.kinds import differentiable_outputs
 from ..._spec.accuracy import read_accuracy
 from ..checks.table import Check, chosen
 from ..ended import staying
-from ..generate.arguments import signature_of
+from ..generate.inputs import signature_of
 from ..target import FUNCTIONS, Target, make_target
 
 NOTHING = (

@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-import inspect
 import math
-import types
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from ..._errors import ArgumentError, DeclarationError
-from ..._spec.domain import Domain, Range, check_domains, declared_domains
+from ..._spec.domain import Domain, Range
 from ..._spec.dtypes import COMPLEXES, FLOATS, HALVES, complex_twin, real_twin
-from ..._spec.reading import read_signature, resolve_hints
 from ..._spec.signature import Parameter, Signature
-from ..target import Target, contexts, function_of
-from . import values
-from .sizes import Draw, Shape, SizePlan, Sizes, integers
-from .values import layouts
-
-# -- arguments of a call, from the annotations of a signature and from declared domains ------------------------------
-
+from .sizes import Draw, Impossible, Shape, SizePlan, integers
 
 PRECISIONS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 """Of floating tensors, plain first."""
 
-_PLAIN = frozenset({"plain", "normal", "contiguous"})
+_UNREMARKABLE = {"float64", "plain", "normal", "contiguous"}
 _LENGTHS = (2, 1, 3)
 _INTEGERS = (torch.int64, torch.int32)
 _NUMBERS: dict[type, tuple[Any, ...]] = {
@@ -40,21 +30,6 @@ _NUMBERS: dict[type, tuple[Any, ...]] = {
     torch.dtype: (torch.float64, torch.float32),
     torch.device: (torch.device("cpu"),),
 }
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """One call.
-
-    Attributes:
-        args: positional arguments.
-        kwargs: keyword arguments.
-        traits: what is odd about it, such as ``"ties"``, ``"float32"``, ``"empty"``.
-    """
-
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    traits: frozenset[str]
 
 
 class Arguments:
@@ -70,66 +45,51 @@ class Arguments:
     def __init__(
         self,
         signature: Signature,
-        domains: Mapping[str, Domain] | None = None,
-        precisions: Sequence[torch.dtype] = PRECISIONS,
-        constants: Collection[str] = (),
+        domains: Mapping[str, Domain],
+        precisions: Sequence[torch.dtype],
+        constants: Collection[str],
     ) -> None:
-        self._signature = signature
-        self._domains = domains or {}
+        self.signature = signature
+        self.domains = domains
         able = (p.name for _, p in signature.tensors if p.tensor.dtypes.differentiable and p.name not in constants)
-        self._floating = next(able, None)
-        self._sizes = SizePlan(signature, self._domains)
-        self._precisions = [precision for precision in precisions if self._may_have(precision)] or PRECISIONS[:1]
+        self.floating = next(able, None)
+        self.sizes = SizePlan(signature, self.domains)
+        self.precisions = [precision for precision in precisions if self._may_have(precision)] or PRECISIONS[:1]
 
     def _may_have(self, precision: torch.dtype) -> bool:
-        """Whether a call's tensors can have this precision."""
-        kinds = [p.tensor.dtypes for _, p in self._signature.tensors] + [o.type.dtypes for o in self._signature.outputs]
+        """Tell whether a call's tensors can have this precision."""
+        kinds = [p.tensor.dtypes for _, p in self.signature.tensors] + [o.type.dtypes for o in self.signature.outputs]
         if precision in HALVES and any(kind.kind == "Complex" for kind in kinds):
             return False  # there are no complex halves
-        for _, parameter in self._signature.tensors:
-            domain = self._domains.get(parameter.name)
-            if domain is not None and not domain.reads and not values.fits(domain.at({}), precision):
+        for _, parameter in self.signature.tensors:
+            domain = self.domains.get(parameter.name)
+            if domain is not None and not domain.reads and not _fits(domain.at({}), precision):
                 return False
-        numeric = (p.tensor.dtypes for _, p in self._signature.tensors if p.tensor.dtypes.numeric)
+        numeric = (p.tensor.dtypes for _, p in self.signature.tensors if p.tensor.dtypes.numeric)
         return all(kind.admits(precision) or kind.admits(complex_twin(precision)) for kind in numeric)
 
-    def draw(self, draw: Draw) -> Drawn:
-        """The arguments of one call.
+    def draw(self, draw: Draw) -> tuple[tuple[Any, ...], dict[str, Any], frozenset[str]]:
+        """Positional and keyword arguments of one call; and what is odd about it, such as ``"ties"`` or ``"empty"``.
 
         Raises:
             Impossible: what was chosen admits none.
         """
-        precision = draw.choose("dtype", self._precisions)
-        sizes = self._sizes.draw(draw, long=precision not in HALVES)  # which lose all their digits on the way
-        call = _Call(self._signature, self._domains, self._sizes, sizes, precision, self._floating, draw)
-        made = [(p, call.argument(p)) for p in self._signature.parameters]
+        call = _Call(self, draw)
+        made = [(p, call.argument(p)) for p in self.signature.parameters]
         args = tuple(value for parameter, value in made if not parameter.keyword_only)
         kwargs = {parameter.name: value for parameter, value in made if parameter.keyword_only}
-        return Drawn(args, kwargs, frozenset(call.traits))
+        return args, kwargs, frozenset(call.traits - _UNREMARKABLE)
 
 
 class _Call:
     """The arguments of one call, while they are made."""
 
-    def __init__(
-        self,
-        signature: Signature,
-        domains: Mapping[str, Domain],
-        plan: SizePlan,
-        sizes: Sizes,
-        precision: torch.dtype,
-        floating: str | None,
-        draw: Draw,
-    ) -> None:
-        self._signature, self._domains, self._plan = signature, domains, plan
-        self._sizes, self._precision, self._always_floating, self._draw = sizes, precision, floating, draw
+    def __init__(self, of: Arguments, draw: Draw) -> None:
+        self._of, self._domains, self._draw = of, of.domains, draw
+        self._precision = precision = draw.choose("dtype", of.precisions)
+        self._sizes = of.sizes.draw(draw, long=precision not in HALVES)  # which lose all their digits on the way
         self._generator = torch.Generator().manual_seed(draw.seed())
-        self.traits: set[str] = set()
-        self._odd(str(precision).removeprefix("torch.") if precision is not PRECISIONS[0] else "plain")
-
-    def _odd(self, trait: str) -> None:
-        if trait not in _PLAIN:
-            self.traits.add(trait)
+        self.traits = {str(precision).removeprefix("torch.")}
 
     def argument(self, parameter: Parameter) -> Any:
         """The value of one parameter."""
@@ -137,7 +97,7 @@ class _Call:
             chosen = self._sizes.names.get(parameter.name)
             return self._scalar(parameter) if chosen is None else chosen
         if parameter.optional and not self._draw.choose(f"{parameter.name} is there", (True, False)):
-            self._odd(f"without {parameter.name}")
+            self.traits.add(f"without {parameter.name}")
             return None
         if parameter.many:
             return [self._tensor(parameter) for _ in range(self._length(parameter))]
@@ -154,8 +114,6 @@ class _Call:
         domain = self._domains.get(name)
         return Range() if domain is None else domain.at(self._sizes.names)
 
-    # -- scalars --------------------------------------------------------------------------------------------------
-
     def _scalar(self, parameter: Parameter) -> Any:
         if not parameter.scalar.many:
             default = () if parameter.required else (parameter.default,)
@@ -168,34 +126,32 @@ class _Call:
         return self._draw.choose(f"{parameter.name} is given", (parameter.default, made))
 
     def _options(self, parameter: Parameter) -> Sequence[Any]:
-        """What a scalar, or an element of a list of them, may be."""
+        """The values that a scalar, or an element of a list of them, may have."""
         kind, allowed = parameter.scalar, self._range(parameter.name)
         if allowed.members or kind.choices:
             return allowed.members or kind.choices
         if kind.type is int:
             return integers(allowed, _NUMBERS[int])
         if kind.type is float:
-            more = values.plain(allowed, 2, self._generator).tolist()
+            more = _plain(allowed, 2, self._generator).tolist()
             return [*(number for number in _NUMBERS[float] if allowed.has(number)), *more]
         return _NUMBERS[kind.type]
 
-    # -- tensors --------------------------------------------------------------------------------------------------
-
     def _tensor(self, parameter: Parameter) -> Tensor:
-        shape = self._plan.shape(parameter, self._sizes, self._draw)
+        shape = self._of.sizes.shape(parameter, self._sizes, self._draw)
         dtype = self._dtype(parameter)
         if 0 in shape:
-            self._odd("empty")
+            self.traits.add("empty")
         if dtype is torch.bool:
             made = torch.rand(shape, generator=self._generator) < 0.5
         elif dtype in FLOATS or dtype in COMPLEXES:
             made = self._floating(parameter.name, shape, dtype)
         else:
             made = self._integral(parameter.name, shape, dtype)
-        found = layouts(made)
+        found = _layouts(made)
         name = self._draw.choose(f"layout of {parameter.name} with {made.dim()} axes", list(found))
-        self._odd(name)
-        return found[name](made)
+        self.traits.add(name)
+        return found[name]()
 
     def _dtype(self, parameter: Parameter) -> torch.dtype:
         dtypes = parameter.tensor.dtypes
@@ -208,16 +164,21 @@ class _Call:
         kinds = [d for d in (self._precision, complex_twin(self._precision)) if dtypes.admits(d)]
         if self._precision in HALVES or not dtypes.numeric:
             kinds = kinds[:1]
-        if dtypes.promotes and parameter.name != self._always_floating and self._precision not in HALVES:
+        if dtypes.promotes and parameter.name != self._of.floating and self._precision not in HALVES:
             kinds.append(torch.int64)  # one stays floating: a case without a derivative shows nothing
         return self._draw.choose(f"dtype of {parameter.name}", kinds)
 
     def _floating(self, name: str, shape: Shape, dtype: torch.dtype) -> Tensor:
-        allowed = self._range(name)
-        found = values.profiles(allowed, real_twin(dtype))
+        """Floating or complex numbers, of which the real part lies in the domain."""
+        allowed, real = self._range(name), real_twin(dtype)
+        found = _profiles(allowed, real)
         profile = self._draw.choose(f"values of {name}", list(found))
-        self._odd(profile)
-        return values.make(found[profile], allowed, shape, dtype, self._generator)
+        self.traits.add(profile)
+        values = _inside(found[profile], allowed, math.prod(shape), real, self._generator)
+        if dtype.is_complex:
+            imaginary = _inside(found[profile], Range(), math.prod(shape), real, self._generator)
+            values = torch.complex(values, imaginary)
+        return values.reshape(shape)
 
     def _integral(self, name: str, shape: Shape, dtype: torch.dtype) -> Tensor:
         """Integers; where no domain says more, they may be indices into any named axis."""
@@ -226,77 +187,157 @@ class _Call:
         if name in self._domains:
             options = integers(self._range(name), tuple(range(-2 if dtype.is_signed else 0, 5)))
         else:
-            axes = [size for axis, size in self._sizes.names.items() if axis not in self._signature.names and size]
+            axes = [size for axis, size in self._sizes.names.items() if axis not in self._of.signature.names and size]
             options = tuple(range(min(axes, default=3)))
         picked = torch.randint(len(options), (math.prod(shape),), generator=self._generator)
         return torch.tensor(options, dtype=dtype)[picked].reshape(shape)
 
 
-# -- the signature of a target: an operator's own, or that of a function with jaxtyping annotations ------------------
+# -- values of tensors: plain ones, and those at which derivatives go wrong ------------------------------------------
+
+Profile = Callable[[Range, int, torch.Generator], Tensor]
+
+_FAR = 2.0  # how far plain values are from the end of an open domain
+_SPECIAL = (0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 3.0, 10.0, math.pi / 2, math.pi)
+_CLOSEST = 12  # to an end, as a power of 1/2: within half of single precision's digits
 
 
-def signature_of(target: Target) -> tuple[Signature, Mapping[str, Domain]] | None:
-    """The signature and the domains of a target; None where annotations do not say what it takes."""
-    if target.operator is not None:
-        record = target.operator._record
-        return record.signature, record.domains
-    function, bound = _annotated(target.origin)
-    if function is None:
-        return None
-    try:
-        signature = _read(function, target.name, bound)
-        domains = declared_domains(function)
-        check_domains(signature, domains)
-    except DeclarationError:
-        return None
-    shaped = all(parameter.tensor.axes is not None for _, parameter in signature.tensors)
-    return (signature, domains) if shaped else None
+def _plain(allowed: Range, count: int, generator: torch.Generator) -> Tensor:
+    """Different numbers with few digits, none of them an integer, a half or a quarter, where functions have kinks.
 
-
-def needed(target: Target) -> tuple[Signature, Mapping[str, Domain]]:
-    """The same where there is no other way to arguments.
+    They lie in the domain, or in four units of it.
 
     Raises:
-        ArgumentError: annotations do not say what the target takes.
+        Impossible: the domain is empty.
     """
-    found = signature_of(target)
-    if found is None:
-        raise ArgumentError(
-            f"nothing says what {target.name} takes", argument="inputs",
-            expected="inputs, or a jaxtyping annotation of each parameter", got="neither",
-            hint="pass tensors to check it with",
-        )  # fmt: skip
+    low, high = allowed.low, allowed.high
+    if not math.isfinite(low):
+        low = high - 2 * _FAR if math.isfinite(high) else -_FAR
+    if not math.isfinite(high):
+        high = low + 2 * _FAR
+    if low >= high:
+        if not all(allowed.closed) or low > high:
+            raise Impossible
+        return torch.full((count,), float(low), dtype=torch.float64)
+    step = 2.0 ** math.floor(math.log2(min(0.125, (high - low) / (4 * count + 4))))
+    first, last = math.floor(low / (2 * step)) + 1, math.floor(high / (2 * step)) - 1
+    places = torch.randperm(last - first + 1, generator=generator)[:count]
+    return (2 * (first + places.double()) + 1) * step
+
+
+def _normal(allowed: Range, count: int, generator: torch.Generator) -> Tensor:
+    """Normally distributed numbers, mapped into the domain."""
+    values = torch.randn(count, generator=generator, dtype=torch.float64)
+    low, high = allowed.low, allowed.high
+    if math.isfinite(low) and math.isfinite(high):
+        return low + (high - low) * torch.sigmoid(1.5 * values)
+    if math.isfinite(low):
+        return low + values.exp()
+    return high - values.exp() if math.isfinite(high) else values
+
+
+def _ties(allowed: Range, count: int, generator: torch.Generator) -> Tensor:
+    """Two numbers, again and again."""
+    return _plain(allowed, 2, generator)[torch.randint(2, (count,), generator=generator)]
+
+
+def _magnitudes(allowed: Range, count: int, generator: torch.Generator, low: float, high: float) -> Tensor:
+    powers = low + (high - low) * torch.rand(count, generator=generator, dtype=torch.float64)
+    signs = 2.0 * torch.randint(2, (count,), generator=generator) - 1
+    values = signs * 10**powers
+    return torch.where(allowed.admits(values), values, values.abs() if allowed.high > 0 else -values.abs())
+
+
+def _special(allowed: Range, count: int, generator: torch.Generator) -> Tensor:
+    """0, 1, -1, 2 and the like."""
+    return _every_second(torch.tensor(_SPECIAL, dtype=torch.float64), allowed, count, generator)
+
+
+def _edges(allowed: Range, count: int, generator: torch.Generator) -> Tensor:
+    """The ends that belong to the domain, numbers close to any end and to points that are left out."""
+    distances = min(1.0, allowed.high - allowed.low) * 2.0 ** -torch.arange(3, _CLOSEST + 1, dtype=torch.float64)
+    near = [torch.empty(0, dtype=torch.float64)]
+    for end, closed, inward in ((allowed.low, allowed.closed[0], 1), (allowed.high, allowed.closed[1], -1)):
+        if math.isfinite(end):
+            near += [end + inward * distances, torch.tensor([end] * (4 if closed else 0), dtype=torch.float64)]
+    for pole in allowed.poles:
+        near += [(pole.around_zero()[:, None] + sign * distances).reshape(-1) for sign in (1, -1)]
+    return _every_second(torch.cat(near), allowed, count, generator)
+
+
+def _every_second(named: Tensor, allowed: Range, count: int, generator: torch.Generator) -> Tensor:
+    """About every second number is one of those named, if the domain has any."""
+    named, others = named[allowed.admits(named)], _normal(allowed, count, generator)
+    if len(named) == 0:
+        return others
+    chosen = named[torch.randint(len(named), (count,), generator=generator)]
+    return torch.where(torch.rand(count, generator=generator) < 0.5, chosen, others)
+
+
+def _profiles(allowed: Range, dtype: torch.dtype) -> dict[str, Profile]:
+    """The profiles that a domain and a dtype have, plain ones first."""
+    found: dict[str, Profile] = {"plain": _plain, "normal": _normal}
+    if allowed.members:
+        return found
+    if allowed.low < 0 < allowed.high:
+        found["positive"] = lambda *drawn: _normal(*drawn).abs()
+        found["negative"] = lambda *drawn: -_normal(*drawn).abs()
+    found["ties"] = _ties
+    if dtype in HALVES:
+        return found
+    finite = math.isfinite(allowed.low), math.isfinite(allowed.high)
+    if allowed.low <= 0 <= allowed.high:
+        found["small"] = partial(_magnitudes, low=-6, high=-2)
+    if not all(finite):  # larger ones have exponentials that are infinite in single precision
+        found["large"] = partial(_magnitudes, low=math.log10(4), high=math.log10(40))
+    found["special"] = _special
+    if allowed.poles or any(finite):
+        found["edges"] = _edges
     return found
 
 
-def _annotated(origin: Any) -> tuple[Callable[..., Any] | None, int]:
-    """The Python function that a user wrote, and how many of its first parameters callers do not pass."""
-    if isinstance(origin, nn.Module):
-        return type(origin).forward, 1
-    owner = function_of(origin)
-    if owner is not None:
-        return getattr(owner, "forward", None), contexts(owner)
-    function = inspect.unwrap(origin) if callable(origin) else None
-    return (function if isinstance(function, types.FunctionType) else None), 0
+def _fits(allowed: Range, dtype: torch.dtype) -> bool:
+    """Tell whether numbers of a dtype can lie in a domain: those of float16 end at 65504."""
+    generator = torch.Generator().manual_seed(0)
+    return bool(allowed.admits(_inside(_plain, allowed, 8, dtype, generator)).all())
 
 
-def _read(function: Callable[..., Any], name: str, bound: int) -> Signature:
-    """The signature without the first parameters; a return annotation that is no tensor says nothing about shapes."""
-    hints = resolve_hints(function, name, None)
-    parameters = list(inspect.signature(function).parameters.values())[bound:]
-    if any(p.name not in hints for p in parameters):
-        raise DeclarationError("has parameters without annotations", operator=name)
-    kept = {p.name: hints[p.name] for p in parameters}
-    given = hints.get("return")
-    for returned in (given, Tensor):
+def _inside(profile: Profile, allowed: Range, count: int, dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Values that lie in the domain, also after rounding to a real dtype."""
+    if count == 0:
+        return torch.empty(0, dtype=dtype)
+    if allowed.members:
+        named = torch.tensor(allowed.members, dtype=dtype)
+        return named[torch.randint(len(named), (count,), generator=generator)]
+    values = profile(allowed, count, generator)
+    for pole in allowed.poles if profile is not _edges else ():  # an eighth of the way to the next, or 1/8, away
+        nearest = pole.nearest(values)
+        distance, least = values - nearest, 0.125 * min(1.0, pole.step or 1.0)
+        pushed = nearest + torch.where(distance < 0, -least, least)
+        values = torch.where(distance.abs() < least, pushed, values)
+    values = values.to(dtype)
+    inside = allowed.admits(values)
+    if bool(inside.all()):
+        return values
+    others = _plain(allowed, 8, generator).to(dtype)
+    others = others[allowed.admits(others)] if allowed.admits(others).any() else others
+    return torch.where(inside, values, others[torch.randint(len(others), (count,), generator=generator)])
 
-        def stub() -> None: ...
 
-        stub.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        stub.__annotations__ = {**kept, "return": returned}
-        try:
-            return read_signature(stub, name, loop=False, frames=0)
-        except DeclarationError:
-            if returned is Tensor:
-                raise
-    raise AssertionError  # pragma: no cover
+def _layouts(x: Tensor) -> dict[str, Callable[[], Tensor]]:
+    """The layouts in memory that a tensor can have, contiguous first: the same values, with other strides."""
+    back = tuple(reversed(range(x.dim())))
+    found: dict[str, Callable[[], Tensor]] = {"contiguous": lambda: x}
+    if x.dim() >= 1:
+        found["strided"] = lambda: x.new_zeros((*x.shape[:-1], 2 * x.shape[-1]))[..., ::2].copy_(x)
+        found["offset"] = lambda: x.new_zeros(x.numel() + 3)[3:].view(x.shape).copy_(x)
+    if any(size > 1 for size in x.shape):
+        axis = next(i for i, size in enumerate(x.shape) if size > 1)
+        found["expanded"] = lambda: x.narrow(axis, 0, 1).expand(x.shape)
+    if x.dim() >= 2:
+        found["transposed"] = lambda: x.permute(back).contiguous().permute(back)
+    if x.dim() >= 3:
+        found["channels last"] = lambda: x.movedim(1, -1).contiguous().movedim(-1, 1)
+    if x.is_complex():
+        found["conjugated"] = lambda: x.conj_physical().conj()
+    return found

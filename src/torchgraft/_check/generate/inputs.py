@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import inspect
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ... import _torch
 from ..._errors import (
@@ -20,16 +21,17 @@ from ..._errors import (
     DeviceError,
     DtypeError,
     KernelError,
-    ShapeError,
     TorchgraftError,
-    UnsupportedError,
 )
+from ..._spec.domain import Domain, check_domains, declared_domains
+from ..._spec.reading import read_signature, resolve_hints
+from ..._spec.signature import Signature
 from ..case import Case, Linearization
 from ..checks.reference import reference_outputs
 from ..children import survive
 from ..ended import Ended
-from ..target import Target, differentiable
-from .arguments import PRECISIONS, Arguments, needed, signature_of
+from ..target import Target, contexts, differentiable, function_of
+from .arguments import PRECISIONS, Arguments
 from .sizes import Draw, Impossible
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
@@ -38,8 +40,8 @@ _IN_VAIN = 60
 """Refusals, one after the other, after which no more arguments are tried."""
 
 _REFUSING = (
-    ArgumentError, ShapeError, DtypeError, DeviceError, UnsupportedError, ValueError, ArithmeticError,
-    NotImplementedError, torch.linalg.LinAlgError,  # type: ignore[attr-defined]  # documented, not re-exported
+    ArgumentError, DtypeError, DeviceError, ValueError, ArithmeticError, NotImplementedError,
+    torch.linalg.LinAlgError,  # type: ignore[attr-defined]  # documented, not re-exported
 )  # fmt: skip
 
 _VALUES = (ValueError, ArithmeticError, KernelError, torch.linalg.LinAlgError)  # type: ignore[attr-defined]
@@ -87,19 +89,20 @@ class Inputs:
     """
 
     def __init__(
-        self,
-        target: Target,
-        *,
-        seed: int = 0,
-        precisions: Sequence[torch.dtype] = PRECISIONS,
-        apart: bool = False,
+        self, target: Target, *, seed: int = 0, precisions: Sequence[torch.dtype] = PRECISIONS, apart: bool = False
     ) -> None:
-        self.target = target
-        self.seed = seed
-        self.apart = apart
+        self.target, self.seed, self.apart = target, seed, apart
         self.refused: list[Refusal] = []
-        unknown = target.samples and signature_of(target) is None
-        self._arguments = None if unknown else make_arguments(target, precisions)
+        known = signature_of(target)
+        if known is None and not target.samples:
+            raise ArgumentError(
+                f"nothing says what {target.name} takes", argument="inputs",
+                expected="inputs, or a jaxtyping annotation of each parameter", got="neither",
+                hint="pass tensors to check it with",
+            )  # fmt: skip
+        parameters = target.origin.parameters() if target.kind == "module" else ()  # whose precision arguments have
+        own = [parameter.dtype.to_real() for parameter in parameters if differentiable(parameter)]
+        self._arguments = known and Arguments(*known, own[:1] or precisions, target.constants)
 
     def __iter__(self) -> Iterator[Case]:
         counter = itertools.count(self.seed)
@@ -111,19 +114,17 @@ class Inputs:
 
     def _generated(self, arguments: Arguments, counter: Iterator[int]) -> Iterator[Case]:
         draw, in_vain = Draw(self.seed), 0
-        while in_vain < _IN_VAIN and not self._cannot_run():
+        while in_vain < _IN_VAIN:
+            if self.refused and isinstance(self.refused[-1].error, (BuildError, DeclarationError)):
+                return  # it is not the arguments' fault: a kernel that does not compile refuses all
             draw.begin()
             taken: list[Case] = []
             with contextlib.suppress(Impossible):
-                drawn = arguments.draw(draw)
-                taken += self._tried([(drawn.args, drawn.kwargs)], counter, traits=drawn.traits)
+                args, kwargs, traits = arguments.draw(draw)
+                taken += self._tried([(args, kwargs)], counter, traits=traits)
             draw.end(accepted=bool(taken))
             in_vain = 0 if taken else in_vain + 1
             yield from taken
-
-    def _cannot_run(self) -> bool:
-        """Whether it is not the arguments' fault: a kernel that does not compile refuses all."""
-        return bool(self.refused) and isinstance(self.refused[-1].error, (BuildError, DeclarationError))
 
     def _tried(
         self,
@@ -139,19 +140,11 @@ class Inputs:
             error = attempt(case, apart=self.apart)
             if error is None:
                 yield case
-            else:
-                self.refused.append(_refusal(case, error, sample))
-
-
-def make_arguments(target: Target, precisions: Sequence[torch.dtype] = PRECISIONS) -> Arguments:
-    """What makes a target's arguments; those of a module have the precision of its parameters.
-
-    Raises:
-        ArgumentError: annotations do not say what the target takes.
-    """
-    parameters = target.origin.parameters() if target.kind == "module" else ()
-    own = [parameter.dtype.to_real() for parameter in parameters if differentiable(parameter)]
-    return Arguments(*needed(target), own[:1] or precisions, target.constants)
+                continue
+            label, deliberate = case.label, _is_deliberate(case, error)
+            if deliberate and isinstance(error, _VALUES) and _reference_takes(case):
+                label, deliberate = f"{label}, of which the reference gives the value", False
+            self.refused.append(Refusal(label, error, sample, deliberate))
 
 
 def make_case(
@@ -160,10 +153,9 @@ def make_case(
     """A case; a module gets its parameters too, and is differentiated by both."""
     if target.kind != "module":
         return Case(target, args, kwargs, seed=seed, traits=traits)
-    given: tuple[Any, Any] = (tuple(args), dict(kwargs))
-    if not any(isinstance(leaf, Tensor) and leaf.requires_grad for leaf in _torch.pytree.tree_leaves(given)):
-        given = _torch.pytree.tree_map_only(differentiable, lambda leaf: leaf.detach().requires_grad_(), given)
-    args, kwargs = given
+    if not any(isinstance(leaf, Tensor) and leaf.requires_grad for leaf in _torch.pytree.tree_leaves((args, kwargs))):
+        given = tuple(args), dict(kwargs)
+        args, kwargs = _torch.pytree.tree_map_only(differentiable, lambda leaf: leaf.detach().requires_grad_(), given)
     return Case(target, (dict(target.origin.named_parameters()), *args), kwargs, seed=seed, traits=traits)
 
 
@@ -189,16 +181,8 @@ def attempt(case: Case, *, apart: bool = False) -> Exception | None:
     return None
 
 
-def _refusal(case: Case, error: Exception, sample: bool) -> Refusal:
-    """What to remember of it: a reference that gives numbers there shows that the arguments are none to refuse."""
-    deliberate = is_deliberate(case, error)
-    if deliberate and isinstance(error, _VALUES) and _reference_takes(case):
-        return Refusal(f"{case.label}, of which the reference gives the value", error, sample, deliberate=False)
-    return Refusal(case.label, error, sample, deliberate)
-
-
-def is_deliberate(case: Case, error: Exception) -> bool:
-    """Whether an error says that the arguments are wrong, rather than that the target is.
+def _is_deliberate(case: Case, error: Exception) -> bool:
+    """Tell whether an error says that the arguments are wrong, rather than that the target is.
 
     C functions say so by a code, torch of dtypes that it has no code for, and of empty tensors in any words.
     """
@@ -212,10 +196,11 @@ def is_deliberate(case: Case, error: Exception) -> bool:
 
 
 def _reference_takes(case: Case) -> bool:
-    """Whether the operator's reference gives plain numbers for these arguments, all of which it can represent."""
+    """Tell whether the operator's reference gives plain numbers for these arguments, all of which it can represent."""
     op, tensors = case.target.operator, [leaf for leaf in case.leaves if isinstance(leaf, Tensor)]
-    wide = all(t.numel() and t.dtype in (torch.float64, torch.complex128) for t in tensors if differentiable(t))
-    if op is None or op._record.reference is None or not wide or not all(t.numel() for t in tensors):
+    wide = (torch.float64, torch.complex128)
+    plain = all(t.numel() and (t.dtype in wide or not differentiable(t)) for t in tensors)
+    if op is None or op._record.reference is None or not plain:
         return False
     try:
         expected = reference_outputs(op, *case.arguments(case.primals))
@@ -228,7 +213,7 @@ def _reference_takes(case: Case) -> bool:
 
 
 def _samples(target: Target, seed: int) -> Iterator[Call]:
-    """What the functions of the target's samples yield, as positional and keyword arguments."""
+    """Yield the calls of the target's samples, as positional and keyword arguments."""
     for function in target.samples:
         generator = torch.Generator().manual_seed(seed)
         made = function(*((generator,) if inspect.signature(function).parameters else ()))
@@ -249,3 +234,53 @@ def _as_call(name: str, call: Any) -> Call:
         expected="a tuple of arguments, a dictionary of arguments by name, or a tensor", got=type(call).__name__,
         hint="yield x, weight",
     )  # fmt: skip
+
+
+# -- the signature of a target: an operator's own, or that of a function with jaxtyping annotations ------------------
+
+
+def signature_of(target: Target) -> tuple[Signature, Mapping[str, Domain]] | None:
+    """The signature and the domains of a target; None where annotations do not say what it takes."""
+    if target.operator is not None:
+        record = target.operator._record
+        return record.signature, record.domains
+    function, bound = _annotated(target.origin)
+    if function is None:
+        return None
+    try:
+        signature = _read(function, target.name, bound)
+        domains = declared_domains(function)
+        check_domains(signature, domains)
+    except DeclarationError:
+        return None
+    shaped = all(parameter.tensor.axes is not None for _, parameter in signature.tensors)
+    return (signature, domains) if shaped else None
+
+
+def _annotated(origin: Any) -> tuple[Callable[..., Any] | None, int]:
+    """The Python function that a user wrote, and how many of its first parameters callers do not pass."""
+    if isinstance(origin, nn.Module):
+        return type(origin).forward, 1
+    owner = function_of(origin)
+    if owner is not None:
+        return getattr(owner, "forward", None), contexts(owner)
+    function = inspect.unwrap(origin) if callable(origin) else None
+    return (function if isinstance(function, types.FunctionType) else None), 0
+
+
+def _read(function: Callable[..., Any], name: str, bound: int) -> Signature:
+    """The signature without the first parameters."""
+    hints = resolve_hints(function, name, None)
+    parameters = list(inspect.signature(function).parameters.values())[bound:]
+    if any(p.name not in hints for p in parameters):
+        raise DeclarationError("has parameters without annotations", operator=name)
+
+    def stub() -> None: ...
+
+    stub.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    stub.__annotations__ = {**{p.name: hints[p.name] for p in parameters}, "return": hints.get("return")}
+    try:
+        return read_signature(stub, name, loop=False, frames=0)
+    except DeclarationError:  # a return annotation that is no tensor says nothing about shapes
+        stub.__annotations__["return"] = Tensor
+        return read_signature(stub, name, loop=False, frames=0)

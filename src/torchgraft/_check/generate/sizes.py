@@ -7,7 +7,7 @@ import functools
 import math
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -15,9 +15,6 @@ from ..._spec.axes import Axes, Axis
 from ..._spec.domain import Domain, Range
 from ..._spec.numbers import evaluate
 from ..._spec.signature import Parameter, Signature
-
-# -- sizes of axes: different names get different sizes where they can, and computed sizes come out as annotated -----
-
 
 Shape = tuple[int, ...]
 
@@ -57,7 +54,7 @@ class Sizes:
 
 
 class SizePlan:
-    """What there is to choose about the shapes of a signature's tensors.
+    """The choices about the shapes of a signature's tensors.
 
     Args:
         signature: of the operator.
@@ -106,9 +103,14 @@ class SizePlan:
         sizes = Sizes()
         for name in self._names:
             sizes.names[name] = draw.choose(f"size {name}", self._options(name, sizes))
-        self._lengthen(draw, sizes, _LONG if long else ())
+        axes = [n for n in self._names if n not in self._signature.names and n not in self._domains]
+        length = draw.choose("a long axis", (None, *(_LONG if long else ()))) if axes else None
+        if length is not None:
+            sizes.names[draw.choose("which axis is long", axes)] = length
         if self._computed:
-            self._enlarge(sizes, draw.choose("computed sizes", (2, 1, 0)))
+            least = draw.choose("computed sizes", (2, 1, 0))
+            for node in 2 * self._computed:  # the second time for those that another's growth has made smaller
+                self._grow(node, sizes, least)
         for name in sorted(self._runs):
             sizes.runs[name] = _run(draw, f"*{name}", sizes.used, scalar_first=True)
         if self._dotted:
@@ -121,32 +123,20 @@ class SizePlan:
         return sizes
 
     def _options(self, name: str, sizes: Sizes) -> Sequence[int]:
-        parameter = self._signature.names.get(name)
-        default = parameter.default if parameter is not None and not parameter.required else None
-        used = sizes.used
-        pool = ROOMY if name in self._bounding else POOL
-        options = tuple(sorted(pool, key=lambda size: size in used))
+        parameter, used = self._signature.names.get(name), sizes.used
+        options = tuple(sorted(ROOMY if name in self._bounding else POOL, key=lambda size: size in used))
         if parameter is not None:  # a number that is no size may still refuse 0
             options = tuple(size for size in options if size > 0)
         if name in self._domains:
             options = integers(self._domains[name].at(sizes.names), options)
-        return options if default is None else list(dict.fromkeys([default, *options]))
-
-    def _lengthen(self, draw: Draw, sizes: Sizes, lengths: tuple[int, ...]) -> None:
-        """Now and then one axis is long."""
-        axes = [n for n in self._names if n not in self._signature.names and n not in self._domains]
-        length = draw.choose("a long axis", (None, *lengths)) if axes else None
-        if length is not None:
-            sizes.names[draw.choose("which axis is long", axes)] = length
-
-    def _enlarge(self, sizes: Sizes, least: int) -> None:
-        """Let axes grow until each computed size is at least `least`; what cannot be reached stays as it is."""
-        for _ in range(2):  # the second time for those that another's growth has made smaller
-            for node in self._computed:
-                if _value(node, sizes.names) < least:
-                    self._grow(node, sizes, least)
+        if parameter is None or parameter.required or parameter.default is None:
+            return options
+        return list(dict.fromkeys([parameter.default, *options]))
 
     def _grow(self, node: ast.expr, sizes: Sizes, least: int) -> None:
+        """Let axes grow until a computed size is at least `least`; what cannot be reached stays as it is."""
+        if _value(node, sizes.names) >= least:
+            return
         free = [name for name in _read(node) if name in self._names and name not in self._domains]
         free.sort(key=lambda name: name in self._signature.names)  # axes rather than arguments
         for more in range(1, 2 + least + 2 * max([0, *sizes.names.values()])):
@@ -156,22 +146,15 @@ class SizePlan:
                     sizes.names = grown
                     return
 
-    # -- shapes -------------------------------------------------------------------------------------------------
-
     def shape(self, parameter: Parameter, sizes: Sizes, draw: Draw) -> Shape:
         """The shape of one tensor."""
-        axes = parameter.tensor.axes
+        axes, name = parameter.tensor.axes, parameter.name
         if axes is None:
             return sizes.bare
-        shape: list[int] = []
-        for axis in axes.tokens:
-            shape.extend(self._axis(parameter.name, axis, sizes, draw))
-        return (*self._lead(parameter.name, sizes, draw), *shape)
+        inner = [size for axis in axes.tokens for size in self._axis(name, axis, sizes, draw)]
+        return (*(_broadcasting(draw, f"leading axes of {name}", sizes.lead) if sizes.lead else ()), *inner)
 
-    def _lead(self, name: str, sizes: Sizes, draw: Draw) -> Shape:
-        return _broadcasting(draw, f"leading axes of {name}", sizes.lead) if sizes.lead else ()
-
-    def _axis(self, name: str, axis: Axis, sizes: Sizes, draw: Draw) -> Iterable[int]:
+    def _axis(self, name: str, axis: Axis, sizes: Sizes, draw: Draw) -> Sequence[int]:
         if axis.variadic:
             run = sizes.dots if axis.name is None else sizes.runs[axis.name]
             alone = axis.name is None and len(self._dotted) == 1
@@ -201,14 +184,9 @@ def integers(allowed: Range, options: tuple[int, ...]) -> tuple[int, ...]:
     """
     if allowed.members:
         return allowed.members
-    ends: list[int] = []
-    if math.isfinite(allowed.low):
-        low = math.floor(allowed.low)
-        ends += [low, low + 1, low + 2]
-    if math.isfinite(allowed.high):
-        high = math.ceil(allowed.high)
-        ends += [high, high - 1]
-    found = tuple(value for value in dict.fromkeys([*options, *ends]) if allowed.has(value))
+    low = [math.floor(allowed.low) + i for i in range(3)] if math.isfinite(allowed.low) else []
+    high = [math.ceil(allowed.high) - i for i in range(2)] if math.isfinite(allowed.high) else []
+    found = tuple(value for value in dict.fromkeys([*options, *low, *high]) if allowed.has(value))
     if not found:
         raise Impossible
     return found
@@ -232,11 +210,8 @@ def _run(draw: Draw, what: str, used: set[int], *, scalar_first: bool | None) ->
 
 def _broadcasting(draw: Draw, what: str, full: Shape) -> Shape:
     """A shape that broadcasts to `full`."""
-    places = {i for i, size in enumerate(full) if size != 1}
-    options: list[Shape] = [full]
-    options += [(*full[:i], 1, *full[i + 1 :]) for i in sorted(places)]
-    options += [full[i:] for i in range(1, len(full) + 1)]
-    return draw.choose(what, options)
+    ones = [(*full[:i], 1, *full[i + 1 :]) for i, size in enumerate(full) if size != 1]
+    return draw.choose(what, [full, *ones, *(full[i:] for i in range(1, len(full) + 1))])
 
 
 def _read(node: ast.expr) -> list[str]:
@@ -262,7 +237,6 @@ def _subtracted(node: ast.expr, negative: bool = False) -> Iterator[str]:
 
 # -- choices: everything that is generated is chosen here ------------------------------------------------------------
 
-
 T = TypeVar("T")
 
 _ODD_AT_MOST = 0.4
@@ -271,7 +245,7 @@ _TRIES = 3  # of an option that is in refused cases only
 
 
 class Impossible(Exception):
-    """What was chosen leaves nothing to choose from: a domain of ``[1, n]`` where n is 0."""
+    """Nothing is left to choose from: a domain of ``[1, n]`` where n is 0."""
 
 
 class Draw:
@@ -298,10 +272,7 @@ class Draw:
 
     def end(self, *, accepted: bool) -> None:
         """Say how the case ended."""
-        if accepted:
-            self._accepted.update(self._chosen)
-        else:
-            self._refused.update(self._chosen)
+        (self._accepted if accepted else self._refused).update(self._chosen)
 
     def choose(self, what: str, options: Sequence[T]) -> T:
         """Choose one of the options.
@@ -313,7 +284,8 @@ class Draw:
         if len(options) == 1:
             return options[0]
         labels = [f"{what}: {option}" for option in options]
-        places = [i for i, label in enumerate(labels) if not self._hopeless(label)] or range(len(labels))
+        hopeless = {label for label in labels if self._refused[label] >= _TRIES and label not in self._accepted}
+        places = [i for i, label in enumerate(labels) if label not in hopeless] or range(len(labels))
         place = places[0]
         if len(places) > 1 and self._random.random() < self._odd:
             least = min(self._times[labels[i]] for i in places[1:])
@@ -321,9 +293,6 @@ class Draw:
             self._times[labels[place]] += 1
         self._chosen.append(labels[place])
         return options[place]
-
-    def _hopeless(self, label: str) -> bool:
-        return self._refused[label] >= _TRIES and label not in self._accepted
 
     def seed(self) -> int:
         """Draw a number from which a tensor's values are made."""

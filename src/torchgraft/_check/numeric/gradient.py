@@ -9,9 +9,8 @@ as much as it is wrong.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -24,16 +23,14 @@ from .pairing import Pairing, covector, pair, second_look
 from .probe import Backward, BackwardRaises, Probe
 from .vectors import GRIDS, flatten, signed
 
-# -- the backward pass against differences of the forward pass -------------------------------------------------------
-
-# Along a random direction u one ladder of differences gives the derivative of every output. A random weight v for each
-# element of the outputs makes one number of it, <v, J u>, which must be <v J, u>, the number that the backward pass
-# gives. That takes some 30 forward calls whatever the size, and one wrong entry among a million changes the number by
-# as much as it is wrong.
-
-
 WRONG_AT_TIES = "wrong-at-ties"
 """The code of what is wrong only along directions that keep equal elements equal."""
+
+_MANY = 16
+"""Of more inputs than these, which one has a wrong gradient is left to whoever explains the finding."""
+
+_FAINT = 2.0**-11
+"""A part of the gradient that a kernel's own tolerance may well be the reason of."""
 
 
 def gradient(case: Case) -> Iterator[Finding]:
@@ -46,7 +43,7 @@ def gradient(case: Case) -> Iterator[Finding]:
     """
     if "gradient" not in case.memo:
         try:
-            case.memo["gradient"] = list(_compared(case))
+            case.memo["gradient"] = list(compare(case))
         except Inconclusive as why:
             case.memo["gradient"] = why
     kept: list[Finding] | Inconclusive = case.memo["gradient"]
@@ -55,18 +52,8 @@ def gradient(case: Case) -> Iterator[Finding]:
     yield from kept
 
 
-def _compared(case: Case) -> Iterator[Finding]:
-    probe = Probe(case)
-    if not probe.inputs.size:
-        raise Skip("the arguments have no elements")
-    try:
-        yield from _Comparison(probe, Backward(probe)).findings()
-    except BackwardRaises as error:
-        yield raised(case, error.__cause__)
-
-
 def is_right(case: Case) -> bool:
-    """Whether the gradient is right.
+    """Tell whether the gradient is right.
 
     Raises:
         Skip: that cannot be told, and so neither can what else is wrong.
@@ -77,18 +64,17 @@ def is_right(case: Case) -> bool:
         raise Skip(str(why)) from why
 
 
-def compare(case: Case, cotangent: Tensor) -> Iterator[Finding]:
-    """Compare both sides along one direction, for one cotangent.
-
-    Args:
-        case: to look at.
-        cotangent: of all outputs, as one vector.
-    """
+def compare(case: Case, cotangent: Tensor | None = None) -> Iterator[Finding]:
+    """Compare both sides along several directions; along one, for a cotangent of all outputs as one vector."""
     probe = Probe(case)
+    if not probe.inputs.size:
+        raise Skip("the arguments have no elements")
     try:
-        yield from _Comparison(probe, Backward(probe)).with_cotangent(cotangent)
+        comparison = _Comparison(probe, Backward(probe))
+        yield from comparison.findings() if cotangent is None else comparison.with_cotangent(cotangent)
     except BackwardRaises as error:
-        yield raised(case, error.__cause__)
+        title = f"The backward pass raises {type(error.__cause__).__name__}"
+        yield Finding("backward-raises", Verdict.FAIL, title, case.label, cause=str(error.__cause__))
 
 
 class _Comparison:
@@ -103,20 +89,15 @@ class _Comparison:
         self.moving = False
         self.drowned: list[str] = []
         self.rough: list[str] = []
-        self._repeatable()
-
-    def _repeatable(self) -> None:
-        """The same arguments and the same seed must give the same values, or there is nothing to compare."""
-        values = self.probe.values
-        finite = values.isfinite()
-        apart = (self.backward.values - values)[finite].abs()
-        if not (apart <= self.probe.grid.epsilon**0.5 * values[finite].abs().sum()).all():
+        values, finite = probe.values, probe.values.isfinite()
+        apart = (backward.values - values)[finite].abs()
+        if not (apart <= probe.grid.epsilon**0.5 * values[finite].abs().sum()).all():
             raise Inconclusive("the values differ from call to call, though the random numbers are the same")
 
     def findings(self) -> Iterator[Finding]:
         """Yield the worst that is found; where nothing is, and too little could be compared, raise Inconclusive."""
         slight: Finding | None = None
-        for direction, alone in itertools.chain(self._directions(), self._further()):
+        for direction, alone in self._directions():
             found = self._along(direction, alone)
             yield from self._moving()
             if found is not None and self._hangs_on_ties():
@@ -133,12 +114,13 @@ class _Comparison:
         if found is not None:
             yield found.but(code=WRONG_AT_TIES, title="The gradient is wrong where elements are equal")
             return
-        found64 = self._in_float64() if self.drowned else None
-        if found64:
-            yield from found64
-            return
-        if found64 is not None:
-            self.drowned.clear()
+        if self.drowned and self.probe.reference is not None:  # where fewer digits cannot tell, float64 may
+            with contextlib.suppress(Inconclusive, Skip):
+                wrong = list(gradient(self.probe.reference.case))
+                yield from wrong
+                if wrong:
+                    return
+                self.drowned.clear()
         self._conclude()
 
     def with_cotangent(self, cotangent: Tensor) -> Iterator[Finding]:
@@ -149,8 +131,6 @@ class _Comparison:
         pairing = pair(self.probe, self.backward, self.ladder, direction, weight)
         if not pairing.gradient.isfinite().all():
             found = not_a_number(self.probe, self.backward, cotangent)
-        elif pairing.agrees and pairing.linear and pairing.precise:
-            found = None
         else:
             found = self._judged(second_look(self.probe, self.backward, self.ladder, pairing))
         if found is not None and not self._hangs_on_ties(unknown=True):
@@ -160,19 +140,23 @@ class _Comparison:
         """Return True if nothing is wrong once equal elements differ, or `unknown` if that cannot be told.
 
         The second smallest of three equal elements is smooth along every line, and has no derivative nevertheless.
+        Values nearby must be nearly the same: equal labels of classes must be equal, or mean nothing.
         """
-        case = self.probe.case
-        if not any(_tied(primal) for primal in case.primals) or self._additive():
+        case, values = self.probe.case, self.probe.values
+        if not _tied(case.primals) or self._additive():
             return False
         apart = case.replaced(untied(case))
-        if any(_tied(primal) for primal in apart.primals):
+        if _tied(apart.primals):
             return False
+        sizes = values[values.isfinite()].abs()
+        least = 2.0**-4 * sizes.mean() + (0.0 if sizes.any() else 1.0)
         with contextlib.suppress(Exception):
-            return self._continues(flatten(apart.values())) and not any(gradient(apart))
+            near = (flatten(apart.values()) - values).abs() <= 2.0**-4 * values.abs() + least
+            return bool((near | ~values.isfinite()).all()) and not any(gradient(apart))
         return unknown
 
     def _additive(self) -> bool:
-        """Whether derivatives along two directions add up to that along their sum: else there is no derivative."""
+        """Tell whether derivatives along two directions add up to that along their sum: else there is no derivative."""
         first, second = (self.probe.direction(self.generator) for _ in range(2))
         with contextlib.suppress(Inconclusive):
             one, two, both = (self.probe.climb(u) for u in (first, second, first + second))
@@ -181,15 +165,6 @@ class _Comparison:
             adds = (gap <= slack) & one.known & two.known & both.known
             return bool(adds[self.ladder.known].all())
         return False
-
-    def _continues(self, neighbours: Tensor) -> bool:
-        """Whether values nearby are nearly the same: equal labels of classes must be equal, or mean nothing."""
-        values, finite = self.probe.values, self.probe.values.isfinite()
-        least = 0.0 if values[finite].any() else 1.0
-        near = (neighbours - values).abs() <= 2.0**-4 * (values.abs() + values[finite].abs().mean()) + least
-        return bool((near | ~finite).all())
-
-    # -- directions -------------------------------------------------------------------------------------------------
 
     def _directions(self) -> Iterator[tuple[Tensor, str | None]]:
         """Changes as large as each tensor's elements are, then as large as each element is.
@@ -201,18 +176,18 @@ class _Comparison:
         odd = bool(self.probe.case.traits)
         relative = odd and bool(torch.randint(2, (), generator=self.generator))
         if not relative and len(names) > 1 and self.probe.grid != GRIDS[torch.float64]:
-            yield from ((self.probe.direction(self.generator, primals=[i]), name) for i, name in enumerate(names))
+            yield from self._each_alone()
         elif not relative:
             yield self.probe.direction(self.generator), None
         if relative or not odd:
             yield self.probe.direction(self.generator, relative=True), None
-
-    def _further(self) -> Iterator[tuple[Tensor, str | None]]:
-        """Each input alone, where little could be compared: what jumps with one may be smooth in another."""
-        names = self.probe.case.names
-        if len(names) > 1 and not self._enough(self.known):
+        if len(names) > 1 and not self._enough(self.known):  # what jumps with one may be smooth in another
             self.known = torch.zeros_like(self.known)
-            yield from ((self.probe.direction(self.generator, primals=[i]), name) for i, name in enumerate(names))
+            yield from self._each_alone()
+
+    def _each_alone(self) -> Iterator[tuple[Tensor, str]]:
+        for i, name in enumerate(self.probe.case.names):
+            yield self.probe.direction(self.generator, primals=[i]), name
 
     def _ties(self) -> Tensor | None:
         """A direction that keeps equal elements equal, where there are any and something could not be compared.
@@ -221,34 +196,31 @@ class _Comparison:
         """
         if self.known.all():
             return None
-        point, grid = self.probe.point, self.probe.grid
-        values, which = point.unique(return_inverse=True)
-        if len(values) == len(point):
+        values, which = self.probe.point.unique(return_inverse=True)
+        if len(values) == len(which):
             return None
-        units = torch.cat([grid.unit(point[place]) for place in self.probe.inputs.slices])
-        least = torch.full_like(values, torch.inf).scatter_reduce(0, which, units, "amin")
-        return (signed(len(values), self.generator, grid.bits) * least)[which]
-
-    # -- one direction ----------------------------------------------------------------------------------------------
+        least = torch.full_like(values, torch.inf).scatter_reduce(0, which, self.probe.units, "amin")
+        return (signed(len(values), self.generator, self.probe.grid.bits) * least)[which]
 
     def _along(self, direction: Tensor, alone: str | None = None) -> Finding | None:
-        telling = False
-        ladder = self.ladder = self.probe.climb(direction)
+        telling, probe, backward = False, self.probe, self.backward
+        ladder = self.ladder = probe.climb(direction)
         for balanced in (False, True):
-            pairing = self._paired(ladder, direction, balanced)
-            if not pairing.gradient.isfinite().all() and not (ladder.known | ~self.backward.wanted).all():
-                found = not_a_number(self.probe, self.backward)
+            weight = covector(ladder, backward.wanted, self.generator, probe.grid, balanced=balanced)
+            pairing = pair(probe, backward, ladder, direction, weight)
+            if not pairing.gradient.isfinite().all() and not (ladder.known | ~backward.wanted).all():
+                found = not_a_number(probe, backward)
                 if found is not None:
                     return found
                 # 0 times the infinite slope of an output that has weight 0: of no use here, and no error
                 direction = torch.where(pairing.gradient.isfinite(), direction, 0)
-                ladder = self.ladder = self.probe.climb(direction)
-                pairing = self._paired(ladder, direction, balanced)
-            if not (pairing.agrees and pairing.linear and pairing.precise):
-                pairing = second_look(self.probe, self.backward, ladder, pairing)
-                found = self._judged(pairing)
-                if found is not None:
-                    return found
+                ladder = self.ladder = probe.climb(direction)
+                weight = covector(ladder, backward.wanted, self.generator, probe.grid, balanced=balanced)
+                pairing = pair(probe, backward, ladder, direction, weight)
+            pairing = second_look(probe, backward, ladder, pairing)
+            found = self._judged(pairing)
+            if found is not None:
+                return found
             telling = telling or pairing.telling
         if direction.any():
             self.known |= ladder.known
@@ -260,49 +232,55 @@ class _Comparison:
 
     def _judged(self, pairing: Pairing) -> Finding | None:
         """The worst that a pairing shows: a wrong number before its noise, and noise before lost digits."""
-        if pairing.wrong and (not pairing.agrees or (pairing.outweighs and not pairing.linear)):
-            return deviation(self.probe, self.backward, pairing)
-        if not pairing.linear:
-            return nonlinear(self.probe, pairing)
-        if not pairing.agrees:
-            return deviation(self.probe, self.backward, pairing)
-        return None if pairing.precise else imprecise(self.probe, pairing)
+        probe = self.probe
+        if not pairing.linear and not (pairing.wrong and (not pairing.agrees or pairing.outweighs)):
+            return Finding(
+                "nonlinear-backward", Verdict.FAIL, "The backward pass is not linear in the upstream gradient",
+                f"upstream gradient times 3; {probe.case.label}", error=pairing.nonlinearity,
+                estimate=pairing.tolerance, hint=_tolerance_hint(probe, pairing.nonlinearity, pairing),
+            )  # fmt: skip
+        if not pairing.agrees or not pairing.linear:
+            return deviation(probe, self.backward, pairing)
+        if pairing.precise:
+            return None
+        return Finding(
+            "loses-digits", Verdict.LOSES_DIGITS, f"The backward pass rounds to fewer digits than {_claim(probe)}",
+            probe.case.label, error=pairing.noise, estimate=pairing.grain,
+            hint=_tolerance_hint(probe, pairing.noise, pairing),
+        )  # fmt: skip
 
     def _moving(self) -> Iterator[Finding]:
-        """What an output that does not require grad does, said once."""
-        found = None if self.moving else moving_output(self.probe, self.backward, self.ladder)
-        if found is not None:
-            self.moving = True
-            yield found
-
-    def _paired(self, ladder: Ladder, direction: Tensor, balanced: bool) -> Pairing:
-        weight = covector(ladder, self.backward.wanted, self.generator, self.probe.grid, balanced=balanced)
-        return pair(self.probe, self.backward, ladder, direction, weight)
+        """An output that does not require grad must not change: its derivative would silently be taken for zero."""
+        probe, ladder = self.probe, self.ladder
+        least = 16 * ladder.error + probe.grid.epsilon**0.5 * ladder.scale
+        moves = torch.where(ladder.known & ~self.backward.wanted, ladder.derivative.abs(), 0)
+        for name, place in zip(output_names(probe), probe.outputs.slices, strict=True):
+            moving = moves[place] > least[place]
+            if moving.any() and not self.moving:  # said once
+                self.moving, largest = True, float(moves[place][moving].max())
+                yield Finding(
+                    "nondifferentiable-output-moves", Verdict.INCONCLUSIVE,
+                    f"{name} does not require grad, but changes with the arguments", f"{name}; {probe.case.label}",
+                    analytic=0.0, numeric=largest, error=largest,
+                    cause="it is marked as non-differentiable, detached, or computed without grad mode",
+                    hint="give its derivative too, or do not return it",
+                )  # fmt: skip
 
     def _enough(self, known: Tensor) -> bool:
-        """Whether at least half of what can have a derivative is known."""
+        """Tell whether at least half of what can have a derivative is known."""
         return 2 * int((known & self.backward.wanted).sum()) >= int(self.backward.wanted.sum())
-
-    def _in_float64(self) -> list[Finding] | None:
-        """What is wrong in float64, where fewer digits cannot tell; None where the function has no float64 numbers."""
-        reference = self.probe.reference
-        with contextlib.suppress(Inconclusive, Skip):
-            return None if reference is None else list(gradient(reference.case))
-        return None
 
     def _conclude(self) -> None:
         """Enough was compared, or it is said why not."""
-        wanted = self.backward.wanted
+        wanted, finite = self.backward.wanted, self.probe.values.isfinite()
         if self.drowned:
             drowned = " and ".join(f"`{name}`" for name in self.drowned)
             raise Inconclusive(f"the values have too few digits to show how they change with {drowned}")
-        total, known = int(wanted.sum()), int((self.known & wanted).sum())
         if self._enough(self.known):
             if self.rough:
                 rough = " and ".join(f"`{name}`" for name in self.rough)
                 raise Inconclusive(f"the outputs jump or have kinks where {rough} changes")
             return
-        finite = self.probe.values.isfinite()
         if not finite[wanted].any():
             raise Inconclusive("no element of the outputs is finite")
         left, kinked, jagged = wanted & finite & ~self.known, self.ladder.kinked, self.ladder.jagged
@@ -313,28 +291,24 @@ class _Comparison:
             "at jumps or too rough": left & ~kinked & ~jagged,
         }
         counted = ", ".join(f"{int(mask.sum())} {reason}" for reason, mask in reasons.items() if mask.any())
-        raise Inconclusive(f"{total - known} of {total} elements of the outputs could not be compared: {counted}")
+        missing = f"{int((wanted & ~self.known).sum())} of {int(wanted.sum())}"
+        raise Inconclusive(f"{missing} elements of the outputs could not be compared: {counted}")
 
 
-def _tied(primal: Tensor) -> bool:
-    """Whether some elements are equal."""
-    values = flatten([primal])
-    return len(values.unique()) < len(values)
+def _tied(primals: Sequence[Tensor]) -> bool:
+    """Tell whether some elements of a tensor are equal."""
+    return any(len(values.unique()) < len(values) for values in (flatten([primal]) for primal in primals))
 
 
 # -- which output and which input a deviation comes from, and how it is reported -------------------------------------
-
-
-_MANY = 16
-"""Of more inputs than these, which one has a wrong gradient is left to whoever explains the finding."""
 
 
 def deviation(probe: Probe, backward: Backward, pairing: Pairing) -> Finding:
     """The finding of a pairing whose sides differ, or of its part that does for a single output and input."""
     outputs, inputs = output_names(probe), [f"`{name}`" for name in probe.case.names]
     where = " and ".join(outputs) if len(outputs) <= 3 else f"{len(outputs)} outputs"
-    moved = [name for name, place in zip(inputs, probe.inputs.slices, strict=True) if pairing.direction[place].any()]
-    what = " and ".join(moved) if len(moved) <= 3 else f"{len(moved)} inputs"
+    moved = _moved(probe, pairing)
+    what = " and ".join(inputs[i] for i in moved) if len(moved) <= 3 else f"{len(moved)} inputs"
     for i, o, part in _parts(probe, backward, pairing):
         if not part.agrees:
             where, what, pairing = outputs[o], inputs[i], part
@@ -349,27 +323,19 @@ def deviation(probe: Probe, backward: Backward, pairing: Pairing) -> Finding:
     )  # fmt: skip
 
 
-def _surrogate_hint(probe: Probe, pairing: Pairing) -> str | None:
-    """The next step where the function is flat, and the gradient is not."""
-    moved = [n for n, s in zip(probe.case.names, probe.inputs.slices, strict=True) if pairing.direction[s].any()]
-    if len(moved) != 1 or not abs(pairing.numeric) <= pairing.numerics:
-        return None
-    name = moved[0]
-    declared = (
-        f'@f.surrogate("{name}", of=...)' if probe.case.target.kind == "operator" else f'surrogate={{"{name}": ...}}'
-    )
-    return f"if the derivative of another function is meant, such as a smooth one, declare it: {declared}"
+def _moved(probe: Probe, pairing: Pairing) -> list[int]:
+    """The primals that the direction of a pairing moves."""
+    return [i for i, place in enumerate(probe.inputs.slices) if pairing.direction[place].any()]
 
 
 def _parts(probe: Probe, backward: Backward, pairing: Pairing) -> Iterator[tuple[int, int, Pairing]]:
-    """The same pairing for each input and output alone."""
-    inputs, outputs = probe.inputs.slices, probe.outputs.slices
-    moved = [i for i, place in enumerate(inputs) if pairing.direction[place].any()]
+    """Yield the pairing of each input and output alone."""
+    moved, outputs = _moved(probe, pairing), probe.outputs.slices
     if len(moved) * len(outputs) == 1 or len(moved) > _MANY:
         return
     for i in moved:
         direction = torch.zeros_like(pairing.direction)
-        direction[inputs[i]] = pairing.direction[inputs[i]]
+        direction[probe.inputs.slices[i]] = pairing.direction[probe.inputs.slices[i]]
         try:
             ladder = probe.climb(direction)
         except Inconclusive:
@@ -380,21 +346,16 @@ def _parts(probe: Probe, backward: Backward, pairing: Pairing) -> Iterator[tuple
             yield i, o, pair(probe, backward, ladder, direction, cotangent)
 
 
-def moving_output(probe: Probe, backward: Backward, ladder: Ladder) -> Finding | None:
-    """An output that does not require grad must not change: its derivative would silently be taken for zero."""
-    least = 16 * ladder.error + probe.grid.epsilon**0.5 * ladder.scale
-    moving = ladder.known & ~backward.wanted & (ladder.derivative.abs() > least)
-    for name, place in zip(output_names(probe), probe.outputs.slices, strict=True):
-        if moving[place].any():
-            largest = float(torch.where(moving, ladder.derivative, 0)[place].abs().max())
-            return Finding(
-                "nondifferentiable-output-moves", Verdict.INCONCLUSIVE,
-                f"{name} does not require grad, but changes with the arguments", f"{name}; {probe.case.label}",
-                analytic=0.0, numeric=largest, error=largest,
-                cause="it is marked as non-differentiable, detached, or computed without grad mode",
-                hint="give its derivative too, or do not return it",
-            )  # fmt: skip
-    return None
+def _surrogate_hint(probe: Probe, pairing: Pairing) -> str | None:
+    """The next step where the function is flat, and the gradient is not."""
+    moved = _moved(probe, pairing)
+    if len(moved) != 1 or not abs(pairing.numeric) <= pairing.numerics:
+        return None
+    name = probe.case.names[moved[0]]
+    declared = (
+        f'@f.surrogate("{name}", of=...)' if probe.case.target.kind == "operator" else f'surrogate={{"{name}": ...}}'
+    )
+    return f"if the derivative of another function is meant, such as a smooth one, declare it: {declared}"
 
 
 def output_names(probe: Probe) -> list[str]:
@@ -403,22 +364,10 @@ def output_names(probe: Probe) -> list[str]:
     return ["the output"] if len(outputs) == 1 else [f"output {i}" for i in outputs]
 
 
-def raised(case: Case, error: BaseException | None) -> Finding:
-    """A backward pass that raises."""
-    return Finding(
-        "backward-raises", Verdict.FAIL, f"The backward pass raises {type(error).__name__}", case.label,
-        cause=str(error),
-    )  # fmt: skip
-
-
 def _claim(probe: Probe) -> str:
-    """What says how many digits there are."""
+    """Name the source of the number of digits."""
     accuracy = probe.declared.accuracy
     return "its dtype has" if accuracy is None else f"accuracy={accuracy:g} declares"
-
-
-_FAINT = 2.0**-11
-"""A part of the gradient that a kernel's own tolerance may well be the reason of."""
 
 
 def _tolerance_hint(probe: Probe, error: float, pairing: Pairing) -> str | None:
@@ -430,15 +379,6 @@ def _tolerance_hint(probe: Probe, error: float, pairing: Pairing) -> str | None:
         "if the kernel has a tolerance of its own (a solver, a quadrature, an iteration), declare what its values are "
         f"right to: accuracy={accuracy:g}"
     )
-
-
-def imprecise(probe: Probe, pairing: Pairing) -> Finding:
-    """A backward pass whose rounding is larger than that of its dtype."""
-    return Finding(
-        "loses-digits", Verdict.LOSES_DIGITS, f"The backward pass rounds to fewer digits than {_claim(probe)}",
-        probe.case.label, error=pairing.noise, estimate=pairing.grain,
-        hint=_tolerance_hint(probe, pairing.noise, pairing),
-    )  # fmt: skip
 
 
 def not_a_number(probe: Probe, backward: Backward, cotangent: Tensor | None = None) -> Finding | None:
@@ -459,12 +399,3 @@ def not_a_number(probe: Probe, backward: Backward, cotangent: Tensor | None = No
                 hint="choose the derivative of one side there, or 0: torch.where on the divisor, before dividing",
             )  # fmt: skip
     return None
-
-
-def nonlinear(probe: Probe, pairing: Pairing) -> Finding:
-    """A backward pass that does something else to the upstream gradient than multiplying it."""
-    return Finding(
-        "nonlinear-backward", Verdict.FAIL, "The backward pass is not linear in the upstream gradient",
-        f"upstream gradient times 3; {probe.case.label}", error=pairing.nonlinearity, estimate=pairing.tolerance,
-        hint=_tolerance_hint(probe, pairing.nonlinearity, pairing),
-    )  # fmt: skip

@@ -10,27 +10,19 @@ settle, a jump. A kink elsewhere on the line spoils the steps that reach beyond 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from .vectors import Grid
 
-# -- the derivative of a function along a line, with an error estimate for each element of its result ----------------
-
-# Central differences at steps h, h/2, h/4, ... are extrapolated to h = 0 (see `neville`), each element of the result as
-# far as its own noise and curvature allow, so that one ladder serves outputs of very different scales.
-#
-# The even part of the function, (f(h) + f(-h) - 2 f(0)) / 2h, is half the difference of the slopes on both sides.
-# Extrapolated in the same way it must vanish: where it does not, there is a kink at h = 0, and where it does not even
-# settle, a jump. A kink elsewhere on the line spoils the steps that reach beyond it, and no others.
-
-
 RUNGS = (4, 6, 8, 11, 15)
-"""How many steps a ladder takes: the fewest that tell enough."""
+"""Numbers of steps that a ladder takes: the fewest that tell enough."""
 
 _USUAL = 8
 """A ladder with more steps goes on only where most is unknown, or the last steps told more."""
@@ -41,9 +33,10 @@ _ENOUGH = 0.98
 _DIGITS = 0.7
 """The share of the dtype's digits in which a derivative is known well."""
 
-
 SINGLE = 24
 """Digits of float32."""
+
+Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 
 class Rough(Exception):
@@ -52,7 +45,7 @@ class Rough(Exception):
 
 @dataclass(frozen=True)
 class Ladder:
-    """What differences along a line found: `m` elements, `n` steps.
+    """Findings of differences along a line: `m` elements, `n` steps.
 
     Attributes:
         derivative: along the line, ``(m,)``.
@@ -78,18 +71,10 @@ class Ladder:
     table: Tensor
     bars: Tensor
 
-    @property
+    @functools.cached_property
     def known(self) -> Tensor:
-        """Where there is a derivative, and it is known."""
+        """The elements that have a derivative, and a known one."""
         return ~(self.kinked | self.unresolved | self.jagged)
-
-    def project(self, covector: Tensor) -> tuple[list[float], list[float], int]:
-        """The ladder of the one number <covector, derivative>: estimate and error at each step, and the best step."""
-        weight = torch.where(self.known, covector, 0)
-        values = self.table.nan_to_num() @ weight
-        bars = self.bars.nan_to_num(nan=torch.inf, posinf=torch.inf) * weight.abs()
-        bars = torch.where(weight == 0, 0, bars).sum(1)
-        return values.tolist(), bars.tolist(), int(bars.argmin())
 
     def blurred(self, noise: Tensor, size: Tensor, grid: Grid) -> Ladder:
         """The ladder with larger errors: for a function that has fewer digits, of which this is the reference.
@@ -115,7 +100,7 @@ class Ladder:
         )
 
     def scaled(self, factor: float) -> Ladder:
-        """The same for a direction that is longer by a factor."""
+        """The ladder for a direction that is longer by a factor."""
         return replace(
             self, derivative=self.derivative * factor, error=self.error * factor, scale=self.scale * factor,
             grain=self.grain * factor, table=self.table * factor, bars=self.bars * factor,
@@ -167,12 +152,12 @@ def climb(
     before = 0.0
     for number in RUNGS:
         rungs.extend(number)
-        table, bars = neville(rungs.samples, rungs.steps, noise)
-        (derivative, kink), (error, kink_error) = best(table, bars, rungs.steps)
+        samples = torch.stack(rungs.odd + rungs.even).view(2, len(rungs.steps), -1)
+        table, bars, (derivative, kink), (error, kink_error) = neville(samples, rungs.steps, noise)
         scale = torch.maximum(derivative.abs(), size)
         finest = torch.maximum(grid.epsilon**_DIGITS * scale, 4 * noise / rungs.steps[0])
         # Smaller steps may only be worse by the noise; where they are by more, the large ones overlooked something.
-        jagged = bars[0, -1] > 16 * (error + 4 * noise / rungs.steps[-1]) + finest
+        jagged = bars[-1] > 16 * (error + 4 * noise / rungs.steps[-1]) + finest
         good = ((error <= finest) & ~jagged) | ~center.isfinite()
         share = float(good.double().mean()) if len(good) else 1.0
         if share >= _ENOUGH or len(rungs.steps) < number or (number > _USUAL and 0.5 < share <= before):
@@ -186,7 +171,7 @@ def climb(
     jagged |= rungs.jagged(derivative, error, noise)
     error = error + bend  # of a kink too slight to give the element up
     grain = noise / rungs.steps[0]
-    return Ladder(derivative, error, kinked, unresolved, jagged, scale, grain, tuple(rungs.steps), table[0], bars[0])
+    return Ladder(derivative, error, kinked, unresolved, jagged, scale, grain, tuple(rungs.steps), table, bars)
 
 
 @dataclass
@@ -199,11 +184,6 @@ class _Rungs:
     steps: list[float] = field(default_factory=list)
     odd: list[Tensor] = field(default_factory=list)
     even: list[Tensor] = field(default_factory=list)
-
-    @property
-    def samples(self) -> Tensor:
-        """Odd and even part, ``(2, n, m)``."""
-        return torch.stack([torch.stack(self.odd), torch.stack(self.even)])
 
     def extend(self, number: int) -> None:
         """Take smaller steps until there are `number`; begin nearer where the function is not defined so far out."""
@@ -229,12 +209,12 @@ class _Rungs:
         return value if value.shape == self.center.shape else None
 
     def _outside(self, values: Tensor) -> bool:
-        """Whether less than half of the finite elements are finite there too."""
+        """Tell whether less than half of the finite elements are finite there too."""
         finite = self.center.isfinite()
         return 2 * int(values[finite].isfinite().sum()) < int(finite.sum())
 
     def jagged(self, derivative: Tensor, error: Tensor, noise: Tensor) -> Tensor:
-        """Where the function does not follow its derivative for the smallest step."""
+        """The elements that do not follow their derivative for the smallest step."""
         step = self.grid.smallest
         value = self._value(step)
         if value is None:
@@ -250,11 +230,14 @@ class _Rungs:
 # differs from its neighbours, which shows the truncation error, and a bound on what the noise of the function's values
 # does to it. The entry with the least estimate is taken, for each element of the result on its own.
 #
+# The tables are small and the operations many, for which numpy takes a fourth of torch's time.
+#
 # [1] Ridders, "Accurate computation of F'(x) and F'(x) F''(x)", Adv. Eng. Software 4 (1982), 75-76.
 
 
-def neville(samples: Tensor, steps: list[float], noise: Tensor) -> tuple[Tensor, Tensor]:
-    """The best extrapolation to h = 0 that ends at each step, and its estimated error.
+@np.errstate(all="ignore")  # what is not finite is never better
+def neville(samples: Tensor, steps: list[float], noise: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The best extrapolation to h = 0 that ends at each step, and its estimated error; the best of all, and its error.
 
     Args:
         samples: ``(2, n, m)``: an odd part over h, whose error is a series in h^2, h^4, ..., and an even part over h,
@@ -262,51 +245,49 @@ def neville(samples: Tensor, steps: list[float], noise: Tensor) -> tuple[Tensor,
         steps: ``n`` of them, each half of the one before.
         noise: of the values that the samples were made of, ``(m,)``.
     """
-    powers = torch.tensor([2, 1]).view(2, 1, 1)
-    amplified = torch.tensor([1.0, 2.0], dtype=torch.float64).view(2, 1, 1) / torch.tensor(steps).view(-1, 1)
-    column, table = samples, samples.clone()
-    bars = torch.full_like(samples, torch.inf)
+    column, jitter = samples.numpy(), noise.numpy()
+    powers = np.array([2, 1]).reshape(2, 1, 1)
+    amplified = np.array([1.0, 2.0]).reshape(2, 1, 1) / np.array(steps)[:, None]
+    table, bars = column.copy(), np.full_like(column, np.inf)
     for order in range(len(steps)):
         if order:
             finer, coarser, factor = column[:, 1:], column[:, :-1], 2**powers - 1
             column = finer + (finer - coarser) / factor
             amplified = amplified[:, 1:] + (amplified[:, 1:] + amplified[:, :-1]) / factor
-            change = torch.maximum((column - finer).abs(), (column - coarser).abs())
+            change = np.maximum(abs(column - finer), abs(column - coarser))
             powers = powers + 2
         else:
-            change = torch.zeros_like(column)
-            change[:, 0] = torch.inf  # the largest step alone tells nothing of its error
-        change[:, 1:] = torch.maximum(change[:, 1:], (column[:, 1:] - column[:, :-1]).abs())
-        found = (change + amplified * noise).nan_to_num(nan=torch.inf, posinf=torch.inf)
-        better = found < bars[:, order:]
-        table[:, order:] = torch.where(better, column, table[:, order:])
-        bars[:, order:] = torch.where(better, found, bars[:, order:])
-    return table, bars
+            change = np.zeros_like(column)
+            change[:, 0] = np.inf  # the largest step alone tells nothing of its error
+        change[:, 1:] = np.maximum(change[:, 1:], abs(column[:, 1:] - column[:, :-1]))
+        change += amplified * jitter
+        better = change < bars[:, order:]
+        np.copyto(table[:, order:], column, where=better)
+        np.copyto(bars[:, order:], change, where=better)
+    value, error = _best(table, bars, steps)
+    return torch.from_numpy(table[0]), torch.from_numpy(bars[0]), torch.from_numpy(value), torch.from_numpy(error)
 
 
-def best(table: Tensor, bars: Tensor, steps: list[float]) -> tuple[Tensor, Tensor]:
+def _best(table: Array, bars: Array, steps: list[float]) -> tuple[Array, Array]:
     """Of each element the entry with the least error, and that error.
 
     From the smallest step to the largest: no entry is taken that smaller steps speak against, such as one of steps
     that all reach beyond the same kink. What the smallest step is off by is noise, if more of it than was measured;
     of larger steps it makes an error that is smaller in proportion.
     """
-    value, error, step = table[:, -1], bars[:, -1], torch.full_like(table[:, -1], steps[-1])
+    value, error, step = table[:, -1].copy(), bars[:, -1].copy(), np.full_like(table[:, -1], steps[-1])
     for row in range(len(steps) - 2, -1, -1):
-        other, bar = table[:, row], bars[:, row]
-        better = (bar < error) & ((other - value).abs() <= 4 * error)
-        value, error = torch.where(better, other, value), torch.where(better, bar, error)
-        step = torch.where(better, steps[row], step)
-    return value, torch.maximum(
-        error, ((table[:, -1] - value).abs() * steps[-1] / step).nan_to_num(nan=torch.inf, posinf=torch.inf)
-    )
+        better = (bars[:, row] < error) & (abs(table[:, row] - value) <= 4 * error)
+        for best, other in ((value, table[:, row]), (error, bars[:, row]), (step, steps[row])):
+            np.copyto(best, other, where=better)
+    drift = abs(table[:, -1] - value) * steps[-1] / step
+    return value, np.maximum(error, np.where(np.isnan(drift), np.inf, drift))
 
 
 # -- how much the values of a computed function jitter, measured rather than assumed ---------------------------------
 
-
 SAMPLES = 7
-"""How many equidistant points the estimate takes."""
+"""The number of equidistant points that the estimate takes."""
 
 _ORDERS = (4, 5, 6)
 _GAMMA = {k: math.factorial(k) ** 2 / math.factorial(2 * k) for k in _ORDERS}

@@ -8,16 +8,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from ..case import Case
 from .ladder import SAMPLES, SINGLE, Ladder, ecnoise
 from .probe import Backward, Probe
 from .vectors import Grid, signed
 
-# -- both sides of one number: <v, J u> by differences, and <v J, u> by the backward pass ----------------------------
-
-
 _ROUNDINGS, _HALF_ROUNDINGS = 64, 8
-"""How many roundings in a row a derivative may suffer; fewer for dtypes in which nobody does arithmetic."""
+"""Roundings in a row that a derivative may suffer; fewer for dtypes in which nobody does arithmetic."""
 
 _NUDGES = 4
 """Cotangents that are rounded otherwise."""
@@ -65,32 +61,37 @@ class Pairing:
 
     @property
     def agrees(self) -> bool:
-        """Whether the two are the same number, as far as can be told; never where the gradient is not finite."""
+        """Tell whether the two are the same number, as far as can be told; never where the gradient is not finite."""
         return self.error <= self.tolerance
 
     @property
     def telling(self) -> bool:
-        """Whether a wrong sign would be seen."""
+        """Tell whether a wrong sign would be seen."""
         return self.tolerance <= self.size or not (self.gradient * self.direction).any()
 
     @property
     def linear(self) -> bool:
-        """Whether the backward pass is linear but for its rounding."""
+        """Tell whether the backward pass is linear but for its rounding."""
         return not self.nonlinearity > self.grid.epsilon**self.grid.wrong * self.size + self.grain
 
     @property
     def precise(self) -> bool:
-        """Whether its noise is the dtype's, not that of one with fewer digits."""
+        """Tell whether its noise is the dtype's, not that of one with fewer digits."""
         return not self.noise > self.grid.epsilon**_PRECISE * self.size + self.grain
 
     @property
+    def fine(self) -> bool:
+        """Tell whether there is nothing to look at again."""
+        return self.agrees and self.linear and self.precise
+
+    @property
     def outweighs(self) -> bool:
-        """Whether the deviation is more than the noise of the backward pass, which is a defect of its own."""
+        """Tell whether the deviation is more than the noise of the backward pass, which is a defect of its own."""
         return not self.error <= self.numerics + 3 * self.noise
 
     @property
     def wrong(self) -> bool:
-        """Whether the deviation is more than some lost digits."""
+        """Tell whether the deviation is more than some lost digits."""
         return not self.error <= self.grid.epsilon**self.grid.wrong * self.size
 
 
@@ -145,11 +146,13 @@ def covector(ladder: Ladder, wanted: Tensor, generator: torch.Generator, grid: G
 
 
 def second_look(probe: Probe, backward: Backward, ladder: Ladder, pairing: Pairing) -> Pairing:
-    """Compare both sides again with a tolerance for what more points show, where the first ones disagree.
+    """Compare both sides again with a tolerance for what more points show, unless there is nothing to look at again.
 
     These are differences at other steps; the noise of the backward pass, measured at neighbouring points as that of
     the values is; and what it does to a cotangent that was rounded otherwise, where large terms cancel.
     """
+    if pairing.fine:
+        return pairing
     other = probe.climb(0.75 * pairing.direction).scaled(4 / 3)
     cotangent = torch.where(other.known, pairing.cotangent, 0)
     doubted = ladder.doubting(other)
@@ -203,53 +206,3 @@ def _norm(vector: Tensor) -> float:
     if largest == 0 or not math.isfinite(largest):
         return largest
     return largest * float(torch.linalg.vector_norm(vector / largest))
-
-
-# -- whole Jacobians of small cases, by differences and by the backward pass: what causes and pictures are made of ---
-
-# Rows are the elements of all outputs in order, columns those of all primals; a complex element is two of them, its
-# real and its imaginary part (see `flat`). The backward pass of a real case gives J, and of a complex one too: its rows
-# are the gradients of the outputs' parts.
-
-
-LIMIT = 4096
-"""The number of entries up to which whole Jacobians are a matter of tenths of a second."""
-
-
-def numeric_jacobian(case: Case) -> tuple[Tensor, Tensor]:
-    """The Jacobian by differences, and the estimated error of each entry, infinite where there is no derivative.
-
-    Some 9 forward calls for each column.
-
-    Raises:
-        Inconclusive: there is nothing to differentiate, or no finite value near the arguments.
-
-    Example:
-        >>> numeric_jacobian(Case(make_target(torch.square), [torch.tensor([1.0, 3.0], dtype=torch.float64)]))[0]
-        tensor([[2., 0.],
-                [0., 6.]], dtype=torch.float64)
-    """
-    probe = Probe(case)
-    units = torch.cat([probe.grid.unit(probe.point[place]) for place in probe.inputs.slices])
-    ladder = probe.climb_all(units.diag()) if len(units) else None
-    if ladder is None:
-        empty = torch.empty(probe.outputs.size, 0, dtype=torch.float64)
-        return empty, empty
-    shape = (len(units), probe.outputs.size)
-    error = torch.where(ladder.known, ladder.error, torch.inf)
-    return (ladder.derivative.view(shape) / units[:, None]).mT, (error.view(shape) / units[:, None]).mT
-
-
-def analytic_jacobian(case: Case) -> Tensor:
-    """The Jacobian by the backward pass, one call for each row; zero for outputs that do not require grad.
-
-    Taken at the same point as `numeric_jacobian`, which is where the case's primals are snapped to.
-
-    Raises:
-        Inconclusive: no output requires grad.
-        BackwardRaises: the backward pass raises.
-    """
-    probe = Probe(case)
-    backward = Backward(probe)
-    rows = [backward.pull(unit) for unit in torch.eye(probe.outputs.size, dtype=torch.float64)]
-    return torch.stack(rows) if rows else torch.empty(0, probe.inputs.size, dtype=torch.float64)

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..case import Case, Linearization
+from ..case import Case
+from ..evidence import Evidence
 from ..finding import Inconclusive
 from ..surrogate import surrogates
 from ..target import differentiable
 from .ladder import SAMPLES, Ladder, Rough, climb, ecnoise
 from .vectors import GRIDS, Layout, flatten, grid_of
 
-# -- a case as a function of one real vector, at a point from which every step is exact ------------------------------
-
-
 FAINTEST = torch.finfo(torch.float64).tiny / torch.finfo(torch.float64).eps
 """The errors of smaller numbers are no normal numbers themselves, and cannot be estimated."""
 
-
 BOUND = 1 / 4
-"""What a declared accuracy, which is a bound, is worth as the standard deviation of noise."""
+"""The worth of a declared accuracy, which is a bound, as the standard deviation of noise."""
 
 
 class Probe:
@@ -65,22 +65,17 @@ class Probe:
         self.declared = case.target.declared
         self._surrogates = surrogates(case)
         self.grid = grid_of([*primals, *outputs], self.declared.accuracy)
-        given = flatten(primals)
-        self.point = self._snapped(given) if point is None else point
-        self.values = flatten(outputs) if torch.equal(self.point, given) else self._called(case, self.point)
-
-    def _snapped(self, given: Tensor) -> Tensor:
-        """The nearest point on the grid, unless the case refuses it."""
-        point = torch.cat([self.grid.snap(given[place]) for place in self.inputs.slices])
-        try:
-            moved = self._called(self.case, point)
-        except Exception:  # such as a matrix that must be orthogonal to the last digit
-            return given
-        return point if moved.shape == (self.outputs.size,) else given
+        self.point, self.values = flatten(primals), flatten(outputs)
+        snapped = torch.cat([self.grid.snap(self.point[s]) for s in self.inputs.slices]) if point is None else point
+        if not torch.equal(snapped, self.point):
+            with contextlib.suppress(Exception):  # such as of a matrix that must be orthogonal to the last digit
+                moved = self._called(case, snapped)
+                if moved.shape == self.values.shape:
+                    self.point, self.values = snapped, moved
 
     @functools.cached_property
     def reference(self) -> Probe | None:
-        """The same in float64, from which differences are taken; None where the case is, or cannot be."""
+        """The probe in float64, of which differences are taken; None where the case is in float64, or cannot be."""
         if self.grid == GRIDS[torch.float64]:
             return None
         doubled = [in_double(leaf) for leaf in self.case.replaced(self.inputs.unflatten(self.point)).leaves]
@@ -102,20 +97,24 @@ class Probe:
         infos = [torch.finfo(output.dtype) for output in self.outputs.unflatten(self.values)]
         return max(min(info.tiny, max(info.smallest_normal * info.eps, 1e-37)) for info in infos)
 
+    @functools.cached_property
+    def units(self) -> Tensor:
+        """The size of the changes of each element of the point, a power of two."""
+        return torch.cat([self.grid.unit(self.point[place]) for place in self.inputs.slices])
+
     def at(self, point: Tensor) -> Tensor:
         """The values of the outputs, as one vector, with the changes of surrogates."""
-        places = {i: self.inputs.slices[i] for i in self._surrogates}
-        moved = {i: place for i, place in places.items() if not torch.equal(point[place], self.point[place])}
-        if not moved:
+        if not self._surrogates:
             return self._called(self.case, point)
-        others = point.clone()
-        for place in moved.values():
+        others, places = point.clone(), {i: self.inputs.slices[i] for i in self._surrogates}
+        for place in places.values():
             others[place] = self.point[place]
         values = self.values if torch.equal(others, self.point) else self._called(self.case, others)
-        for i, place in moved.items():
-            alone = self.point.clone()
-            alone[place] = point[place]
-            values = values + (self._called(self._surrogates[i], alone) - self._centers[i])
+        for i, place in places.items():
+            if not torch.equal(point[place], self.point[place]):
+                alone = self.point.clone()
+                alone[place] = point[place]
+                values = values + (self._called(self._surrogates[i], alone) - self._centers[i])
         return values
 
     @functools.cached_property
@@ -129,11 +128,8 @@ class Probe:
         return {i: self._called(case, self.point) for i, case in self._surrogates.items()}
 
     def _called(self, case: Case, point: Tensor) -> Tensor:
-        return flatten(case.values(self.inputs.unflatten(point)))
-
-    def linearize(self, point: Tensor | None = None) -> Linearization:
-        """A recorded forward pass at the point, or at another one."""
-        return self.case.linearize(self.inputs.unflatten(self.point if point is None else point))
+        with torch.no_grad():
+            return flatten(case.outputs(self.inputs.unflatten(point)))
 
     def direction(
         self, generator: torch.Generator, *, relative: bool = False, primals: Sequence[int] | None = None
@@ -175,54 +171,44 @@ class Probe:
             least[place] += BOUND * self.declared.error * (finite.max() if len(finite) else 0)
         return torch.maximum(measured.nan_to_num(), least)
 
-    def climb(self, direction: Tensor) -> Ladder:
-        """The derivative along a direction.
+    def climb(self, directions: Tensor) -> Ladder:
+        """The derivative along a direction; along several, the rows, one after another in one ladder.
 
         Raises:
             Inconclusive: there is nothing to compare near the point.
         """
-        return self.climb_all(direction[None])
-
-    def climb_all(self, directions: Tensor) -> Ladder:
-        """The derivatives along several directions, the rows, one after another in one ladder.
-
-        Raises:
-            Inconclusive: there is nothing to compare near the point.
-        """
+        rows = torch.atleast_2d(directions)
         if self.reference is not None:
             own = torch.maximum(self.noise, (self.values - self.reference.values).abs())
-            ladder = self.reference.climb_all(directions)
-            own, size = (part.repeat(len(directions)) for part in (own, self.reference._size))
-            return ladder.blurred(own, size, self.grid)
-        values, noise, scale = (part.repeat(len(directions)) for part in (self.values, self.noise, self.scale))
+            ladder = self.reference.climb(rows)
+            return ladder.blurred(own.repeat(len(rows)), self.reference._size.repeat(len(rows)), self.grid)
+        values, noise, scale = (part.repeat(len(rows)) for part in (self.values, self.noise, self.scale))
+
+        def along(step: float) -> Tensor:
+            return torch.cat([self.at(self.point + move) for move in step * rows])
+
         try:
-            return climb(lambda h: self._along(h * directions), values, noise, self.grid, scale)
+            return climb(along, values, noise, self.grid, scale)
         except Rough:
             raise Inconclusive("the target fails, or gives no finite values, next to the arguments") from None
 
-    def _along(self, steps: Tensor) -> Tensor:
-        return torch.cat([self.at(self.point + step) for step in steps])
+    def climb_axis(self, column: int) -> Iterator[tuple[float, Ladder]]:
+        """Ladders along one element, each with the length of its direction: the unit of its tensor, and its own size.
 
-
-def directional(case: Case, direction: Sequence[Tensor]) -> Ladder:
-    """The derivative of a case's outputs along a direction, by differences.
-
-    Args:
-        direction: a tensor for each primal. Steps are exact only for directions of the case's `Grid`; others, such as
-            unit vectors, are exact where they have few digits.
-
-    Returns:
-        The ladder, at the point that the primals are snapped to. Its elements are those of all outputs, in order,
-        each part of a complex element on its own.
-    """
-    return Probe(case).climb(flatten(list(direction)))
+        Near a boundary of the domain the first is too wide.
+        """
+        unit, value = float(self.units[column]), abs(float(self.point[column]))
+        own = 2.0 ** (math.frexp(value)[1] - 1) if value else unit
+        for length in dict.fromkeys((unit, min(own, unit))):
+            direction = torch.zeros_like(self.point)
+            direction[column] = length
+            with contextlib.suppress(Inconclusive):
+                yield length, self.climb(direction)
 
 
 def in_double(leaf: Any) -> Any:
     """A tensor in double precision; all else as it is."""
-    if not isinstance(leaf, Tensor) or not differentiable(leaf):
-        return leaf
-    return leaf.to(torch.complex128 if leaf.is_complex() else torch.float64)
+    return leaf.to(torch.complex128 if leaf.is_complex() else torch.float64) if differentiable(leaf) else leaf
 
 
 # -- the backward pass of a case as a linear map of one real vector --------------------------------------------------
@@ -246,8 +232,8 @@ class Backward:
 
     def __init__(self, probe: Probe, point: Tensor | None = None) -> None:
         self._probe = probe
-        self._point = probe.point if point is None else point
-        self._recorded = probe.linearize(self._point)
+        self._point = probe.inputs.unflatten(probe.point if point is None else point)
+        self._recorded = probe.case.linearize(self._point)
         self._lasting = True
         outputs = self._recorded.outputs
         if not any(output.requires_grad for output in outputs):
@@ -270,7 +256,7 @@ class Backward:
                 return self._pull(cotangent)
             except Exception:
                 self._lasting = False
-        self._recorded = self._probe.linearize(self._point)
+        self._recorded = self._probe.case.linearize(self._point)
         try:
             return self._pull(cotangent)
         except Exception as error:
@@ -281,3 +267,39 @@ class Backward:
         found = recorded.pull(self._probe.outputs.unflatten(cotangent))
         made = [torch.zeros_like(p) if g is None else g for p, g in zip(recorded.primals, found, strict=True)]
         return flatten([g if g.layout == torch.strided else g.to_dense() for g in made])
+
+
+# -- the ladder of the entry of a Jacobian that is most wrong, climbed once more to be shown -------------------------
+
+
+def with_ladder(evidence: Evidence, case: Case) -> Evidence:
+    """The evidence with the steps that lead to its worst numeric entry; as it is where they lead nowhere.
+
+    Args:
+        evidence: with both Jacobians of the case, as `jacobian` makes them.
+        case: of some ten forward calls.
+    """
+    deviation = (evidence.analytic - evidence.numeric).abs()
+    if evidence.estimate is not None:
+        deviation = torch.where(evidence.estimate.isfinite(), deviation, 0)
+    if not deviation.numel() or not deviation.max() > 0:
+        return evidence
+    row, column = divmod(int(deviation.argmax()), deviation.shape[1])
+    found: list[tuple[float, Ladder]] = []
+    with contextlib.suppress(Inconclusive):
+        probe = Probe(case)
+        if (probe.outputs.size, probe.inputs.size) == deviation.shape:
+            found = [(unit, ladder) for unit, ladder in probe.climb_axis(column) if ladder.known[row]]
+    if not found:
+        return evidence
+    unit, ladder = min(found, key=lambda pair: float(pair[1].error[row]) / pair[0])
+    bars = ladder.bars[:, row]
+    bars = torch.where(bars < torch.finfo(bars.dtype).max, bars / unit, torch.inf)  # nan: nothing is known
+    return replace(
+        evidence,
+        steps=tuple(step * unit for step in ladder.steps),
+        ladder=tuple((ladder.table[:, row] / unit).tolist()),
+        bars=tuple(bars.tolist()),
+        chosen=int(bars.argmin()),
+        along=evidence.analytic[row, column].item(),
+    )

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
-
-# -- tensors as one real vector, in which derivatives are plain matrices ---------------------------------------------
 
 # A complex element is two real ones, its parts, so that Re<v, J u> = Re(sum(conj(v) * (J u))) is the plain inner
 # product of two such vectors: torch's convention of complex gradients [1]. Every element is a float64, which holds the
@@ -20,21 +18,14 @@ from torch import Tensor
 
 
 def flatten(tensors: Sequence[Tensor]) -> Tensor:
-    """The elements of all tensors, in order, as one float64 vector on the CPU."""
-    if len(tensors) == 1:
-        return _real(tensors[0])
-    return torch.cat([_real(tensor) for tensor in tensors]) if tensors else torch.empty(0, dtype=torch.float64)
-
-
-def _real(tensor: Tensor) -> Tensor:
-    tensor = tensor.detach()
-    if tensor.is_complex():
-        tensor = torch.view_as_real(tensor.resolve_conj())
-    return tensor.reshape(-1).to("cpu", torch.float64)
+    """The elements of all tensors, in order, as one new float64 vector on the CPU."""
+    real = [torch.view_as_real(t.resolve_conj()) if t.is_complex() else t for t in tensors]
+    flat = [tensor.detach().reshape(-1).to("cpu", torch.float64) for tensor in real]
+    return torch.cat(flat or [torch.empty(0, dtype=torch.float64)])
 
 
 class Layout:
-    """How some tensors lie in one real vector.
+    """The places of some tensors in one real vector.
 
     Args:
         like: tensors of these shapes, strides, dtypes and devices.
@@ -46,30 +37,29 @@ class Layout:
 
     def __init__(self, like: Sequence[Tensor]) -> None:
         self._like = [torch.empty_like(tensor) for tensor in like]  # dense, and with the same order of axes
-        sizes = [t.numel() * (2 if t.is_complex() else 1) for t in like]
-        ends = list(itertools.accumulate(sizes, initial=0))
+        self._sizes = [t.numel() * (2 if t.is_complex() else 1) for t in like]
+        ends = list(itertools.accumulate(self._sizes, initial=0))
         self.slices = [slice(a, b) for a, b in itertools.pairwise(ends)]
         self.size = ends[-1]
 
     def unflatten(self, vector: Tensor) -> list[Tensor]:
-        """Such tensors with the elements of the vector, rounded where they must be."""
-        return [_shaped(vector[place], like) for place, like in zip(self.slices, self._like, strict=True)]
+        """New tensors of this layout with the elements of the vector, rounded where they must be."""
+        made = [torch.empty_like(tensor) for tensor in self._like]
+        for tensor, piece in zip(made, vector.split(self._sizes), strict=True):
+            real = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+            real.copy_(piece.view(real.shape))
+        return made
 
 
-def _shaped(piece: Tensor, like: Tensor) -> Tensor:
-    """A new tensor."""
-    shaped = torch.view_as_complex(piece.clone().view(*like.shape, 2)) if like.is_complex() else piece.view(like.shape)
-    return torch.empty_like(like).copy_(shaped)
+# -- points and directions on dyadic grids ---------------------------------------------------------------------------
 
-
-# -- points and directions on dyadic grids, so that x + h u is exact for every step h that is used -------------------
-
-# Without them the rounding of x + h u is the largest error of a difference: in float32 it leaves two or three digits.
+# There x + h u is exact for every step h that is used. Elsewhere the rounding of x + h u is the largest error of a
+# difference: in float32 it leaves two or three digits.
 
 
 @dataclass(frozen=True)
 class Grid:
-    """How a dtype's digits are shared out between points, directions and steps, which are powers of two.
+    """Shares of a dtype's digits for points, directions and steps, which are powers of two.
 
     Attributes:
         digits: of the dtype's significand.
@@ -102,9 +92,8 @@ class Grid:
         of the size of 1.
         """
         binade = _binade(torch.where(x.isfinite(), x, 0))
-        largest = binade.max() if len(binade) else torch.zeros(())
-        common = largest.clamp(max=1) if largest > 0 else torch.ones_like(largest)
-        return torch.maximum(common, binade * 2.0 ** (self.bits + self.depth + 3 - self.digits))
+        common = min(1.0, float(binade.max()) if len(binade) else 0.0) or 1.0
+        return (binade * 2.0 ** (self.bits + self.depth + 3 - self.digits)).clamp(min=common)
 
     def snap(self, x: Tensor) -> Tensor:
         """`x`, float64, rounded to where changes along a direction are exact; nothing becomes 0 or changes sign."""
@@ -136,21 +125,16 @@ GRIDS = {
 
 
 def grid_of(tensors: Iterable[Tensor], accuracy: float | None = None) -> Grid:
-    """The grid that suits all of these: that of the dtype with the fewest digits, or of an accuracy that has fewer."""
+    """The grid that suits all of these: that of the dtype with the fewest digits, or of an accuracy that has fewer.
+
+    Numbers that are right to an accuracy take the wide steps of a dtype that has as few digits.
+    """
     grids = [GRIDS[dtype] for dtype in {tensor.dtype.to_real() for tensor in tensors}]
-    return min((*grids, *_accurate(accuracy)), key=lambda grid: grid.digits)
-
-
-def _accurate(accuracy: float | None) -> Iterator[Grid]:
-    """The grid of numbers that are right to an accuracy, with the wide steps of a dtype that has as few digits."""
     if accuracy is not None:
-        digits = max(1 - round(math.log2(accuracy)), FEWEST)
+        digits = max(1 - round(math.log2(accuracy)), min(grid.digits for grid in GRIDS.values()))
         like = max((grid for grid in GRIDS.values() if grid.digits <= digits), key=lambda grid: grid.digits)
-        yield replace(like, digits=digits, wrong=1 / 2)
-
-
-FEWEST = min(grid.digits for grid in GRIDS.values())
-"""Digits that a grid has at least."""
+        grids.append(replace(like, digits=digits, wrong=1 / 2))
+    return min(grids, key=lambda grid: grid.digits)
 
 
 def signed(size: int, generator: torch.Generator, bits: int = 24) -> Tensor:
