@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Sequence
 from types import CodeType
@@ -121,26 +120,11 @@ def disabled(function: F, why: str) -> F:
 
 def fake_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What `function` returns for fake tensors in the place of its tensors."""
-    with _fake_mode()(allow_non_fake_inputs=True) as mode, torch.no_grad():
+    from torch._subclasses.fake_tensor import FakeTensorMode  # costs the import of a compiler
+
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode, torch.no_grad():
         args, kwargs = _pytree.tree_map_only(Tensor, mode.from_tensor, (args, kwargs))
         return function(*args, **kwargs)
-
-
-@functools.cache
-def _fake_mode() -> Any:
-    """Torch's mode, without the import of its compiler, which takes a second."""
-    from torch._subclasses.fake_tensor import FakeTensorMode  # costs an import as well
-
-    dispatch = FakeTensorMode.__torch_dispatch__
-
-    class Mode(FakeTensorMode):
-        @classmethod
-        def _should_skip_dynamo(cls) -> bool:
-            return False
-
-        __torch_dispatch__ = getattr(dispatch, "__wrapped__", dispatch)
-
-    return Mode
 
 
 def checkpointed(function: Callable[..., Any], *args: Any) -> Any:

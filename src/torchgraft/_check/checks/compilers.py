@@ -21,7 +21,6 @@ from ... import _torch
 from ..baseline import Baseline, Difference, Value, baseline
 from ..case import Case, Linearization
 from ..finding import Finding, LeftOut, Skip, Verdict
-from ..risk import is_native
 from ..variations import nearby, resized
 from .layouts import transposed
 from .sizes import variants
@@ -64,8 +63,7 @@ def _dense(outputs: Sequence[Tensor]) -> list[Tensor]:
 
 def traced(case: Case) -> Iterator[Finding]:
     """Trace with fake tensors, as compilers do, and run what was recorded on other numbers."""
-    if case.target.kind not in ("operator", "library"):
-        raise Skip("compilers=True compiles it")
+    require_operator(case)
     base, count = baseline(case), len(case.primals)
     require_fixed(base)
     other = baseline(case.replaced(nearby(case, spread=2.0**-3)))
@@ -172,18 +170,22 @@ FAKE_HINT = "compute the fake result's shape from the shapes of the inputs, and 
 FakeCall = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 
 
+def require_operator(case: Case) -> None:
+    """Skip what has no kernel of its own for fake tensors, which take the import of a compiler."""
+    if case.target.kind not in ("operator", "library"):
+        raise Skip("compilers=True compiles it")
+
+
 @may_refuse("compile", wholly=False)
 def fake(case: Case) -> Iterator[Finding]:
-    """Real and fake calls at several sizes and, for operators, in several layouts."""
+    """Real and fake calls of an operator at several sizes and in several layouts."""
+    require_operator(case)
     baseline(case)
     require_dense(case, "sparse tensors have no fake ones of their own")
-    operator = case.target.kind in ("operator", "library")
-    if not operator and is_native(case.target):
-        raise Skip("it is given the memory of tensors, and fake ones have none")
     yield from _compare_fake(case, case.primals, "as given", _torch.fake_call, strides=True)
-    extra = [("on device meta", case, case.primals, _meta_call)] if operator else []
+    extra = [("on device meta", case, case.primals, _meta_call)]
     laid_out = [transposed(primal) for primal in case.primals]
-    if operator and any(primal is not None for primal in laid_out):
+    if any(primal is not None for primal in laid_out):
         primals = [p if other is None else other for p, other in zip(case.primals, laid_out, strict=True)]
         extra.append(("transposed inputs", case, primals, _torch.fake_call))
     for what, other in variants(case):
@@ -192,7 +194,7 @@ def fake(case: Case) -> Iterator[Finding]:
             extra.append((what, other, other.primals, _torch.fake_call))
     for what, other, primals, call in extra:
         with contextlib.suppress(Refused):
-            strides = operator and call is _torch.fake_call
+            strides = call is _torch.fake_call
             found = list(_compare_fake(other, primals, what, call, strides=strides))
             yield from found
             if found:

@@ -20,8 +20,8 @@ from .vectors import flatten
 STEP = 2.0**-11
 """Of the finest difference, in units of each tensor; two wider ones extrapolate it where it tells too little."""
 
-CLOSE = 1e-6
-"""The relative deviation of a number that is looked at closely."""
+CLOSE, FINE = 1e-6, 1e-9
+"""The relative deviation of a number that is looked at closely; and that which shows a loss of digits too."""
 
 
 class Line:
@@ -65,7 +65,7 @@ class Line:
         """The machine epsilon of the least precise primal."""
         return max(torch.finfo(primal.dtype).eps for primal in self.primals)
 
-    def agrees(self) -> bool:
+    def agrees(self, close: float = CLOSE) -> bool:
         """Return True if the backward gives the number that differences give; with few digits, as in double precision.
 
         False proves nothing: there may be no differences, or too rough ones.
@@ -73,12 +73,12 @@ class Line:
         if self.double:
             weights = self.dense
             terms = products(self.gradients, self.direction)
-            return is_slope(terms, lambda step: float(flatten(self.case.values(self._moved(step))) @ weights))
+            return is_slope(terms, lambda step: float(flatten(self.case.values(self._moved(step))) @ weights), close)
         try:
             wide = Line(self.case.with_leaves([in_double(leaf) for leaf in self.case.leaves]), self._kind)
         except Exception:
             return False
-        return wide.double and near(self.gradients, wide.gradients, 64 * self.epsilon) and wide.agrees()
+        return wide.double and near(self.gradients, wide.gradients, 64 * self.epsilon) and wide.agrees(close)
 
     def _moved(self, step: float) -> list[Tensor]:
         return [primal + step * u for primal, u in zip(self.primals, self.direction, strict=True)]
@@ -178,7 +178,7 @@ def products(left: Sequence[Value], right: Sequence[Value]) -> Tensor:
     return flatten([a for a, _ in pairs]) * flatten([b for _, b in pairs])
 
 
-def is_slope(terms: Tensor, function: Callable[[float], float]) -> bool:
+def is_slope(terms: Tensor, function: Callable[[float], float], close: float = CLOSE) -> bool:
     """Return True if the sum of terms is the slope at 0 of a function of a step, as far as differences tell."""
     size, expected = float(torch.linalg.vector_norm(terms)), float(terms.sum())
 
@@ -186,13 +186,13 @@ def is_slope(terms: Tensor, function: Callable[[float], float]) -> bool:
         return (function(step) - function(-step)) / (2 * step)
 
     fine = slope(STEP)
-    if abs(expected - fine) <= CLOSE * max(size, abs(fine)):
+    if abs(expected - fine) <= close * max(size, abs(fine)):
         return True
     middle, coarse = slope(2 * STEP), slope(4 * STEP)
     limit, other = (4 * fine - middle) / 3, (4 * middle - coarse) / 3
     size, doubt = max(size, abs(limit)), 2 * abs(limit - other)
     # A slope may vanish, beside which the terms of third order that are taken off are large.
-    return abs(expected - limit) <= CLOSE * size + doubt and doubt <= 1e-3 * max(size, abs(coarse))
+    return abs(expected - limit) <= close * size + doubt and doubt <= 1e-3 * max(size, abs(coarse))
 
 
 def near(found: Sequence[Value], expected: Sequence[Value], part: float) -> bool:
