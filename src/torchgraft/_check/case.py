@@ -15,7 +15,7 @@ from torch import Tensor
 from .. import _torch
 from . import children
 from .finding import LeftOut, Skip
-from .target import Target, differentiable
+from .target import Target, differentiable, on_the_same
 
 
 @dataclass(frozen=True)
@@ -150,6 +150,16 @@ class Case:
         other = self.with_leaves(self.leaves)
         other.target = replace(self.target, function=function)
         return other
+
+    def surrogates(self) -> dict[int, Case]:
+        """The same arguments, for the function whose derivative is meant, of each primal that has a surrogate."""
+        declared = self.target.declared.surrogates.items()
+        return {
+            i: self.calling(on_the_same(self.target, of))
+            for i, name in enumerate(self.names)
+            for argument, of in declared
+            if name == argument or name.startswith(f"{argument}[")
+        }
 
     def arguments(self, primals: Sequence[Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Positional and keyword arguments: these very primals, and copies of the other tensors."""

@@ -12,8 +12,9 @@ from typing import Any
 from torch import Tensor
 
 from .. import _torch
+from .._errors import ArgumentError, ShapeError
 from .._locate import own_line
-from .case import Case
+from .case import Case, describe
 from .children import survive
 from .clock import Clock, OutOfTime
 from .ended import Ended, staying
@@ -21,7 +22,6 @@ from .finding import Finding, Verdict
 from .generate.inputs import Inputs, Refusal, attempt, make_case
 from .report.result import Result
 from .risk import is_native
-from .surrogate import require_surrogates
 from .target import Target
 
 CASES = 24
@@ -84,7 +84,7 @@ def prepare(
         except OutOfTime:
             note = f"not all was tried: the {clock.budget:.3g} s were over after {len(made.cases)} cases were made"
             made.results.append(Result("samples", SAMPLES, Verdict.INCONCLUSIVE, note=note))
-        require_surrogates(made.cases)
+        _require_surrogates(made.cases)
     return made
 
 
@@ -167,3 +167,35 @@ def _refused(target: Target, refusal: Refusal) -> Result:
         where=f"{refusal.label}; {place}" if place else refusal.label, cause=str(error).partition("\n")[0], hint=hint,
     )  # fmt: skip
     return Result("samples", SAMPLES, Verdict.FAIL, refusal.label, findings=(finding,))
+
+
+def _require_surrogates(cases: Sequence[Case]) -> None:
+    """Make sure that surrogates are of arguments that there are, and return what the target returns.
+
+    Raises:
+        ArgumentError: a name is of no argument that may have a derivative, or a surrogate raises.
+        ShapeError: a surrogate returns other shapes.
+    """
+    if not cases or not cases[0].target.declared.surrogates:
+        return
+    known = dict.fromkeys(name for case in cases for name in case.names)
+    for argument in cases[0].target.declared.surrogates:
+        if not any(name == argument or name.startswith(f"{argument}[") for name in known):
+            raise ArgumentError(
+                "there is no argument of this name that may have a derivative", operator=cases[0].target.name,
+                argument="surrogate", expected=", ".join(known), got=argument,
+            )  # fmt: skip
+    wanted = [describe(value) for value in cases[0].values()]
+    for i, case in cases[0].surrogates().items():
+        try:
+            found = [describe(value) for value in case.values()]
+        except Exception as error:
+            raise ArgumentError(
+                f"the surrogate of '{case.names[i]}' raises", operator=case.target.name, argument="surrogate",
+                expected="a function on the same arguments", got=f"{type(error).__name__}: {error}",
+            ) from error  # fmt: skip
+        if found != wanted:
+            raise ShapeError(
+                f"the surrogate of '{case.names[i]}' returns something else", operator=case.target.name,
+                argument="surrogate", expected=", ".join(wanted), got=", ".join(found),
+            )  # fmt: skip

@@ -17,11 +17,38 @@ from .._function.function import Function
 from .._op import Op
 from .._rules.surrogate import function_name, read_surrogates
 from .._spec.accuracy import read_accuracy
-from .declared import Declared
 
 FUNCTIONS = (torch.autograd.Function, Function)
 
 Kind = Literal["operator", "function", "library", "module", "callable"]
+
+
+@dataclass(frozen=True)
+class Declared:
+    """Declarations about a target.
+
+    Attributes:
+        accuracy: to which its values are right, relative to the largest element of each output; None is its dtype's.
+        surrogates: by the names of arguments, functions whose derivative is meant in the place of the target's own.
+        left_out: inputs and outputs without a derivative, of which there is nothing to prove.
+    """
+
+    accuracy: float | None = None
+    surrogates: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def error(self) -> float:
+        """The relative error that the accuracy admits; 0 where none is declared."""
+        return self.accuracy or 0.0
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The declarations as the headline of a report shows them."""
+        words = [] if self.accuracy is None else [f"to {self.accuracy:g}"]
+        words += [f"{name}: surrogate of {function_name(of)}" for name, of in self.surrogates.items()]
+        words += [f"left out: {', '.join(self.left_out)}"] if self.left_out else []
+        return tuple(words)
 
 
 def differentiable(value: Any) -> bool:
@@ -228,3 +255,18 @@ def _optional(function: Any) -> frozenset[str]:
     except (TypeError, ValueError):
         return frozenset()
     return frozenset(p.name for p in found if p.default is None)
+
+
+def on_the_same(target: Target, of: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a surrogate as a function of what the target's function takes: a module's takes the parameters first."""
+    if target.kind != "module":
+        return of if isinstance(of, nn.Module) else make_target(of).function
+    made = make_target(of)
+    if made.kind == "module":
+        return made.function
+
+    def call(parameters: dict[str, torch.Tensor], *args: Any, **kwargs: Any) -> Any:
+        asked = {name: value for name, value in parameters.items() if name in made.parameters}
+        return made.function(*args, **kwargs, **asked)
+
+    return call

@@ -15,13 +15,11 @@ from ... import _torch
 from ..._errors import DerivativeError
 from ..baseline import Baseline, Value, baseline, distance, generator, signed
 from ..case import Case, Linearization
-from ..declared import Declared
 from ..finding import Finding, Inconclusive, Skip, Verdict
 from ..numeric.gradient import gradient
 from ..numeric.probe import Probe
 from ..numeric.vectors import flatten
-from ..surrogate import surrogates
-from ..target import Target, differentiable
+from ..target import Declared, Target, differentiable
 from ..variations import nearby
 from .ways import Refused, Words, attempt, claimed, may_refuse, placed, require_dense, saved_in, used
 
@@ -268,7 +266,7 @@ def backward_case(
     names = (*(case.names[i] for i in varied), *(f"the upstream gradient of {base.output_name(i)}" for i in upstream))
     meant = {
         case.names[i]: partial(backward, of=of)
-        for i, of in surrogates(case).items()
+        for i, of in case.surrogates().items()
         if i in varied and any(output.requires_grad for output in of.linearize().outputs)  # else it has no backward
     }
     declared = Declared(case.target.declared.accuracy, meant)

@@ -15,7 +15,6 @@ from torch import Tensor
 from ..case import Case
 from ..evidence import Evidence
 from ..finding import Inconclusive
-from ..surrogate import surrogates
 from ..target import differentiable
 from .ladder import SAMPLES, Ladder, Rough, climb, ecnoise
 from .vectors import GRIDS, Layout, flatten, grid_of
@@ -63,7 +62,7 @@ class Probe:
             raise Inconclusive("no output is a floating-point or complex tensor")
         self.outputs = Layout(outputs)
         self.declared = case.target.declared
-        self._surrogates = surrogates(case)
+        self._surrogates = case.surrogates()
         self.grid = grid_of([*primals, *outputs], self.declared.accuracy)
         self.point, self.values = flatten(primals), flatten(outputs)
         snapped = torch.cat([self.grid.snap(self.point[s]) for s in self.inputs.slices]) if point is None else point
