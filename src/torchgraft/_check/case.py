@@ -172,7 +172,10 @@ class Case:
 
     def call(self, primals: Sequence[Tensor] | None = None) -> Any:
         """What the target returns for these primals, as it returns it; the same random numbers in each call."""
-        args, kwargs = self.arguments(_copies(self.primals) if primals is None else primals)
+        return self.call_with(*self.arguments(_copies(self.primals) if primals is None else primals))
+
+    def call_with(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What the target returns for these very arguments."""
         process = os.getpid()
         children.begins(lambda: self.label)
         with _seeded(self.seed):

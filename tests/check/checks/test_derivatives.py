@@ -16,6 +16,22 @@ from .right import CUBE, MATMUL, RIGHT, scale
 
 X = normal(3)
 
+# -- promises about outputs ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("moves", [False, True])
+def test_an_output_that_is_promised_to_be_independent(moves):
+    @tg.op
+    def sine_and_square(x: Float[Tensor, "n"]) -> tuple[Float[Tensor, "n"], Float[Tensor, "n"]]:
+        return x.sin(), x.square() if moves else torch.ones_like(x)
+
+    @sine_and_square.vjp("x", independent="out1")
+    def _(grad_out0: Tensor, x: Tensor) -> Tensor:
+        return grad_out0 * x.cos()
+
+    assert alarms("gradient", sine_and_square, X) == ({"wrong-gradient"} if moves else set())
+
+
 # -- forward mode ---------------------------------------------------------------------------------------------------
 
 
@@ -53,6 +69,18 @@ def test_tangents_that_are_not_there_are_zeros():
 def test_where_the_backward_is_wrong_it_says_so():
     (finding,) = findings("forward mode", modern(torch.sin, lambda g, x: -g * x.cos(), lambda dx, x: dx * x.cos()), X)
     assert finding.code == "wrong-gradient"
+
+
+def test_a_tangent_that_depends_on_what_autograd_records():
+    def jvp(ctx, dx):
+        (x,) = ctx.saved_tensors
+        return (2 if ctx.needs_input_grad[0] else 1) * dx * x.cos()
+
+    sine = modern(torch.sin, lambda g, x: g * x.cos(), lambda dx, x: dx * x.cos())
+    assert findings("forward mode", sine, X) == []
+    sine.__self__.jvp = staticmethod(jvp)
+    (finding,) = findings("forward mode", sine, X)
+    assert (finding.code, "records" in finding.cause) == ("wrong-tangent", True)
 
 
 def test_a_tangent_of_an_earlier_call():

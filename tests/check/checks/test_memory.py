@@ -127,6 +127,23 @@ def test_an_input_that_is_overwritten_in_the_forward(write):
     assert alarms("mutation", plain(forward, lambda ctx, g: g * ctx.saved_tensors[0]), X) == {"input-changed"}
 
 
+@pytest.mark.parametrize("reads", [False, True], ids=["a running sum", "a counter that is read"])
+def test_an_argument_without_gradient_that_is_overwritten(reads):
+    def forward(ctx, x, state):
+        ctx.save_for_backward(y := x.sin() * (state.sum() if reads else 1), x, state.clone())
+        state.add_(1)
+        return y.clone()
+
+    def backward(ctx, g):
+        _, x, state = ctx.saved_tensors
+        return g * x.cos() * (state.sum() if reads else 1), None
+
+    x, state = X.clone().requires_grad_(), torch.ones(2, dtype=DOUBLE)
+    found = findings("mutation", plain(forward, backward), x, state)
+    assert [(f.code, "state" in f.title) for f in found] == ([("input-changed", True)] if reads else [])
+    assert state.tolist() == [1, 1]
+
+
 def test_an_output_that_is_overwritten():
     def forward(ctx, x):
         y = x.exp()

@@ -23,10 +23,7 @@ from ..numeric.line import Line, largest, near
 from ..numeric.probe import Probe
 from ..variations import with_precision, with_sizes, with_values, within
 from .layouts import parameters
-from .traits import ORDERS, ROWS, SHARED, TRAITS, forward_mode, passed, twice
-
-OWN = ("operator", "function", "library")
-"""Kinds of targets whose derivatives are no one else's."""
+from .traits import ORDERS, OWN, ROWS, SHARED, TRAITS, forward_mode, passed, twice
 
 Row = tuple[int, ...]
 SLOW, ENOUGH, FEWEST = 0.02, 50_000, 12

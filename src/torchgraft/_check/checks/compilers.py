@@ -24,7 +24,19 @@ from ..finding import Finding, LeftOut, Skip, Verdict
 from ..variations import nearby, resized
 from .layouts import transposed
 from .sizes import variants
-from .ways import Made, Refused, Words, attempt, compared, may_refuse, placed, require_dense, require_fixed, tensors
+from .ways import (
+    Made,
+    Refused,
+    Words,
+    attempt,
+    compared,
+    may_refuse,
+    placed,
+    require_dense,
+    require_fixed,
+    tensors,
+    used,
+)  # fmt: skip
 
 # -- eager code against a trace, against compiled code, and against an exported program -------------------------------
 
@@ -87,6 +99,29 @@ def traced(case: Case) -> Iterator[Finding]:
         other, "make_fx, called with other numbers", lambda: (found[: len(base.outputs)], row),
         output=COMPILED_OUTPUT, gradient=_compiled_gradient,
     )  # fmt: skip
+    yield from _linearized(base)
+
+
+def _linearized(base: Baseline) -> Iterator[Finding]:
+    """Compare gradients of the linear map that `torch.func.linearize` makes; to refuse is right."""
+    case, places = base.case, used(base)
+    given = [cotangent for cotangent in base.cotangents if cotangent is not None]
+
+    def outputs(*primals: Tensor) -> tuple[Tensor, ...]:
+        made = case.outputs(primals)
+        return tuple(made[i] for i in places)
+
+    with contextlib.suppress(Exception):
+        linear = torch.func.linearize(outputs, *case.primals)[1]
+        moves = [primal.clone().requires_grad_() for primal in case.primals]
+        found = torch.autograd.grad(linear(*moves), moves, given, allow_unused=True)
+        yield from compared(base, "torch.func.linearize", lambda: ((), found), gradient=LINEARIZED)
+
+
+LINEARIZED = Words(
+    "linearized-gradient", "The gradient of the linearized map is another than that of the function",
+    "the jvp is not of the same function as the backward, or is not linear in the tangent",
+)  # fmt: skip
 
 
 @may_refuse("compile")

@@ -161,6 +161,7 @@ def mutation(case: Case) -> Iterator[Finding]:
     yield from found
     if found:
         return
+    yield from _overwritten(base)
     names = [base.output_name(i) for i in range(len(base.outputs))]
     cotangents = [None if c is None else c.clone() for c in base.cotangents]
     outputs = [(name, o, o.detach().clone()) for name, o in zip(names, recorded.outputs, strict=True)]
@@ -171,6 +172,28 @@ def mutation(case: Case) -> Iterator[Finding]:
     yield from itertools.islice(_changed(SAVED_CHANGED, case, kept), 1)
 
 
+def _overwritten(base: Baseline) -> Iterator[Finding]:
+    """Look for an argument without gradient that a call overwrites, so that the next call gives something else.
+
+    What is only kept up to date, such as a running mean, does not change what calls return.
+    """
+    case, plain = base.case, set(base.case.names)
+    args, kwargs = case.arguments([primal.clone() for primal in case.primals])
+    named = zip(case.leaf_names, _torch.pytree.tree_leaves((args, kwargs)), strict=True)
+    others = [(name, leaf, leaf.clone()) for name, leaf in named if isinstance(leaf, Tensor) and name not in plain]
+    if not others:
+        return
+    with torch.no_grad():
+        case.call_with(args, kwargs)
+        changed = [row for row in others if distance(*row[1:])]
+        if changed and base.differing_outputs(case.target.differentiable(case.call_with(args, kwargs))):
+            yield from _changed(ARGUMENT_CHANGED, case, changed)
+
+
+ARGUMENT_CHANGED = Words(
+    "input-changed", "The forward writes into {}, and the same call then gives another output",
+    "the forward changes an argument that needs no gradient", "work on a copy",
+)  # fmt: skip
 INPUT_CHANGED = Words(
     "input-changed", "The backward writes into {}",
     "the backward overwrites a saved input, which is the caller's own memory", "work on a copy",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -24,6 +25,9 @@ from .orders import backward_case, push, second_order, tangents
 from .vmap import mapped
 
 # -- the dimensions and their traits; the first of each is the plain one -----------------------------------------------
+
+OWN = ("operator", "function", "library")
+"""Kinds of targets whose derivatives are no one else's."""
 
 STRICT, THREADS = "deterministic algorithms and anomaly detection", "another number of threads"
 
@@ -182,7 +186,7 @@ def _second(line: Line) -> Iterator[Finding]:
 
 
 def _third(line: Line) -> Iterator[Finding]:
-    if line.double and line.case.target.kind != "callable" and not line.agrees_at(3):
+    if line.double and line.case.target.kind in OWN and not line.agrees_at(3):
         for finding in second_order(backward_case(baseline(line.case))):
             yield finding.but(code=f"third-{finding.code}", title=f"{finding.title}, of the backward (third order)")
 
@@ -254,24 +258,38 @@ def _same_as_loop(line: Line, sizes: tuple[int, ...]) -> bool:
 
 
 def _forward_over_reverse(line: Line) -> Iterator[Finding]:
-    """The tangents of the gradients, by inputs and upstream gradients together, beside differences of the gradients."""
-    case, count = line.case, len(line.primals)
+    """Tangents of the gradients, by inputs and upstream gradients together: of all outputs, then of each alone."""
     used = [i for i, c in enumerate(line.cotangents) if c is not None]
+    for one in [line, *(line.alone(i) for i in used if len(used) > 1)] if line.double else ():
+        found = list(_pushed_back(one))
+        yield from found
+        if found:
+            return
+
+
+def _pushed_back(line: Line) -> Iterator[Finding]:
+    case, count = line.case, len(line.primals)
+    given = [c for c in line.cotangents if c is not None]
 
     def gradients(*tensors: Tensor) -> tuple[Tensor, ...]:
-        back = torch.func.vjp(lambda *p: tuple(case.outputs(p)[i] for i in used), *tensors[:count])[1]
+        def outputs(*primals: Tensor) -> tuple[Tensor, ...]:
+            made = zip(case.outputs(primals), line.cotangents, strict=True)
+            return tuple(output for output, cotangent in made if cotangent is not None)
+
+        back = torch.func.vjp(outputs, *tensors[:count])[1]
         return back(tuple(tensors[count:]))  # type: ignore[no-any-return]
 
     def pushed(at: Sequence[Tensor], moves: Sequence[Tensor]) -> Sequence[Tensor]:
         return torch.func.jvp(gradients, tuple(at), tuple(moves))[1]  # type: ignore[no-any-return]
 
-    at = [*line.primals, *(c for c in line.cotangents if c is not None)]
     try:
-        if not line.double or line.tangents_agree(lambda moves: pushed(at, moves)):
+        if line.tangents_agree(lambda moves: pushed([*line.primals, *given], moves)):
             return
     except Exception:  # to refuse is right
         return
     base = baseline(case)
+    pairs = zip(base.cotangents, line.cotangents, strict=True)
+    base = replace(base, cotangents=[None if c is None else usual for usual, c in pairs])
     probe = Probe(backward_case(base))
     direction = probe.direction(generator(case, 97))
     made = pushed(probe.inputs.unflatten(probe.point), probe.inputs.unflatten(direction))

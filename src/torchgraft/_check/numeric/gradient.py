@@ -133,11 +133,11 @@ class _Comparison:
             found = not_a_number(self.probe, self.backward, cotangent)
         else:
             found = self._judged(second_look(self.probe, self.backward, self.ladder, pairing))
-        if found is not None and not self._hangs_on_ties(unknown=True):
+        if found is not None and (not _tied(self.probe.case.primals) or self._additive()):
             yield found
 
-    def _hangs_on_ties(self, *, unknown: bool = False) -> bool:
-        """Return True if nothing is wrong once equal elements differ, or `unknown` if that cannot be told.
+    def _hangs_on_ties(self) -> bool:
+        """Return True if nothing is wrong once equal elements differ.
 
         The second smallest of three equal elements is smooth along every line, and has no derivative nevertheless.
         Values nearby must be nearly the same: equal labels of classes must be equal, or mean nothing.
@@ -153,7 +153,7 @@ class _Comparison:
         with contextlib.suppress(Exception):
             near = (flatten(apart.values()) - values).abs() <= 2.0**-4 * values.abs() + least
             return bool((near | ~values.isfinite()).all()) and not any(gradient(apart))
-        return unknown
+        return False
 
     def _additive(self) -> bool:
         """Tell whether derivatives along two directions add up to that along their sum: else there is no derivative."""

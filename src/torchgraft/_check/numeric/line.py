@@ -6,6 +6,7 @@ disagree, or tell nothing, the checks look closely.
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable, Iterator, Sequence
 
@@ -79,6 +80,14 @@ class Line:
         except Exception:
             return False
         return wide.double and near(self.gradients, wide.gradients, 64 * self.epsilon) and wide.agrees(close)
+
+    def alone(self, output: int) -> Line:
+        """Return the line with an upstream gradient for one output only, for derivatives of the backward."""
+        other = copy.copy(self)
+        other.cotangents = [c if i == output else None for i, c in enumerate(self.cotangents)]
+        other._weights = []
+        other.__dict__.pop("moves", None)
+        return other
 
     def _moved(self, step: float) -> list[Tensor]:
         return [primal + step * u for primal, u in zip(self.primals, self.direction, strict=True)]
