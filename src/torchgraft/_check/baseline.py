@@ -17,7 +17,7 @@ Value = Tensor | None
 
 @dataclass(frozen=True)
 class Baseline:
-    """What a case gives when it is called alone, with contiguous tensors, all of them wanted.
+    """Outputs and gradients of the plain call: contiguous tensors, all of which require grad.
 
     Attributes:
         case: the case.
@@ -40,15 +40,15 @@ class Baseline:
     random: bool
 
     def output_name(self, index: int) -> str:
-        """As reports call an output."""
+        """Return the name of an output in reports."""
         return "the output" if len(self.outputs) == 1 else f"output {index}"
 
     def gradient_name(self, index: int) -> str:
-        """As reports call a gradient."""
+        """Return the name of a gradient in reports."""
         return f"the gradient of {self.case.names[index]}"
 
     def differing_outputs(self, found: Sequence[Value], expected: Sequence[Value] | None = None) -> list[Difference]:
-        """Where outputs differ from the expected ones, these by default, by more than rounding can; the worst first."""
+        """List outputs that differ from those expected by more than rounding can, the worst first."""
         return _differing(found, self.outputs if expected is None else expected, self.output_slack, self.output_name)
 
     def differing_gradients(
@@ -59,7 +59,7 @@ class Baseline:
         wanted: Sequence[bool] | None = None,
         times: float = 1.0,
     ) -> list[Difference]:
-        """The same for gradients of the primals that were wanted; `times` the slack where several are added."""
+        """List gradients that differ, of the primals that were wanted; `times` the slack where several are added."""
         expected, slack = self.gradients if expected is None else expected, [times * s for s in self.gradient_slack]
         differences = _differing(found, expected, slack, self.gradient_name)
         return [d for d in differences if wanted is None or wanted[d.index]]
@@ -67,7 +67,7 @@ class Baseline:
 
 @dataclass(frozen=True)
 class Difference:
-    """One result that is not what the plain call gave.
+    """A result that is not what the plain call gave.
 
     Attributes:
         index: of the output or primal.
@@ -217,7 +217,7 @@ def scale_of(primal: Tensor, outputs: Sequence[Tensor], cotangents: Sequence[Val
 
 
 def draws(case: Case) -> bool:
-    """Whether a call draws from torch's global generator."""
+    """Return True if a call draws from torch's global generator."""
     args, kwargs = case.arguments([primal.clone() for primal in case.primals])
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         before = torch.get_rng_state()
@@ -253,7 +253,7 @@ def _nudged(tensor: Tensor, sample: int, source: torch.Generator) -> Tensor:
 
 
 def slack(value: Value, moved: Sequence[Value], accuracy: float = 0.0, units: int = 64) -> float:
-    """What rounding can do to a result, and the accuracy that is declared of both that are compared.
+    """Return the error of a result by rounding, and by the accuracy that is declared of both that are compared.
 
     A backward stable algorithm's error is that of inputs rounded otherwise, and 16 times what two such samples show
     covers its constants; so many units of the result's largest entry cover what is rounded on the way.

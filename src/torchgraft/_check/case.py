@@ -1,4 +1,4 @@
-"""One call of what is checked: its arguments as a flat list of primals, its outputs as a flat list."""
+"""A call of what is checked: its arguments as a flat list of primals, its outputs as a flat list."""
 
 from __future__ import annotations
 
@@ -132,27 +132,27 @@ class Case:
         return list(self._names)
 
     def replaced(self, primals: Sequence[Tensor]) -> Case:
-        """The same with other primals, of any size that the target takes."""
+        """Return the case with other primals, of any size that the target takes."""
         leaves = self.leaves
         for i, primal in zip(self._positions, primals, strict=True):
             leaves[i] = _packed(self._flat[i], primal)
         return self.with_leaves(leaves)
 
     def with_leaves(self, leaves: Sequence[Any]) -> Case:
-        """The same with other arguments in place of `leaves`; the same ones are the primals."""
+        """Return the case with other arguments in place of `leaves`; its primals have the same places."""
         other = copy.copy(self)
         other._flat = [leaf.detach() if isinstance(leaf, Tensor) else leaf for leaf in leaves]
         other.memo, other._in_place = {}, False
         return other
 
     def calling(self, function: Callable[..., Any]) -> Case:
-        """The same arguments, for another function."""
+        """Return the case with another function."""
         other = self.with_leaves(self.leaves)
         other.target = replace(self.target, function=function)
         return other
 
     def surrogates(self) -> dict[int, Case]:
-        """The same arguments, for the function whose derivative is meant, of each primal that has a surrogate."""
+        """Return the case of the function whose derivative is meant, for each primal that has a surrogate."""
         declared = self.target.declared.surrogates.items()
         return {
             i: self.calling(on_the_same(self.target, of))
@@ -171,11 +171,11 @@ class Case:
         return args, kwargs
 
     def call(self, primals: Sequence[Tensor] | None = None) -> Any:
-        """What the target returns for these primals, as it returns it; the same random numbers in each call."""
+        """Call the target with these primals, with the same random numbers in each call."""
         return self.call_with(*self.arguments(_copies(self.primals) if primals is None else primals))
 
     def call_with(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What the target returns for these very arguments."""
+        """Call the target with these very arguments."""
         process = os.getpid()
         children.begins(lambda: self.label)
         with _seeded(self.seed):

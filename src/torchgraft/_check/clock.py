@@ -43,11 +43,11 @@ class Clock:
 
     @property
     def over(self) -> bool:
-        """Whether the budget is spent."""
+        """True if the budget is spent."""
         return (self.budget is not None and self.passed > self.budget) or (self._left is not None and self._left <= 0)
 
     def spent(self, share: float) -> bool:
-        """Whether more than a share of the seconds has passed."""
+        """Return True if more than a share of the seconds has passed."""
         return self.budget is not None and self.passed > share * self.budget
 
     def forgive(self, seconds: float) -> None:

@@ -17,10 +17,10 @@ class Verdict(enum.StrEnum):
     """The end of a check; the later in this list, the worse."""
 
     SKIPPED = "SKIPPED"
-    """It does not apply, or was not tried; the note says why."""
+    """The check does not apply, or was not tried; the note says why."""
     PASS = "PASS"
     INCONCLUSIVE = "INCONCLUSIVE"
-    """It could not tell: never a pass."""
+    """The check could not tell: never a pass."""
     LOSES_DIGITS = "LOSES_DIGITS"
     """Right, to fewer digits than the dtype has."""
     FAIL = "FAIL"

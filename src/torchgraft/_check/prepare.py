@@ -1,4 +1,4 @@
-"""What a check begins with: the cases, and what is to be said about how they were made."""
+"""The cases that a check begins with, and findings about how they were made."""
 
 from __future__ import annotations
 

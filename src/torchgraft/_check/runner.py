@@ -46,12 +46,12 @@ ENDS = 2
 """Checks that may end their process, or try to, before the others of their kind are not tried."""
 
 _EXPLAINED = ("wrong-gradient", "loses-digits", "wrong-at-ties", "nonlinear-backward", "wrong")
-"""What Jacobians explain; of "wrong-second-derivative" and "wrong-gradient-at-size" the first words."""
+"""Codes that Jacobians explain; of "wrong-second-derivative" and "wrong-gradient-at-size" the first words."""
 
 
 @dataclass
 class Memory:
-    """What the checks of one target know of each other.
+    """Facts that the checks of one target share.
 
     Attributes:
         told: keys of what was found, by whichever check: it is not explained again.
@@ -94,11 +94,10 @@ def run(
 
 def _survived(check: Check, cases: Sequence[Case], clock: Clock, memory: Memory) -> list[Result]:
     """Run a check, in a child if it is risky; the end of its process is its result."""
-    try:
-        if clock.over:
-            raise OutOfTime(clock)
+    risky = False
+    with contextlib.suppress(OutOfTime):
         risky = is_risky(check, cases[0]) or bool(memory.ends.keys() - {None})
-    except OutOfTime:
+    if clock.over:
         return [_untried(check, f"the {clock.budget:.3g} s were over")]
     kind = check.probes if risky else None
     if memory.ends[kind] >= ENDS:

@@ -1,4 +1,4 @@
-"""What can be checked, and how each kind is called."""
+"""Targets of the checker, and how each kind is called."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Declared:
 
 
 def differentiable(value: Any) -> bool:
-    """Whether a value is a tensor that may have a derivative."""
+    """Return True for a tensor that may have a derivative."""
     return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
 
 
@@ -176,7 +176,7 @@ def function_of(origin: Any) -> Any:
 
 
 def contexts(function: Any) -> int:
-    """How many of the first parameters of a Function's `forward` are no arguments: 1, or 0 beside `setup_context`."""
+    """Count the first parameters of a Function's `forward` that are no arguments: 1, or 0 beside `setup_context`."""
     if issubclass(function, Function):
         return 0 if function._dialect.kind == "setup" else 1
     return 1 if function.setup_context is torch.autograd.Function.setup_context else 0

@@ -147,7 +147,7 @@ def resized(case: Case, old: int, new: int, *, last: bool = False, numbers: bool
 
 
 def resized_axis(case: Case, leaf: int, axis: int, new: int) -> Case:
-    """One axis of one argument is cut, or lengthened."""
+    """Return the case with an axis of an argument cut, or lengthened."""
     leaves = case.leaves
     leaves[leaf] = _cut(leaves[leaf], axis, new, last=False)
     return case.with_leaves(leaves)

@@ -34,7 +34,7 @@ def strided(tensor: Tensor) -> Tensor | None:
 
 
 def lazy(tensor: Tensor) -> Tensor | None:
-    """Its memory holds the conjugate, or minus its numbers; a bit says so."""
+    """A tensor whose memory holds the conjugate, or minus its numbers; a bit says so."""
     if tensor.is_complex():
         return tensor.conj().resolve_conj().conj()
     if tensor.dtype not in (torch.float32, torch.float64) or not tensor.numel():
@@ -43,7 +43,7 @@ def lazy(tensor: Tensor) -> Tensor | None:
 
 
 def expanded(tensor: Tensor, axis: int | None = None) -> Tensor | None:
-    """Its first slice along an axis, or its first element, repeated: what the backward of a sum hands out."""
+    """The first slice along an axis, or the first element, repeated: what the backward of a sum hands out."""
     if axis is None:
         return tensor.reshape(-1)[0].clone().expand(tensor.shape) if tensor.numel() > 1 else None
     if tensor.dim() < 2 or tensor.shape[axis] < 2:

@@ -28,7 +28,7 @@ from .ways import Words, tensors
 
 
 def reference(case: Case) -> Iterator[Finding]:
-    """Both on the same arguments, the reference in double precision; and the accuracy, where one is declared."""
+    """Call operator and reference, in double precision; and look at the accuracy, where one is declared."""
     operator, accuracy = case.target.operator, case.target.declared.error
     if accuracy:
         yield from jumps(case)
