@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import faulthandler
+import functools
 import math
 import multiprocessing
 import os
@@ -91,6 +92,7 @@ def run_in_child(function: Callable[[], T], *, seconds_idle: float = 20.0, secon
     Raises:
         Ended: a signal or an exit ended the child; `Hung`: it stood still; `TimeOver`: it used all of its CPU time.
     """
+    _warm()
     with tempfile.TemporaryDirectory(prefix="torchgraft-") as folder:
         files = result, trace, call = [Path(folder, name) for name in ("result", "trace", "call")]
         for file in files:
@@ -124,6 +126,14 @@ def run_in_child(function: Callable[[], T], *, seconds_idle: float = 20.0, secon
     if error is not None:
         raise error
     return value  # type: ignore[no-any-return]
+
+
+@functools.cache
+def _warm() -> None:
+    """Let torch import here what first derivatives need: each child would do it for itself, a second each time."""
+    x = torch.ones((), requires_grad=True)
+    with torch.autograd.forward_ad.dual_level():
+        torch.autograd.grad(x.clone(), x, torch.ones(()))
 
 
 def _wait(pid: int, seconds_idle: float) -> int | None:

@@ -67,7 +67,7 @@ class Target:
         origin: what was given.
         parameters: names of the positional arguments, as far as they are known.
         constants: names of arguments that were declared to have no derivative.
-        optional: names of parameters whose default is None.
+        options: parameters that have a default, by name.
         inert: places of outputs that were declared to have none.
         declared: what qualifies the verdict.
         samples: functions of its author's that yield calls, as `Op.samples` takes them: of an operator those that were
@@ -80,7 +80,7 @@ class Target:
     origin: Any
     parameters: tuple[str, ...] = ()
     constants: frozenset[str] = frozenset()
-    optional: frozenset[str] = frozenset()
+    options: Mapping[str, inspect.Parameter] = field(default_factory=dict)
     samples: tuple[Callable[..., Any], ...] = ()
     inert: frozenset[int] = frozenset()
     declared: Declared = field(default_factory=Declared)
@@ -136,7 +136,7 @@ def make_target(
     declared = replace(made.declared, accuracy=accuracy, surrogates=meant)
     function = function_of(origin)
     written = origin.forward if isinstance(origin, nn.Module) else origin if function is None else function.forward
-    return replace(made, samples=_samples(origin), declared=declared, optional=_optional(written))
+    return replace(made, samples=_samples(origin), declared=declared, options=_options(written))
 
 
 def _made(origin: Any, name: str | None) -> Target:
@@ -240,21 +240,22 @@ def copied(module: nn.Module, parameters: Mapping[str, torch.Tensor]) -> nn.Modu
     return copy.deepcopy(module, memo)
 
 
+def _signature(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    for evaluated in (True, False):  # annotations that are text may name what is not imported
+        try:
+            return inspect.signature(function, eval_str=evaluated).parameters
+        except Exception:  # a builtin that tells nothing
+            continue
+    return {}
+
+
 def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
-    try:
-        found = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # a builtin that tells nothing
-        return ()
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return tuple(p.name for p in found if p.kind in positional)
+    return tuple(name for name, p in _signature(function).items() if p.kind in positional)
 
 
-def _optional(function: Any) -> frozenset[str]:
-    try:
-        found = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return frozenset()
-    return frozenset(p.name for p in found if p.default is None)
+def _options(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    return {name: p for name, p in _signature(function).items() if p.default is not p.empty}
 
 
 def on_the_same(target: Target, of: Callable[..., Any]) -> Callable[..., Any]:

@@ -6,10 +6,13 @@ arguments are made of those that are given, and those that the target refuses ar
 
 from __future__ import annotations
 
+import inspect
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
 from functools import partial
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import torch
 from torch import Tensor
@@ -207,6 +210,21 @@ def _masked(x: Tensor) -> Tensor:
     return x if x.is_complex() else torch.where(at % 3 == 1, -torch.inf, x)
 
 
+def _swept(x: Tensor) -> Tensor:
+    """Values in order, and as many between -4 and 4 as there are elements, or between the ends of those given.
+
+    Where there is room they keep away from multiples of 1/512, at which functions have kinks.
+    """
+    if x.is_complex() or not x.numel():
+        return x
+    low, high = float(x.min()), float(x.max())
+    low, high = low / 16 - 4 if low < 0 else low, high / 16 + 4 if high > 1 else high
+    values = torch.linspace(low, high, x.numel(), dtype=torch.float64, device=x.device)
+    apart = ((values * 512).floor() * 2 + 1) / 1024
+    room = (high - low) / x.numel() > 1 / 520
+    return (apart if room else values).view(x.shape)
+
+
 VALUES: dict[str, Change] = {
     "large values": _large,
     "whole numbers": _whole,
@@ -214,7 +232,7 @@ VALUES: dict[str, Change] = {
     "nearly equal values": _nearly_tied,
     "zeros": torch.zeros_like,
     "minus infinity": _masked,
-    "values in order": lambda x: x if x.is_complex() else x.flatten().sort().values.view(x.shape),
+    "values in order, from end to end": _swept,
 }
 """Values at which derivatives go wrong."""
 
@@ -310,36 +328,76 @@ FAMILIES = (
 """Words that stand for options of the same kind."""
 
 
+AXES = {"dim", "axis", "dims", "axes"}
+"""Names of whole numbers that a smaller one may be put in the place of."""
+
+
 def options(case: Case) -> Iterator[tuple[str, Case]]:
     """Cases with one option changed: a flag turned, a number a little larger, another word, a list one longer."""
     for i, (name, leaf) in enumerate(zip(case.leaf_names, case.leaves, strict=True)):
-        for other in _others(leaf):
+        for other in _others(leaf, name, case.target.options.get(name)):
             leaves = case.leaves
             leaves[i] = other
             yield f"{name}={other!r}", case.with_leaves(leaves)
-    args, kwargs = case.arguments([primal.clone().requires_grad_() for primal in case.primals])
-
-    def called(place: int, argument: Any) -> Case:
-        other = (*args[:place], argument, *args[place + 1 :])
-        return Case(case.target, other, kwargs, seed=case.seed, traits=case.traits)
-
-    for i, argument in enumerate(args):
-        name = case.target.parameters[i] if i < len(case.target.parameters) else f"input {i}"
+    for name, argument, given in _arguments(case):
+        option = case.target.options.get(name)
         if isinstance(argument, list | tuple) and argument and all(isinstance(part, Tensor) for part in argument):
             longer = type(argument)([*argument, argument[-1].detach() * 0.75])
-            yield f"{name} of length {len(longer)}", called(i, longer)
-        if argument is not None and name in case.target.optional:
-            yield f"{name}=None", called(i, None)
+            yield f"{name} of length {len(longer)}", given(longer)
+        if isinstance(argument, Tensor) and option is not None and option.default is None:
+            yield f"{name}=None", given(None)
+        if argument is inspect.Parameter.empty and option is not None:
+            for other in _others(option.default, name, option):
+                yield f"{name}={other!r}", given(other)
 
 
-def _others(leaf: Any) -> Sequence[Any]:
-    match leaf:
+def _arguments(case: Case) -> Iterator[tuple[str, Any, Callable[[Any], Case]]]:
+    """Yield each argument's name, the argument, and a function that puts another one in its place.
+
+    It is `inspect.Parameter.empty` where the caller left it out.
+    """
+    target, (args, kwargs) = case.target, case.arguments([p.clone().requires_grad_() for p in case.primals])
+    names = [target.parameters[i] if i < len(target.parameters) else f"input {i}" for i in range(len(args))]
+
+    def called(args: Sequence[Any], **named: Any) -> Case:
+        return Case(target, args, {**kwargs, **named}, seed=case.seed, traits=case.traits)
+
+    def at(place: int, argument: Any) -> Case:
+        return called((*args[:place], argument, *args[place + 1 :]))
+
+    def named(name: str, argument: Any) -> Case:
+        return called(args, **{name: argument})
+
+    for i, (name, argument) in enumerate(zip(names, args, strict=True)):
+        yield name, argument, partial(at, i)
+    for name, argument in kwargs.items():
+        yield name, argument, partial(named, name)
+    filled: list[Any] = []
+    for name, option in target.options.items():
+        if name not in names and name not in kwargs:
+            by_place = lambda other, before=tuple(filled): called((*args, *before, other))  # noqa: E731
+            # A Function's `apply` takes no names.
+            yield name, option.empty, by_place if target.kind == "function" else partial(named, name)
+            filled.append(option.default)
+
+
+def _others(value: Any, name: str, option: inspect.Parameter | None) -> Sequence[Any]:
+    """Other values of an option, in the place of a value of it."""
+    if name.startswith("_"):
+        return []
+    if option is not None and get_origin(option.annotation) is Literal:
+        return [other for other in get_args(option.annotation) if other != value]
+    match value:
         case bool():
-            return [not leaf]
+            return [not value]
+        case Enum():
+            return [other for other in type(value) if other is not value]
         case int():
-            return [leaf + 1]
+            return [value + 1, value - 1] if name in AXES else [value + 1]
         case float():
-            return [leaf * 1.5 if leaf else 0.5]
+            return [value * 1.5 if value else 0.5]
         case str():
-            return [word for family in FAMILIES if leaf in family for word in family if word != leaf]
+            return [word for family in FAMILIES if value in family for word in family if word != value]
+        case tuple() if value and all(type(number) is int for number in value):
+            return [tuple(number + 1 for number in value)]
     return []

@@ -19,15 +19,15 @@ from ..case import Case, Linearization
 from ..finding import Finding, Inconclusive, Skip, Verdict
 from ..generate.inputs import signature_of
 from ..numeric.gradient import compare, is_right
-from ..numeric.line import Line, largest, near
+from ..numeric.line import CLOSE, FINE, Line, largest, near
 from ..numeric.probe import Probe
 from ..variations import with_precision, with_sizes, with_values, within
 from .layouts import parameters
-from .traits import ORDERS, OWN, ROWS, SHARED, TRAITS, forward_mode, passed, twice
+from .traits import FIRST, ORDERS, OWN, ROWS, SHARED, TRAITS, forward_mode, passed, twice
 
 Row = tuple[int, ...]
-SLOW, ENOUGH, FEWEST = 0.02, 50_000, 12
-"""Seconds of a slow call, elements of a large one, and the rows that are tried of such."""
+SLOW, ENOUGH, LONGEST = 0.02, 50_000, 7
+"""Seconds of a slow call, elements of a large one, and the stride in which the rows are tried of such."""
 WORK = 3_000_000
 """Elements that torch may compute in a call with other arguments, where each operation counts as a thousand."""
 MOST = 3
@@ -44,7 +44,7 @@ def combinations(case: Case) -> Iterator[Finding]:
     if not is_right(case):
         raise Skip("the gradient is wrong in the plain call already")
     calls, said = _Calls(case), set[str]()
-    for row in ROWS[: _affordable(case)]:
+    for row in (*FIRST, *ROWS)[:: _stride(case)]:
         found = calls.look(row)
         if found is None or found.code in said:
             continue
@@ -54,13 +54,17 @@ def combinations(case: Case) -> Iterator[Finding]:
             return
 
 
-def _affordable(case: Case) -> int:
-    """The number of rows that take seconds: fewer for a large case, or one that takes 20 ms."""
+def _stride(case: Case) -> int:
+    """Every which row takes seconds at most: 1, and more for a large case, or one that takes 20 ms."""
     size = sum(tensor.numel() for tensor in (*case.primals, *baseline(case).outputs))
     start = time.thread_time()
     case.linearize()
     slow = time.thread_time() - start > SLOW
-    return max(FEWEST, len(ROWS) * ENOUGH // max(size, ENOUGH)) if not slow else FEWEST
+    return math.ceil(min(size / ENOUGH, LONGEST)) if not slow else LONGEST
+
+
+_WRONG = frozenset({Verdict.FAIL})
+_LOST = _WRONG | {Verdict.LOSES_DIGITS}
 
 
 class _Calls:
@@ -169,8 +173,10 @@ class _Calls:
 
     def _gradient(self, row: Row) -> Iterator[Finding]:
         line = self._line(row)
-        if not line.agrees():
-            yield from self._meant(line.case, compare(line.case, line.dense))
+        # The other precision of single is double, where a number of the backward that stays in single shows.
+        digits = line.double and not (row[0] or row[2]) and line.case is not self.case
+        if not line.agrees(FINE if digits else CLOSE):
+            yield from self._meant(line.case, compare(line.case, line.dense), severities=_LOST if digits else _WRONG)
 
     def _order(self, row: Row) -> Iterator[Finding]:
         line, mode = self._line(row), TRAITS["mode"][row[5]]
@@ -178,8 +184,10 @@ class _Calls:
             found = ORDERS[TRAITS["order"][row[6]]](line)
             yield from self._meant(line.case, found, smooth=line.case is not self.case)
 
-    def _meant(self, case: Case, found: Iterator[Finding], *, smooth: bool = False) -> Iterator[Finding]:
-        """Findings that are a defect of the target, at arguments where numbers tell something.
+    def _meant(
+        self, case: Case, found: Iterator[Finding], *, smooth: bool = False, severities: frozenset[Verdict] = _WRONG
+    ) -> Iterator[Finding]:
+        """Findings of some severities that are a defect of the target, at arguments where numbers tell something.
 
         The NaN of torch's own derivative at a kink is torch's; next to a singular matrix nothing is right or wrong; and
         where a function has a kink, forward and reverse mode may take the slopes of different sides.
@@ -187,7 +195,7 @@ class _Calls:
         with contextlib.suppress(Skip, Inconclusive):
             for finding in found:
                 lost = finding.error is not None and math.isnan(finding.error)
-                if finding.severity is not Verdict.FAIL or lost or ("nan" in finding.code and not self.own):
+                if finding.severity not in severities or lost or ("nan" in finding.code and not self.own):
                     continue
                 if finding.code == "nan-gradient" or (_conditioned(case) and (not smooth or _smooth(case))):
                     yield finding

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from torch import nn
 
 from ... import _torch
-from ..baseline import baseline, cotangents_for
+from ..baseline import baseline, cotangents_for, draws
 from ..case import Case, Linearization
 from ..finding import Finding, Inconclusive, Skip, Verdict
 from ..generate.inputs import signature_of
@@ -42,9 +42,12 @@ def other_sizes(case: Case) -> Iterator[Finding]:
         variant.traits |= {what}
         variant.seed += taken
         taken += 1
-        for finding in _look(variant):
+        for finding in _look(variant, "a size"):
             if finding.code not in wrong:
                 wrong.add(finding.code)
+                if finding.code != "backward-raises":
+                    title = f"{finding.title}, at another size"
+                    finding = finding.but(code=f"{finding.code}-at-size", title=title, case=variant)
                 cause = "; ".join(part for part in (f"wrong only with {what}", finding.cause) if part)
                 yield finding.but(where=f"{finding.where.partition(';')[0]}; {variant.label}", cause=cause)
     if not taken:
@@ -97,21 +100,26 @@ def _varied(case: Case) -> Case | None:
     return None
 
 
-def _look(case: Case) -> Iterator[Finding]:
+def _look(case: Case, where: str) -> Iterator[Finding]:
+    """Look at the gradient of a case that the forward takes.
+
+    Args:
+        case: with arguments that the caller did not give.
+        where: what is another about them, such as ``"size"``.
+    """
     recorded = None
     try:
         recorded = case.linearize()
         recorded.pull(cotangents_for(case, recorded.outputs))
     except Exception as error:
-        title = "The backward raises at a size that the forward takes"
-        hint = "treat empty tensors and single elements as the forward does"
+        title = f"The backward raises, with {where} that the forward takes"
+        hint = "treat empty tensors and single elements as the forward does" if where == "a size" else None
         yield Words("backward-raises", title, "", hint, _severity(case, recorded)).at("the backward", error)
         return
     if not any(primal.numel() for primal in case.primals) or _agrees(case):
         return
     with contextlib.suppress(Skip, Inconclusive):
-        for finding in gradient(case):
-            yield finding.but(code=f"{finding.code}-at-size", title=f"{finding.title}, at another size", case=case)
+        yield from gradient(case)
 
 
 def _agrees(case: Case) -> bool:
@@ -148,17 +156,23 @@ def other_options(case: Case) -> Iterator[Finding]:
         given.append((f"training={not module.training}", case.with_leaves(case.leaves), _turned(module)))
     tried = 0
     for what, other, mode in given:
-        with mode, contextlib.suppress(Exception):  # it takes no such option, or nothing can be told there
-            recorded = other.linearize()
-            if not any(o.requires_grad for o in recorded.outputs) or baseline(other).random or not within(other):
+        with mode:
+            if not _takes(other):
                 continue
             tried += 1
-            found = [] if _agrees(other) else list(gradient(other))
-            for f in found:
-                title, where = f"{f.title}, with an option you did not give", f"{what}; {other.label}"
-                yield f.but(title=title, where=where, cause=f"with {what}", case=other)
+            for f in _look(other, "an option"):
+                title = f.title if f.code == "backward-raises" else f"{f.title}, with an option you did not give"
+                cause = "; ".join(filter(None, [f"with {what}", f.cause if f.code == "backward-raises" else None]))
+                yield f.but(title=title, where=f"{what}; {other.label}", cause=cause, case=other)
     if not tried:
         raise Skip("it has no options that could be others")
+
+
+def _takes(case: Case) -> bool:
+    """Return True if the forward takes an option, and has a derivative there."""
+    with contextlib.suppress(Exception):
+        return within(case) and any(o.requires_grad for o in case.linearize().outputs) and not draws(case)
+    return False
 
 
 @contextlib.contextmanager

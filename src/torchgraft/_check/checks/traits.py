@@ -40,18 +40,28 @@ TRAITS: dict[str, tuple[str, ...]] = {
     "mode": ("", STRICT, "autocast in the backward", THREADS, "the graph of the backward", "a checkpoint"),
     "order": ("", "second order", "third order", "forward mode", "vmap", "vmap of vmap", "forward over reverse"),
 }
+ARRAY = [len(traits) - (dimension == "cotangents") for dimension, traits in TRAITS.items()]
+"""Traits of each dimension of which each pair is in some row; beside gradients of zeros nothing else would show."""
 SHARED = (STRICT, THREADS)
 """Modes in which derivatives of other orders are taken as well."""
 
 _STORED = """
-0000000 4411245 2522103 6550351 1121320 3231012 7130444 1360115 7012316 6462024 0142232 5301453 5252140 2200226
-2061431 3440333 1541046 4332121 3351204 3022455 5510422 0211154 6241405 7561250 4150013 5420211 7402132 1432456
-4260302 6322036 6030243 5532335 5160106 2342342 2111055 4502314 3101041 4042410 0450425 1050232 5040124 1210301
-6312130 7220023 0360343 2431100 7340451 4220034 3560120 0521111 6122012 2051214 7350305 4552256 3311113 3121446
-0331052 1000034 6000115 1111003 0302046 5521045
+0000000 1441054 7302234 5450212 4262021 2340441 6220335 2161136 7011322 3231410 1052145 6112453 5332306 4130124
+1121201 4401343 3322152 7240103 0210246 2312015 0461405 3060253 6442220 0142312 2251354 4020416 5121040 6001111
+1200422 0351033 3411331 7432056 1362330 5042434 5102155 6362042 2421223 3151026 2032202 4412100 4341225 7151451
+6050004 0232151 7360314 1031313 7330145 5211321 3311444 0420324 4332232 4450350 3141006 3101255 5360013 7320150
+1001356 2100120 6032006 1210122
 """
 ROWS = tuple(tuple(map(int, row)) for row in _STORED.split())
 """Calls that have each pair of traits, made by `benchmarks/covering.py`; the first is plain."""
+
+_SINGLE = tuple(
+    tuple(place * (dimension == other) for other in range(len(TRAITS)))
+    for dimension in range(4)
+    for place in range(1, len(list(TRAITS.values())[dimension]))
+)
+FIRST = (*_SINGLE, (7, 0, 6, 0, 0, 0, 0), (1, 5, 0, 0, 0, 0, 0))
+"""Calls with one trait: beside others it may not show. A long sweep of values, and 0 times infinity, need two."""
 
 
 # -- the same numbers in other ways ------------------------------------------------------------------------------------

@@ -161,7 +161,7 @@ def cotangent(output: Tensor, kind: str, source: torch.Generator) -> Tensor:
     made = signed(output.detach(), source)
     match kind:
         case "that sum to zero" if made.numel() > 1:
-            made = made - made.mean()
+            made = _balanced(made)
         case "that are tiny":
             made = made * 1e-9
         case "with one element" if made.numel():
@@ -173,6 +173,16 @@ def cotangent(output: Tensor, kind: str, source: torch.Generator) -> Tensor:
         case "of zeros":
             made = torch.zeros_like(made)
     return made
+
+
+def _balanced(values: Tensor) -> Tensor:
+    """Numbers with few digits whose sum along the last axis is zero, in whatever order they are added."""
+    if values.is_complex():
+        return torch.complex(_balanced(values.real), _balanced(values.imag))
+    rows = values if values.shape[-1] > 1 else values.reshape(-1)
+    half = rows[..., : rows.shape[-1] // 2].mul(64).round() / 64
+    rest = torch.zeros_like(rows[..., : rows.shape[-1] % 2])
+    return torch.cat([half, -half, rest], -1).view(values.shape)
 
 
 def unit(tensor: Tensor) -> float:
