@@ -1,6 +1,8 @@
 """The check `combinations`, the check `options`, and what the checker finds of what nobody thought of."""
 
+import enum
 import itertools
+from typing import Literal
 
 import pytest
 import torch
@@ -78,6 +80,83 @@ TRAITED = {
 def test_a_mistake_with_one_trait_is_found_and_named(trait):
     found = findings(wrong_where(TRAITED[trait]), normal(4))
     assert any(trait in finding.where for finding in found), found
+
+
+def test_a_band_of_values_that_few_elements_miss():
+    """A twentieth of the numbers between -4 and 4 are in it, and none of those that are given."""
+    given = torch.tensor([-1.5, -0.5, 0.25, 1.25], dtype=torch.float64)
+    wrong = sine(lambda grad, x: grad * x.cos() * torch.where((x.abs() > 2.6) & (x.abs() < 2.8), 1.01, 1.0))
+    (finding,) = findings(wrong, given)
+    assert "values in order, from end to end; thousands of elements" in finding.where
+
+
+def test_a_backward_in_single_precision_shows_beside_doubles():
+    narrow = sine(lambda grad, x: grad * x.float().cos())
+    (finding,) = findings(narrow, normal(4).float())
+    assert finding.severity is tg.Verdict.LOSES_DIGITS
+    assert "another precision" in finding.where
+    assert "at precision you did not give" in finding.title
+    assert not findings(RIGHT_SINE, normal(4).float())
+
+
+# -- options -----------------------------------------------------------------------------------------------------------
+
+
+class Side(enum.Enum):
+    LEFT = enum.auto()
+    RIGHT = enum.auto()
+
+
+class Weighted(Function):
+    """x times a weight that all options make, with the gradient of their defaults."""
+
+    @staticmethod
+    def forward(ctx, x, flag=False, factor=1.0, word: Literal["one", "two"] = "one", side=Side.LEFT):
+        return x * (2 if flag else 1) * factor * (3 if word == "two" else 1) * (5 if side is Side.RIGHT else 1)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad, None, None, None, None
+
+
+def weighted(x, flag=False, factor=1.0, word: Literal["one", "two"] = "one", side=Side.LEFT):
+    return Weighted.apply(x, flag, factor, word, side)
+
+
+class Module(torch.nn.Module):
+    def forward(self, x, flag=False, factor=1.0, word: Literal["one", "two"] = "one", side=Side.LEFT):
+        return Weighted.apply(x, flag, factor, word, side)
+
+
+@pytest.mark.parametrize("target", [Weighted.apply, weighted, Module()], ids=["Function", "function", "module"])
+@pytest.mark.parametrize("given", [(), (False,), (False, 1.0, "one", Side.LEFT)], ids=len)
+def test_options_that_are_given_or_left_out(target, given):
+    found = tg.check(target, normal(3), *given, only="options").findings
+    said = [finding.where.partition(";")[0] for finding in found]
+    assert sorted(said) == sorted(["flag=True", "factor=1.5", "word='two'", f"side={Side.RIGHT!r}"])
+
+
+def test_a_tensor_that_may_be_left_out():
+    class Biased(Function):
+        @staticmethod
+        def forward(ctx, x, bias: torch.Tensor | None):
+            return x + 1 if bias is None else x + bias
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad, grad
+
+    (finding,) = tg.check(Biased.apply, normal(3), normal(3), only="options").findings
+    assert finding.code == "backward-raises"
+    assert finding.where.startswith("bias=None")
+
+
+def test_options_of_torch_are_notices():
+    """Some of these change gradients on purpose."""
+    places = torch.tensor([0, 1, 1])
+    report = tg.check(torch.nn.functional.embedding, places, normal(3, 2), only="options")
+    assert report.ok
+    assert "scale_grad_by_freq=True" in report.findings[0].where
 
 
 def test_one_tensor_twice():

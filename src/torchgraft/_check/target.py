@@ -67,7 +67,7 @@ class Target:
         origin: what was given.
         parameters: names of the positional arguments, as far as they are known.
         constants: names of arguments that were declared to have no derivative.
-        options: parameters that have a default, by name.
+        signature: parameters of what its author wrote, by name.
         inert: places of outputs that were declared to have none.
         declared: what qualifies the verdict.
         samples: functions of its author's that yield calls, as `Op.samples` takes them: of an operator those that were
@@ -80,7 +80,7 @@ class Target:
     origin: Any
     parameters: tuple[str, ...] = ()
     constants: frozenset[str] = frozenset()
-    options: Mapping[str, inspect.Parameter] = field(default_factory=dict)
+    signature: Mapping[str, inspect.Parameter] = field(default_factory=dict)
     samples: tuple[Callable[..., Any], ...] = ()
     inert: frozenset[int] = frozenset()
     declared: Declared = field(default_factory=Declared)
@@ -136,7 +136,7 @@ def make_target(
     declared = replace(made.declared, accuracy=accuracy, surrogates=meant)
     function = function_of(origin)
     written = origin.forward if isinstance(origin, nn.Module) else origin if function is None else function.forward
-    return replace(made, samples=_samples(origin), declared=declared, options=_options(written))
+    return replace(made, samples=_samples(origin), declared=declared, signature=_signature(written))
 
 
 def _made(origin: Any, name: str | None) -> Target:
@@ -252,10 +252,6 @@ def _signature(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
 def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return tuple(name for name, p in _signature(function).items() if p.kind in positional)
-
-
-def _options(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    return {name: p for name, p in _signature(function).items() if p.default is not p.empty}
 
 
 def on_the_same(target: Target, of: Callable[..., Any]) -> Callable[..., Any]:

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from functools import partial
+from types import NoneType
 from typing import Any, Literal, get_args, get_origin
 
 import torch
@@ -335,20 +336,24 @@ AXES = {"dim", "axis", "dims", "axes"}
 def options(case: Case) -> Iterator[tuple[str, Case]]:
     """Cases with one option changed: a flag turned, a number a little larger, another word, a list one longer."""
     for i, (name, leaf) in enumerate(zip(case.leaf_names, case.leaves, strict=True)):
-        for other in _others(leaf, name, case.target.options.get(name)):
+        for other in _others(leaf, name, case.target.signature.get(name)):
             leaves = case.leaves
             leaves[i] = other
             yield f"{name}={other!r}", case.with_leaves(leaves)
     for name, argument, given in _arguments(case):
-        option = case.target.options.get(name)
+        option = case.target.signature.get(name)
         if isinstance(argument, list | tuple) and argument and all(isinstance(part, Tensor) for part in argument):
             longer = type(argument)([*argument, argument[-1].detach() * 0.75])
             yield f"{name} of length {len(longer)}", given(longer)
-        if isinstance(argument, Tensor) and option is not None and option.default is None:
+        if isinstance(argument, Tensor) and option is not None and _may_be_none(option):
             yield f"{name}=None", given(None)
         if argument is inspect.Parameter.empty and option is not None:
             for other in _others(option.default, name, option):
                 yield f"{name}={other!r}", given(other)
+
+
+def _may_be_none(option: inspect.Parameter) -> bool:
+    return option.default is None or NoneType in get_args(option.annotation)
 
 
 def _arguments(case: Case) -> Iterator[tuple[str, Any, Callable[[Any], Case]]]:
@@ -373,8 +378,8 @@ def _arguments(case: Case) -> Iterator[tuple[str, Any, Callable[[Any], Case]]]:
     for name, argument in kwargs.items():
         yield name, argument, partial(named, name)
     filled: list[Any] = []
-    for name, option in target.options.items():
-        if name not in names and name not in kwargs:
+    for name, option in target.signature.items():
+        if name not in names and name not in kwargs and option.default is not option.empty:
             by_place = lambda other, before=tuple(filled): called((*args, *before, other))  # noqa: E731
             # A Function's `apply` takes no names.
             yield name, option.empty, by_place if target.kind == "function" else partial(named, name)

@@ -2,6 +2,8 @@
 
 import random
 import threading
+from contextlib import nullcontext
+from functools import partial
 
 import numpy as np
 import pytest
@@ -209,3 +211,46 @@ def test_a_graph_that_is_kept_in_a_buffer():
     (finding,) = findings("state", Centred(lambda x: x), normal(4, 3))
     assert (finding.code, finding.title) == ("graph-in-buffer", "The buffer mean keeps the graph of the call")
     assert not findings("state", Centred(torch.Tensor.detach), normal(4, 3))
+
+
+# -- what is kept by the identity of a tensor, or from inference mode ---------------------------------------------------
+
+
+class Kept(nn.Module):
+    """Exponentials of a weight, which are kept for the next call."""
+
+    def __init__(self, by):
+        super().__init__()
+        self.weight, self.kept, self.by = nn.Parameter(normal(3)), {}, by
+
+    def forward(self, x):
+        key = self.by(self.weight)
+        if key not in self.kept:
+            self.kept = {key: self.weight.exp()}
+        return x * self.kept[key]
+
+
+def test_what_is_kept_by_the_identity_of_a_parameter():
+    (finding,) = findings("state", Kept(id), normal(2, 3))[:1]
+    assert finding.title == "the output is that of earlier values, after arguments were changed in place"
+
+
+class Table(nn.Module):
+    """A product with a table that the first call makes."""
+
+    def __init__(self, mode):
+        super().__init__()
+        self.table, self.mode = None, mode
+
+    def forward(self, x):
+        if self.table is None:
+            with self.mode():
+                self.table = torch.arange(3, dtype=torch.float64)
+        return x * self.table
+
+
+def test_a_table_from_inference_mode():
+    (finding,) = findings("state", Table(nullcontext), normal(2, 3))
+    assert finding.title == "It cannot be differentiated after a call in inference mode"
+    assert "Inference tensors" in finding.cause
+    assert not findings("state", Table(partial(torch.inference_mode, False)), normal(2, 3))

@@ -16,14 +16,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ... import _torch
 from ..baseline import Baseline, Difference, Value, baseline, distance, pulled
 from ..case import Case, describe
 from ..finding import Finding, Skip, Verdict
 from ..target import can_be_copied, copied
-from ..variations import elsewhere, nearby
+from ..variations import admitted, elsewhere, nearby
 from .ways import Made, Words, compared, made, on_one_module, require_fixed
 
 # -- the same call again, and the same backward again ----------------------------------------------------------------
@@ -91,6 +91,17 @@ AFTER_OTHERS = Words(
     "a result or a counter is kept between calls", HINT,
 )  # fmt: skip
 
+STALE = Words(
+    "state-between-calls", "{} is that of earlier values, after arguments were changed in place",
+    "something is kept by the identity or the address of a tensor, and not computed again when its numbers change",
+    "compute it in each call; or keep the tensor's `_version` beside what is computed from it",
+)  # fmt: skip
+INFERENCE = Words(
+    "state-between-calls", "It cannot be differentiated after a call in inference mode",
+    "a tensor that was made there is kept for later calls",
+    "make what is kept in the constructor, or under torch.inference_mode(False)",
+)  # fmt: skip
+
 
 def state(case: Case) -> Iterator[Finding]:
     """Two forwards, then two backwards; then the first call again."""
@@ -108,8 +119,42 @@ def state(case: Case) -> Iterator[Finding]:
     kept = on_one_module(case)
     kept.linearize()
     yield from compared(base, "the same call again", lambda: (kept.linearize().outputs, ()), output=AFTER_OTHERS)
+    yield from _after_a_step(base)
+    yield from _after_inference(base)
     if case.target.kind == "module" and can_be_copied(case.target.origin):
         yield from _graph_in_buffers(case)
+
+
+def _after_a_step(base: Baseline) -> Iterator[Finding]:
+    """Change the arguments in place between two calls, as an optimizer does, beside a fresh call."""
+    case = base.case
+    kept, fresh, moved = on_one_module(case), on_one_module(case), nearby(case, salt=3, spread=2.0**-3)
+    if not admitted(case, moved):
+        return
+    expected, again = made(fresh, base, moved), made(fresh, base, moved)
+    if base.differing_outputs(again[0], expected[0]):
+        return  # it counts its calls, or averages over them
+    leaves = [nn.Parameter(primal.clone()) for primal in case.primals]
+    pulled(kept.record(leaves), base)
+    with torch.no_grad():
+        for leaf, value in zip(leaves, moved, strict=True):
+            leaf.copy_(value)
+
+    def call() -> Made:
+        recorded = kept.record(leaves)
+        return recorded.outputs, pulled(recorded, base)
+
+    how = "a call, a change of the arguments in place, and a call"
+    yield from compared(base, how, call, raises=STALE, output=STALE, gradient=STALE, expected=expected)
+
+
+def _after_inference(base: Baseline) -> Iterator[Finding]:
+    """Train after a call in inference mode: tensors that are kept from there cannot be saved for a backward."""
+    kept = on_one_module(base.case)
+    with torch.inference_mode():
+        kept.outputs()
+    how = "a call in inference mode, and a call that is differentiated"
+    yield from compared(base, how, lambda: made(kept, base), raises=INFERENCE, output=AFTER_OTHERS)
 
 
 def _graph_in_buffers(case: Case) -> Iterator[Finding]:

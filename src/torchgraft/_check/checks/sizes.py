@@ -14,6 +14,7 @@ from ..finding import Finding, Inconclusive, Skip, Verdict
 from ..generate.inputs import signature_of
 from ..numeric.gradient import WRONG_AT_TIES, gradient, is_right
 from ..numeric.line import FINE, Line
+from ..target import Target
 from ..variations import admitted, nearby, options, paired, resized, resized_axis, shape_of, sizes, within
 from .ways import Words
 
@@ -163,9 +164,16 @@ def other_options(case: Case) -> Iterator[Finding]:
             for f in _look(other, "an option"):
                 title = f.title if f.code == "backward-raises" else f"{f.title}, with an option you did not give"
                 cause = "; ".join(filter(None, [f"with {what}", f.cause if f.code == "backward-raises" else None]))
-                yield f.but(title=title, where=f"{what}; {other.label}", cause=cause, case=other)
+                f = f.but(title=title, where=f"{what}; {other.label}", cause=cause, case=other)
+                yield f.but(severity=Verdict.PASS) if _is_torch(case.target) else f
     if not tried:
         raise Skip("it has no options that could be others")
+
+
+def _is_torch(target: Target) -> bool:
+    """Return True for a function of torch's: some options of these change gradients on purpose, as of embeddings."""
+    module = getattr(target.origin, "__module__", None) or ""
+    return target.kind == "callable" and module.partition(".")[0] == "torch"
 
 
 def _takes(case: Case) -> bool:
