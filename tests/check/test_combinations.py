@@ -19,8 +19,9 @@ NOT_FOUND = {"no bias", "sixteen bits", "from the end"}
 QUICK = ("combinations", "options")
 
 
-def findings(target, *args):
-    return tg.check(target, *args, only=QUICK).findings
+def findings(target, *args, only=QUICK):
+    """What is found, without notices."""
+    return [f for f in tg.check(target, *args, only=only).findings if f.severity is not tg.Verdict.PASS]
 
 
 def test_the_rows_have_each_pair_of_traits():
@@ -43,7 +44,9 @@ def test_functions_that_no_check_was_written_for(pair):
 
 def wrong_where(condition):
     """A sine whose gradient is off by a hundredth where something holds of the gradient and the input."""
-    return sine(lambda grad, x: (grad + (grad.abs().max() == 0)) * x.cos() * 1.01 if condition(grad, x) else grad * x.cos())
+    return sine(
+        lambda grad, x: (grad + (grad.abs().max() == 0)) * x.cos() * 1.01 if condition(grad, x) else grad * x.cos()
+    )
 
 
 TRAITED = {
@@ -55,9 +58,7 @@ TRAITED = {
         bool((x.abs() > 1e-3).any()) and 1 < x.numel() < 100 and 0 < float(x.flatten().diff().abs().min()) < 1e-2
     ),
     "values in order, from end to end": lambda grad, x: x.numel() > 1 and bool((x.flatten().diff() > 0).all()),
-    "upstream gradients that sum to zero": lambda grad, x: (
-        float(grad.sum()) == 0 and float(grad.abs().sum()) > 1e-3
-    ),
+    "upstream gradients that sum to zero": lambda grad, x: float(grad.sum()) == 0 and float(grad.abs().sum()) > 1e-3,
     "upstream gradients that are tiny": lambda grad, x: bool((grad.abs() < 1e-7).all()),
     "upstream gradients with one element": lambda grad, x: grad.numel() > 1 and int((grad != 0).sum()) == 1,
     "upstream gradients of zeros": lambda grad, x: not grad.any(),
@@ -97,6 +98,16 @@ def test_a_backward_in_single_precision_shows_beside_doubles():
     assert "another precision" in finding.where
     assert "at precision you did not give" in finding.title
     assert not findings(RIGHT_SINE, normal(4).float())
+
+
+def test_complex_tensors_that_nobody_gave_are_a_notice():
+    naive = function(torch.mul, lambda grad, a, b, out: (grad * b, grad * a))
+    report = tg.check(naive, normal(3), normal(3, seed=1), only="combinations")
+    assert report.ok
+    (finding,) = report.findings
+    assert finding.code == "wrong-for-complex"
+    right = function(torch.mul, lambda grad, a, b, out: (grad * b.conj(), grad * a.conj()))
+    assert not tg.check(right, normal(3), normal(3, seed=1), only="combinations").findings
 
 
 # -- options -----------------------------------------------------------------------------------------------------------
@@ -166,7 +177,8 @@ def test_one_tensor_twice():
 
     product = function(torch.mul, wrong)
     assert "one tensor twice" in findings(product, normal(4), normal(4, seed=1))[0].where
-    assert not findings(function(torch.mul, lambda grad, a, b, out: (grad * b, grad * a)), normal(4), normal(4, seed=1))
+    right = function(torch.mul, lambda grad, a, b, out: (grad * b.conj(), grad * a.conj()))
+    assert not findings(right, normal(4), normal(4, seed=1))
 
 
 class Cubed(Function):
@@ -330,8 +342,16 @@ def test_it_is_told_what_was_not_given():
     assert "did not give" not in finding.title
 
 
+def test_what_another_check_has_found_is_told_once():
+    """The second order and a size, of which each has a check of its own, and a row of the combinations."""
+    detached = function(torch.exp, lambda grad, x, out: grad * out.detach())
+    assert [finding.code for finding in findings(detached, normal(3), only=())] == ["wrong-second-derivative"]
+    in_fours = sine(lambda grad, x: grad * x.cos() * (torch.arange(x.numel()).view(x.shape) < x.numel() // 4 * 4))
+    assert [finding.code for finding in findings(in_fours, normal(8), only=())] == ["wrong-gradient-at-size"]
+
+
 def test_what_is_right_passes():
-    report = tg.check(RIGHT_SINE, normal(4), only=QUICK)
+    report = tg.check(function(torch.sin, lambda grad, x, out: grad * x.cos().conj()), normal(4), only=QUICK)
     assert not report.findings
     assert {r.check: r.verdict.value for r in report.results} == {"combinations": "PASS", "options": "SKIPPED"}
 

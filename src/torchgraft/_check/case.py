@@ -6,11 +6,11 @@ import contextlib
 import copy
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from .. import _torch
 from . import children
@@ -25,10 +25,12 @@ class Linearization:
     Attributes:
         primals: the tensors that it was called with; those that are wanted require grad.
         outputs: its differentiable outputs, of which some may not require grad.
+        accumulated: places of primals to whose ``grad`` a backward has added itself.
     """
 
     primals: list[Tensor]
     outputs: list[Tensor]
+    accumulated: set[int] = field(default_factory=set)
 
     def pull(
         self, cotangents: Sequence[Tensor | None], *, create_graph: bool = False, retain_graph: bool = True
@@ -48,15 +50,18 @@ class Linearization:
             allow_unused=True,
         )  # fmt: skip
         for i, gradient in zip(wanted, found, strict=True):
-            gradients[i] = _with_accumulated(self.primals[i], gradient)
+            gradients[i] = self._with_accumulated(i, gradient)
         return gradients
 
-
-def _with_accumulated(primal: Tensor, gradient: Tensor | None) -> Tensor | None:
-    """A gradient with what a backward inside of the backward has added to ``grad``, as reversible blocks do."""
-    added = primal.grad if primal.is_leaf else None
-    primal.grad = None
-    return gradient if added is None else added if gradient is None else gradient + added
+    def _with_accumulated(self, place: int, gradient: Tensor | None) -> Tensor | None:
+        """A gradient with what a backward inside of the backward has added to ``grad``, as reversible blocks do."""
+        primal = self.primals[place]
+        added = primal.grad if primal.is_leaf else None
+        primal.grad = None
+        if added is None:
+            return gradient
+        self.accumulated.add(place)
+        return added if gradient is None else gradient + added
 
 
 class Case:
@@ -76,6 +81,7 @@ class Case:
 
     Attributes:
         names: of the primals.
+        parameters: places of the primals that are a module's own parameters.
         memo: what was found out about it, for those who look again.
     """
 
@@ -103,6 +109,8 @@ class Case:
         self._in_place = False
         self.memo: dict[str, Any] = {}
         self.names = [names[i] for i in self._positions]
+        own = {name for name, _ in target.origin.named_parameters()} if target.kind == "module" else set()
+        self.parameters = frozenset(i for i, name in enumerate(self.names) if name in own)
 
     def nothing_to_differentiate(self) -> Skip | None:
         """The reason why there are no primals, if a declaration is it."""
@@ -203,12 +211,16 @@ class Case:
         wanted = wanted or [True] * len(self._positions)
         given = self.primals if primals is None else primals
         try:
-            return self.record(_leaves(given, wanted))
+            return self.record(self._leaves(given, wanted))
         except RuntimeError as error:
             if "leaf Variable that requires grad" not in str(error):
                 raise
         self._in_place = True
-        return self.record(_leaves(given, wanted))
+        return self.record(self._leaves(given, wanted))
+
+    def _leaves(self, tensors: Sequence[Tensor], wanted: Sequence[bool]) -> list[Tensor]:
+        leaves = [copy.requires_grad_(want) for copy, want in zip(_copies(tensors), wanted, strict=True)]
+        return [nn.Parameter(x, x.requires_grad) if i in self.parameters else x for i, x in enumerate(leaves)]
 
     def record(self, primals: Sequence[Tensor]) -> Linearization:
         """A recorded forward pass on these very tensors; on copies, if `linearize` found that it writes into them."""
@@ -228,10 +240,6 @@ def describe(value: Any) -> str:
 
 def _copies(tensors: Sequence[Tensor]) -> list[Tensor]:
     return [tensor.detach().clone() for tensor in tensors]
-
-
-def _leaves(tensors: Sequence[Tensor], wanted: Sequence[bool]) -> list[Tensor]:
-    return [copy.requires_grad_(want) for copy, want in zip(_copies(tensors), wanted, strict=True)]
 
 
 def _values(value: Tensor) -> Tensor:

@@ -7,7 +7,6 @@ arguments are made of those that are given, and those that the target refuses ar
 from __future__ import annotations
 
 import inspect
-import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
@@ -305,14 +304,16 @@ def with_sizes(case: Case, name: str, *, free: bool) -> Case:
 
 
 def with_precision(case: Case, name: str) -> Case:
-    """The case with all real floating tensors in bfloat16, or in ``"another precision"``."""
+    """The case with all real floating tensors in bfloat16, in ``"another precision"``, or as complex ones."""
     single, double = torch.float32, torch.float64
-    other = (
-        {double: single, single: double}
-        if name == "another precision"
-        else dict.fromkeys((double, single), torch.bfloat16)
-    )
+    other = {
+        "another precision": {double: single, single: double},
+        "bfloat16": dict.fromkeys((double, single), torch.bfloat16),
+        "complex numbers": dict.fromkeys((double, single), torch.complex128),
+    }[name]
     leaves = [leaf.to(other.get(leaf.dtype, leaf.dtype)) if differentiable(leaf) else leaf for leaf in case.leaves]
+    if name == "complex numbers":
+        leaves = [leaf * (1 + 0.5j) if differentiable(leaf) else leaf for leaf in leaves]
     return case.with_leaves(leaves)
 
 

@@ -136,6 +136,16 @@ def test_state_of_a_thread():
     assert alarms("threads", plain(forward, lambda ctx, g: g * local.x.cos()), X) == {"threads-raise"}
 
 
+def test_a_setting_of_the_main_thread():
+    """It shows in sizes as well, which run elsewhere, and is told first."""
+    local = threading.local()
+    local.gain = 2.0
+    gained = function(lambda x: 2 * x, lambda g, x: g * getattr(local, "gain", 1.0))
+    (finding,) = findings("threads", gained, X)
+    assert finding.title == "On another thread than the main one the gradient of input 0 is another"
+    assert tg.check(gained, X).findings[0].code == "thread-state"
+
+
 # -- captures, randomness -------------------------------------------------------------------------------------------
 
 
@@ -213,7 +223,7 @@ def test_a_graph_that_is_kept_in_a_buffer():
     assert not findings("state", Centred(torch.Tensor.detach), normal(4, 3))
 
 
-# -- what is kept by the identity of a tensor, or from inference mode ---------------------------------------------------
+# -- what is kept by the identity of a tensor, or from inference mode ------------------------------------------------
 
 
 class Kept(nn.Module):

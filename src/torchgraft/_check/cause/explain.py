@@ -17,6 +17,7 @@ from ..case import Case
 from ..clock import Clock, OutOfTime
 from ..evidence import Evidence
 from ..finding import Finding
+from ..numeric.gradient import FAINT, TOLERANCE
 from ..target import Target, differentiable
 from ..variations import resized, sizes
 from .blocks import Array, Block, Observation, element, observe
@@ -281,9 +282,12 @@ def _told(finding: Finding, found: Causes) -> Finding:
         inputs=tuple((side.name, side.shape) for side in seen.inputs),
     )
     hint = next((cause.hint for _, cause in found if cause is not None and cause.hint), None)
+    steps = [hint, *(finding.hint or "").split("; ")]
+    if _excess(block) > FAINT * abs(block.numeric[block.worst]):  # no tolerance of a kernel is the reason
+        steps = [step for step in steps if step and not step.startswith(TOLERANCE)]
     return finding.but(
         cause=finding.cause or sentence(seen, found),
-        hint="; ".join(filter(None, [hint, finding.hint])) or None,
+        hint="; ".join(filter(None, steps)) or None,
         evidence=evidence,
         analytic=block.take(seen.analytic)[block.worst].item(),
         numeric=block.numeric[block.worst].item(),

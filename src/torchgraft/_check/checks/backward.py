@@ -95,6 +95,13 @@ Seen = tuple[type, int, Tensor, tuple[int, ...], torch.dtype]
 """A Function, the place of an input, the gradient that was returned, and the shape and dtype of the input."""
 
 
+ACCUMULATED = Words(
+    "accumulates-itself", "The backward adds to `.grad` itself: `torch.autograd.grad` and hooks do not get this gradient",
+    "an accumulation, or a backward, inside of the backward",
+    "return the gradient, unless it is a reversible block that only `.backward()` runs through", Verdict.PASS,
+)  # fmt: skip
+
+
 def returned(case: Case) -> Iterator[Finding]:
     """Listen to the backward of each Function in the graph."""
     base = baseline(case)
@@ -112,6 +119,8 @@ def returned(case: Case) -> Iterator[Finding]:
         pulled(recorded, base)
     for each in seen:
         yield from _judge(case, *each)
+    for place in sorted(recorded.accumulated):
+        yield ACCUMULATED.at(f"{base.gradient_name(place)}; {case.label}")
 
 
 def _listening(cls: type, backward: Callable[..., Any], seen: list[Seen]) -> Callable[..., Any]:

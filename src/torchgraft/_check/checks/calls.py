@@ -297,10 +297,23 @@ DISTURBED = Words(
 )  # fmt: skip
 
 
+ELSEWHERE = Words(
+    "thread-state", "On another thread than the main one {} is another",
+    "it reads something that each thread has for itself, such as a threading.local",
+    "take it as an argument, and keep on ctx what the backward needs of it",
+)  # fmt: skip
+
+
 def threads(case: Case) -> Iterator[Finding]:
-    """Two calls that take turns at each line of their Python code; then a backward on another thread."""
+    """A call on another thread; two that take turns at each line of their Python code; a backward on another thread."""
     base, other = baseline(case), nearby(case)
     require_fixed(base, ", which threads share")
+    (result,) = _in_threads([partial(made, case, base)])
+    raises = Words("threads-raise", "It raises on another thread than the main one")
+    found = list(compared(base, "one thread", result, raises=raises, output=ELSEWHERE, gradient=ELSEWHERE))
+    yield from found
+    if found:
+        return
     if case.target.kind != "module":  # each call has a copy of its own
         yield from _interleaved(base, other)
     recorded = case.linearize()

@@ -22,8 +22,7 @@ from ..numeric.gradient import compare, is_right
 from ..numeric.line import CLOSE, FINE, Line, largest, near
 from ..numeric.probe import Probe
 from ..variations import with_precision, with_sizes, with_values, within
-from .layouts import parameters
-from .traits import FIRST, ORDERS, OWN, ROWS, SHARED, TRAITS, forward_mode, passed, twice
+from .traits import COMPLEX, FIRST, HOW, ORDERS, OWN, ROWS, SHARED, TRAITS, forward_mode, passed, twice
 
 Row = tuple[int, ...]
 SLOW, ENOUGH, LONGEST = 0.02, 50_000, 7
@@ -52,6 +51,7 @@ def combinations(case: Case) -> Iterator[Finding]:
         yield calls.told(*calls.reduced(row, found))
         if len(said) == MOST:
             return
+    yield from calls.of_complex_numbers()
 
 
 def _stride(case: Case) -> int:
@@ -125,7 +125,7 @@ class _Calls:
 
     def _with_own_parameters(self, case: Case) -> Case:
         """The case with a module's own parameters: kernels that trust their module crash where they do not fit."""
-        own, fixed = self.case.primals, parameters(self.case)
+        own, fixed = self.case.primals, self.case.parameters
         return case.replaced([own[i] if i in fixed else primal for i, primal in enumerate(case.primals)])
 
     def _line(self, row: Row) -> Line:
@@ -214,8 +214,19 @@ class _Calls:
             if difference.error > least * largest(expected):
                 yield difference.finding(
                     "gradient-of-the-call", "The gradient depends on how the function is called", difference.name,
-                    cause="it asks for more than the numbers that it is given",
+                    cause=HOW.get(mode) or HOW.get(arguments),
                 )  # fmt: skip
+
+    def of_complex_numbers(self) -> Iterator[Finding]:
+        """Tell whether the gradient is right for complex tensors, where real ones are given and both are taken."""
+        real = not any(primal.is_complex() for primal in self.case.primals)
+        made = self._made(0, 0, COMPLEX) if self.own and real and self.case.target.kind != "module" else None
+        with contextlib.suppress(Exception):
+            found = None if made is None or Line(*made[:1], recorded=made[1]).agrees() else next(compare(made[0]), None)
+            if found is not None and found.severity is Verdict.FAIL:
+                title = "It takes complex tensors, for which its gradient is wrong"
+                hint = "multiply by the conjugate, such as grad * x.conj(), or refuse complex tensors"
+                yield found.but(code="wrong-for-complex", severity=Verdict.PASS, title=title, hint=hint)
 
     # -- what is told ----------------------------------------------------------------------------------------------
 
@@ -232,19 +243,22 @@ class _Calls:
     def told(self, row: Row, finding: Finding) -> Finding:
         """The finding, with the traits that it needs."""
         names = dict(zip(TRAITS, row, strict=True))
+        first = finding.where.partition(";")[0]
         parts = {dimension: TRAITS[dimension][place] for dimension, place in names.items() if place}
         if "cotangents" in parts:
             parts["cotangents"] = f"upstream gradients {parts['cotangents']}"
         strange = [dimension for dimension in ("values", "sizes", "precision") if dimension in parts]
         title = finding.title + (f", at {' and '.join(strange)} you did not give" if strange else "")
         case = self.variant(row)[1]
-        where = "; ".join([*parts.values(), finding.where.partition(";")[0], case.label])
+        code = f"{finding.code}-at-size" if parts.keys() == {"sizes"} else finding.code  # as of the check of sizes
+        # The first part stays: it tells that another check has found the same.
+        where = "; ".join([first, *parts.values(), case.label])
         cause = f"only with {' and '.join(parts.values())}" if parts else None
         hint = finding.hint
         if strange:
             hint = "; ".join(filter(None, [hint, "if it is not made for them, give `samples`, or refuse them"]))
         cause = "; ".join(filter(None, [cause, finding.cause])) or None
-        return finding.but(title=title, where=where, cause=cause, hint=hint, case=case)
+        return finding.but(code=code, title=title, where=where, cause=cause, hint=hint, case=case)
 
 
 def _conditioned(case: Case) -> bool:

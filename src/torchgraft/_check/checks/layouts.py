@@ -96,7 +96,7 @@ def _raised(code: str, title: str, layout: str) -> Words:
 def inputs(case: Case) -> Iterator[Finding]:
     """Call with the same numbers in other layouts, all inputs at once."""
     require_fixed(baseline(case), ", in the order in which memory lies")
-    yield from _each(case.primals, partial(_inputs, baseline(case)), parameters(case))
+    yield from _each(case.primals, partial(_inputs, baseline(case)), case.parameters)
 
 
 def _inputs(base: Baseline, layout: str, given: list[Tensor], dense: list[Tensor] | None) -> Iterator[Finding]:
@@ -141,14 +141,6 @@ def _gradients(base: Baseline, layout: str, given: list[Tensor], dense: list[Ten
         raises=_raised("gradient-layout-raises", raises, layout),
         gradient=Words("gradient-layout", title, cause, CONTIGUOUS),
     )  # fmt: skip
-
-
-def parameters(case: Case) -> set[int]:
-    """The primals that are a module's parameters, which lie in memory as the module made them."""
-    if case.target.kind != "module":
-        return set()
-    own = {name for name, _ in case.target.origin.named_parameters()}
-    return {i for i, name in enumerate(case.names) if name in own}
 
 
 # -- the call under autocast: dtypes fit, and gradients are right to the digits that are left ------------------------

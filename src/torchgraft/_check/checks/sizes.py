@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from torch import nn
+from torch import Tensor, nn
 
 from ... import _torch
 from ..baseline import baseline, cotangents_for, draws
@@ -114,7 +114,8 @@ def _look(case: Case, where: str) -> Iterator[Finding]:
         recorded.pull(cotangents_for(case, recorded.outputs))
     except Exception as error:
         title = f"The backward raises, with {where} that the forward takes"
-        hint = "treat empty tensors and single elements as the forward does" if where == "a size" else None
+        few = where == "a size" and any(leaf.numel() < 2 for leaf in case.leaves if isinstance(leaf, Tensor))
+        hint = "treat empty tensors and single elements as the forward does" if few else None
         yield Words("backward-raises", title, "", hint, _severity(case, recorded)).at("the backward", error)
         return
     if not any(primal.numel() for primal in case.primals) or _agrees(case):
@@ -199,6 +200,7 @@ def _turned(module: nn.Module) -> Iterator[None]:
 
 def ties(case: Case) -> Iterator[Finding]:
     """Only what is right for elements that differ a little is wrong because of the ties."""
+    baseline(case)
     primals = paired(case)
     if not admitted(case, primals):
         raise Skip("it takes no equal elements")

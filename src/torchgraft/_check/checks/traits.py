@@ -20,7 +20,7 @@ from ..numeric.line import CLOSE, Line, largest, near, products
 from ..numeric.probe import Probe
 from ..numeric.vectors import flatten
 from ..variations import SHAPES, VALUES, nearby, within
-from .layouts import lazy, parameters, strided
+from .layouts import lazy, strided
 from .orders import backward_case, push, second_order, tangents
 from .vmap import mapped
 
@@ -35,13 +35,27 @@ TRAITS: dict[str, tuple[str, ...]] = {
     "values": ("", *VALUES),
     "cotangents": ("", "that sum to zero", "that are tiny", "with one element", "of ones", "of zeros"),
     "sizes": ("", *SHAPES),
-    "precision": ("", "another precision", "bfloat16"),
+    "precision": ("", "another precision", "bfloat16", "complex numbers"),
     "arguments": ("", "one tensor twice", "views", "parameters", "another layout"),
     "mode": ("", STRICT, "autocast in the backward", THREADS, "the graph of the backward", "a checkpoint"),
     "order": ("", "second order", "third order", "forward mode", "vmap", "vmap of vmap", "forward over reverse"),
 }
-ARRAY = [len(traits) - (dimension == "cotangents") for dimension, traits in TRAITS.items()]
-"""Traits of each dimension of which each pair is in some row; beside gradients of zeros nothing else would show."""
+ARRAY = [len(traits) - (dimension in ("cotangents", "precision")) for dimension, traits in TRAITS.items()]
+"""Traits of each dimension of which each pair is in some row: all but gradients of zeros, beside which nothing else
+shows, and complex numbers."""
+COMPLEX = TRAITS["precision"].index("complex numbers")
+HOW = {
+    "one tensor twice": "it treats arguments that are one tensor in another way, and autograd adds up both gradients",
+    "views": "it reads or writes beyond its argument, or takes it for the owner of its memory",
+    "parameters": "it asks for the class of its arguments, or whether they are leaves",
+    "another layout": "it reads the memory of its arguments, or of what it saved, as if it were contiguous",
+    STRICT: "it asks for torch.are_deterministic_algorithms_enabled() or torch.is_anomaly_enabled()",
+    "autocast in the backward": "the backward computes in the precision of an autocast that is around it",
+    THREADS: "it depends on the number of threads: they share a buffer, or leave something out at their borders",
+    "the graph of the backward": "the backward computes something else where a graph of it is wanted",
+    "a checkpoint": "the forward does not do the same when it is run again in the backward",
+}
+"""Probable causes where a gradient is another in some way to pass arguments, or in a mode."""
 SHARED = (STRICT, THREADS)
 """Modes in which derivatives of other orders are taken as well."""
 
@@ -59,6 +73,7 @@ _SINGLE = tuple(
     tuple(place * (dimension == other) for other in range(len(TRAITS)))
     for dimension in range(4)
     for place in range(1, len(list(TRAITS.values())[dimension]))
+    if (dimension, place) != (3, COMPLEX)
 )
 FIRST = (*_SINGLE, (7, 0, 6, 0, 0, 0, 0), (1, 5, 0, 0, 0, 0, 0))
 """Calls with one trait: beside others it may not show. A long sweep of values, and 0 times infinity, need two."""
@@ -103,7 +118,7 @@ def twice(case: Case) -> Case:
 
 def _alike(case: Case) -> tuple[int, int]:
     """Places of two primals of one kind, which are no parameters of a module."""
-    primals, fixed = case.primals, parameters(case)
+    primals, fixed = case.primals, case.parameters
     for i, j in itertools.combinations([i for i in range(len(primals)) if i not in fixed], 2):
         if primals[i].shape == primals[j].shape and primals[i].dtype == primals[j].dtype:
             return i, j
@@ -121,7 +136,7 @@ def _given(case: Case, arguments: str) -> tuple[list[Tensor], list[Tensor]]:
             leaves = [nn.Parameter(p) for p in primals]
             return leaves, leaves
         case "another layout":
-            fixed = parameters(case)
+            fixed = case.parameters
             made = [None if i in fixed else lazy(p) if p.is_complex() else strided(p) for i, p in enumerate(primals)]
             primals = [p if other is None else other for p, other in zip(primals, made, strict=True)]
     leaves = [p.requires_grad_() for p in primals]

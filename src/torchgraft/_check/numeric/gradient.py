@@ -29,8 +29,11 @@ WRONG_AT_TIES = "wrong-at-ties"
 _MANY = 16
 """Of more inputs than these, which one has a wrong gradient is left to whoever explains the finding."""
 
-_FAINT = 2.0**-11
+FAINT = 2.0**-11
 """A part of the gradient that a kernel's own tolerance may well be the reason of."""
+
+TOLERANCE = "if the kernel has a tolerance of its own (a solver, a quadrature, an iteration),"
+"""The first words of a hint for a faint deviation."""
 
 
 def gradient(case: Case) -> Iterator[Finding]:
@@ -372,13 +375,24 @@ def _claim(probe: Probe) -> str:
 
 def _tolerance_hint(probe: Probe, error: float, pairing: Pairing) -> str | None:
     """The next step where the deviation is as small as the tolerances of solvers are."""
-    if probe.declared.accuracy is not None or not 0 < error < _FAINT * pairing.size:
+    if probe.declared.accuracy is not None or not 0 < error < FAINT * pairing.size:
         return None
     accuracy = 10.0 ** (2 + math.floor(math.log10(error / pairing.size)))
-    return (
-        "if the kernel has a tolerance of its own (a solver, a quadrature, an iteration), declare what its values are "
-        f"right to: accuracy={accuracy:g}"
-    )
+    return f"{TOLERANCE} declare what its values are right to: accuracy={accuracy:g}"
+
+
+_OVERFLOWS = 50.0
+"""The size of an argument from which on an exponential may be what is not finite."""
+
+_KINK = (
+    "0 / 0 or 0 times infinity, where there is a kink",
+    "choose the derivative of one side there, or 0: torch.where on the divisor, before dividing",
+)
+_OVERFLOW = (
+    "infinity over infinity, or 0 times infinity: a number of the backward overflows",
+    "write the derivative with functions that do not overflow, such as torch.sigmoid or torch.softmax, or with the "
+    "exponential of a number that is never positive",
+)
 
 
 def not_a_number(probe: Probe, backward: Backward, cotangent: Tensor | None = None) -> Finding | None:
@@ -392,10 +406,11 @@ def not_a_number(probe: Probe, backward: Backward, cotangent: Tensor | None = No
         missing &= ~backward.pull(backward.wanted.double()).isinf()  # 0 times an infinite slope
     for name, place in zip(probe.case.names, probe.inputs.slices, strict=True):
         if missing[place].any():
+            largest = float(probe.point[place][missing[place]].abs().max())
+            cause, hint = _KINK if largest < _OVERFLOWS else _OVERFLOW
             return Finding(
                 "nan-gradient", Verdict.FAIL, f"The gradient of `{name}` is not a number, though the values are finite",
                 f"{int(missing[place].sum())} of {len(missing[place])} elements of `{name}`; {probe.case.label}",
-                analytic=math.nan, error=math.inf, cause="0 / 0 or 0 times infinity, where there is a kink",
-                hint="choose the derivative of one side there, or 0: torch.where on the divisor, before dividing",
+                analytic=math.nan, error=math.inf, cause=cause, hint=hint,
             )  # fmt: skip
     return None

@@ -22,6 +22,10 @@ KINDS = {
     "module": "module",
     "callable": "function",
 }
+ROOTS = (
+    "input-changed", "saved-changed", "mode-output", "nondeterministic-output", "thread-state", "state-between-calls",
+)  # fmt: skip
+"""Codes of findings that others follow from, and that are told before these."""
 SEVERITY = {verdict: place for place, verdict in enumerate(Verdict)}
 
 
@@ -76,9 +80,14 @@ class Outcome:
 
     @property
     def findings(self) -> list[Finding]:
-        """All findings, each once, the worst first."""
+        """All findings, each once, the worst first; of equally bad ones those that explain the others."""
+
+        def rank(finding: Finding) -> tuple[int, int]:
+            root = ROOTS.index(finding.code) if finding.code in ROOTS else len(ROOTS)
+            return -SEVERITY[finding.severity], root
+
         found: dict[str, Finding] = {}
-        for finding in sorted(self._every(), key=lambda one: -SEVERITY[one.severity]):
+        for finding in sorted(self._every(), key=rank):
             found.setdefault(finding.key, finding)
         return list(found.values())
 
