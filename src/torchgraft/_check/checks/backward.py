@@ -96,7 +96,7 @@ Seen = tuple[type, int, Tensor, tuple[int, ...], torch.dtype]
 
 
 ACCUMULATED = Words(
-    "accumulates-itself", "The backward adds to `.grad` itself: `torch.autograd.grad` and hooks do not get this gradient",
+    "accumulates-itself", "The backward adds to `.grad` itself: `torch.autograd.grad` does not get this gradient",
     "an accumulation, or a backward, inside of the backward",
     "return the gradient, unless it is a reversible block that only `.backward()` runs through", Verdict.PASS,
 )  # fmt: skip
