@@ -162,6 +162,32 @@ def test_a_tensor_that_may_be_left_out():
     assert finding.where.startswith("bias=None")
 
 
+class Scaled(Function):
+    """x times a factor, of which the forward mode knows nothing."""
+
+    @staticmethod
+    def forward(x, factor):
+        return x * factor
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.factor = inputs[1]
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ctx.factor, None
+
+    @staticmethod
+    def jvp(ctx, tangent, _):
+        return tangent * 1.0
+
+
+def test_other_derivatives_with_another_option():
+    assert tg.check(Scaled.apply, normal(3), 1.0, skip="options").ok
+    (finding,) = tg.check(Scaled.apply, normal(3), 1.0, only="options").findings
+    assert finding.where.startswith("factor=1.5")
+
+
 def test_options_of_torch_are_notices():
     """Some of these change gradients on purpose."""
     places = torch.tensor([0, 1, 1])

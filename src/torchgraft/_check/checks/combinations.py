@@ -42,7 +42,7 @@ def combinations(case: Case) -> Iterator[Finding]:
         raise Skip("sparse tensors have other values, sizes and layouts of their own")
     if not is_right(case):
         raise Skip("the gradient is wrong in the plain call already")
-    calls, said = _Calls(case), set[str]()
+    calls, said = Calls(case), set[str]()
     for row in (*FIRST, *ROWS)[:: _stride(case)]:
         found = calls.look(row)
         if found is None or found.code in said:
@@ -67,7 +67,7 @@ _WRONG = frozenset({Verdict.FAIL})
 _LOST = _WRONG | {Verdict.LOSES_DIGITS}
 
 
-class _Calls:
+class Calls:
     """Calls of one target, with traits; each is made once."""
 
     def __init__(self, case: Case) -> None:

@@ -16,6 +16,8 @@ from ..numeric.gradient import WRONG_AT_TIES, gradient, is_right
 from ..numeric.line import FINE, Line
 from ..target import Target
 from ..variations import admitted, nearby, options, paired, resized, resized_axis, shape_of, sizes, within
+from .combinations import Calls
+from .traits import TRAITS
 from .ways import Words
 
 # -- the gradient at other sizes: none, one, two, beyond the tiles of a kernel, and different from each other --------
@@ -101,7 +103,7 @@ def _varied(case: Case) -> Case | None:
     return None
 
 
-def _look(case: Case, where: str) -> Iterator[Finding]:
+def _look(case: Case, where: str) -> list[Finding]:
     """Look at the gradient of a case that the forward takes.
 
     Args:
@@ -116,12 +118,11 @@ def _look(case: Case, where: str) -> Iterator[Finding]:
         title = f"The backward raises, with {where} that the forward takes"
         few = where == "a size" and any(leaf.numel() < 2 for leaf in case.leaves if isinstance(leaf, Tensor))
         hint = "treat empty tensors and single elements as the forward does" if few else None
-        yield Words("backward-raises", title, "", hint, _severity(case, recorded)).at("the backward", error)
-        return
-    if not any(primal.numel() for primal in case.primals) or _agrees(case):
-        return
-    with contextlib.suppress(Skip, Inconclusive):
-        yield from gradient(case)
+        return [Words("backward-raises", title, "", hint, _severity(case, recorded)).at("the backward", error)]
+    if any(primal.numel() for primal in case.primals) and not _agrees(case):
+        with contextlib.suppress(Skip, Inconclusive):
+            return list(gradient(case))
+    return []
 
 
 def _agrees(case: Case) -> bool:
@@ -162,7 +163,7 @@ def other_options(case: Case) -> Iterator[Finding]:
             if not _takes(other):
                 continue
             tried += 1
-            for f in _look(other, "an option"):
+            for f in _look(other, "an option") or _other_orders(other):
                 title = f.title if f.code == "backward-raises" else f"{f.title}, with an option you did not give"
                 cause = "; ".join(filter(None, [f"with {what}", f.cause if f.code == "backward-raises" else None]))
                 f = f.but(title=title, where=f"{what}; {other.label}", cause=cause, case=other)
@@ -175,6 +176,13 @@ def _is_torch(target: Target) -> bool:
     """Return True for a function of torch's: some options of these change gradients on purpose, as of embeddings."""
     module = getattr(target.origin, "__module__", None) or ""
     return target.kind == "callable" and module.partition(".")[0] == "torch"
+
+
+def _other_orders(case: Case) -> list[Finding]:
+    """Look at the second order, the forward mode and vmap, of derivatives that are not torch's own."""
+    calls = Calls(case)
+    rows = [(*(0,) * 6, TRAITS["order"].index(order)) for order in ("second order", "forward mode", "vmap")]
+    return [found for row in rows if (found := calls.look(row)) is not None]
 
 
 def _takes(case: Case) -> bool:
