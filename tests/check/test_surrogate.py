@@ -255,7 +255,8 @@ def test_a_function_has_an_attribute():
     class Declared(Spike):
         surrogate = types.MappingProxyType({"v": smooth})
 
-    assert tg.check(Declared.apply, V).headline == "PASS (v: surrogate of smooth)"
+    # Only for a factor of 1 it is the derivative of `smooth`.
+    assert tg.check(Declared.apply, V, skip="options").headline == "PASS (v: surrogate of smooth)"
     wrong = tg.check(Declared.apply, V, surrogate={"v": identity}, only="gradient")
     assert wrong.headline == "FAIL (v: surrogate of identity)"
 

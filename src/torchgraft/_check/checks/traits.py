@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ... import _torch
-from ..baseline import Value, baseline, generator, scale_of
+from ..baseline import Value, baseline, generator
 from ..case import Case, Linearization
 from ..children import threads
 from ..finding import Finding, Skip, Verdict
@@ -278,8 +278,7 @@ def _same_as_loop(line: Line, sizes: tuple[int, ...]) -> bool:
     close = 4096 * line.epsilon
     if near(found, dense, close):
         return True
-    scale = max(scale_of(primal, line.outputs, line.cotangents) for primal in line.primals)
-    return near(found, dense, close * max(1.0, scale / (largest(dense) or 1.0)))
+    return near(found, dense, close * max(1.0, line.scale / (largest(dense) or 1.0)))
 
 
 def _forward_over_reverse(line: Line) -> Iterator[Finding]:

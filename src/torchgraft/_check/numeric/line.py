@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from ..baseline import Value, distance, generator, signed
+from ..baseline import Value, distance, generator, scale_of, signed
 from ..case import Case, Linearization
 from .probe import in_double
 from .vectors import flatten
@@ -65,6 +65,11 @@ class Line:
     def epsilon(self) -> float:
         """The machine epsilon of the least precise primal."""
         return max(torch.finfo(primal.dtype).eps for primal in self.primals)
+
+    @property
+    def scale(self) -> float:
+        """The size of the numbers that derivatives are computed from, and rounded with."""
+        return max(scale_of(primal, self.outputs, self.cotangents) for primal in self.primals)
 
     def agrees(self, close: float = CLOSE) -> bool:
         """Return True if the backward gives the number that differences give; with few digits, as in double precision.
