@@ -95,6 +95,12 @@ class Target:
         """The torchgraft operator, if it is one."""
         return self.origin if isinstance(self.origin, Op) else None
 
+    @property
+    def is_torch(self) -> bool:
+        """True for functions and modules of torch's."""
+        named = {"callable": self.origin, "module": type(self.origin)}.get(self.kind)
+        return (getattr(named, "__module__", None) or "").partition(".")[0] == "torch"
+
     def calling(self, function: Callable[..., Any]) -> Target:
         """Return the target with another function in the place of its own."""
         return replace(self, function=function)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from functools import partial
@@ -188,9 +189,9 @@ Change = Callable[[Tensor], Tensor]
 
 
 def _large(x: Tensor) -> Tensor:
-    """The largest becomes 130: what saturates does, and so do eight bits; the exponential of float32 overflows."""
+    """The largest becomes 300: what saturates does; eight bits, squares in float16 and float32's exponential overflow."""
     largest = x.abs().max()
-    return x * (130 / largest) if largest > 0 else x + 130
+    return x * (300 / largest) if largest > 0 else x + 300
 
 
 def _whole(x: Tensor) -> Tensor:
@@ -225,6 +226,19 @@ def _swept(x: Tensor) -> Tensor:
     return (apart if room else values).view(x.shape)
 
 
+def _alternating(x: Tensor) -> Tensor:
+    """The given sizes, of which every second is negative."""
+    odd = (torch.arange(x.numel(), device=x.device) % 2).view(x.shape)
+    return x.abs() * (1 - 2 * odd).to(x.real.dtype)
+
+
+def _identity(x: Tensor) -> Tensor:
+    """Equal eigenvalues of square matrices."""
+    if x.dim() < 2 or x.shape[-1] != x.shape[-2]:
+        return x
+    return torch.eye(x.shape[-1], dtype=x.dtype, device=x.device) * x.abs().amax((-2, -1), keepdim=True)
+
+
 VALUES: dict[str, Change] = {
     "large values": _large,
     "whole numbers": _whole,
@@ -233,6 +247,8 @@ VALUES: dict[str, Change] = {
     "zeros": torch.zeros_like,
     "minus infinity": _masked,
     "values in order, from end to end": _swept,
+    "signs in turn": _alternating,
+    "multiples of the identity": _identity,
 }
 """Values at which derivatives go wrong."""
 
@@ -247,7 +263,10 @@ def with_values(case: Case, name: str) -> Case:
 
     if name == "minus infinity" and len(case.primals) > 1:
         raise ValueError("0 times infinity is right in a product of several tensors")
-    return case.replaced([changed(primal) for primal in case.primals])
+    primals = [changed(primal) for primal in case.primals]
+    if all(map(torch.equal, primals, case.primals)):
+        raise ValueError("it has these values already")
+    return case.replaced(primals)
 
 
 # -- other sizes and dtypes -------------------------------------------------------------------------------------------
@@ -304,11 +323,12 @@ def with_sizes(case: Case, name: str, *, free: bool) -> Case:
 
 
 def with_precision(case: Case, name: str) -> Case:
-    """The case with all real floating tensors in bfloat16, in ``"another precision"``, or as complex ones."""
+    """The case with all real floating tensors in sixteen bits, in ``"another precision"``, or as complex ones."""
     single, double = torch.float32, torch.float64
     other = {
         "another precision": {double: single, single: double},
         "bfloat16": dict.fromkeys((double, single), torch.bfloat16),
+        "float16": dict.fromkeys((double, single), torch.float16),
         "complex numbers": dict.fromkeys((double, single), torch.complex128),
     }[name]
     leaves = [leaf.to(other.get(leaf.dtype, leaf.dtype)) if differentiable(leaf) else leaf for leaf in case.leaves]
@@ -341,6 +361,7 @@ def options(case: Case) -> Iterator[tuple[str, Case]]:
             leaves = case.leaves
             leaves[i] = other
             yield f"{name}={other!r}", case.with_leaves(leaves)
+    yield from _other_data(case)
     for name, argument, given in _arguments(case):
         option = case.target.signature.get(name)
         if isinstance(argument, list | tuple) and argument and all(isinstance(part, Tensor) for part in argument):
@@ -351,6 +372,42 @@ def options(case: Case) -> Iterator[tuple[str, Case]]:
         if argument is inspect.Parameter.empty and option is not None:
             for other in _others(option.default, name, option):
                 yield f"{name}={other!r}", given(other)
+
+
+def _other_data(case: Case) -> Iterator[tuple[str, Case]]:
+    """Cases with other masks, small integers, and labels: those that an option such as ``ignore_index`` names."""
+    ignored = {
+        name: number for name, number in _numbers(case).items() if re.search("ignore|pad", name) and type(number) is int
+    }
+    for i, (name, leaf) in enumerate(zip(case.leaf_names, case.leaves, strict=True)):
+        if not isinstance(leaf, Tensor) or differentiable(leaf) or not leaf.numel() or leaf.layout != torch.strided:
+            continue
+        others: dict[str, Tensor] = {}
+        if leaf.dtype == torch.bool:
+            others = {"all False": torch.zeros_like(leaf), "all True": torch.ones_like(leaf)}
+        elif leaf.dtype in _DATA:
+            ends = torch.iinfo(leaf.dtype)
+            odd = (torch.arange(leaf.numel(), device=leaf.device) % 2).bool().view(leaf.shape)
+            others = {f"of ends of {leaf.dtype}": torch.where(odd, ends.max, ends.min).to(leaf.dtype)}
+        else:
+            for option, number in ignored.items():
+                marked = leaf.clone()
+                marked.view(-1)[:1] = number
+                others[f"with an element {option}={number}"] = marked
+        for what, other in others.items():
+            leaves = case.leaves
+            leaves[i] = other
+            yield f"{name} {what}", case.with_leaves(leaves)
+
+
+_DATA = (torch.int8, torch.uint8, torch.int16)
+"""Dtypes of integers that are data, since indices have more digits."""
+
+
+def _numbers(case: Case) -> dict[str, Any]:
+    """The arguments that are no tensors, those that were left out too."""
+    left = {name: option.default for name, option in case.target.signature.items()}
+    return left | {n: v for n, v in zip(case.leaf_names, case.leaves, strict=True) if not isinstance(v, Tensor)}
 
 
 def _may_be_none(option: inspect.Parameter) -> bool:
@@ -401,7 +458,7 @@ def _others(value: Any, name: str, option: inspect.Parameter | None) -> Sequence
         case int():
             return [value + 1, value - 1] if name in AXES else [value + 1]
         case float():
-            return [value * 1.5 if value else 0.5]
+            return [value * 1.5, -value, 0.0] if value else [0.5, -0.5]
         case str():
             return [word for family in FAMILIES if value in family for word in family if word != value]
         case tuple() if value and all(type(number) is int for number in value):

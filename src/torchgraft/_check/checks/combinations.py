@@ -191,15 +191,19 @@ class Calls:
     ) -> Iterator[Finding]:
         """Findings of some severities that are a defect of the target, at arguments where numbers tell something.
 
-        The NaN of torch's own derivative at a kink is torch's; next to a singular matrix nothing is right or wrong; and
-        where a function has a kink, forward and reverse mode may take the slopes of different sides.
+        Next to a singular matrix nothing is right or wrong; where a function has a kink, forward and reverse mode may
+        take the slopes of different sides, and a NaN of torch's own derivative there is torch's.
         """
         with contextlib.suppress(Skip, Inconclusive):
             for finding in found:
                 lost = finding.error is not None and math.isnan(finding.error)
-                if finding.severity not in severities or lost or ("nan" in finding.code and not self.own):
+                if finding.severity not in severities or lost:
                     continue
-                if finding.code == "nan-gradient" or (_conditioned(case) and (not smooth or _smooth(case))):
+                if finding.code == "nan-gradient":
+                    meant = self.own or (not case.target.is_torch and _smooth(case))
+                else:
+                    meant = _conditioned(case) and (not smooth or _smooth(case))
+                if meant:
                     yield finding
 
     def _passed(self, row: Row) -> Iterator[Finding]:

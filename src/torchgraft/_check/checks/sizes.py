@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from torch import Tensor, nn
 
@@ -14,7 +15,6 @@ from ..finding import Finding, Inconclusive, Skip, Verdict
 from ..generate.inputs import signature_of
 from ..numeric.gradient import WRONG_AT_TIES, gradient, is_right
 from ..numeric.line import FINE, Line
-from ..target import Target
 from ..variations import admitted, nearby, options, paired, resized, resized_axis, shape_of, sizes, within
 from .combinations import Calls
 from .traits import TRAITS
@@ -38,37 +38,55 @@ def other_sizes(case: Case) -> Iterator[Finding]:
     taken, wrong = 0, set[str]()
     if not is_right(case):
         raise Skip("the gradient is wrong at the given size already")
-    for what, larger in variants(case):
-        variant = _varied(larger)
+    for other in variants(case):
+        variant = _varied(other.case)
         if variant is None:
             continue
-        variant.traits |= {what}
+        variant.traits |= {other.what}
         variant.seed += taken
         taken += 1
         for finding in _look(variant, "a size"):
+            if finding.code == "backward-raises" and not other.meant:
+                continue  # the forward, too, should refuse arguments that do not fit each other; it is no wrong number
             if finding.code not in wrong:
                 wrong.add(finding.code)
                 if finding.code != "backward-raises":
                     title = f"{finding.title}, at another size"
                     finding = finding.but(code=f"{finding.code}-at-size", title=title, case=variant)
-                cause = "; ".join(part for part in (f"wrong only with {what}", finding.cause) if part)
+                cause = "; ".join(part for part in (f"wrong only with {other.what}", finding.cause) if part)
                 yield finding.but(where=f"{finding.where.partition(';')[0]}; {variant.label}", cause=cause)
     if not taken:
         raise Skip("it takes no other sizes")
 
 
-def variants(case: Case) -> Iterator[tuple[str, Case]]:
-    """Cases of other sizes, and what is another about them.
+@dataclass(frozen=True)
+class Variant:
+    """A case of other sizes.
+
+    Attributes:
+        what: is another about it, in words.
+        case: the case.
+        meant: all tensors that had a size have the other one, so that arguments fit each other as before.
+    """
+
+    what: str
+    case: Case
+    meant: bool = True
+
+
+def variants(case: Case) -> Iterator[Variant]:
+    """Cases of other sizes: of all axes of one size, and of a single axis.
 
     A module's parameters keep theirs: kernels that trust their module crash where one does not fit the others. So do
     tensors that need no gradient, unless annotations say which sizes go together; and then only axes of 1 become
-    longer, since they may be there to broadcast.
+    longer, since they may be there to broadcast. Where the target takes no other size without them, all axes of that
+    size change, of labels and masks too.
     """
     leaves, free = case.leaves, signature_of(case.target) is not None
     fixed = set() if free else {i for i, name in enumerate(case.leaf_names) if name not in case.names}
-    if case.target.kind == "module":
-        own = {name for name, _ in case.target.origin.named_parameters()}
-        fixed |= {i for i, name in enumerate(case.leaf_names) if name in own}
+    own = {case.names[i] for i in case.parameters}
+    trusted = {i for i, name in enumerate(case.leaf_names) if name in own}
+    fixed |= trusted
     axes = [(i, axis, size) for i, leaf in enumerate(leaves) for axis, size in enumerate(shape_of(leaf))]
     for old in sizes(case):
         if old == 1 and not free:  # a first axis of 1 in front of others is a batch; others may be there to broadcast
@@ -77,16 +95,34 @@ def variants(case: Case) -> Iterator[tuple[str, Case]]:
                 longer = case
                 for i in batches:
                     longer = resized_axis(longer, i, 0, new)
-                yield f"size {new} instead of 1", longer
+                yield Variant(f"size {new} instead of 1", longer)
             continue
-        for new in SIZES if any(size == old and i not in fixed for i, _, size in axes) else ():
+        for new in (*SIZES, old + 1) if any(size == old and i not in fixed for i, _, size in axes) else ():
             if not new and not free and all(size == old for i, _, size in axes if i not in fixed):
                 continue  # nobody means a tensor all of whose axes are empty
-            changed = [leaves[i] if i in fixed else leaf for i, leaf in enumerate(resized(case, old, new).leaves)]
-            yield f"size {new} instead of {old}", case.with_leaves(changed)
+            yield from _of_size(case, old, new, fixed, trusted)
     for i, axis, size in axes:
         if sum(size == other for *_, other in axes) > 1 < size and i not in fixed:
-            yield f"axis {axis} of {case.leaf_names[i]} longer by one", resized_axis(case, i, axis, size + 1)
+            for what, new in (("longer by one", size + 1), ("shorter by one", size - 1), ("of size 1", 1)):
+                changed = resized_axis(case, i, axis, new)
+                yield Variant(f"axis {axis} of {case.leaf_names[i]} {what}", changed, _in_a_list(case, i))
+
+
+def _of_size(case: Case, old: int, new: int, fixed: set[int], trusted: set[int]) -> Iterator[Variant]:
+    """Yield the case with another size in the place of one, of tensors that need no gradient only if it has to be."""
+    whole = resized(case, old, new).leaves
+    for kept in (fixed, trusted) if fixed != trusted else (fixed,):
+        rows = zip(case.leaves, whole, strict=True)
+        changed = case.with_leaves([leaf if i in kept else other for i, (leaf, other) in enumerate(rows)])
+        if kept is trusted or _varied(changed) is not None:
+            others = any(old in shape_of(case.leaves[i]) for i in kept)
+            yield Variant(f"size {new} instead of {old}", changed, meant=not others)
+            return
+
+
+def _in_a_list(case: Case, leaf: int) -> bool:
+    """Return True for a tensor of a list, of which each has sizes of its own."""
+    return "[" in case.leaf_names[leaf]
 
 
 def _varied(case: Case) -> Case | None:
@@ -140,15 +176,16 @@ def _severity(case: Case, recorded: Linearization | None) -> Verdict:
     if case.target.kind == "callable" and recorded is not None and not _torch.functions_in_graph(recorded.outputs):
         return Verdict.PASS
     empty = any(not primal.numel() for primal in case.primals)
+    absurd = any(shape_of(leaf).count(0) > 1 for leaf in case.leaves)
     full = any(primal.numel() for primal in case.primals) and any(value.numel() for value in case.values())
-    return Verdict.PASS if empty and full else Verdict.FAIL
+    return Verdict.PASS if absurd or (empty and full) else Verdict.FAIL
 
 
 # -- the gradient for other options ------------------------------------------------------------------------------------
 
 
 def other_options(case: Case) -> Iterator[Finding]:
-    """Turn flags, change numbers and words, lengthen lists, leave out what is optional, one at a time."""
+    """Turn flags, change numbers, words and masks, lengthen lists, leave out what is optional, one at a time."""
     baseline(case)
     if not is_right(case):
         raise Skip("the gradient is wrong with the given options already")
@@ -163,19 +200,14 @@ def other_options(case: Case) -> Iterator[Finding]:
             if not _takes(other):
                 continue
             tried += 1
-            for f in _look(other, "an option") or _other_orders(other):
-                title = f.title if f.code == "backward-raises" else f"{f.title}, with an option you did not give"
+            for f in _look(other, "an argument") or _other_orders(other):
+                title = f.title if f.code == "backward-raises" else f"{f.title}, with an argument you did not give"
                 cause = "; ".join(filter(None, [f"with {what}", f.cause if f.code == "backward-raises" else None]))
                 f = f.but(title=title, where=f"{what}; {other.label}", cause=cause, case=other)
-                yield f.but(severity=Verdict.PASS) if _is_torch(case.target) else f
+                # Some options of torch change gradients on purpose, as of embeddings.
+                yield f.but(severity=Verdict.PASS) if case.target.is_torch else f
     if not tried:
         raise Skip("it has no options that could be others")
-
-
-def _is_torch(target: Target) -> bool:
-    """Return True for a function of torch's: some options of these change gradients on purpose, as of embeddings."""
-    module = getattr(target.origin, "__module__", None) or ""
-    return target.kind == "callable" and module.partition(".")[0] == "torch"
 
 
 def _other_orders(case: Case) -> list[Finding]:
