@@ -188,6 +188,125 @@ def test_other_derivatives_with_another_option():
     assert finding.where.startswith("factor=1.5")
 
 
+# -- data that needs no gradient, and sizes of arguments beside each other --------------------------------------------
+
+
+def test_masks_of_one_value():
+    def mean(x, mask):
+        return torch.where(mask.any(), (x * mask).sum() / mask.sum(), x.new_zeros(()))
+
+    mask = torch.tensor([True, False, True])
+    found = tg.check(mean, normal(3), mask, only="options").findings
+    assert {finding.where.partition(";")[0] for finding in found} == {"mask all False"}
+    safe = lambda x, mask: (x * mask).sum() / mask.sum().clamp(min=1)  # noqa: E731
+    assert tg.check(safe, normal(3), mask, only="options").ok
+
+
+def test_small_integers_at_their_ends():
+    def scaled(grad, s, q, out):
+        return grad * (q - 3), None  # in eight bits -128 - 3 is 125
+
+    target = function(lambda s, q: s * (q.double() - 3), scaled)
+    (finding,) = tg.check(target, normal(2), torch.tensor([3, 5], dtype=torch.int8), only="options").findings
+    assert "of ends of torch.int8" in finding.where
+
+
+def losses(count):
+    """A mean of log-probabilities of labels, whose gradient counts labels in some way."""
+
+    class Loss(Function):
+        @staticmethod
+        def forward(ctx, x, labels, ignore_index=-1):
+            if x.shape[:1] != labels.shape:
+                raise ValueError("one label for each row")
+            kept = labels != ignore_index
+            picked = x.gather(1, labels.where(kept, 0)[:, None])[:, 0]
+            ctx.save_for_backward(x, labels, kept)
+            return (picked * kept).sum() / kept.sum()
+
+        @staticmethod
+        def backward(ctx, grad):
+            x, labels, kept = ctx.saved_tensors
+            share = (grad * kept / count(labels, kept)).to(x.dtype)
+            return torch.zeros_like(x).scatter(1, labels.where(kept, 0)[:, None], share[:, None]), None, None
+
+    return Loss.apply
+
+
+def test_labels_that_are_ignored():
+    arguments = normal(4, 3), torch.tensor([0, 2, 1, 2])
+    assert tg.check(losses(lambda labels, kept: kept.sum()), *arguments, only=("options", "sizes")).ok
+    found = tg.check(losses(lambda labels, kept: len(labels)), *arguments, only="options").findings
+    said = {finding.where.partition(";")[0] for finding in found}
+    assert said == {"labels with an element ignore_index=-1", "ignore_index=0"}
+
+
+def test_labels_are_as_many_as_rows():
+    """The batch has another size only if the labels have it too."""
+    arguments = normal(4, 3), torch.tensor([0, 2, 1, 2])
+    (finding,) = tg.check(losses(lambda labels, kept: kept.sum().clamp(max=64)), *arguments, only="sizes").findings
+    assert "labels: int64[67]" in finding.where
+
+
+def test_a_single_axis_shorter_longer_or_of_size_1():
+    def mean(grad, x, y, out):
+        share = grad * (x - y) * 2 / x.numel()
+        return tuple(share.sum_to_size(t.shape) * sign for t, sign in ((x, 1), (y, -1)))
+
+    (finding,) = tg.check(
+        function(lambda x, y: ((x - y) ** 2).mean(), mean), normal(4, 3), normal(4, 3, seed=1), only="sizes"
+    ).findings
+    assert "of size 1" in finding.cause
+
+    def scores(q, k):
+        """The last of q may see all of k, the one before it all but one."""
+        return (q @ k.mT).tril(k.shape[0] - q.shape[0])
+
+    def backward(grad, q, k, out):
+        kept = grad.tril(min(0, k.shape[0] - q.shape[0]) if grad.shape[0] < grad.shape[1] else grad.shape[1] - len(q))
+        return kept @ k, kept.mT @ q
+
+    (finding,) = tg.check(function(scores, backward), normal(4, 2), normal(4, 2, seed=1), only="sizes").findings
+    assert "shorter by one" in finding.cause
+
+
+def test_arguments_that_no_longer_fit_each_other():
+    """The forward takes a longer table, and the backward refuses it: that is no wrong number."""
+
+    def picky(grad, x, y, out):
+        if x.shape != y.shape:
+            raise ValueError("of one size")
+        return grad * y[: len(x)], torch.zeros_like(y) + grad * x
+
+    def product(x, y):
+        return x * y[: len(x)]
+
+    assert tg.check(function(product, picky), normal(4), normal(4, seed=1), only="sizes").ok
+
+
+# -- values of other signs, matrices with equal eigenvalues -----------------------------------------------------------
+
+
+def test_a_branch_that_hides_the_value_alone():
+    def force(x):
+        return torch.where(x > 0, x**1.5, 0.0)
+
+    given = normal(3).abs() + 0.1
+    (finding,) = findings(force, given)
+    assert finding.code == "nan-gradient"
+    assert not findings(lambda x: torch.where(x > 0, torch.where(x > 0, x, 1.0) ** 1.5, 0.0), given)
+
+
+def test_equal_eigenvalues():
+    def by_eigenvalues(grad, a, out):
+        gap = torch.linalg.eigvalsh(a).diff().min().detach()
+        return grad * a.inverse().mT * (gap / gap)  # as differences of eigenvalues divide each other
+
+    matrix = normal(3, 3)
+    (finding,) = findings(function(torch.logdet, by_eigenvalues), matrix @ matrix.mT + torch.eye(3).double())
+    assert "multiples of the identity" in finding.where
+
+
 def test_options_of_torch_are_notices():
     """Some of these change gradients on purpose."""
     places = torch.tensor([0, 1, 1])

@@ -254,3 +254,12 @@ def test_a_frozen_bias_that_is_dropped():
 
     (finding,) = tg.check(Dropped(), X, only="subsets").findings
     assert "first.bias" in finding.where
+
+
+def test_two_parameters_in_one_memory():
+    made = nn.Sequential(nn.Linear(4, 4, dtype=DOUBLE), nn.Linear(4, 4, dtype=DOUBLE))
+    made[1].weight = nn.Parameter(made[0].weight.data)
+    (finding,) = tg.check(made, X, only="aliasing").findings
+    assert finding.title == "The parameters 0.weight and 1.weight are two in one memory"
+    made[1].weight = made[0].weight
+    assert not tg.check(made, X, only="aliasing").findings

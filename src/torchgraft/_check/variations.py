@@ -189,7 +189,7 @@ Change = Callable[[Tensor], Tensor]
 
 
 def _large(x: Tensor) -> Tensor:
-    """The largest becomes 300: what saturates does; eight bits, squares in float16 and float32's exponential overflow."""
+    """The largest becomes 300: what saturates does; squares in float16 and exponentials of float32 overflow."""
     largest = x.abs().max()
     return x * (300 / largest) if largest > 0 else x + 300
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import random
 import sys
@@ -21,7 +22,7 @@ from torch import Tensor, nn
 from ... import _torch
 from ..baseline import Baseline, Difference, Value, baseline, distance, pulled
 from ..case import Case, describe
-from ..finding import Finding, Skip, Verdict
+from ..finding import Finding, Verdict
 from ..target import can_be_copied, copied
 from ..variations import admitted, elsewhere, nearby
 from .ways import Made, Words, compared, made, on_one_module, require_fixed
@@ -119,33 +120,62 @@ def state(case: Case) -> Iterator[Finding]:
     kept = on_one_module(case)
     kept.linearize()
     yield from compared(base, "the same call again", lambda: (kept.linearize().outputs, ()), output=AFTER_OTHERS)
+    yield from _after_far_calls(base)
     yield from _after_a_step(base)
     yield from _after_inference(base)
     if case.target.kind == "module" and can_be_copied(case.target.origin):
-        yield from _graph_in_buffers(case)
+        yield from _buffers(base)
 
 
 def _after_a_step(base: Baseline) -> Iterator[Finding]:
     """Change the arguments in place between two calls, as an optimizer does, beside a fresh call."""
     case = base.case
-    kept, fresh, moved = on_one_module(case), on_one_module(case), nearby(case, salt=3, spread=2.0**-3)
+    fresh, moved = on_one_module(case), nearby(case, salt=3, spread=2.0**-3)
     if not admitted(case, moved):
         return
     expected, again = made(fresh, base, moved), made(fresh, base, moved)
     if base.differing_outputs(again[0], expected[0]):
         return  # it counts its calls, or averages over them
-    leaves = [nn.Parameter(primal.clone()) for primal in case.primals]
-    pulled(kept.record(leaves), base)
+    for recorded in (True, False):
+        how = f"a call, a change of the arguments in place, and a call{'' if recorded else ' under no_grad'}"
+        call = partial(_stepped, on_one_module(case), base, moved, recorded)
+        gradient = STALE if recorded else None
+        found = compared(base, how, call, raises=STALE, output=STALE, gradient=gradient, expected=expected)
+        told = list(found)
+        yield from told
+        if told:
+            return
+
+
+def _stepped(kept: Case, base: Baseline, moved: Sequence[Tensor], recorded: bool) -> Made:
+    leaves: list[Tensor] = [nn.Parameter(primal.clone(), recorded) for primal in base.case.primals]
+
+    def call() -> Made:
+        if not recorded:
+            with torch.no_grad():
+                return kept.outputs(leaves), ()
+        linear = kept.record(leaves)
+        return linear.outputs, pulled(linear, base)
+
+    call()
     with torch.no_grad():
         for leaf, value in zip(leaves, moved, strict=True):
             leaf.copy_(value)
+    return call()
 
-    def call() -> Made:
-        recorded = kept.record(leaves)
-        return recorded.outputs, pulled(recorded, base)
 
-    how = "a call, a change of the arguments in place, and a call"
-    yield from compared(base, how, call, raises=STALE, output=STALE, gradient=STALE, expected=expected)
+def _after_far_calls(base: Baseline) -> Iterator[Finding]:
+    """Call at one point after calls at large values of either sign: a solver may start from where it was."""
+    kept, primals = on_one_module(base.case), base.case.primals
+    for part in (1.0, 0.125):
+        after = []
+        for sign in (1, -1):
+            with contextlib.suppress(Exception):  # it refuses them
+                kept.linearize([4 * sign * primal for primal in primals])
+                after.append(kept.linearize([part * primal for primal in primals]).outputs)
+        if len(after) == 2 and all(bool(output.isfinite().all()) for output in after[0]):
+            where = f"after a call at large values, and at their negatives; {base.case.label}"
+            yield from AFTER_OTHERS.of(base.differing_outputs(after[1], after[0])[:1], where)
 
 
 def _after_inference(base: Baseline) -> Iterator[Finding]:
@@ -157,18 +187,30 @@ def _after_inference(base: Baseline) -> Iterator[Finding]:
     yield from compared(base, how, lambda: made(kept, base), raises=INFERENCE, output=AFTER_OTHERS)
 
 
-def _graph_in_buffers(case: Case) -> Iterator[Finding]:
-    """A buffer that a call leaves behind must not be part of its graph: the next call's would go on in it."""
+def _buffers(base: Baseline) -> Iterator[Finding]:
+    """A buffer must not keep the graph of a call, in which the next call would go on; nor may a backward change it."""
+    case = base.case
     (parameters, *args), kwargs = case.arguments([primal.clone().requires_grad_() for primal in case.primals])
     module = copied(case.target.origin, parameters)
     with torch.enable_grad():
-        module(*args, **kwargs)
-    for name in [name for name, buffer in module.named_buffers() if buffer.requires_grad]:
+        returned = module(*args, **kwargs)
+    buffers = dict(module.named_buffers())
+    for name in [name for name, buffer in buffers.items() if buffer.requires_grad]:
         yield Words(
             "graph-in-buffer", f"The buffer {name} keeps the graph of the call",
             "it is computed from inputs or parameters: the backward of the next call goes through this one",
             "update it under torch.no_grad(), or from x.detach()",
         ).at(f"the buffer {name}; {case.label}")  # fmt: skip
+    before = {name: buffer.detach().clone() for name, buffer in buffers.items()}
+    outputs = [output.sum() for output in case.target.differentiable(returned) if output.requires_grad]
+    torch.autograd.backward([output.real for output in outputs])
+    for name, value in before.items():
+        if not torch.equal(value, buffers[name]):
+            yield Words(
+                "buffer-changed", f"The backward changes the buffer {name}",
+                "the forward runs again there, as in a checkpoint, and updates it a second time",
+                "update it in the first forward only: see context_fn of torch.utils.checkpoint",
+            ).at(f"the buffer {name}; {case.label}")  # fmt: skip
 
 
 # -- the same call where nothing is recorded, and where it is run again in the backward ------------------------------
@@ -270,10 +312,14 @@ class _Watch(torch.overrides.TorchFunctionMode):
 
 
 def randomness(case: Case) -> Iterator[Finding]:
-    """Look whether torch's generator moved on: compilers call an operator once for two calls, or twice for one."""
+    """Look at torch's generator: no backward seeds it, and no operator draws from it and does not say so.
+
+    Compilers call an operator once for two calls, or twice for one.
+    """
     base = baseline(case)
+    yield from _reset(base)
     if case.target.kind not in ("operator", "library"):
-        raise Skip("functions may draw from torch's generators, which are seeded for each call")
+        return  # functions may draw from torch's generators, which are seeded for each call
     overload = case.target.operator.torch_op if case.target.operator else _torch.overload_of(case.target.origin)
     if base.random and torch.Tag.nondeterministic_seeded not in overload.tags:
         yield Words(
@@ -281,6 +327,23 @@ def randomness(case: Case) -> Iterator[Finding]:
             "compiled code and checkpoints rely on operators that give the same for the same arguments",
             "take a seed or the draws as an argument, or the tag torch.Tag.nondeterministic_seeded",
         ).at(case.label)  # fmt: skip
+
+
+def _reset(base: Baseline) -> Iterator[Finding]:
+    """Look whether torch's generator is in the same state after a backward, whatever it was before."""
+    states = []
+    with torch.random.fork_rng(devices=[]):
+        for seed in (1, 2):
+            recorded = base.case.linearize()
+            torch.manual_seed(seed)
+            pulled(recorded, base)
+            states.append(torch.get_rng_state())
+    if torch.equal(*states):
+        yield Words(
+            "generator-reset", "The backward seeds torch's global generator",
+            "all random numbers that are drawn after it are those of this seed",
+            "draw from a torch.Generator of its own, or save in forward what was drawn",
+        ).at(f"the state of torch's generator after a backward; {base.case.label}")  # fmt: skip
 
 
 # -- several threads at once, and a backward on another thread than the forward --------------------------------------

@@ -223,10 +223,10 @@ def fake(case: Case) -> Iterator[Finding]:
     if any(primal is not None for primal in laid_out):
         primals = [p if other is None else other for p, other in zip(case.primals, laid_out, strict=True)]
         extra.append(("transposed inputs", case, primals, _torch.fake_call))
-    for what, other in variants(case):
+    for variant in variants(case):
         with contextlib.suppress(Exception):  # the target takes no such size
-            other.values(nearby(other))
-            extra.append((what, other, other.primals, _torch.fake_call))
+            variant.case.values(nearby(variant.case))
+            extra.append((variant.what, variant.case, variant.case.primals, _torch.fake_call))
     for what, other, primals, call in extra:
         with contextlib.suppress(Refused):
             strides = call is _torch.fake_call

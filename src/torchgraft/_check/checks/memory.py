@@ -40,6 +40,7 @@ INPUT_OVERWRITTEN = Words(
 def aliasing(case: Case) -> Iterator[Finding]:
     """Look at memory, call again, and write into outputs and inputs."""
     base = baseline(case)
+    yield from _shared_parameters(case)
     yield from _kept_results(base)
     yield from _shared_gradients(base)
     yield from _shared_outputs(base)
@@ -47,6 +48,18 @@ def aliasing(case: Case) -> Iterator[Finding]:
         yield from _written_output(base, i)
     if all(leaf.layout == torch.strided for leaf in case.leaves if isinstance(leaf, Tensor)):
         yield from _written_inputs(base)  # version counters of sparse tensors do not see what is written into them
+
+
+def _shared_parameters(case: Case) -> Iterator[Finding]:
+    """Two parameters in one memory: each gets a part of the gradient, and an optimizer changes both for each."""
+    named = [*case.target.origin.named_parameters()] if case.target.kind == "module" else []
+    for (name, parameter), (other, second) in itertools.combinations(named, 2):
+        if parameter.numel() and parameter.data_ptr() == second.data_ptr():
+            yield Words(
+                "parameters-overlap", f"The parameters {name} and {other} are two in one memory",
+                "one is made of the other by .data, .detach() or a view",
+                "tie them as one parameter: decoder.weight = encoder.weight",
+            ).at(f"the parameters {name} and {other}; {case.label}")  # fmt: skip
 
 
 def _results(base: Baseline, recorded: Linearization) -> dict[str, Tensor]:

@@ -76,8 +76,9 @@ _SINGLE = tuple(
     if (dimension, place) != (3, COMPLEX)
 )
 FIRST = (*_SINGLE, (7, 0, 6, 0, 0, 0, 0), (1, 5, 0, 0, 0, 0, 0), (1, 0, 0, 3, 0, 0, 0))
-"""Calls with one trait: beside others it may not show. A long sweep of values needs two, and so do 0 times infinity, and
-what overflows in float16."""
+"""Calls with one trait: beside others it may not show. A long sweep of values needs two, so do 0 times infinity and
+what overflows in float16.
+"""
 HOW = {
     "one tensor twice": "it treats arguments that are one tensor in another way, and autograd adds up both gradients",
     "views": "it reads or writes beyond its argument, or takes it for the owner of its memory",
@@ -297,6 +298,9 @@ def _same_as_loop(line: Line, sizes: tuple[int, ...]) -> bool:
     try:
         with torch.enable_grad(), _torch.quiet_vmap():
             made = function(*leaves)
+        shapes = [(*sizes, *line.outputs[i].shape) for i in used]
+        if [tuple(output.shape) for output in made] != shapes:
+            return False
         weights = [line.cotangents[i].expand(o.shape) for i, o in zip(used, made, strict=True)]  # type: ignore[union-attr]
         found = torch.autograd.grad(made, leaves, weights, allow_unused=True)
         loop = [case.linearize(sample).pull(line.cotangents) for sample in samples if within(case.replaced(sample))]

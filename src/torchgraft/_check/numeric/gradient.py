@@ -386,7 +386,8 @@ _OVERFLOWS = 50.0
 
 _KINK = (
     "0 / 0 or 0 times infinity, where there is a kink",
-    "choose the derivative of one side there, or 0: torch.where on the divisor, before dividing",
+    "choose the derivative of one side there, or 0: torch.where on the argument, before dividing; after it, it hides "
+    "the value and not the gradient",
 )
 _OVERFLOW = (
     "infinity over infinity, or 0 times infinity: a number of the backward overflows",
