@@ -511,3 +511,17 @@ def test_samples_that_the_target_refuses_are_not_mapped():
 
     bounded = function(forward, lambda grad, x, out: 3 * grad * x**2)
     assert not findings(bounded, torch.linspace(0.94, 0.96, 8, dtype=torch.float64))
+
+
+def test_it_is_told_whose_constant_has_few_digits():
+    tenth = float(torch.tensor(0.1, dtype=torch.float32))
+    for forward, backward, said in ((tenth, 0.1, "is right, and the forward contains"), (0.1, tenth, "x contains")):
+        scaled = function(lambda x, by=forward: x * by, lambda grad, x, out, by=backward: grad * by)
+        assert said.replace("x ", "input 0 ") in tg.check(scaled, normal(3), only="gradient").findings[0].cause
+
+
+def test_a_notice_is_not_in_the_line_of_what_failed():
+    wrong = function(torch.sin, lambda grad, x, out: grad * x.cos() * (1.01 if x.dim() == 5 else 1))
+    line = tg.check(wrong, normal(4), only="combinations").to_text().split("\n\n")[1]
+    assert "at sizes you did not give" in line
+    assert "complex" not in line

@@ -153,6 +153,9 @@ def constant(block: Block, mask: Array) -> Proposals:
                 if abs(r - c) <= doubt + 0.02 * abs(c - 1):
                     seen = np.isclose(np.abs(block.analytic), abs(written), rtol=1e-12, atol=0).any()
                     words = f"contains a constant of too few digits: {text}"
+                    exact = np.isclose(np.abs(block.numeric), abs(written), rtol=1e-11, atol=0).any()
+                    if exact and not seen:
+                        words = f"is right, and the forward contains a constant of too few digits: {text}"
                     yield Proposal(words, r * block.numeric, cost - seen, hint)
 
 

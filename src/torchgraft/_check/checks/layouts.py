@@ -93,6 +93,14 @@ def _raised(code: str, title: str, layout: str) -> Words:
     return Words(code, title, hint=CONTIGUOUS, severity=Verdict.PASS if layout == LAZY else Verdict.FAIL)
 
 
+def _misread(layout: str, cause: str) -> tuple[str, str]:
+    """The cause and the next step where numbers are others in a layout."""
+    if layout == LAZY:
+        cause = "memory is read without the bit that stands for a conjugate, or for a minus"
+        return cause, "call .resolve_conj().resolve_neg() on what is read through its address"
+    return cause, CONTIGUOUS
+
+
 def inputs(case: Case) -> Iterator[Finding]:
     """Call with the same numbers in other layouts, all inputs at once."""
     require_fixed(baseline(case), ", in the order in which memory lies")
@@ -107,10 +115,11 @@ def _inputs(base: Baseline, layout: str, given: list[Tensor], dense: list[Tensor
         recorded.append(base.case.record([primal.detach().requires_grad_() for primal in given]))
         return recorded[0].outputs, ()
 
-    title, cause = f"An output is another where inputs are {layout}", "memory is read as if the input were contiguous"
+    title = f"An output is another where inputs are {layout}"
+    wrong = Words("input-layout", title, *_misread(layout, "memory is read as if the input were contiguous"))
     found = list(
         compared(
-            base, how, forward, output=Words("input-layout", title, cause, CONTIGUOUS),
+            base, how, forward, output=wrong,
             raises=Words("layout-refused", f"Refuses {layout} inputs", hint=CONTIGUOUS, severity=Verdict.PASS),
         )
     )  # fmt: skip
@@ -119,7 +128,7 @@ def _inputs(base: Baseline, layout: str, given: list[Tensor], dense: list[Tensor
         title = f"A gradient is another where inputs are {layout}"
         cause = "the backward reads memory of what was saved as if it were contiguous"
         raises = _raised("input-layout-raises", f"The backward raises where inputs are {layout}", layout)
-        wrong = Words("input-layout", title, cause, CONTIGUOUS)
+        wrong = Words("input-layout", title, *_misread(layout, cause))
         yield from compared(base, how, lambda: ((), pulled(recorded[0], base)), raises=raises, gradient=wrong)
 
 
@@ -139,7 +148,7 @@ def _gradients(base: Baseline, layout: str, given: list[Tensor], dense: list[Ten
     yield from compared(
         base, f"{layout} upstream gradient", lambda: pull(given), expected=pull(dense) if dense else None,
         raises=_raised("gradient-layout-raises", raises, layout),
-        gradient=Words("gradient-layout", title, cause, CONTIGUOUS),
+        gradient=Words("gradient-layout", title, *_misread(layout, cause)),
     )  # fmt: skip
 
 

@@ -79,39 +79,6 @@ FIRST = (*_SINGLE, (7, 0, 6, 0, 0, 0, 0), (1, 5, 0, 0, 0, 0, 0), (1, 0, 0, 3, 0,
 """Calls with one trait: beside others it may not show. A long sweep of values needs two, so do 0 times infinity and
 what overflows in float16.
 """
-HOW = {
-    "one tensor twice": "it treats arguments that are one tensor in another way, and autograd adds up both gradients",
-    "views": "it reads or writes beyond its argument, or takes it for the owner of its memory",
-    "parameters": "it asks for the class of its arguments, or whether they are leaves",
-    "another layout": "it reads the memory of its arguments, or of what it saved, as if it were contiguous",
-    STRICT: "it asks for torch.are_deterministic_algorithms_enabled() or torch.is_anomaly_enabled()",
-    "autocast in the backward": "the backward computes in the precision of an autocast that is around it",
-    THREADS: "it depends on the number of threads: they share a buffer, or leave something out at their borders",
-    "the graph of the backward": "the backward computes something else where a graph of it is wanted",
-    "a checkpoint": "the forward does not do the same when it is run again in the backward",
-}
-"""Probable causes where a gradient is another in some way to pass arguments, or in a mode."""
-SHARED = (STRICT, THREADS)
-"""Modes in which derivatives of other orders are taken as well."""
-
-_STORED = """
-0000000 1441054 7302234 5450212 4262021 2340441 6220335 2161136 7011322 3231410 1052145 6112453 5332306 4130124
-1121201 4401343 3322152 7240103 0210246 2312015 0461405 3060253 6442220 0142312 2251354 4020416 5121040 6001111
-1200422 0351033 3411331 7432056 1362330 5042434 5102155 6362042 2421223 3151026 2032202 4412100 4341225 7151451
-6050004 0232151 7360314 1031313 7330145 5211321 3311444 0420324 4332232 4450350 3141006 3101255 5360013 7320150
-1001356 2100120 6032006 1210122
-"""
-ROWS = tuple(tuple(map(int, row)) for row in _STORED.split())
-"""Calls that have each pair of traits, made by `benchmarks/covering.py`; the first is plain."""
-
-_SINGLE = tuple(
-    tuple(place * (dimension == other) for other in range(len(TRAITS)))
-    for dimension in range(4)
-    for place in range(1, len(list(TRAITS.values())[dimension]))
-    if (dimension, place) != (3, COMPLEX)
-)
-FIRST = (*_SINGLE, (7, 0, 6, 0, 0, 0, 0), (1, 5, 0, 0, 0, 0, 0))
-"""Calls with one trait: beside others it may not show. A long sweep of values, and 0 times infinity, need two."""
 
 
 # -- the same numbers in other ways ------------------------------------------------------------------------------------

@@ -121,7 +121,8 @@ def _summed_up(results: Sequence[Result]) -> Check:
     share = f"{len(like)} of {tried}" if tried > 1 else ""
     first, *others = dict.fromkeys(result.note for result in like if result.note) or [""]
     note = f"{first} (and {len(others)} more)" if others else first
-    found = dict.fromkeys(finding.title for result in like for finding in result.findings)
+    findings = [finding for result in like for finding in result.findings]
+    found = dict.fromkeys(f.title for f in findings if f.severity is verdict or verdict is Verdict.PASS)
     return Check(results[0].check, verdict, share, note, note or "; ".join(found) or results[0].title)
 
 
