@@ -110,6 +110,28 @@ def test_complex_tensors_that_nobody_gave_are_a_notice():
     assert not tg.check(right, normal(3), normal(3, seed=1), only="combinations").findings
 
 
+def rms(wide):
+    """Hundred times numbers by their root mean square, which the forward computes in double precision."""
+
+    def forward(x):
+        y = x.double()
+        return (100 * y * (y.square().mean(-1, keepdim=True) + 1).rsqrt()).to(x.dtype)
+
+    def backward(grad, x, out):
+        y, g = wide(x), wide(grad) * 100
+        r = (y.square().mean(-1, keepdim=True) + 1).rsqrt()
+        return (r * g - y * r**3 * (g * y).mean(-1, keepdim=True)).to(x.dtype)
+
+    return function(forward, backward)
+
+
+def test_a_backward_that_overflows_in_sixteen_bits():
+    given = normal(4, 16).float()
+    (finding,) = findings(rms(lambda x: x), given)
+    assert "large values; float16" in finding.where
+    assert not findings(rms(torch.Tensor.double), given)
+
+
 # -- options -----------------------------------------------------------------------------------------------------------
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ... import _torch
-from ..baseline import baseline, generator
+from ..baseline import baseline, distance, generator
 from ..case import Case, Linearization
 from ..finding import Finding, Inconclusive, Skip, Verdict
 from ..generate.inputs import signature_of
@@ -177,6 +177,8 @@ class Calls:
         digits = line.double and not (row[0] or row[2]) and line.case is not self.case
         if not line.agrees(FINE if digits else CLOSE):
             yield from self._meant(line.case, compare(line.case, line.dense), severities=_LOST if digits else _WRONG)
+            if self.own and line.epsilon in HALVES:
+                yield from _overflowing(line)
 
     def _order(self, row: Row) -> Iterator[Finding]:
         line, mode = self._line(row), TRAITS["mode"][row[5]]
@@ -268,6 +270,26 @@ class Calls:
             hint = "; ".join(filter(None, [hint, "if it is not made for them, give `samples`, or refuse them"]))
         cause = "; ".join(filter(None, [cause, finding.cause])) or None
         return finding.but(code=code, title=title, where=where, cause=cause, hint=hint, case=case)
+
+
+def _overflowing(line: Line) -> Iterator[Finding]:
+    """Look for gradients in sixteen bits that are far from those in double precision, where the values are near."""
+    wide = line.wide()
+    if wide is None or not near(line.outputs, wide.outputs, 64 * line.epsilon) or not wide.agrees():
+        return
+    for name, found, expected in zip(line.case.names, line.gradients, wide.gradients, strict=True):
+        gap, size = distance(found, expected), largest([expected])
+        # A smaller one may be the difference of numbers of the size of upstream gradients.
+        if gap > size / 8 > 8 * line.epsilon * largest(line.cotangents):
+            yield Finding(
+                "wrong-gradient", Verdict.FAIL, f"The gradient of `{name}` is far off in sixteen bits", f"`{name}`",
+                found, expected, gap, size / 8, cause="a number of the backward overflows, or is nothing but rounding",
+                hint="compute in float32, and convert the gradient at the end",
+            )  # fmt: skip
+            return
+
+
+HALVES = {torch.finfo(torch.float16).eps, torch.finfo(torch.bfloat16).eps}
 
 
 def _conditioned(case: Case) -> bool:

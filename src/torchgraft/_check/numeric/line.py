@@ -80,11 +80,16 @@ class Line:
             weights = self.dense
             terms = products(self.gradients, self.direction)
             return is_slope(terms, lambda step: float(flatten(self.case.values(self._moved(step))) @ weights), close)
+        wide = self.wide()
+        return wide is not None and near(self.gradients, wide.gradients, 64 * self.epsilon) and wide.agrees(close)
+
+    def wide(self) -> Line | None:
+        """Return the line in double precision; None where the target does not take it."""
         try:
             wide = Line(self.case.with_leaves([in_double(leaf) for leaf in self.case.leaves]), self._kind)
         except Exception:
-            return False
-        return wide.double and near(self.gradients, wide.gradients, 64 * self.epsilon) and wide.agrees(close)
+            return None
+        return wide if wide.double else None
 
     def alone(self, output: int) -> Line:
         """Return the line with an upstream gradient for one output only, for derivatives of the backward."""
