@@ -142,8 +142,13 @@ def test_where_it_cannot_be_imported():
     def local(x):
         return x
 
-    assert repro(Case(make_target(local), (normal(2),))).startswith("# local has no name that can be imported")
-    assert repro(Case(make_target(lambda x: x), (normal(2),), seed=4)).endswith("seed=4)")
+    text = repro(Case(make_target(local), (normal(2),)))
+    assert "# target is local, which has no name that can be imported" in text
+    checked = []
+    exec(text.replace("tg.check(", "check("), {"target": local, "check": lambda *given: checked.append(given)})
+    assert checked[0][0] is local
+    assert torch.equal(checked[0][1], normal(2))
+    assert repro(Case(make_target(lambda x: x), (normal(2),), seed=4)).endswith("seed=4))")
 
 
 def test_many_arguments_are_generated_again():

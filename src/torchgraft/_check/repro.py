@@ -44,11 +44,9 @@ def repro(case: Case) -> str:
 
 def command(case: Case) -> str:
     """The command that generates the arguments again, or words where the target has no name."""
+    if not _is_named(case.target):
+        return f"# call torchgraft.check(target, ..., seed={case.seed}), where target is {_unnamed(case.target)}"
     module, name = _names(_holder(case.target.origin))
-    if not module or "<" in name:
-        return (
-            f"# {case.target.name} has no name that can be imported: call torchgraft.check(it, ..., seed={case.seed})"
-        )
     source = getattr(sys.modules.get(module), "__file__", None)
     place = f"{module}:{name}"
     if module == "__main__" or ("." not in module and source and "site-packages" not in source):  # a script or a test
@@ -62,7 +60,7 @@ def _program(case: Case) -> str:
     target, given = case.target, sum(leaf.numel() for leaf in case.leaves if isinstance(leaf, Tensor))
     if given > FEW:
         raise _NoTextError
-    imports, called = _reference(target)
+    imports, called = _reference(target) if _is_named(target) else ([f"# target is {_unnamed(target)}"], "target")
     args, kwargs = case.arguments(case.primals)
     skipped = int(target.kind == "module")  # its parameters
     lines, call = list[str](), list[str]()
@@ -110,6 +108,21 @@ def _reference(target: Target) -> tuple[list[str], str]:
             raise _NoTextError
         module = Path(script).stem
     return [f"from {module} import {name.partition('.')[0]}"], name + ("" if holder is origin else ".apply")
+
+
+def _is_named(target: Target) -> bool:
+    """Return True if text can say what the target is."""
+    if isinstance(target.origin, nn.Module):
+        try:
+            return bool(_module(target.origin))
+        except _NoTextError:
+            return False
+    module, name = _names(_holder(target.origin))
+    return target.kind == "library" or (bool(module) and "<" not in name)
+
+
+def _unnamed(target: Target) -> str:
+    return f"{target.name}, which has no name that can be imported"
 
 
 def _holder(origin: Any) -> Any:
