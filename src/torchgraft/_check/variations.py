@@ -276,9 +276,9 @@ def _each(change: Change) -> Callable[[Case], Case]:
     return lambda case: case.replaced([change(primal) for primal in case.primals])
 
 
-def _more_axes(x: Tensor, count: int) -> Tensor:
+def _more_axes(x: Tensor, count: int, lead: tuple[int, ...] = (2, 1, 3, 1, 1)) -> Tensor:
     """Axes in front, as many as make so many; their slices have different values."""
-    lead = (2, 1, 3, 1, 1)[: max(0, count - x.dim())]
+    lead = lead[: max(0, count - x.dim())]
     factors = 1 + torch.arange(math.prod(lead), dtype=torch.float64).view(*lead, *(1,) * x.dim()) / 16
     return (x * factors.to(x.real.dtype)).to(x.dtype)
 
@@ -292,6 +292,12 @@ def _many(case: Case) -> Case:
     return larger.replaced(nearby(larger, spread=2.0**-3))
 
 
+def _batched(case: Case) -> Case:
+    """Two of each tensor that has the most axes, as of images beside a filter, or of rows beside a weight."""
+    most = max(primal.dim() for primal in case.primals)
+    return case.replaced([_more_axes(x, most + 1, lead=(2,)) if x.dim() == most else x for x in case.primals])
+
+
 SHAPES: dict[str, Callable[[Case], Case]] = {
     "an axis of 1": lambda case: resized(case, max(sizes(case)), 1),
     "no axes": _each(lambda x: x.flatten()[:1].reshape(())),
@@ -299,6 +305,7 @@ SHAPES: dict[str, Callable[[Case], Case]] = {
     "four axes": _each(partial(_more_axes, count=4)),
     "five axes": _each(partial(_more_axes, count=5)),
     "thousands of elements": _many,
+    "an axis in front of the largest": _batched,
 }
 
 
@@ -343,7 +350,11 @@ FAMILIES = (
     ("none", "mean", "sum"),
     ("full", "same", "valid"),
     ("constant", "reflect", "replicate", "circular"),
-    ("nearest", "linear", "bilinear"),
+    ("nearest", "linear", "bilinear", "bicubic"),
+    ("reflect", "mirror", "nearest", "constant", "wrap"),
+    ("zeros", "border", "reflection"),
+    ("relu", "tanh", "gelu", "silu"),
+    ("l1", "l2"),
     ("forward", "backward", "ortho"),
     ("none", "tanh"),
 )
@@ -390,7 +401,7 @@ def _other_data(case: Case) -> Iterator[tuple[str, Case]]:
             odd = (torch.arange(leaf.numel(), device=leaf.device) % 2).bool().view(leaf.shape)
             others = {f"of ends of {leaf.dtype}": torch.where(odd, ends.max, ends.min).to(leaf.dtype)}
         else:
-            for option, number in ignored.items():
+            for option, number in {"ignore_index": -100, **ignored}.items():  # what torch ignores by default
                 marked = leaf.clone()
                 marked.view(-1)[:1] = number
                 others[f"with an element {option}={number}"] = marked
@@ -460,7 +471,7 @@ def _others(value: Any, name: str, option: inspect.Parameter | None) -> Sequence
         case float():
             return [value * 1.5, -value, 0.0] if value else [0.5, -0.5]
         case str():
-            return [word for family in FAMILIES if value in family for word in family if word != value]
+            return list(dict.fromkeys(w for family in FAMILIES if value in family for w in family if w != value))
         case tuple() if value and all(type(number) is int for number in value):
             return [tuple(number + 1 for number in value)]
     return []

@@ -226,8 +226,12 @@ class Calls:
                 )  # fmt: skip
 
     def of_complex_numbers(self) -> Iterator[Finding]:
-        """Tell whether the gradient is right for complex tensors, where real ones are given and both are taken."""
-        if not self.own or self.case.target.kind == "module" or any(p.is_complex() for p in self.case.primals):
+        """Tell whether the gradient is right for complex tensors, where real ones are given and both are taken.
+
+        It is a notice where none of those given is complex.
+        """
+        given = [primal.is_complex() for primal in self.case.primals]
+        if not self.own or self.case.target.kind == "module" or all(given):
             return
         made = self._made(0, 0, COMPLEX)
         with contextlib.suppress(Exception):  # to refuse them is right
@@ -235,9 +239,10 @@ class Calls:
                 return
             title = "It takes complex tensors, for which its gradient is wrong"
             hint = "multiply by the conjugate, such as grad * x.conj(), or refuse complex tensors"
+            severity = Verdict.FAIL if any(given) else Verdict.PASS
             for found in compare(made[0]):
                 if found.severity is Verdict.FAIL:
-                    yield found.but(code="wrong-for-complex", severity=Verdict.PASS, title=title, hint=hint)
+                    yield found.but(code="wrong-for-complex", severity=severity, title=title, hint=hint)
 
     # -- what is told ----------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from ... import _torch
-from ..baseline import baseline, cotangents_for, draws
+from ..baseline import baseline, cotangents_for
 from ..case import Case, Linearization
 from ..finding import Finding, Inconclusive, Skip, Verdict
 from ..generate.inputs import signature_of
@@ -176,7 +176,8 @@ def _severity(case: Case, recorded: Linearization | None) -> Verdict:
     if case.target.kind == "callable" and recorded is not None and not _torch.functions_in_graph(recorded.outputs):
         return Verdict.PASS
     empty = any(not primal.numel() for primal in case.primals)
-    absurd = any(shape_of(leaf).count(0) > 1 for leaf in case.leaves)
+    emptied = {primal.shape for primal in case.primals if not primal.numel()}
+    absurd = any(shape_of(leaf).count(0) > 1 for leaf in case.leaves) or (len(emptied) > 1 and len(case.primals) > 1)
     full = any(primal.numel() for primal in case.primals) and any(value.numel() for value in case.values())
     return Verdict.PASS if absurd or (empty and full) else Verdict.FAIL
 
@@ -220,7 +221,7 @@ def _other_orders(case: Case) -> list[Finding]:
 def _takes(case: Case) -> bool:
     """Return True if the forward takes an option, and has a derivative there."""
     with contextlib.suppress(Exception):
-        return within(case) and any(o.requires_grad for o in case.linearize().outputs) and not draws(case)
+        return within(case) and any(o.requires_grad for o in case.linearize().outputs)
     return False
 
 

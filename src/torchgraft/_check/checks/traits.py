@@ -40,7 +40,7 @@ TRAITS: dict[str, tuple[str, ...]] = {
     "mode": ("", STRICT, "autocast in the backward", THREADS, "the graph of the backward", "a checkpoint"),
     "order": ("", "second order", "third order", "forward mode", "vmap", "vmap of vmap", "forward over reverse"),
 }
-_APART = {"values": 2, "cotangents": 1, "precision": 2}
+_APART = {"values": 2, "cotangents": 1, "sizes": 1, "precision": 2}
 ARRAY = [len(traits) - _APART.get(dimension, 0) for dimension, traits in TRAITS.items()]
 """Traits of each dimension of which each pair is in some row. The last ones of some are looked at alone."""
 COMPLEX = TRAITS["precision"].index("complex numbers")
