@@ -133,7 +133,7 @@ def run_check(check: Check, case: Case, told: set[str] | None = None) -> Result:
     verdict = Verdict.PASS
     with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
         warnings.simplefilter("ignore")  # what a target warns of under odd inputs is not what is looked for
-        torch.manual_seed(case.seed)  # for what draws random numbers in its backward
+        torch.manual_seed(case.seed + 1)  # a backward that draws must not draw what its forward has drawn by chance
         try:
             found = list(check.look(case))
             verdict = max((f.severity for f in found), key=list(Verdict).index, default=Verdict.PASS)
@@ -221,7 +221,8 @@ def _smallest(check: Check, case: Case, finding: Finding) -> tuple[Case, Finding
     """The smallest case with the same finding, and the finding there."""
 
     def again(smaller: Case) -> Finding | None:
-        return next((f for f in check.look(smaller) if f.code == finding.code), None)
+        alike = (f for f in check.look(smaller) if f.code == finding.code and f.severity is finding.severity)
+        return next(alike, None)
 
     with contextlib.suppress(Exception, OutOfTime):  # odd targets can break it
         case = _shrunk(case, lambda smaller: again(smaller) is not None, tries=FEW_TRIES if check.needs else TRIES)

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 import torchgraft as tg
-from torchgraft._check.finding import Verdict
+from torchgraft._check.finding import Skip, Verdict
 
 from .looking import DOUBLE, SIN, alarms, case_of, findings, function, normal, plain
 from .right import InPlace, scale
@@ -273,6 +273,44 @@ def test_what_is_kept_where_nothing_is_recorded():
     (finding,) = findings("state", KeptUnrecorded(id), normal(2, 3))[:1]
     assert "a call under no_grad" in finding.where
     assert not findings("state", KeptUnrecorded(lambda weight: tuple(weight.tolist())), normal(2, 3))
+
+
+class Workspace(nn.Module):
+    """A sine whose backward reads a buffer that each call of the module overwrites."""
+
+    def __init__(self, shared):
+        super().__init__()
+        self.shared = shared
+        self.register_buffer("slope", torch.zeros(2, 3, dtype=DOUBLE))
+
+    def forward(self, x):
+        class Sine(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, slope):
+                ctx.slope = slope.copy_(x.cos()) if self.shared else x.cos()
+                return x.sin()
+
+            @staticmethod
+            @torch.autograd.function.once_differentiable
+            def backward(ctx, grad):
+                return grad * ctx.slope, None
+
+        return Sine.apply(x, self.slope)
+
+
+def test_a_buffer_that_the_next_call_overwrites():
+    assert alarms("state", Workspace(shared=True), normal(2, 3)) == {"state-between-calls"}
+    assert not alarms("state", Workspace(shared=False), normal(2, 3))
+
+
+def test_a_mask_that_the_backward_draws_again():
+    """The generator is in another state there than it was in the forward."""
+
+    def backward(ctx, g):
+        return g * (torch.rand(3, dtype=DOUBLE) > 0.5)
+
+    report = tg.check(plain(lambda ctx, x: x * (torch.rand(3, dtype=DOUBLE) > 0.5), backward), X, only="gradient")
+    assert not report.ok
 
 
 class Root(nn.Module):

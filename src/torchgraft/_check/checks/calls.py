@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from ... import _torch
 from ..baseline import Baseline, Difference, Value, baseline, distance, pulled
-from ..case import Case, describe
+from ..case import Case, Linearization, describe
 from ..finding import Finding, Verdict
 from ..target import can_be_copied, copied
 from ..variations import admitted, elsewhere, nearby
@@ -124,7 +124,25 @@ def state(case: Case) -> Iterator[Finding]:
     yield from _after_a_step(base)
     yield from _after_inference(base)
     if case.target.kind == "module" and can_be_copied(case.target.origin):
+        yield from _between(base)
         yield from _buffers(base)
+
+
+def _between(base: Baseline) -> Iterator[Finding]:
+    """Call one module with other arguments between the forward and the backward of a call."""
+    case = base.case
+    leaves: list[Tensor] = [nn.Parameter(primal.clone()) for primal in case.primals]
+    (parameters, *args), kwargs = case.arguments(leaves)
+    (_, *others), named = case.arguments(elsewhere(case))
+    module = copied(case.target.origin, parameters)
+
+    def call() -> Made:
+        with torch.enable_grad():
+            first = case.target.differentiable(module(*args, **kwargs))
+            module(*others, **named)
+        return (), Linearization(leaves, first).pull(base.cotangents)
+
+    yield from compared(base, "another call of the module before the backward", call, gradient=INTERLEAVED)
 
 
 def _after_a_step(base: Baseline) -> Iterator[Finding]:
