@@ -264,6 +264,36 @@ def test_labels_that_are_ignored():
     assert said == {"labels with an element ignore_index=-1", "ignore_index=0"}
 
 
+def test_labels_that_a_wrapper_ignores_by_default():
+    """Labels that lie apart in memory, too."""
+    loss = losses(lambda labels, kept: len(labels))
+    labels = torch.tensor([[0, 1], [2, 1], [1, 0], [2, 0]])[:, 0]
+    found = tg.check(lambda x, labels: loss(x, labels, -100), normal(4, 3), labels, only="options").findings
+    assert [finding.where.partition(";")[0] for finding in found] == ["labels with an element ignore_index=-100"]
+
+
+def test_a_batch_of_rows_beside_one_weight():
+    def sums(grad, x, w, out):
+        return grad * w, (grad * x).sum(0).reshape(-1, len(w))[0]
+
+    (finding,) = findings(function(torch.mul, sums), normal(5, 3), normal(3, seed=1))
+    assert "an axis in front of the largest" in finding.where
+
+
+def test_complex_beside_real_tensors_make_all_of_them_complex():
+    def product(conjugate):
+        def backward(grad, z, w, out):
+            by_w = grad * z.conj()
+            return grad * conjugate(w), by_w if w.is_complex() else by_w.real
+
+        return function(torch.mul, backward)
+
+    given = torch.complex(normal(3), normal(3, seed=1)), normal(3, seed=2)
+    found = findings(product(lambda w: w), *given, only="combinations")
+    assert [finding.code for finding in found] == ["wrong-for-complex"]
+    assert not findings(product(torch.Tensor.conj), *given, only="combinations")
+
+
 def test_labels_are_as_many_as_rows():
     """The batch has another size only if the labels have it too."""
     arguments = normal(4, 3), torch.tensor([0, 2, 1, 2])

@@ -387,9 +387,9 @@ def options(case: Case) -> Iterator[tuple[str, Case]]:
 
 def _other_data(case: Case) -> Iterator[tuple[str, Case]]:
     """Cases with other masks, small integers, and labels: those that an option such as ``ignore_index`` names."""
-    ignored = {
-        name: number for name, number in _numbers(case).items() if re.search("ignore|pad", name) and type(number) is int
-    }
+    named = {n: number for n, number in _numbers(case).items() if re.search("ignore|pad", n) and type(number) is int}
+    # What torch ignores by default may be what a wrapper leaves to its default; an operator names what it ignores.
+    ignored = named if case.target.operator else {"ignore_index": -100, **named}
     for i, (name, leaf) in enumerate(zip(case.leaf_names, case.leaves, strict=True)):
         if not isinstance(leaf, Tensor) or differentiable(leaf) or not leaf.numel() or leaf.layout != torch.strided:
             continue
@@ -401,9 +401,9 @@ def _other_data(case: Case) -> Iterator[tuple[str, Case]]:
             odd = (torch.arange(leaf.numel(), device=leaf.device) % 2).bool().view(leaf.shape)
             others = {f"of ends of {leaf.dtype}": torch.where(odd, ends.max, ends.min).to(leaf.dtype)}
         else:
-            for option, number in {"ignore_index": -100, **ignored}.items():  # what torch ignores by default
+            for option, number in ignored.items() if leaf.dtype.is_signed else ():
                 marked = leaf.clone()
-                marked.view(-1)[:1] = number
+                marked[(0,) * leaf.dim()] = number
                 others[f"with an element {option}={number}"] = marked
         for what, other in others.items():
             leaves = case.leaves

@@ -30,6 +30,8 @@ SLOW, ENOUGH, LONGEST = 0.02, 50_000, 7
 """Seconds of a slow call, elements of a large one, and the stride in which the rows are tried of such."""
 WORK = 3_000_000
 """Elements that torch may compute in a call with other arguments, where each operation counts as a thousand."""
+HALVES = {torch.finfo(torch.float16).eps, torch.finfo(torch.bfloat16).eps}
+"""Machine epsilons of sixteen bits."""
 MOST = 3
 """Findings after which no other call is made."""
 
@@ -296,9 +298,6 @@ def _overflowing(line: Line) -> Iterator[Finding]:
                 hint="compute in float32, and convert the gradient at the end",
             )  # fmt: skip
             return
-
-
-HALVES = {torch.finfo(torch.float16).eps, torch.finfo(torch.bfloat16).eps}
 
 
 def _conditioned(case: Case) -> bool:
