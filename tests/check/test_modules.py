@@ -103,6 +103,31 @@ class Reversible(Net):
         return torch.cat(Coupled.apply(*torch.stack([x, 2 * x]), self, *self.parameters()))
 
 
+class Replayed(Function):
+    """Runs a part again in the backward, and pulls to the parameters that it was given and has saved."""
+
+    @staticmethod
+    def forward(ctx, x, part, *parameters):
+        ctx.save_for_backward(x, *parameters)
+        ctx.part = part
+        return part(x)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):
+        x, *parameters = ctx.saved_tensors
+        with torch.enable_grad():
+            again = x.detach().requires_grad_()
+            wanted = [again, *(p for p in parameters if p.requires_grad)]
+            found = iter(torch.autograd.grad(ctx.part(again), wanted, grad, allow_unused=True))
+        return next(found), None, *(next(found) if p.requires_grad else None for p in parameters)
+
+
+class Replaying(Net):
+    def forward(self, x):
+        return Replayed.apply(self.first(x), self.second, *self.second.parameters())
+
+
 class Accumulates(Function):
     """Pulls through a part by `.backward()`, which adds to ``grad`` of the part's parameters."""
 
@@ -176,6 +201,7 @@ RIGHT = {
     "checkpoint": Checkpointed,
     "reads": Scaled,
     "reversible": Reversible,
+    "replaying": Replaying,
     "tied": Tied,
     "batch norm": Normed,
     "lazy": Lazy,

@@ -43,6 +43,7 @@ class Finding:
         hint: the next step.
         repro: a command that shows it again.
         evidence: for pictures.
+        given: False where it shows only for arguments that the caller did not give, and that no annotation admits.
         case: which shows it, where it is another than the one that was looked at; gone once it is explained.
 
     Example:
@@ -63,6 +64,7 @@ class Finding:
     hint: str | None = None
     repro: str | None = None
     evidence: Evidence | None = field(default=None, repr=False)
+    given: bool = True
     case: Any = field(default=None, repr=False, compare=False)
 
     @property

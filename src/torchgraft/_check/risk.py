@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import re
 import sys
 from collections.abc import Iterator
 from importlib.machinery import ExtensionFileLoader
@@ -57,6 +58,27 @@ def is_native(target: Target) -> bool:
         return target.origin.namespace not in ("aten", "prims")
     if target.operator is not None and target.operator._record.natives():
         return True
+    return any(map(_is_native, _reached(target)))
+
+
+def words_in_code(target: Target) -> list[str]:
+    """List the words that stand in code of the target's own, each once: among them those that its options may be."""
+    own = [f for f in _reached(target) if isinstance(f, FunctionType) and not _foreign(f.__code__.co_filename)]
+    constants = (constant for function in own for constant in _constants(function.__code__))
+    return list(dict.fromkeys(c for c in constants if isinstance(c, str) and re.fullmatch(r"[A-Za-z][\w-]{,19}", c)))
+
+
+def _constants(value: Any) -> Iterator[Any]:
+    """Yield the constants of code, those of functions inside of it and those in tuples and sets too."""
+    if isinstance(value, CodeType | tuple | frozenset):
+        for part in value.co_consts if isinstance(value, CodeType) else value:
+            yield from _constants(part)
+    else:
+        yield value
+
+
+def _reached(target: Target) -> Iterator[Any]:
+    """Yield what a target is made of, and what its code mentions, however far; each once."""
     if target.operator is not None:
         record = target.operator._record
         left = [record.function, *(rule.call for named in record.rules.values() for rule in named.values())]
@@ -70,10 +92,8 @@ def is_native(target: Target) -> bool:
         if id(value) in seen:
             continue
         seen.add(id(value))
-        if _is_native(value):
-            return True
+        yield value
         left += _mentioned(value)
-    return False
 
 
 def _is_native(value: Any) -> bool:

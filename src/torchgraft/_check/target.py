@@ -213,12 +213,23 @@ def _functional(module: nn.Module) -> Callable[..., Any]:
     return call
 
 
-def borrowed(module: nn.Module) -> Callable[..., Any]:
-    """A module as a function that has other parameters for the time of a forward; its buffers are what they were."""
+def borrowed(module: nn.Module, *, lasting: bool = False) -> Callable[..., Any]:
+    """A module as a function that has other parameters for the time of a forward; its buffers are what they were.
+
+    If `lasting`, parameters stay until the next call: the backward of a reversible block reads them from the module.
+    """
+    slots = {
+        name: [(part._parameters, key) for part in module.modules() for key, p in part._parameters.items() if p is own]
+        for name, own in module.named_parameters()
+    }
 
     def call(parameters: dict[str, torch.Tensor], *args: Any, **kwargs: Any) -> Any:
-        buffers = {name: buffer.detach().clone() for name, buffer in module.named_buffers()}
-        return torch.func.functional_call(module, (parameters, buffers), args, kwargs)
+        replaced = {name: buffer.detach().clone() for name, buffer in module.named_buffers()}
+        if not lasting:
+            replaced |= parameters
+        for held, key, value in ((*slot, parameters[name]) for name in parameters for slot in slots[name] if lasting):
+            held[key] = value  # type: ignore[assignment]  # a tensor where no gradient is wanted
+        return torch.func.functional_call(module, replaced, args, kwargs)
 
     return call
 

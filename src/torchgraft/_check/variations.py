@@ -22,6 +22,7 @@ from .._spec.domain import Range
 from .._spec.plan import convert
 from .baseline import generator, signed
 from .case import Case
+from .risk import words_in_code
 from .target import differentiable
 
 # -- other points ------------------------------------------------------------------------------------------------------
@@ -353,6 +354,7 @@ FAMILIES = (
     ("nearest", "linear", "bilinear", "bicubic"),
     ("reflect", "mirror", "nearest", "constant", "wrap"),
     ("zeros", "border", "reflection"),
+    ("zeros", "reflect", "replicate", "circular"),
     ("relu", "tanh", "gelu", "silu"),
     ("l1", "l2"),
     ("forward", "backward", "ortho"),
@@ -361,14 +363,18 @@ FAMILIES = (
 """Words that stand for options of the same kind."""
 
 
+WORDS = 16
+"""Words that are tried in the place of one."""
+
 AXES = {"dim", "axis", "dims", "axes"}
 """Names of whole numbers that a smaller one may be put in the place of."""
 
 
 def options(case: Case) -> Iterator[tuple[str, Case]]:
     """Cases with one option changed: a flag turned, a number a little larger, another word, a list one longer."""
+    words = words_in_code(case.target) if any(isinstance(option, str) for option in _numbers(case).values()) else []
     for i, (name, leaf) in enumerate(zip(case.leaf_names, case.leaves, strict=True)):
-        for other in _others(leaf, name, case.target.signature.get(name)):
+        for other in _others(leaf, name, case.target.signature.get(name), words):
             leaves = case.leaves
             leaves[i] = other
             yield f"{name}={other!r}", case.with_leaves(leaves)
@@ -381,7 +387,7 @@ def options(case: Case) -> Iterator[tuple[str, Case]]:
         if isinstance(argument, Tensor) and option is not None and _may_be_none(option):
             yield f"{name}=None", given(None)
         if argument is inspect.Parameter.empty and option is not None:
-            for other in _others(option.default, name, option):
+            for other in _others(option.default, name, option, words):
                 yield f"{name}={other!r}", given(other)
 
 
@@ -455,8 +461,8 @@ def _arguments(case: Case) -> Iterator[tuple[str, Any, Callable[[Any], Case]]]:
             filled.append(option.default)
 
 
-def _others(value: Any, name: str, option: inspect.Parameter | None) -> Sequence[Any]:
-    """Other values of an option, in the place of a value of it."""
+def _others(value: Any, name: str, option: inspect.Parameter | None, words: Sequence[str]) -> Sequence[Any]:
+    """Other values of an option, in the place of a value of it; words are those that stand in the target's code."""
     if name.startswith("_"):
         return []
     if option is not None and get_origin(option.annotation) is Literal:
@@ -471,7 +477,8 @@ def _others(value: Any, name: str, option: inspect.Parameter | None) -> Sequence
         case float():
             return [value * 1.5, -value, 0.0] if value else [0.5, -0.5]
         case str():
-            return list(dict.fromkeys(w for family in FAMILIES if value in family for w in family if w != value))
+            known = (word for family in FAMILIES if value in family for word in family)
+            return [word for word in dict.fromkeys([*known, *words]) if word != value][:WORDS]
         case tuple() if value and all(type(number) is int for number in value):
             return [tuple(number + 1 for number in value)]
     return []

@@ -87,6 +87,25 @@ def test_values_that_are_kept():
     assert alarms("state", lambda x: x * kept.setdefault("scale", 2.0), X) == set()  # the same in all calls
 
 
+def test_a_table_that_belongs_to_the_latest_size_or_option():
+    """Calls with the same sizes and options do not disturb each other."""
+    kept = {}
+
+    def gained(ctx, x, gain):
+        kept["gain"] = gain
+        return x * gain
+
+    def averaged(ctx, x):
+        kept["size"] = len(x)
+        return x / len(x)
+
+    (option,) = findings("state", plain(gained, lambda ctx, grad: (grad * kept["gain"], None)), X, 0.5)
+    (size,) = findings("state", plain(averaged, lambda ctx, grad: grad / kept["size"]), X)
+    assert {option.code, size.code} == {"state-between-calls"}
+    assert "gain=" in option.where
+    assert "size 4 instead of 3" in size.where
+
+
 def test_a_value_that_depends_on_what_is_recorded():
     asks = function(lambda x: x.sin() * (1 if x.requires_grad else 1.001), lambda g, x: g * x.cos())
     assert alarms("modes", asks, X) == {"mode-output"}
@@ -124,6 +143,27 @@ def test_a_lock_makes_it_right():
             return scratch.sin()
 
     assert alarms("threads", function(through_scratch, lambda g, x: g * x.cos()), X) == set()
+
+
+def test_nobody_waits_for_a_thread_that_waits_for_a_lock(monkeypatch):
+    """One of two threads holds the lock for hundreds of lines, at each of which the other one has its turn."""
+    lock, waits = threading.Lock(), []
+
+    class Condition(threading.Condition):
+        def wait_for(self, predicate, timeout=None):
+            waits.append(moved := super().wait_for(predicate, timeout))
+            return moved
+
+    def long(x):
+        with lock:
+            for i in range(300):
+                x = x + 0 * i
+            return x.sin()
+
+    monkeypatch.setattr(threading, "Condition", Condition)
+    assert alarms("threads", function(long, lambda g, x: g * x.cos()), X) == set()
+    assert waits
+    assert waits.count(False) < 20
 
 
 def test_state_of_a_thread():

@@ -217,6 +217,63 @@ def test_an_empty_filter_is_a_notice():
     assert (finding.code, finding.severity) == ("backward-raises", Verdict.PASS)
 
 
+def test_to_refuse_a_size_in_the_backward_is_loud():
+    """Unless it is that of a small batch, or annotations admit it."""
+
+    def backward(grad, x):
+        if x.shape[1] != 3:
+            raise ValueError("no vectors in space")
+        return grad * x.cos()
+
+    (finding,) = findings("sizes", function(torch.sin, backward), normal(4, 3))
+    assert (finding.code, finding.severity) == ("backward-raises", Verdict.PASS)
+    assert "refuse such sizes in the forward" in finding.hint
+
+    @tg.op
+    def annotated(x: Float[Tensor, "n m"]) -> Float[Tensor, "n m"]:
+        return x.sin()
+
+    annotated.vjp("x")(backward)
+    assert alarms("sizes", annotated, normal(4, 3)) == {"backward-raises"}
+
+
+def test_a_batch_of_one_that_the_backward_refuses():
+    squeezed = function(torch.sin, lambda g, x: torch.einsum("ij,ij->ij", g.squeeze(), x.cos()))
+    (finding,) = tg.check(squeezed, normal(4, 3), only="sizes").findings
+    assert (finding.code, finding.severity) == ("backward-raises", Verdict.FAIL)
+    assert "size 1" in finding.cause
+
+
+def test_what_is_wrong_only_elsewhere_is_told_apart():
+    nearly = mean(lambda n: n if n < 64 else 64)
+    report = tg.check(nearly, normal(4, 3))
+    assert not report.ok
+    assert "Nothing is wrong with the call that you gave" in report.to_text()
+    assert not any(finding.given for finding in report.findings if finding.severity is Verdict.FAIL)
+    assert all(f.title.endswith("you did not give") for f in report.findings if f.severity is Verdict.FAIL)
+    assert "Nothing is wrong" not in tg.check(mean(lambda n: n + 1), normal(4, 3)).to_text()
+
+
+class Edged(Function):
+    """Doubles, with an edge of a kind whose words nobody else uses."""
+
+    @staticmethod
+    def forward(ctx, x, edge):
+        if edge not in ("open", "shut"):
+            raise ValueError(edge)
+        ctx.edge = edge
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx, grad):
+        return (3 if ctx.edge == "shut" else 2) * grad, None
+
+
+def test_options_whose_words_stand_in_the_code():
+    (finding,) = findings("options", Edged.apply, normal(3), "open")
+    assert "edge='shut'" in finding.where
+
+
 def test_sizes_that_are_right_already_wrong_or_refused():
     for name in ("matmul", "conv2d", "Linear", "nn.GRU", "sort"):
         assert findings("sizes", *RIGHT[name]) == []

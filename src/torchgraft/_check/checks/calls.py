@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
 import pickle
 import random
 import sys
+import sysconfig
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +27,7 @@ from ..baseline import Baseline, Difference, Value, baseline, distance, pulled
 from ..case import Case, Linearization, describe
 from ..finding import Finding, Verdict
 from ..target import can_be_copied, copied
-from ..variations import admitted, elsewhere, nearby
+from ..variations import admitted, elsewhere, nearby, options, resized, sizes
 from .ways import Made, Words, compared, made, on_one_module, require_fixed
 
 # -- the same call again, and the same backward again ----------------------------------------------------------------
@@ -87,6 +90,8 @@ INTERLEAVED = Words(
     "state-between-calls", "The gradient is another where two calls are interleaved",
     "what the forward keeps is overwritten by the next call", HINT,
 )  # fmt: skip
+OTHERS = 8
+"""Calls with other options between the forward and the backward of a call."""
 AFTER_OTHERS = Words(
     "state-between-calls", "The output is another after other calls",
     "a result or a counter is kept between calls", HINT,
@@ -117,6 +122,7 @@ def state(case: Case) -> Iterator[Finding]:
             yield from found
             if found:
                 return
+    yield from _among_other_calls(base)
     kept = on_one_module(case)
     kept.linearize()
     yield from compared(base, "the same call again", lambda: (kept.linearize().outputs, ()), output=AFTER_OTHERS)
@@ -126,6 +132,21 @@ def state(case: Case) -> Iterator[Finding]:
     if case.target.kind == "module" and can_be_copied(case.target.origin):
         yield from _between(base)
         yield from _buffers(base)
+
+
+def _among_other_calls(base: Baseline) -> Iterator[Finding]:
+    """Call with other sizes and options between the forward and the backward of a call."""
+    case = base.case
+    longer = [(f"size {n + 1} instead of {n}", resized(case, n, n + 1)) for n in sizes(case)]
+    for what, other in [*longer, *itertools.islice(options(case), OTHERS)]:
+        recorded = case.linearize()
+        with contextlib.suppress(Exception):  # it refuses them
+            other.linearize()
+            found = pulled(recorded, base)
+            told = list(INTERLEAVED.of(base.differing_gradients(found), f"a call with {what} before the backward"))
+            yield from told
+            if told:
+                return
 
 
 def _between(base: Baseline) -> Iterator[Finding]:
@@ -353,7 +374,7 @@ def _reset(base: Baseline) -> Iterator[Finding]:
     with torch.random.fork_rng(devices=[]):
         for seed in (1, 2):
             recorded = base.case.linearize()
-            torch.manual_seed(seed)
+            torch.default_generator.manual_seed(seed)
             pulled(recorded, base)
             states.append(torch.get_rng_state())
     if torch.equal(*states):
@@ -367,7 +388,7 @@ def _reset(base: Baseline) -> Iterator[Finding]:
 # -- several threads at once, and a backward on another thread than the forward --------------------------------------
 
 QUIET = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]), "<frozen")
-"""Files whose lines are not interleaved: torch, torchgraft, and Python's own frozen modules."""
+"""Where files lie whose lines are not interleaved, beside those of Python's own modules."""
 
 PATIENCE = 0.02
 """Seconds that a thread waits for its turn before it goes on all the same: the other one may wait for a lock."""
@@ -431,6 +452,13 @@ def _in_threads(functions: Sequence[Callable[[], Made]]) -> list[Callable[[], Ma
         return [future.result for future in [pool.submit(function) for function in functions]]
 
 
+@functools.cache
+def _is_quiet(file: str) -> bool:
+    """Return True for a file of torch, of torchgraft or of Python."""
+    packages = {"site-packages", "dist-packages"} & set(Path(file).parts)
+    return file.startswith(QUIET) or (file.startswith(sysconfig.get_path("stdlib")) and not packages)
+
+
 class _Turns:
     """Two threads that run one line each, in turns: races then happen every time, not once in a million calls."""
 
@@ -438,12 +466,13 @@ class _Turns:
         self._condition = threading.Condition()
         self._turn = 0
         self._done = [False, False]
+        self._stuck = [False, False]
 
     def take(self, me: int, function: Callable[[], Made]) -> Made:
         """Run a function as one of the two threads."""
 
         def trace(frame: FrameType, event: str, argument: Any) -> Any:
-            if frame.f_code.co_filename.startswith(QUIET):
+            if _is_quiet(frame.f_code.co_filename):
                 return None
             if event == "line":
                 self._pass_on(me)
@@ -460,9 +489,11 @@ class _Turns:
 
     def _pass_on(self, me: int) -> None:
         with self._condition:
-            if self._done[1 - me]:
+            self._stuck[me] = False
+            if self._done[1 - me] or self._stuck[1 - me]:
                 return
             self._turn = 1 - me
             self._condition.notify_all()
-            self._condition.wait_for(lambda: self._turn == me or self._done[1 - me], PATIENCE)
+            moved = self._condition.wait_for(lambda: self._turn == me or self._done[1 - me], PATIENCE)
+            self._stuck[1 - me] = not moved  # it waits for what this thread holds, so do not wait for it again
             self._turn = me

@@ -32,6 +32,8 @@ WORK = 3_000_000
 """Elements that torch may compute in a call with other arguments, where each operation counts as a thousand."""
 HALVES = {torch.finfo(torch.float16).eps, torch.finfo(torch.bfloat16).eps}
 """Machine epsilons of sixteen bits."""
+NOT_MADE_FOR = "if it is not made for them, give `samples`, or refuse them"
+"""The last words of a hint about arguments that nobody gave."""
 MOST = 3
 """Findings after which no other call is made."""
 
@@ -278,9 +280,10 @@ class Calls:
         cause = f"only with {' and '.join(parts.values())}" if parts else None
         hint = finding.hint
         if strange:
-            hint = "; ".join(filter(None, [hint, "if it is not made for them, give `samples`, or refuse them"]))
+            hint = "; ".join(filter(None, [hint, NOT_MADE_FOR]))
         cause = "; ".join(filter(None, [cause, finding.cause])) or None
-        return finding.but(code=code, title=title, where=where, cause=cause, hint=hint, case=case)
+        given = self.free or not strange
+        return finding.but(code=code, title=title, where=where, cause=cause, hint=hint, given=given, case=case)
 
 
 def _overflowing(line: Line) -> Iterator[Finding]:

@@ -135,7 +135,7 @@ def _written_output(base: Baseline, index: int) -> Iterator[Finding]:
 
 def _written_inputs(base: Baseline) -> Iterator[Finding]:
     """A gradient belongs to the values that the input had in the call; to refuse is right as well."""
-    case = on_one_module(base.case)  # what runs again in the backward reads parameters again, by design
+    case = on_one_module(base.case, lasting=False)  # what runs again in the backward reads parameters again, by design
     expected = (), pulled(case.linearize(), base)
     for i, name in enumerate(case.names):
         leaves = [primal.detach().clone().requires_grad_() for primal in case.primals]

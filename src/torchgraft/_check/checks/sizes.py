@@ -16,7 +16,7 @@ from ..generate.inputs import signature_of
 from ..numeric.gradient import WRONG_AT_TIES, gradient, is_right
 from ..numeric.line import FINE, Line
 from ..variations import admitted, nearby, options, paired, resized, resized_axis, shape_of, sizes, within
-from .combinations import Calls
+from .combinations import NOT_MADE_FOR, Calls
 from .traits import TRAITS
 from .ways import Words
 
@@ -35,7 +35,7 @@ MANY = 3_000
 def other_sizes(case: Case) -> Iterator[Finding]:
     """Resize all axes of one size together, then single axes of those that are equal, wherever the target takes it."""
     baseline(case)
-    taken, wrong = 0, set[str]()
+    taken, wrong, claimed = 0, set[tuple[str, Verdict]](), signature_of(case.target) is not None
     if not is_right(case):
         raise Skip("the gradient is wrong at the given size already")
     for other in variants(case):
@@ -49,15 +49,26 @@ def other_sizes(case: Case) -> Iterator[Finding]:
             refused = finding.code == "backward-raises" and "invalid gradient" not in (finding.cause or "")
             if refused and not other.meant:
                 continue  # the forward, too, should refuse arguments that do not fit each other; it is no wrong number
-            if finding.code not in wrong:
-                wrong.add(finding.code)
+            if refused and not claimed and not _has_small_batch(variant, case):
+                hint = "refuse such sizes in the forward, if it is not made for them"
+                finding = finding.but(severity=Verdict.PASS, hint=hint)
+            if (finding.code, finding.severity) not in wrong:
+                wrong.add((finding.code, finding.severity))
                 if finding.code != "backward-raises":
-                    title = f"{finding.title}, at another size"
-                    finding = finding.but(code=f"{finding.code}-at-size", title=title, case=variant)
+                    title = f"{finding.title}, at sizes you did not give"
+                    hint = "; ".join(filter(None, [finding.hint, NOT_MADE_FOR]))
+                    finding = finding.but(code=f"{finding.code}-at-size", title=title, hint=hint, case=variant)
                 cause = "; ".join(part for part in (f"wrong only with {other.what}", finding.cause) if part)
-                yield finding.but(where=f"{finding.where.partition(';')[0]}; {variant.label}", cause=cause)
+                where = f"{finding.where.partition(';')[0]}; {variant.label}"
+                yield finding.but(where=where, cause=cause, given=claimed)
     if not taken:
         raise Skip("it takes no other sizes")
+
+
+def _has_small_batch(variant: Case, case: Case) -> bool:
+    """Return True if the first axis of a tensor has become empty or 1, as the last batch of an epoch may be."""
+    rows = ((shape_of(leaf)[:1], shape_of(other)[:1]) for leaf, other in zip(case.leaves, variant.leaves, strict=True))
+    return any(other in ((0,), (1,)) and leaf != other for leaf, other in rows)
 
 
 @dataclass(frozen=True)
@@ -191,6 +202,7 @@ def other_options(case: Case) -> Iterator[Finding]:
     baseline(case)
     if not is_right(case):
         raise Skip("the gradient is wrong with the given options already")
+    claimed = signature_of(case.target) is not None
     given: list[tuple[str, Case, contextlib.AbstractContextManager[None]]] = []
     given += [(what, other, contextlib.nullcontext()) for what, other in options(case)]
     if case.target.kind == "module":
@@ -207,7 +219,7 @@ def other_options(case: Case) -> Iterator[Finding]:
                 cause = "; ".join(filter(None, [f"with {what}", f.cause if f.code == "backward-raises" else None]))
                 f = f.but(title=title, where=f"{what}; {other.label}", cause=cause, case=other)
                 # Some options of torch change gradients on purpose, as of embeddings.
-                yield f.but(severity=Verdict.PASS) if case.target.is_torch else f
+                yield f.but(severity=Verdict.PASS if case.target.is_torch else f.severity, given=claimed)
     if not tried:
         raise Skip("it has no options that could be others")
 

@@ -127,16 +127,17 @@ def saved_in(found: list[Tensor]) -> torch.autograd.graph.saved_tensors_hooks:
     return torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor)
 
 
-def on_one_module(case: Case) -> Case:
+def on_one_module(case: Case, *, lasting: bool = True) -> Case:
     """Return the case with one module for all calls, which keeps what they leave in it; each call has a copy else.
 
-    No call sees the module's own parameters changed. Of what is no module the case itself is returned.
+    No call sees the module's own parameters changed. Unless they are `lasting`, the parameters of a call are gone when
+    its backward runs. Of what is no module the case itself is returned.
     """
     module = case.target.origin
     if case.target.kind != "module" or not can_be_copied(module):
         return case
     (parameters, *_), _ = case.arguments([primal.clone().requires_grad_() for primal in case.primals])
-    return case.calling(borrowed(copied(module, parameters)))
+    return case.calling(borrowed(copied(module, parameters), lasting=lasting))
 
 
 # -- an operator may refuse what it does not claim, and nothing else -------------------------------------------------

@@ -23,7 +23,8 @@ KINDS = {
     "callable": "function",
 }
 ROOTS = (
-    "input-changed", "saved-changed", "mode-output", "nondeterministic-output", "thread-state", "state-between-calls",
+    "input-changed", "gradient-changed", "saved-changed", "mode-output", "nondeterministic-output", "thread-state",
+    "state-between-calls",
 )  # fmt: skip
 """Codes of findings that others follow from, and that are told before these."""
 SEVERITY = {verdict: place for place, verdict in enumerate(Verdict)}
@@ -159,11 +160,14 @@ def duration(seconds: float) -> str:
 
 
 def remark(report: Outcome) -> str:
-    """A warning where a reader may take the verdict for a pass; else nothing."""
+    """What a reader may take the verdict for, and should not; else nothing."""
     if not report.results:
         return "Nothing was checked, which is no pass."
     if report.verdict is Verdict.SKIPPED:
         return "Every check was skipped: nothing was tried, which is no pass."
     if report.verdict is Verdict.INCONCLUSIVE:
         return "Nothing wrong was seen, but not everything could be told: that is no pass."
+    mistakes = [finding for finding in report.findings if finding.severity is not Verdict.PASS]
+    if mistakes and not any(finding.given for finding in mistakes):
+        return "Nothing is wrong with the call that you gave, but with others that the target takes."
     return ""
