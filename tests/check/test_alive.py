@@ -16,8 +16,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import torchgraft as tg
 from torchgraft._check import children
+from torchgraft._check.code import is_native
 from torchgraft._check.finding import Verdict
-from torchgraft._check.risk import is_native
 from torchgraft._check.target import make_target
 
 from .checks.looking import SIN, function, normal, plain

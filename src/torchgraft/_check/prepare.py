@@ -17,11 +17,11 @@ from .._locate import own_line
 from .case import Case, describe
 from .children import survive
 from .clock import Clock, OutOfTime
+from .code import is_native
 from .ended import Ended, staying
 from .finding import Finding, Verdict
 from .generate.inputs import Inputs, Refusal, attempt, make_case
 from .report.result import Result
-from .risk import is_native
 from .target import Target
 
 CASES = 24

@@ -11,11 +11,13 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
+from .. import _torch
 from .case import Case
 from .cause.explain import explain
 from .checks.table import Check
 from .children import may_fork, survive, threads
 from .clock import Clock, OutOfTime
+from .code import is_native
 from .ended import Ended
 from .finding import Finding, Inconclusive, Skip, Verdict
 from .numeric.gradient import gradient
@@ -23,7 +25,6 @@ from .numeric.probe import with_ladder
 from .progress import Progress
 from .report.result import Result
 from .repro import repro
-from .risk import is_native, is_risky
 from .shrink import shrink
 from .variations import within
 
@@ -118,6 +119,29 @@ def _survived(check: Check, cases: Sequence[Case], clock: Clock, memory: Memory)
 
 
 _HERE = "tried last, for a crash would have ended this process: there was no child to try it in"
+
+
+def is_risky(check: Check, case: Case) -> bool:
+    """Return True if a check makes calls of this target that may end the process.
+
+    Native code may fail at a size, and, other than a torchgraft operator's, whose arguments are checked before it is
+    called, on whatever its author did not think of. In Python code, batched gradients end the process where a backward
+    takes ``grad.data``; and that it calls nothing native cannot be known.
+    """
+    if "risks" not in case.memo:  # every check asks
+        case.memo["risks"] = is_native(case.target), _has_functions(case)
+    native, functions = case.memo["risks"]
+    operator = case.target.operator is not None
+    if native:
+        return not operator or check.probes in ("sizes", "forwards")
+    return check.probes in ("batches", "sizes") and not operator and functions
+
+
+def _has_functions(case: Case) -> bool:
+    """Return True if derivatives that are not torch's own take part."""
+    with contextlib.suppress(Exception):  # the check will say what
+        return bool(_torch.functions_in_graph(case.linearize().outputs))
+    return False
 
 
 def run_check(check: Check, case: Case, told: set[str] | None = None) -> Result:

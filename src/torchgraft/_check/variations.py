@@ -22,7 +22,7 @@ from .._spec.domain import Range
 from .._spec.plan import convert
 from .baseline import generator, signed
 from .case import Case
-from .risk import words_in_code
+from .code import words_in_code
 from .target import differentiable
 
 # -- other points ------------------------------------------------------------------------------------------------------

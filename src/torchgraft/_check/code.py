@@ -1,8 +1,7 @@
-"""Targets and checks that may end the process: native code trusts what it is given."""
+"""Code that a target is made of: whether some of it is native, and the words that stand in it."""
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
 import re
@@ -10,42 +9,14 @@ import sys
 from collections.abc import Iterator
 from importlib.machinery import ExtensionFileLoader
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from .. import _torch
 from .._locate import foreign
 from .target import Target, function_of
-
-if TYPE_CHECKING:
-    from .case import Case
-    from .checks.table import Check
 
 _CALLERS = {"ctypes", "_ctypes", "cffi", "_cffi_backend"}
 _TRUSTED = {"torch", "numpy", "scipy", "torchgraft", *sys.stdlib_module_names}
 _foreign = functools.cache(foreign)
-
-
-def is_risky(check: Check, case: Case) -> bool:
-    """Return True if a check makes calls of this target that may end the process.
-
-    Native code may fail at a size, and, other than a torchgraft operator's, whose arguments are checked before it is
-    called, on whatever its author did not think of. In Python code, batched gradients end the process where a backward
-    takes ``grad.data``; and that it calls nothing native cannot be known.
-    """
-    if "risks" not in case.memo:  # every check asks
-        case.memo["risks"] = is_native(case.target), _has_functions(case)
-    native, functions = case.memo["risks"]
-    operator = case.target.operator is not None
-    if native:
-        return not operator or check.probes in ("sizes", "forwards")
-    return check.probes in ("batches", "sizes") and not operator and functions
-
-
-def _has_functions(case: Case) -> bool:
-    """Return True if derivatives that are not torch's own take part."""
-    with contextlib.suppress(Exception):  # the check will say what
-        return bool(_torch.functions_in_graph(case.linearize().outputs))
-    return False
 
 
 def is_native(target: Target) -> bool:
