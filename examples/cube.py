@@ -1,5 +1,7 @@
 # An intermediate that forward keeps for backward has no history: a second derivative then misses what hangs on it.
 # Plain PyTorch returns that wrong number; here it is refused, and the rule that reads x instead is right at any order.
+from typing import Literal
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -21,7 +23,7 @@ def _(x):
 @tg.op
 def cube_keeping_square(
     x: Float[Tensor, "..."],
-) -> tuple[Float[Tensor, "..."], tg.Saved[Float[Tensor, "..."], "square"]]:
+) -> tuple[Float[Tensor, "..."], tg.Saved[Float[Tensor, "..."], Literal["square"]]]:
     """The same, with x * x computed once for kernel and rule: good for first derivatives."""
     square = x * x
     return square * x, square

@@ -22,7 +22,7 @@ def filter_bank(
 
 
 @filter_bank.vjp("x", kernel=SOURCE)
-def _(grad, kernel, part: tg.workspace("h w")): ...
+def _(grad, kernel, part: Float[tg.Workspace, "h w"]): ...
 
 
 @filter_bank.vjp("kernel", kernel=SOURCE)

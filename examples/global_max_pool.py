@@ -1,5 +1,7 @@
 # A residual that callers never see: the rule must know where each maximum was, and `tg.Saved` keeps that for it alone.
 # Of equal maxima the first gets the whole gradient, which is one of the subgradients (amax would divide it among them).
+from typing import Literal
+
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
@@ -10,7 +12,7 @@ import torchgraft as tg
 @tg.op
 def global_max_pool(
     images: Float[Tensor, "*batch c h w"],
-) -> tuple[Float[Tensor, "*batch c"], tg.Saved[Int64[Tensor, "*batch c"], "index"]]:
+) -> tuple[Float[Tensor, "*batch c"], tg.Saved[Int64[Tensor, "*batch c"], Literal["index"]]]:
     """The largest value of each channel."""
     return images.flatten(-2).max(-1)
 

@@ -1,5 +1,7 @@
 # A residual in C: the function writes where each maximum was into an output that `tg.Saved` keeps for the rule alone.
 # A rule in C is not differentiated: a second derivative is refused.
+from typing import Literal
+
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
@@ -29,7 +31,7 @@ void global_max_pool_vjp_images(int64_t c, int64_t h, int64_t w, const T *grad, 
 @tg.op(kernel=SOURCE)
 def global_max_pool(
     images: Float[Tensor, "*batch c h w"],
-) -> tuple[Float[Tensor, "*batch c"], tg.Saved[Int64[Tensor, "*batch c"], "index"]]:
+) -> tuple[Float[Tensor, "*batch c"], tg.Saved[Int64[Tensor, "*batch c"], Literal["index"]]]:
     """The largest value of each channel."""
 
 

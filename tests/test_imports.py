@@ -73,6 +73,7 @@ LAYERS = (
     ("_lower",),
     ("_capabilities",),
     ("_op",),
+    ("_declare",),
     ("_locate",),
     ("_function", "_nn"),
     ("_check",),

@@ -18,7 +18,7 @@ template <class E> void median(int64_t n, const E *x, E *sorted, E *out) {
 
 
 @tg.op(kernel=SOURCE)
-def median(x: Float[Tensor, "*batch n"], sorted: tg.workspace("n")) -> Float[Tensor, "*batch"]: ...
+def median(x: Float[Tensor, "*batch n"], sorted: Float[tg.Workspace, "n"]) -> Float[Tensor, "*batch"]: ...
 
 
 @median.vjp("x")  # of equal elements each gets the same share

@@ -1,4 +1,5 @@
 import warnings
+from typing import Literal
 
 import torch
 from jaxtyping import Float, Int64
@@ -38,7 +39,7 @@ for Function in (torch.autograd.Function, tg.Function):
 @tg.op
 def max_pool(
     x: Float[Tensor, "*batch n"],
-) -> tuple[Float[Tensor, "*batch"], tg.Saved[Int64[Tensor, "*batch"], "index"]]:
+) -> tuple[Float[Tensor, "*batch"], tg.Saved[Int64[Tensor, "*batch"], Literal["index"]]]:
     return x.max(-1)
 
 

@@ -1,3 +1,5 @@
+from typing import Literal
+
 import numpy as np
 import torch
 from jaxtyping import Float, Int64
@@ -30,7 +32,7 @@ class NumpySort(torch.autograd.Function):
 @tg.op
 def sort(
     x: Float[np.ndarray, "*batch n"],
-) -> tuple[Float[np.ndarray, "*batch n"], tg.Saved[Int64[np.ndarray, "*batch n"], "index"]]:
+) -> tuple[Float[np.ndarray, "*batch n"], tg.Saved[Int64[np.ndarray, "*batch n"], Literal["index"]]]:
     index = np.argsort(x)
     return np.take_along_axis(x, index, -1), index
 

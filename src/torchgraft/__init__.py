@@ -6,6 +6,7 @@ from ._check.check import check
 from ._check.finding import Finding, Verdict
 from ._check.gradcheck import gradcheck, gradgradcheck
 from ._check.report.report import Report
+from ._declare import op
 from ._errors import (
     ArgumentError,
     BuildError,
@@ -23,11 +24,11 @@ from ._errors import (
 )
 from ._function.adopt import adopt
 from ._function.function import Function
-from ._nn.module import module
-from ._op import Op, op
+from ._nn.module import Module, module
+from ._op import Op
 from ._spec.domain import domain
 from ._spec.saved import Saved
-from ._spec.workspace import workspace
+from ._spec.workspace import Workspace, native, workspace
 
 __version__ = "0.1.0"
 
@@ -42,6 +43,7 @@ __all__ = [
     "Finding",
     "Function",
     "KernelError",
+    "Module",
     "Op",
     "Report",
     "RuleError",
@@ -51,6 +53,7 @@ __all__ = [
     "TorchgraftWarning",
     "UnsupportedError",
     "Verdict",
+    "Workspace",
     "adopt",
     "c",
     "check",
@@ -60,6 +63,7 @@ __all__ = [
     "gradcheck",
     "gradgradcheck",
     "module",
+    "native",
     "op",
     "workspace",
 ]

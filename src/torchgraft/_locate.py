@@ -21,7 +21,7 @@ from ._errors import DeclarationError
 from ._op import Op
 
 
-def find_operator(place: str) -> Op:
+def find_operator(place: str) -> Op[..., Any]:
     """The operator that ``file.py:name`` or ``package.module:name`` names; its module is imported.
 
     Raises:

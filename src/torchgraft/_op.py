@@ -1,13 +1,11 @@
-"""`tg.op` and `Op`: declaring an operator."""
+"""`Op`: an operator, its rules, and what it says of itself."""
 
 from __future__ import annotations
 
-import functools
 import inspect
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 import torch
 
@@ -16,23 +14,30 @@ from ._capabilities import Capability, capabilities, describe
 from ._errors import DeclarationError, UnsupportedError
 from ._kernels.make import make_kernel
 from ._kernels.native_kernel import NativeKernel
-from ._lower.call import Caller
-from ._lower.library import fresh_name
 from ._lower.lowering import Lowering
 from ._record import Record
 from ._rules.kinds import Kind
 from ._rules.rule import make_rule
-from ._spec.accuracy import read_accuracy
-from ._spec.reading import read_signature, with_workspaces
+from ._spec.reading import with_workspaces
 from ._spec.reference import read_reference
 
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import Tensor
+
+    Arrays = np.ndarray[Any, Any]
+
 F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R_co = TypeVar("R_co", covariant=True)
 
 
-class Op:
+class Op(Generic[P, R_co]):
     """An operator: a typed function that PyTorch treats as its own.
 
     Made by `op`. Calling it runs its kernel; autograd, `torch.func`, compilers, exporters and autocast know it.
+    To type checkers ``Op[P, R]`` has the parameters and the result of the function that was declared.
 
     Attributes:
         __wrapped__: the function that was declared.
@@ -443,144 +448,54 @@ class Op:
     def __reduce__(self) -> str:
         return self.__qualname__
 
-    def __copy__(self) -> Op:
+    def __copy__(self) -> Op[P, R_co]:
         return self
 
-    def __deepcopy__(self, memo: Any) -> Op:
+    def __deepcopy__(self, memo: Any) -> Op[P, R_co]:
         return self
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Run the operator; replaced by a generated function in each operator's own class."""
         raise NotImplementedError
 
 
-@overload
-def op(function: Callable[..., Any], /) -> Op: ...
-@overload
-def op(
-    *,
-    kernel: Source | None = None,
-    batch: Literal["loop"] | None = None,
-    namespace: str | None = None,
-    name: str | None = None,
-    autocast: torch.dtype | None = None,
-    accuracy: float | None = None,
-) -> Callable[[Callable[..., Any]], Op]: ...
+if TYPE_CHECKING:
 
+    class ArrayOp(Op[P, R_co]):
+        """To type checkers an operator whose kernel is annotated with arrays: its callers give tensors.
 
-def op(
-    function: Callable[..., Any] | None = None,
-    /,
-    *,
-    kernel: Source | None = None,
-    batch: Literal["loop"] | None = None,
-    namespace: str | None = None,
-    name: str | None = None,
-    autocast: torch.dtype | None = None,
-    accuracy: float | None = None,
-) -> Op | Callable[[Callable[..., Any]], Op]:
-    """Make an operator of a typed function.
+        No type says "the same parameters with tensors in the place of arrays". Up to three arrays that come first, and
+        are given by position, are checked, and so is all that follows them; arguments that are given by name are not.
+        """
 
-    Shapes and dtypes are jaxtyping annotations of ``Tensor`` (the kernel gets tensors) or ``np.ndarray`` (it gets
-    read-only arrays that share memory with the tensors).
-
-    Args:
-        kernel: what `c` returned: the kernel is a C function, and the function below is its annotated stub.
-        batch: ``"loop"``: the kernel sees one sample; every tensor argument may carry leading axes, which broadcast.
-        namespace: of the operator in `torch.ops`; the defining top-level package by default.
-        name: of the operator; the function's by default.
-        autocast: dtype to which floating inputs are cast under autocast; by default mixed ones go to the widest.
-        accuracy: to which the values are right, where the kernel has a tolerance of its own (an adaptive solver, a
-            quadrature, an iteration): relative to the largest element of each output. `check` compares at it.
-
-    Returns:
-        The `Op`, which is called like the function.
-
-    Raises:
-        DeclarationError: an annotation cannot be read, or contradicts another; or `accuracy` is not between 0 and 1.
-
-    Example:
-        >>> @tg.op
-        ... def scale(x: Float[Tensor, "..."], factor: float) -> Float[Tensor, "..."]:
-        ...     return x * factor
-        >>> @scale.vjp("x")
-        ... def _(grad, factor):
-        ...     return grad * factor
-    """
-    frames, accuracy = 1, read_accuracy(accuracy, DeclarationError)
-    if function is None:
-
-        def decorate(function: Callable[..., Any]) -> Op:
-            made = make_op(function, batch, namespace, name, autocast, frames=2, source=kernel)
-            made._record.accuracy = accuracy
-            return made
-
-        return decorate
-    return make_op(function, batch, namespace, name, autocast, frames=frames + 1)
-
-
-def make_op(
-    function: Callable[..., Any],
-    batch: str | None,
-    namespace: str | None,
-    name: str | None,
-    autocast: torch.dtype | None,
-    *,
-    frames: int,
-    kernel: Callable[..., Any] | None = None,
-    source: Source | None = None,
-) -> Op:
-    """Make an operator of what `function` says.
-
-    Args:
-        frames: how many frames above this one the annotations' names are found.
-        kernel: what runs; `function` itself by default.
-        source: what runs, in C.
-    """
-    if not inspect.isfunction(function):
-        raise DeclarationError(
-            "an operator is made of a function",
-            expected="a function with annotations",
-            got=type(function).__name__,
-            hint="wrap it\n@tg.op\ndef f(x: ...) -> ...: return g(x)",
-        )
-    name = name or function.__name__
-    if batch not in (None, "loop"):
-        raise DeclarationError("unknown batch mode", operator=name, expected="'loop' or None", got=repr(batch))
-    namespace = namespace or re.sub(r"\W", "_", function.__module__.partition(".")[0])
-    if not name.isidentifier() or not namespace.isidentifier():
-        raise DeclarationError(
-            "an operator's name is an identifier", operator=name, expected="letters, digits, _",
-            got=f"{namespace}::{name}",
-            hint="give tg.op(name=...)",
-        )  # fmt: skip
-    signature = read_signature(function, name, loop=batch == "loop", frames=frames)
-    if source is None and signature.workspaces:
-        raise DeclarationError(
-            "only a kernel in C has a workspace", operator=name, argument=signature.workspaces[0][1],
-            expected="@tg.op(kernel=tg.c(...))", got="@tg.op", hint="allocate in the function",
-        )  # fmt: skip
-    if source is not None and signature.numpy:
-        raise DeclarationError(
-            "a kernel in C takes tensors", operator=name, expected="Tensor", got="np.ndarray",
-            hint="annotate with Tensor, or declare a NumPy operator and add @f.kernel(\"cpu\", tg.c(...))",
-        )  # fmt: skip
-    kernel = kernel or function
-    record = Record(signature, kernel, fresh_name(f"{namespace}::{name}", kernel), autocast, source)
-    lowering = Lowering(record)
-    caller = Caller(lowering)
-
-    def make_class() -> type[Op]:
-        return type(name, (Op,), {"__call__": caller.function, "__module__": function.__module__})
-
-    made: Op = make_class()()
-
-    def renew() -> None:
-        """Another class after each change, by which Dynamo's guards notice it."""
-        made.__class__ = make_class()
-
-    record.on_change(renew)
-    functools.update_wrapper(made, function)
-    made._record = record
-    made._lowering = lowering
-    return made
+        @overload
+        def __call__(
+            self: ArrayOp[Concatenate[Arrays, Arrays, Arrays, Q], R_co],
+            a: Tensor, b: Tensor, c: Tensor, /, *args: Q.args, **kwargs: Q.kwargs,
+        ) -> R_co: ...  # fmt: skip
+        @overload
+        def __call__(
+            self: ArrayOp[Concatenate[Arrays, Arrays, Q], R_co],
+            a: Tensor, b: Tensor, /, *args: Q.args, **kwargs: Q.kwargs,
+        ) -> R_co: ...  # fmt: skip
+        @overload
+        def __call__(
+            self: ArrayOp[Concatenate[Arrays, Arrays, Arrays | None, Q], R_co],
+            a: Tensor, b: Tensor, c: Tensor | None, /, *args: Q.args, **kwargs: Q.kwargs,
+        ) -> R_co: ...  # fmt: skip
+        @overload
+        def __call__(
+            self: ArrayOp[Concatenate[Arrays, Arrays | None, Q], R_co],
+            a: Tensor, b: Tensor | None, /, *args: Q.args, **kwargs: Q.kwargs,
+        ) -> R_co: ...  # fmt: skip
+        @overload
+        def __call__(
+            self: ArrayOp[Concatenate[Arrays, Q], R_co], a: Tensor, /, *args: Q.args, **kwargs: Q.kwargs
+        ) -> R_co: ...
+        @overload
+        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+        @overload
+        def __call__(self, **named: Any) -> R_co: ...
+        @overload
+        def __call__(self, a: Tensor, /, **named: Any) -> R_co: ...
+        def __call__(self: Any, *args: Any, **kwargs: Any) -> Any: ...  # type: ignore[misc]  # mypy reads no ParamSpec here

@@ -179,7 +179,7 @@ def _functions(root: Path, modules: Sequence[str]) -> dict[Path, list[NativeFunc
     return found
 
 
-def _natives(op: Op) -> Iterator[NativeFunction]:
+def _natives(op: Op[..., Any]) -> Iterator[NativeFunction]:
     """The functions in C and C++ that calls of an operator may run, also those that we make of partial derivatives."""
     record = op._record
     yield from record.natives()

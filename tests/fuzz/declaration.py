@@ -295,7 +295,7 @@ class _Maker:
         reads = function.reads
         if kind == "adjoint" and set(names) & set(reads):
             raise Impossible("it reads what it is linear in")
-        spaces = "".join(f', {name}: tg.workspace("{axes}")' for name, axes in function.workspaces)
+        spaces = "".join(f', {name}: Float[tg.Workspace, "{axes}"]' for name, axes in function.workspaces)
         targets = ", ".join(f'"{name}"' for name in names)
         text = f"@{NAME}.{kind}({targets}, kernel=SOURCE)\ndef _({', '.join(reads)}{spaces}): ...\n"
         return Rule(kind, names, "c", frozenset(), tuple(reads), text)
@@ -345,7 +345,7 @@ class _Maker:
         spaces = ""
         if in_c:
             spaces = "".join(
-                f', {name}: tg.workspace("{axes}")' for name, axes in native.kernel(formula, NAME).workspaces
+                f', {name}: Float[tg.Workspace, "{axes}"]' for name, axes in native.kernel(formula, NAME).workspaces
             )
         text += f"def {NAME}({self._parameters(array)}{spaces}) -> {returns}:"
         text += " ...\n" if in_c else "\n" + textwrap.indent(self._body(self.kernel, flawed=True), "    ") + "\n"

@@ -4,7 +4,7 @@ from contextlib import nullcontext
 
 import pytest
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Float, Int, Int64
 from torch import Tensor
 
 import torchgraft as tg
@@ -197,7 +197,7 @@ def test_a_workspace_for_each_thread():
     }
     """))  # fmt: skip
     def reverse(
-        x: Float[Tensor, "*batch n"], copy: tg.workspace("n"), places: tg.workspace("n+1", torch.int64)
+        x: Float[Tensor, "*batch n"], copy: Float[tg.Workspace, "n"], places: Int64[tg.Workspace, "n+1"]
     ) -> Float[Tensor, "*batch n"]: ...
 
     x = torch.randn(5000, 101)
@@ -208,11 +208,38 @@ def test_a_workspace_for_each_thread():
         reverse(x, x)
 
 
+def test_workspaces_of_other_kinds_and_of_old():
+    with pytest.raises(tg.DeclarationError, match="the dtype of a workspace is not known") as caught:
+
+        @tg.op(kernel=tg.c("void f(int64_t n, T *work, const T *x, T *out) {}"))
+        def f(work: Int[tg.Workspace, "n"], x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+            return tg.native
+
+    assert (caught.value.argument, caught.value.got) == ("work", "Int")
+    with pytest.warns(DeprecationWarning, match=r'write Int64\[tg.Workspace, "n"\]'):
+        old = tg.workspace("n", torch.int64)
+
+    @tg.op(kernel=tg.c("void g(int64_t n, const T *x, int64_t *work, T *out) { out[0] = x[0]; }"))
+    def g(x: Float[Tensor, "n"], work: old) -> Float[Tensor, ""]:
+        return tg.native
+
+    assert g(torch.tensor([2.0, 3.0])) == 2
+
+
+def test_a_stub_without_its_kernel():
+    @tg.op
+    def f(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+        return tg.native
+
+    with pytest.raises(tg.KernelError, match="the body of a stub is in C"):
+        f(torch.ones(2))
+
+
 def test_a_workspace_needs_a_kernel_in_c():
     with pytest.raises(tg.DeclarationError, match="only a kernel in C has a workspace"):
 
         @tg.op
-        def f(x: Float[Tensor, "n"], work: tg.workspace("n")) -> Float[Tensor, "n"]: ...
+        def f(x: Float[Tensor, "n"], work: Float[tg.Workspace, "n"]) -> Float[Tensor, "n"]: ...
 
 
 @tg.op(

@@ -126,7 +126,7 @@ def test_every_kind_of_argument_is_shown():
         names: list[str],
         device: torch.device,
         dtype: torch.dtype,
-        work: tg.workspace("2*n", torch.int64),
+        work: Int64[tg.Workspace, "2*n"],
         flag: bool | None,
     ) -> tuple[Complex[Tensor, "n"], Int64[Tensor, "n"]]: ...
 

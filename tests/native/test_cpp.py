@@ -22,7 +22,7 @@ template <class E> void median(int64_t n, const E *x, E *sorted, E *out) {
 
 
 @tg.op(kernel=tg.cpp(MEDIAN))
-def median(x: Float[Tensor, "*batch n"], sorted: tg.workspace("n")) -> Float[Tensor, "*batch"]: ...
+def median(x: Float[Tensor, "*batch n"], sorted: Float[tg.Workspace, "n"]) -> Float[Tensor, "*batch"]: ...
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])

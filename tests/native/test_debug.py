@@ -92,7 +92,7 @@ def test_a_sum_that_does_not_begin_at_zero(sanitize):
 @pytest.mark.parametrize("sanitize", MODES)
 def test_a_workspace_that_is_read_first(sanitize):
     @tg.op(kernel=tg.c("void f(int64_t n, const T *x, T *work, T *out) { while (n--) out[n] = x[n] + work[n]; }"))
-    def f(x: Float[Tensor, "n"], work: tg.workspace("n")) -> Float[Tensor, "n"]: ...
+    def f(x: Float[Tensor, "n"], work: Float[tg.Workspace, "n"]) -> Float[Tensor, "n"]: ...
 
     with tg.debug(sanitize=sanitize), pytest.raises(tg.KernelError, match="depends on memory"):
         f(torch.ones(3))
@@ -208,7 +208,7 @@ def test_functions_of_cpp_are_named():
 
 def test_a_workspace_is_not_taken_for_an_output():
     @tg.op(kernel=tg.c("void f(int64_t n, const T *x, T *work, T *out) { while (n--) out[n] = work[n]; }"))
-    def f(x: Float[Tensor, "n"], work: tg.workspace("n")) -> Float[Tensor, "n"]: ...
+    def f(x: Float[Tensor, "n"], work: Float[tg.Workspace, "n"]) -> Float[Tensor, "n"]: ...
 
     with tg.debug(), pytest.raises(tg.KernelError, match="depends on memory"):
         f(torch.ones(3))

@@ -344,7 +344,7 @@ def test_a_workspace_of_a_rule():
     def total(x: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch"]: ...
 
     @total.vjp("x", kernel=source)
-    def _(grad, twice: tg.workspace("n"), x): ...
+    def _(grad, twice: Float[tg.Workspace, "n"], x): ...
 
     x = torch.randn(9, 3, dtype=torch.float64, requires_grad=True)
     check(total, lambda x: x.square().sum(-1), [x])
@@ -413,7 +413,7 @@ def test_a_workspace_of_a_rule_in_torch():
     with pytest.raises(tg.DeclarationError, match="only a rule in C has a workspace"):
 
         @f.vjp("x")
-        def _(grad, work: tg.workspace("3")): ...
+        def _(grad, work: Float[tg.Workspace, "3"]): ...
 
 
 def test_a_rule_with_another_head():

@@ -76,6 +76,19 @@ def test_lists_of_tensors(kind):
     assert read(f).parameters[0].many
 
 
+def test_numbers_beside_tensors_are_for_elementwise_operators():
+    Dots = Float[Tensor, "..."]
+
+    def plain(x: Dots, y: Dots) -> Dots: ...
+    def number(x: Dots | float, y: Dots | float | None = None) -> Dots: ...
+    def sizes(x: N, y: N | float) -> N: ...
+
+    assert read(number).elementwise
+    assert str(read(number).parameters[0].type) == str(read(plain).parameters[0].type)
+    assert read(number).parameters[1].optional
+    assert refused(sizes, "only an elementwise operator takes a number for a tensor").argument == "y"
+
+
 def test_elementwise_means_dots_everywhere():
     def yes(x: Float[Tensor, "..."], y: Float[Tensor, "..."] | None = None) -> Float[Tensor, "..."]: ...
     def no(x: Float[Tensor, "..."], y: Float[Tensor, "n"]) -> Float[Tensor, "..."]: ...
@@ -145,12 +158,14 @@ def test_tuples_and_named_tuples():
     def two(x: N) -> tuple[N, Int64[Tensor, ""]]: ...
     def named(x: N) -> Result: ...
     def saved(x: N) -> tuple[N, tg.Saved[Int64[Tensor, ""], "index"]]: ...
+    def typed(x: N) -> tuple[N, tg.Saved[Int64[Tensor, ""], Literal["index"]]]: ...
     def several(x: N) -> tuple[N, N, tg.Saved[Int64[Tensor, ""], "index"]]: ...
 
     assert [(o.name, o.saved) for o in read(one).outputs] == [("out", False)]
     assert [(o.name, o.saved) for o in read(two).outputs] == [("out0", False), ("out1", False)]
     assert [(o.name, o.saved) for o in read(named).outputs] == [("low", False), ("index", False)]
     assert [(o.name, o.saved) for o in read(saved).outputs] == [("out", False), ("index", True)]
+    assert [(o.name, o.saved, str(o.type)) for o in read(typed).outputs][1] == ("index", True, 'Int64[Tensor, ""]')
     assert [o.name for o in read(several).visible] == ["out0", "out1"]
     assert [read(f).structure for f in (one, two, named, saved, several)] == [tuple, tuple, Result, None, tuple]
     assert read(two).schema() == "(Tensor x) -> (Tensor, Tensor)"

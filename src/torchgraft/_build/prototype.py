@@ -18,7 +18,7 @@ from .._errors import DeclarationError, DtypeError
 from .._spec.axes import Axes
 from .._spec.dtypes import Dtypes, complex_twin, name_of, real_twin
 from .._spec.signature import Parameter, Signature, TensorType
-from .._spec.workspace import Workspace
+from .._spec.workspace import Memory
 from .arguments import (
     Argument,
     Array,
@@ -350,7 +350,7 @@ class Prototype:
             return DeviceName(name, optional)
         return (Numbers if scalar.many else Number)(name, optional, scalar)
 
-    def _scratch(self, name: str, workspace: Workspace) -> Scratch:
+    def _scratch(self, name: str, workspace: Memory) -> Scratch:
         if self.scalar:
             raise self._refuse("an element needs no memory", name, "no workspace", str(workspace))
         element = "T" if workspace.dtype is None else C_TYPES[workspace.dtype]

@@ -91,7 +91,7 @@ class Target:
         return [leaf for i, leaf in leaves if i not in self.inert and differentiable(leaf)]
 
     @property
-    def operator(self) -> Op | None:
+    def operator(self) -> Op[..., Any] | None:
         """The torchgraft operator, if it is one."""
         return self.origin if isinstance(self.origin, Op) else None
 

@@ -32,7 +32,7 @@ class Filter:
 
     language: str
     function: str
-    operator: Op
+    operator: Op[..., Any]
     layer: Callable[..., Any]
 
 
@@ -40,7 +40,7 @@ SCIPY = Filter("SciPy", "scipy.signal.correlate2d", filter2d, Filter2d)
 C = Filter("C", "examples/filter_bank.c", filter_bank, FilterBank)
 
 
-def operators(first: Filter) -> tuple[Op, ...]:
+def operators(first: Filter) -> tuple[Op[..., Any], ...]:
     """The operators of a network, in the order of its layers."""
     return first.operator, softplus, linear
 

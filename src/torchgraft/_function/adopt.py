@@ -19,9 +19,10 @@ import torch
 from torch import Tensor
 
 from .. import _torch
+from .._declare import Declare, make_op
 from .._errors import DeclarationError, KernelError, TorchgraftError
 from .._lower.watch import Watch
-from .._op import Op, make_op
+from .._op import Op
 from .._rules.kinds import cotangent_names
 from .._rules.rule import Rule
 from .._spec.dtypes import is_inexact
@@ -47,7 +48,7 @@ def adopt(
     namespace: str | None = None,
     name: str | None = None,
     autocast: torch.dtype | None = None,
-) -> Callable[[Callable[..., Any]], Op]:
+) -> Declare:
     """Make an operator of a Function: of `torch.autograd.Function` or of `torchgraft.Function`, in any dialect.
 
     The stub below the decorator has the parameters of the Function's forward, without the context, and says their
@@ -87,7 +88,7 @@ def adopt(
             "has no backward", operator=dialect.name, expected="def backward(ctx, *grads)", got="forward alone"
         )
 
-    def decorate(stub: Callable[..., Any]) -> Op:
+    def decorate(stub: Callable[..., Any]) -> Any:
         adopted = Adopted(dialect, stub)
         made = make_op(stub, batch, namespace, name, autocast, frames=2)
         adopted.attach(made, nondifferentiable)
@@ -117,7 +118,7 @@ class Adopted:
         if inspect.isfunction(stub):
             _check_parameters(dialect, stub)
 
-    def attach(self, op: Op, nondifferentiable: Sequence[str]) -> None:
+    def attach(self, op: Op[..., Any], nondifferentiable: Sequence[str]) -> None:
         """Add the rule, and the node of eager code."""
         self.signature = op._record.signature
         for _, parameter in self.signature.tensors:

@@ -14,6 +14,7 @@ from .._randomness import draw_words
 from .._spec.dtypes import name_of
 from .._spec.plan import Plan
 from .._spec.signature import Signature
+from .._spec.workspace import Native
 
 
 def as_sequence(signature: Signature, result: Any) -> Sequence[Any]:
@@ -29,6 +30,13 @@ def as_sequence(signature: Signature, result: Any) -> Sequence[Any]:
             got=count,
         )
     return result
+
+
+_RETURNED: dict[type, str] = {
+    type(None): "return the result",
+    Native: "the body of a stub is in C: give @tg.op(kernel=tg.c(...))",
+}
+"""The next step for what is no tensor."""
 
 
 def settle(signature: Signature, plan: Plan, result: Any, inputs: Sequence[Tensor]) -> list[Tensor]:
@@ -47,7 +55,7 @@ def settle(signature: Signature, plan: Plan, result: Any, inputs: Sequence[Tenso
                 argument=output.name,
                 expected=str(output.type),
                 got=type(value).__name__,
-                hint="return the result" if value is None else None,
+                hint=_RETURNED.get(type(value)),
             )
         if shape is not None and tuple(value.shape) != tuple(shape):
             raise KernelError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -17,17 +17,18 @@ from .initial import draw
 from .plan import Plan
 
 Init = Callable[[Tensor], object]
+R_co = TypeVar("R_co", covariant=True)
 
 
 def module(
-    op: Op,
+    op: Op[..., R_co],
     /,
     parameters: Sequence[str] = (),
     buffers: Sequence[str] = (),
     *,
     name: str | None = None,
     init: Mapping[str, Init] | None = None,
-) -> type[nn.Module]:
+) -> type[Module[R_co]]:
     """Make an `nn.Module` class of an operator, some of whose tensors are the module's own.
 
     The constructor takes every axis name in their annotations, in the order in which the operator's signature names
@@ -78,14 +79,19 @@ def module(
         "__init__": _make_constructor(plan),
         "forward": _make_forward(plan, title),
     }
-    return type(title, (_OperatorModule,), body)
+    return type(title, (Module,), body)
 
 
-class _OperatorModule(nn.Module):
-    """Base of the classes that `module` makes."""
+class Module(nn.Module, Generic[R_co]):
+    """Base of the classes that `module` makes, whose calls return what the operator returns."""
 
     _plan: Plan
     _init: Mapping[str, Init]
+
+    if TYPE_CHECKING:  # each class has its own
+
+        def __init__(self, *sizes: Any, **options: Any) -> None: ...
+        def __call__(self, *inputs: Any, **named: Any) -> R_co: ...
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
@@ -117,7 +123,7 @@ class _OperatorModule(nn.Module):
 
 
 def _make_constructor(plan: Plan) -> Callable[..., None]:
-    def __init__(self: _OperatorModule, *args: Any, **kwargs: Any) -> None:
+    def __init__(self: Module[Any], *args: Any, **kwargs: Any) -> None:
         title = type(self).__name__
         values = plan.bind(title, args, kwargs)
         nn.Module.__init__(self)

@@ -31,7 +31,9 @@ class Plan:
         constructor: the constructor's signature.
     """
 
-    def __init__(self, op: Op, parameters: tuple[str, ...], buffers: tuple[str, ...], init: Iterable[str]) -> None:
+    def __init__(
+        self, op: Op[..., Any], parameters: tuple[str, ...], buffers: tuple[str, ...], init: Iterable[str]
+    ) -> None:
         self.op = op
         self.signature: Signature = op._record.signature
         self.parameters = parameters

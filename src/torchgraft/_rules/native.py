@@ -11,7 +11,7 @@ from .._build.native_function import NativeFunction
 from .._build.prototype import Prototype
 from .._errors import DeclarationError, RuleError
 from .._spec.signature import Output, Parameter, Signature
-from .._spec.workspace import Workspace
+from .._spec.workspace import Memory
 from .kinds import Kind, cotangent_names, differentiable_outputs
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def rule_prototype(
     kind: Kind,
     inputs: Sequence[str],
     reads: Sequence[str],
-    workspaces: tuple[tuple[int, str, Workspace], ...],
+    workspaces: tuple[tuple[int, str, Memory], ...],
     symbol: str,
     label: str,
     called: Prototype | None = None,

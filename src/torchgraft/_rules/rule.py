@@ -16,8 +16,9 @@ from .._build.prototype import Prototype
 from .._build.source import Source
 from .._errors import DeclarationError, RuleError
 from .._randomness import Probe, draw_words
-from .._spec.reading import is_workspace, resolve_hints
+from .._spec.reading import resolve_hints
 from .._spec.signature import Signature
+from .._spec.workspace import read_workspaces
 from .kinds import Kind, cotangent_names, differentiable_outputs
 from .native import rule_prototype
 
@@ -113,9 +114,9 @@ def make_rule(
         frame = frame.f_back if frame is not None else None
     hints = resolve_hints(function, label, frame)
     hints.pop("return", None)
-    workspaces = tuple((i, name, hints.pop(name)) for i, name in enumerate(parameters) if is_workspace(hints, name))
+    workspaces = read_workspaces(parameters, hints, label)
     for _, name, workspace in workspaces:
-        del parameters[name]
+        del parameters[name], hints[name]
         if source is None:
             raise DeclarationError(
                 "only a rule in C has a workspace", operator=label, argument=name, expected="kernel=tg.c(...)",

@@ -155,6 +155,16 @@ def read_scalar(annotation: Any) -> Scalar | None:
     return None
 
 
+def strip_numbers(annotation: Any) -> tuple[Any, bool]:
+    """``X`` and whether it was ``X | float``, for tensors; other unions stay as they are."""
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        members = typing.get_args(annotation)
+        rest = [member for member in members if member not in (int, float, complex)]
+        if len(rest) < len(members) and any(hasattr(member, "dim_str") for member in rest):
+            return typing.Union[tuple(rest)], True  # noqa: UP007  # of members that are known here only
+    return annotation, False
+
+
 def strip_optional(annotation: Any) -> tuple[Any, bool]:
     """``X`` and whether it was ``X | None``."""
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):

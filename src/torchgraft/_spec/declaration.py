@@ -53,6 +53,12 @@ def _check_names(signature: Signature, refuse: Callable[..., DeclarationError]) 
 
 
 def _check_kinds(signature: Signature, refuse: Callable[..., DeclarationError]) -> None:
+    for _, parameter in signature.tensors if not signature.elementwise else ():
+        if parameter.number:
+            raise refuse(
+                "only an elementwise operator takes a number for a tensor", parameter.name, expected="a tensor alone",
+                got="a tensor or a number", hint='annotate every tensor as Float[Tensor, "..."], or drop the number',
+            )  # fmt: skip
     kinds = {p.tensor.numpy for _, p in signature.tensors} | {output.type.numpy for output in signature.outputs}
     if len(kinds) > 1:
         raise refuse(

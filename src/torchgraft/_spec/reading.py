@@ -15,13 +15,13 @@ import numpy as np
 from torch import Tensor
 
 from .._errors import DeclarationError
-from .arguments import Scalar, read_scalar, strip_optional
+from .arguments import Scalar, read_scalar, strip_numbers, strip_optional
 from .axes import Axes
 from .declaration import check_declaration
 from .dtypes import ANY, Dtypes
 from .saved import SavedOutput
 from .signature import Output, Parameter, Signature, TensorType
-from .workspace import Workspace
+from .workspace import read_workspaces
 
 
 def read_signature(function: Callable[..., Any], name: str, *, loop: bool, frames: int) -> Signature:
@@ -36,8 +36,9 @@ def read_signature(function: Callable[..., Any], name: str, *, loop: bool, frame
     frame = sys._getframe(frames + 1)
     hints = resolve_hints(function, name, frame)
     annotated = list(inspect.signature(function).parameters.values())
-    workspaces = tuple((i, p.name, hints[p.name]) for i, p in enumerate(annotated) if is_workspace(hints, p.name))
-    parameters = tuple(_read_parameter(name, p, hints) for p in annotated if not is_workspace(hints, p.name))
+    workspaces = read_workspaces([p.name for p in annotated], hints, name)
+    unpassed = {parameter for _, parameter, _ in workspaces}
+    parameters = tuple(_read_parameter(name, p, hints) for p in annotated if p.name not in unpassed)
     if "return" not in hints:
         raise DeclarationError(
             "has no return annotation",
@@ -55,13 +56,7 @@ def read_signature(function: Callable[..., Any], name: str, *, loop: bool, frame
 def with_workspaces(signature: Signature, stub: Callable[..., Any], *, frames: int) -> Signature:
     """`signature` with the workspaces that another kernel's stub names."""
     hints = resolve_hints(stub, signature.name, sys._getframe(frames + 1))
-    names = enumerate(inspect.signature(stub).parameters)
-    return replace(signature, workspaces=tuple((i, n, hints[n]) for i, n in names if is_workspace(hints, n)))
-
-
-def is_workspace(hints: dict[str, Any], name: str) -> bool:
-    """Whether a parameter is memory for a C function, which nobody passes."""
-    return isinstance(hints.get(name), Workspace)
+    return replace(signature, workspaces=read_workspaces(inspect.signature(stub).parameters, hints, signature.name))
 
 
 def resolve_hints(function: Callable[..., Any], name: str, frame: types.FrameType | None) -> dict[str, Any]:
@@ -112,7 +107,8 @@ def _read_parameter(name: str, parameter: inspect.Parameter, hints: dict[str, An
         raise refuse("a variable number of arguments has no schema", str(parameter), "take a list of tensors")
     if parameter.name not in hints:
         raise refuse("has no annotation", "nothing", f'write {parameter.name}: Float[Tensor, "..."]')
-    annotation, optional = strip_optional(hints[parameter.name])
+    annotation, number = strip_numbers(hints[parameter.name])
+    annotation, optional = strip_optional(annotation)
     many = False
     kind: TensorType | Scalar | None = read_scalar(annotation)
     if kind is None:
@@ -138,7 +134,8 @@ def _read_parameter(name: str, parameter: inspect.Parameter, hints: dict[str, An
         if isinstance(kind, TensorType):
             raise refuse("only None can be the default of a tensor", repr(default))
         default = kind.convert(default, name, parameter.name)
-    return Parameter(parameter.name, kind, optional, many, default, parameter.kind is inspect.Parameter.KEYWORD_ONLY)
+    keyword_only = parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    return Parameter(parameter.name, kind, optional, many, default, keyword_only, number)
 
 
 def _read_tensor(annotation: Any, name: str, where: str) -> TensorType | None:

@@ -13,7 +13,7 @@ from torch import Tensor
 from .arguments import Scalar
 from .axes import Axes
 from .dtypes import Dtypes
-from .workspace import Workspace
+from .workspace import Memory
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,7 @@ class Parameter:
     many: bool
     default: Any
     keyword_only: bool
+    number: bool = False  # annotated as a tensor or a number, which elementwise operators take
 
     @property
     def is_tensor(self) -> bool:
@@ -105,7 +106,7 @@ class Signature:
     outputs: tuple[Output, ...]
     structure: type | None
     loop: bool
-    workspaces: tuple[tuple[int, str, Workspace], ...] = ()
+    workspaces: tuple[tuple[int, str, Memory], ...] = ()
 
     @cached_property
     def tensors(self) -> tuple[tuple[int, Parameter], ...]:

@@ -72,7 +72,7 @@ DIGITS = 50
 """Decimal digits of mpmath's numbers."""
 
 
-def reference_outputs(op: Op, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> list[Tensor]:
+def reference_outputs(op: Op[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> list[Tensor]:
     """The outputs that callers see, as the operator's reference computes them from inputs in double precision.
 
     Raises:

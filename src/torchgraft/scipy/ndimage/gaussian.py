@@ -220,8 +220,7 @@ def _weights(width: Tensor, order: Any, truncate: Any, radius: Any) -> Tensor:
             "Radius must be a nonnegative integer.", operator="gaussian_filter", argument="radius",
             expected="0 or more", got=radius,
         )  # fmt: skip
-    weights: Tensor = gaussian_weights(width, order, int(radius))
-    return weights
+    return gaussian_weights(width, int(order), int(radius))
 
 
 def _radius(width: Tensor, truncate: float) -> int | float:

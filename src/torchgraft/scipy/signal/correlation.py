@@ -146,9 +146,8 @@ def _direct(in1: Tensor, kernel: Tensor, starts: Sequence[int], sizes: Sequence[
         return _direct_along_first(in1, kernel, starts, sizes)
     leads = [k - 1 - start for k, start in zip(kernel.shape, starts, strict=True)]
     ones = (1,) * missing
-    arrays = [array.reshape(ones + tuple(array.shape)) for array in (in1, kernel)]
-    made: Tensor = slide(*arrays, *ones, *sizes, *[0] * missing, *leads)
-    return made.reshape(sizes)
+    first, second = (array.reshape(ones + tuple(array.shape)) for array in (in1, kernel))
+    return slide(first, second, *ones, *sizes, *[0] * missing, *leads).reshape(sizes)
 
 
 def _direct_along_first(in1: Tensor, kernel: Tensor, starts: Sequence[int], sizes: Sequence[int]) -> Tensor:

@@ -32,13 +32,15 @@ def slide(
 
 @slide.vjp("x")
 def _(grad: Tensor, x: Tensor, kernel: Tensor, front: int, top: int, left: int) -> Any:
-    p, q, r = kernel.shape[-3:]
-    return slide(grad, kernel.flip((-3, -2, -1)).conj(), *x.shape[-3:], p - 1 - front, q - 1 - top, r - 1 - left)
+    (p, q, r), (depth, height, width) = kernel.shape[-3:], x.shape[-3:]
+    flipped = kernel.flip((-3, -2, -1)).conj()
+    return slide(grad, flipped, depth, height, width, p - 1 - front, q - 1 - top, r - 1 - left)
 
 
 @slide.vjp("kernel")
 def _(grad: Tensor, x: Tensor, kernel: Tensor, front: int, top: int, left: int) -> Any:
-    return slide(x.conj(), grad, *kernel.shape[-3:], front, top, left)
+    depth, height, width = kernel.shape[-3:]
+    return slide(x.conj(), grad, depth, height, width, front, top, left)
 
 
 def slide_rows(x: Tensor, kernel: Tensor) -> Tensor:

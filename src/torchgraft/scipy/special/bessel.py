@@ -26,7 +26,7 @@ FILE = "bessel.c"
 # -- derivatives ----------------------------------------------------------------------------------------------------
 
 
-def _derivatives(name: str) -> tuple[tg.Op, tg.Op]:
+def _derivatives(name: str) -> tuple[tg.Op[..., Any], tg.Op[..., Any]]:
     """Operators of v, z and n: the derivative of order `n` in the argument; that in the order, of f or (1) of f'."""
 
     def by_argument(v: Real[Tensor, "..."], z: Real[Tensor, "..."], n: int) -> Float[Tensor, "..."]: ...

@@ -143,7 +143,7 @@ def _(z: Tensor) -> Any:
 
 @tg.op(kernel=ours(FILE, "polygamma", "polygamma_real(n, x)", "n x"))
 @tg.domain(n={0, 1, 2, 3}, x="positive")
-def polygamma(n: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
+def polygamma(n: Real[Tensor, "..."] | float, x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
     """The n-th derivative of the digamma function (DLMF 5.15; by Hurwitz's function, 25.11.12).
 
     Args:

@@ -31,7 +31,9 @@ def nth_source(file: str, head: str, call: str, lent: Mapping[str, str] | None =
     )
 
 
-def nth(file: str, name: str, call: str, lent: Mapping[str, str] | None = None, most: float = math.inf) -> tg.Op:
+def nth(
+    file: str, name: str, call: str, lent: Mapping[str, str] | None = None, most: float = math.inf
+) -> tg.Op[..., Any]:
     """An operator ``name(x, n)``: the derivative of order `n` of a function of one variable, as of `nth_source`.
 
     Args:

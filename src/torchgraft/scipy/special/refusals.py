@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torchgraft as tg
 
 
-def no_second_derivative(derivative: tg.Op, operator: str, *parameters: str) -> None:
+def no_second_derivative(derivative: tg.Op[..., Any], operator: str, *parameters: str) -> None:
     """Declare that the derivative of an operator has itself none in parameters; it raises where one is asked for.
 
     Args:

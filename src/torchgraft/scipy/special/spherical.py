@@ -22,7 +22,7 @@ INTEGER = "the order is an integer"
 # -- derivatives ----------------------------------------------------------------------------------------------------
 
 
-def _derivatives(kind: str) -> tg.Op:
+def _derivatives(kind: str) -> tg.Op[..., Any]:
     """An operator of n, z and d: the derivative of order `d` of a function in `FILE`, j, y, i or k."""
     name = f"spherical_{kind}n"
 

@@ -1,0 +1,201 @@
+"""`tg.op`: declaring an operator."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, overload
+
+import torch
+from torch import Tensor
+
+from ._build.source import Source
+from ._errors import DeclarationError
+from ._lower.call import Caller
+from ._lower.library import fresh_name
+from ._lower.lowering import Lowering
+from ._op import Op
+from ._record import Record
+from ._spec.accuracy import read_accuracy
+from ._spec.reading import read_signature
+from ._spec.saved import Saved
+from ._spec.workspace import Workspace
+
+if TYPE_CHECKING:
+    from ._op import ArrayOp, Arrays
+
+P = ParamSpec("P")
+T = TypeVar("T", bound="Tensor | tuple[Tensor | None, ...] | list[Tensor] | None")  # no array: those are others'
+U = TypeVar("U", bound=Tensor)
+
+
+class Declare(Protocol):
+    """To type checkers what `op` with options returns: a decorator that keeps the function's types."""
+
+    # What keeps no output overlaps with what does, and is the first of the two.
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, function: Callable[Concatenate[Workspace, Workspace, P], T], /
+    ) -> Op[P, T]: ...
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, function: Callable[Concatenate[Workspace, P], T], /
+    ) -> Op[P, T]: ...
+    @overload
+    def __call__(self, function: Callable[P, Arrays], /) -> ArrayOp[P, Tensor]: ...
+    @overload
+    def __call__(self, function: Callable[P, tuple[Arrays, Arrays]], /) -> ArrayOp[P, tuple[Tensor, Tensor]]: ...
+    @overload
+    def __call__(
+        self, function: Callable[P, tuple[Arrays, Arrays, Arrays]], /
+    ) -> ArrayOp[P, tuple[Tensor, Tensor, Tensor]]: ...
+    @overload
+    def __call__(self, function: Callable[P, T], /) -> Op[P, T]: ...  # type: ignore[overload-overlap]
+    @overload
+    def __call__(self, function: Callable[P, tuple[U, Saved[Tensor, Any]]], /) -> Op[P, U]: ...
+
+
+@overload
+def op(function: Callable[Concatenate[Workspace, Workspace, P], T], /) -> Op[P, T]: ...  # type: ignore[overload-overlap]
+@overload
+def op(function: Callable[Concatenate[Workspace, P], T], /) -> Op[P, T]: ...  # type: ignore[overload-overlap]
+@overload
+def op(function: Callable[P, Arrays], /) -> ArrayOp[P, Tensor]: ...
+@overload
+def op(function: Callable[P, tuple[Arrays, Arrays]], /) -> ArrayOp[P, tuple[Tensor, Tensor]]: ...
+@overload
+def op(function: Callable[P, tuple[Arrays, Arrays, Arrays]], /) -> ArrayOp[P, tuple[Tensor, Tensor, Tensor]]: ...
+@overload
+def op(function: Callable[P, T], /) -> Op[P, T]: ...  # type: ignore[overload-overlap]
+@overload
+def op(function: Callable[P, tuple[U, Saved[Tensor, Any]]], /) -> Op[P, U]: ...
+@overload
+def op(
+    *,
+    kernel: Source | None = None,
+    batch: Literal["loop"] | None = None,
+    namespace: str | None = None,
+    name: str | None = None,
+    autocast: torch.dtype | None = None,
+    accuracy: float | None = None,
+) -> Declare: ...
+
+
+def op(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    kernel: Source | None = None,
+    batch: Literal["loop"] | None = None,
+    namespace: str | None = None,
+    name: str | None = None,
+    autocast: torch.dtype | None = None,
+    accuracy: float | None = None,
+) -> Any:
+    """Make an operator of a typed function.
+
+    Shapes and dtypes are jaxtyping annotations of ``Tensor`` (the kernel gets tensors) or ``np.ndarray`` (it gets
+    read-only arrays that share memory with the tensors).
+
+    Args:
+        kernel: what `c` returned: the kernel is a C function, and the function below is its annotated stub.
+        batch: ``"loop"``: the kernel sees one sample; every tensor argument may carry leading axes, which broadcast.
+        namespace: of the operator in `torch.ops`; the defining top-level package by default.
+        name: of the operator; the function's by default.
+        autocast: dtype to which floating inputs are cast under autocast; by default mixed ones go to the widest.
+        accuracy: to which the values are right, where the kernel has a tolerance of its own (an adaptive solver, a
+            quadrature, an iteration): relative to the largest element of each output. `check` compares at it.
+
+    Returns:
+        The `Op`, which is called like the function.
+
+    Raises:
+        DeclarationError: an annotation cannot be read, or contradicts another; or `accuracy` is not between 0 and 1.
+
+    Example:
+        >>> @tg.op
+        ... def scale(x: Float[Tensor, "..."], factor: float) -> Float[Tensor, "..."]:
+        ...     return x * factor
+        >>> @scale.vjp("x")
+        ... def _(grad, factor):
+        ...     return grad * factor
+    """
+    frames, accuracy = 1, read_accuracy(accuracy, DeclarationError)
+    if function is None:
+
+        def decorate(function: Callable[..., Any]) -> Op[..., Any]:
+            made = make_op(function, batch, namespace, name, autocast, frames=2, source=kernel)
+            made._record.accuracy = accuracy
+            return made
+
+        return decorate
+    return make_op(function, batch, namespace, name, autocast, frames=frames + 1)
+
+
+def make_op(
+    function: Callable[..., Any],
+    batch: str | None,
+    namespace: str | None,
+    name: str | None,
+    autocast: torch.dtype | None,
+    *,
+    frames: int,
+    kernel: Callable[..., Any] | None = None,
+    source: Source | None = None,
+) -> Op[..., Any]:
+    """Make an operator of what `function` says.
+
+    Args:
+        frames: how many frames above this one the annotations' names are found.
+        kernel: what runs; `function` itself by default.
+        source: what runs, in C.
+    """
+    if not inspect.isfunction(function):
+        raise DeclarationError(
+            "an operator is made of a function",
+            expected="a function with annotations",
+            got=type(function).__name__,
+            hint="wrap it\n@tg.op\ndef f(x: ...) -> ...: return g(x)",
+        )
+    name = name or function.__name__
+    if batch not in (None, "loop"):
+        raise DeclarationError("unknown batch mode", operator=name, expected="'loop' or None", got=repr(batch))
+    namespace = namespace or re.sub(r"\W", "_", function.__module__.partition(".")[0])
+    if not name.isidentifier() or not namespace.isidentifier():
+        raise DeclarationError(
+            "an operator's name is an identifier", operator=name, expected="letters, digits, _",
+            got=f"{namespace}::{name}",
+            hint="give tg.op(name=...)",
+        )  # fmt: skip
+    signature = read_signature(function, name, loop=batch == "loop", frames=frames)
+    if source is None and signature.workspaces:
+        raise DeclarationError(
+            "only a kernel in C has a workspace", operator=name, argument=signature.workspaces[0][1],
+            expected="@tg.op(kernel=tg.c(...))", got="@tg.op", hint="allocate in the function",
+        )  # fmt: skip
+    if source is not None and signature.numpy:
+        raise DeclarationError(
+            "a kernel in C takes tensors", operator=name, expected="Tensor", got="np.ndarray",
+            hint="annotate with Tensor, or declare a NumPy operator and add @f.kernel(\"cpu\", tg.c(...))",
+        )  # fmt: skip
+    kernel = kernel or function
+    record = Record(signature, kernel, fresh_name(f"{namespace}::{name}", kernel), autocast, source)
+    lowering = Lowering(record)
+    caller = Caller(lowering)
+
+    def make_class() -> type[Op[..., Any]]:
+        return type(name, (Op,), {"__call__": caller.function, "__module__": function.__module__})
+
+    made: Op[..., Any] = make_class()()
+
+    def renew() -> None:
+        """Another class after each change, by which Dynamo's guards notice it."""
+        made.__class__ = make_class()
+
+    record.on_change(renew)
+    functools.update_wrapper(made, function)
+    made._record = record
+    made._lowering = lowering
+    return made

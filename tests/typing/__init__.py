@@ -1,0 +1,1 @@
+"""Lines that type checkers take, and lines that they refuse."""
