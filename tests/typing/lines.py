@@ -8,6 +8,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 import torchgraft as tg
+from torchgraft.scipy import fft, special
 
 t = torch.ones(2)
 
@@ -181,3 +182,21 @@ def twice(function: tg.Op[[Tensor], Tensor], x: Tensor) -> Tensor:
 
 twice(exp, t)
 twice(polar, t)  # wrong
+
+# -- SciPy's functions ------------------------------------------------------------------------------------------------
+
+assert_type(special.kv(t, 2.0), Tensor)
+assert_type(special.kv(2.0, t), Tensor)
+assert_type(special.kv(v=t, z=t), Tensor)
+assert_type(special.zeta(t), Tensor)
+assert_type(special.zeta(2.0, t), Tensor)
+assert_type(special.sici(t), tuple[Tensor, Tensor])
+assert_type(special.spherical_jn(2, t, derivative=True), Tensor)
+assert_type(fft.dct(t), Tensor)
+assert_type(torch.ops.aten.sin.default is special.kv.torch_op, bool)
+special.kv(1.0, 2.0)  # wrong
+special.kv("a", t)  # wrong
+special.kv(t)  # wrong
+special.zeta(2.0)  # wrong
+special.erfcx(2.0)  # wrong
+special.sici(t).sum()  # wrong

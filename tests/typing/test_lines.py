@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from . import stubs
+
 LINES = Path(__file__).with_name("lines.py")
 ROOT = Path(__file__).parents[2]
 
@@ -37,3 +39,9 @@ def test_lines_that_are_refused(checker):
     assert missed.isdisjoint(number for number, _ in found), "one line more is refused: say so"
     assert {number: text[number - 1] for number in wrong - {number for number, _ in found}} == {}
     assert {f"{number}: {text[number - 1]}": said for number, said in found if number not in wrong} == {}
+
+
+def test_the_stub_of_the_special_functions():
+    assert stubs.STUB.read_text() == stubs.text(), "python -m tests.typing.stubs"
+    public = {name for name, value in vars(stubs.special).items() if name[0] != "_" and callable(value)}
+    assert set(stubs.operators()) == public
