@@ -209,28 +209,28 @@ def _large(name: str, function: Callable[..., Tensor], shapes: tuple[tuple[int, 
 
 
 def zoo(part: Part) -> list[Row]:
-    """The wrong ones and their right twins, by the whole battery."""
-    specimens = list(part.of(ZOO))
+    """The wrong ones and their right versions, by all checks."""
+    bugs = list(part.of(ZOO))
     scores = Counter[str]()
-    for specimen in specimens:
-        inputs = specimen.inputs or tuple
-        wrong, right = (check(target, *inputs()) for target in (specimen.wrong, specimen.right))
-        said = {"found": found(specimen, wrong), "named": named(specimen, wrong), "silent": not alarms(right)}
+    for bug in bugs:
+        inputs = bug.inputs or tuple
+        wrong, right = (check(target, *inputs()) for target in (bug.wrong, bug.right))
+        said = {"found": found(bug, wrong), "named": named(bug, wrong), "silent": not alarms(right)}
         scores.update(said)
         if not all(said.values()):
-            part.note(f"zoo: {specimen.name}: {said}; {words(wrong)}; {causes(wrong)}; {words(right)}")
-    total = len(specimens)
+            part.note(f"zoo: {bug.name}: {said}; {words(wrong)}; {causes(wrong)}; {words(right)}")
+    total = len(bugs)
     return [
         Row("planted bugs of the project's zoo, found", f"{scores['found']} of {total}", "",
             f"{100 * scores['found'] / total:.0f} %", "100 %"),
         Row("their cause named", f"{scores['named']} of {total}", "", f"{100 * scores['named'] / total:.0f} %", "80 %"),
-        Row("alarms on their right twins", f"{total - scores['silent']} of {total}", "",
+        Row("alarms on their right versions", f"{total - scores['silent']} of {total}", "",
             f"{total - scores['silent']}", "0"),
     ]  # fmt: skip
 
 
-def battery(part: Part) -> list[Row]:
-    """The whole battery on each operator of the gallery, in a process that has its imports behind it."""
+def gallery(part: Part) -> list[Row]:
+    """All checks of each operator of the gallery, in a process that has its imports behind it."""
     entries = [entry for path in sorted((ROOT / "examples").glob("*.py")) for entry in collect(str(path))]
     operators = [e.target().origin for e in entries if e.kind == "operator" and not e.why_not]
     check(operators[0])
@@ -240,10 +240,10 @@ def battery(part: Part) -> list[Row]:
         report = check(operator)
         times[report.target] = time.process_time() - start
         report.raise_if_failed()
-    part.show("battery", {name: f"{seconds:.2f} s" for name, seconds in times.items()})
+    part.show("gallery", {name: f"{seconds:.2f} s" for name, seconds in times.items()})
     slowest, within = max(times, key=times.__getitem__), sum(seconds <= 2 for seconds in times.values())
     return [
-        Row(f"whole battery, each of the gallery's {len(times)} operators, median",
+        Row(f"all checks, each of the gallery's {len(times)} operators, median",
             f"{statistics.median(times.values()):.2f} s", "", f"{within} of {len(times)} within 2 s", "2 s"),
         Row(f"the slowest, `{slowest}`", f"{times[slowest]:.2f} s", "", f"{times[slowest]:.2f} s", ""),
     ]  # fmt: skip
@@ -255,7 +255,7 @@ BENCHMARKS: dict[str, Callable[[Part], list[Row]]] = {
     "float32": functools.partial(false_alarms, dtype=torch.float32, bar="0.5 %"),
     "float32-alone": functools.partial(false_alarms, dtype=torch.float32, bar="", alone=True),
     "large": large,
-    "battery": battery,
+    "gallery": gallery,
     "zoo": zoo,
 }
 

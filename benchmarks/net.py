@@ -44,13 +44,13 @@ Entries = dict[str, Any]
 
 def zoo(part: Part) -> Entries:
     entries: Entries = {}
-    for specimen in part.of(ZOO):
-        inputs = specimen.inputs or tuple
-        wrong, right = (tg.check(target, *inputs(), compilers=True) for target in (specimen.wrong, specimen.right))
+    for bug in part.of(ZOO):
+        inputs = bug.inputs or tuple
+        wrong, right = (tg.check(target, *inputs(), compilers=True) for target in (bug.wrong, bug.right))
         finders = {r.check for r in wrong.results for f in r.findings if f.severity is not tg.Verdict.PASS}
-        entries[specimen.name] = {
-            "found": found(specimen, wrong),
-            "named": named(specimen, wrong),
+        entries[bug.name] = {
+            "found": found(bug, wrong),
+            "named": named(bug, wrong),
             "silent": not alarms(right),
             "finders": sorted(finders),
             "causes": sorted({_PATH.sub("", f.cause) for f in wrong.findings if f.cause}),

@@ -22,4 +22,4 @@ def analytic_jacobian(case):
     """The Jacobian by the backward pass, one call for each row, at the same point."""
     probe = Probe(case)
     backward = Backward(probe)
-    return torch.stack([backward.pull(unit) for unit in torch.eye(probe.outputs.size, dtype=torch.float64)])
+    return torch.stack([backward.vjp(unit) for unit in torch.eye(probe.outputs.size, dtype=torch.float64)])

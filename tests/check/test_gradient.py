@@ -333,13 +333,13 @@ def test_sparse():
 
 
 def test_it_serves_a_backward_pass_too():
-    def pulled(function):
-        def pull(x, v):
+    def backward_of(function):
+        def backward(x, v):
             with torch.enable_grad():
                 x = x if x.requires_grad else x.detach().requires_grad_()
                 return torch.autograd.grad(function(x), x, v, create_graph=True)
 
-        return pull
+        return backward
 
     class Dropped(torch.autograd.Function):
         @staticmethod
@@ -352,8 +352,8 @@ def test_it_serves_a_backward_pass_too():
             (x,) = ctx.saved_tensors
             return grad * x.detach().cos()
 
-    assert not look(pulled(torch.sin), normal(4), normal(4, seed=1))
-    found = only(look(pulled(Dropped.apply), normal(4), normal(4, seed=1)))
+    assert not look(backward_of(torch.sin), normal(4), normal(4, seed=1))
+    found = only(look(backward_of(Dropped.apply), normal(4), normal(4, seed=1)))
     assert found.where.startswith("the output by `x`")
 
 

@@ -84,13 +84,13 @@ class Coupled(Function):
             moved = block.second(c)
             below = (d - moved).detach().requires_grad_()
             moved_below = block.first(below)
-        pulled_c, weight, bias = pulled(moved, [c, *block.second.parameters()], grad_d)
-        grad_c = grad_c + pulled_c
-        pulled_d, *first = pulled(moved_below, [below, *block.first.parameters()], grad_c)
-        return grad_c, grad_d + pulled_d, None, *first, None if weight is None else block.sign * weight, bias
+        grad_above, weight, bias = vjp_of(moved, [c, *block.second.parameters()], grad_d)
+        grad_c = grad_c + grad_above
+        grad_below, *first = vjp_of(moved_below, [below, *block.first.parameters()], grad_c)
+        return grad_c, grad_d + grad_below, None, *first, None if weight is None else block.sign * weight, bias
 
 
-def pulled(output, inputs, grad):
+def vjp_of(output, inputs, grad):
     wanted = [tensor for tensor in inputs if tensor.requires_grad]
     found = iter(torch.autograd.grad(output, wanted, grad))
     return [next(found) if tensor.requires_grad else None for tensor in inputs]

@@ -1,9 +1,9 @@
-"""The zoo: planted bugs, each beside a correct twin. Data, which knows nothing of the checker that has to find them."""
+"""The zoo: planted bugs, each beside a right version. They are data, and know nothing of the checker."""
 
 from dataclasses import replace
 from importlib import import_module
 
-from .specimen import Specimen
+from .bug import Bug
 
 FAMILIES = [
     "formulas",
@@ -26,8 +26,6 @@ FAMILIES = [
     "operators",
     "tutorials",
 ]
-ZOO: list[Specimen] = [
-    replace(specimen, family=family)
-    for family in FAMILIES
-    for specimen in import_module(f".{family}", __name__).SPECIMENS
+ZOO: list[Bug] = [
+    replace(bug, family=family) for family in FAMILIES for bug in import_module(f".{family}", __name__).BUGS
 ]

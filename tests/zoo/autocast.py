@@ -3,8 +3,8 @@
 import torch
 from torch.autograd import Function
 
+from .bug import Bug, normal
 from .observe import in_autocast
-from .specimen import Specimen, normal
 
 AMP = {"autocast", "amp", "dtype"}
 
@@ -56,8 +56,8 @@ class Unscaled(Function):
         return 2 * grad * x
 
 
-SPECIMENS = [
-    Specimen(
+BUGS = [
+    Bug(
         name="mixed_dtypes_in_backward",
         wrong=product(widened=False),
         right=product(widened=True),
@@ -69,7 +69,7 @@ SPECIMENS = [
         source="pytorch#87979, #132388: no custom_fwd",
         smooth=False,
     ),
-    Specimen(
+    Bug(
         name="asks_for_autocast_in_backward",
         wrong=ScaledInAutocast.apply,
         right=Unscaled.apply,

@@ -2,7 +2,7 @@
 
 import torch
 
-from .specimen import Specimen, function, given, normal
+from .bug import Bug, function, given, normal
 
 GRADIENT = {"gradient"}
 
@@ -57,8 +57,8 @@ def misspelt(n):
     return torch.cat([ramp(n)[:2], ramp(n)[2:4].flip(0), ramp(n)[4:]])
 
 
-SPECIMENS = [
-    Specimen(
+BUGS = [
+    Bug(
         name="transposed",
         wrong=function("Matmul", matmul, lambda grad, x, w: (grad @ w.mT, grad.mT @ x)),
         right=function("Matmul", matmul, lambda grad, x, w: (grad @ w.mT, x.mT @ grad)),
@@ -68,7 +68,7 @@ SPECIMENS = [
         cause=("transpos", "axes", "permut"),
         source="the weight of a layer that is square in the test",
     ),
-    Specimen(
+    Bug(
         name="transposed_operand",
         wrong=function("Matmul", matmul, lambda grad, x, w: (grad @ w, x.mT @ grad)),
         right=function("Matmul", matmul, lambda grad, x, w: (grad @ w.mT, x.mT @ grad)),
@@ -78,7 +78,7 @@ SPECIMENS = [
         cause=("transpos", "operand", "permut"),
         source="conventions x W and x W^T mixed",
     ),
-    Specimen(
+    Bug(
         name="flipped_kernel",
         wrong=function("Correlate", correlated, correlated_gradient(flip=True)),
         right=function("Correlate", correlated, correlated_gradient(flip=False)),
@@ -88,7 +88,7 @@ SPECIMENS = [
         cause=("flip", "revers", "permut"),
         source="convolution taken for correlation",
     ),
-    Specimen(
+    Bug(
         name="cumsum_forwards",
         wrong=function("Cumsum", lambda x: x.cumsum(0), lambda grad, x: grad.cumsum(0)),
         right=function("Cumsum", lambda x: x.cumsum(0), lambda grad, x: grad.flip(0).cumsum(0).flip(0)),
@@ -98,7 +98,7 @@ SPECIMENS = [
         cause=("transpos", "flip", "revers"),
         source="recurrences run forwards in backward",
     ),
-    Specimen(
+    Bug(
         name="same_permutation",
         wrong=function("Permute", lambda x: x.permute(1, 2, 0).clone(), lambda grad, x: grad.permute(1, 2, 0)),
         right=function("Permute", lambda x: x.permute(1, 2, 0).clone(), lambda grad, x: grad.permute(2, 0, 1)),
@@ -108,7 +108,7 @@ SPECIMENS = [
         cause=("permut", "axes", "transpos"),
         source="permutations that are not their own inverse",
     ),
-    Specimen(
+    Bug(
         name="wrong_axis",
         wrong=function("Softmax", normalized_softmax, softmax_gradient_over(0)),
         right=function("Softmax", normalized_softmax, softmax_gradient_over(-1)),
@@ -118,7 +118,7 @@ SPECIMENS = [
         cause=("axis", "axes", "row", "column", "entries", "sum"),
         source="dim=0 for dim=-1 in one of two places",
     ),
-    Specimen(
+    Bug(
         name="rolled_on",
         wrong=function("Roll", lambda x: x.roll(1, 0), lambda grad, x: grad.roll(1, 0)),
         right=function("Roll", lambda x: x.roll(1, 0), lambda grad, x: grad.roll(-1, 0)),
@@ -128,7 +128,7 @@ SPECIMENS = [
         cause=("roll", "shift", "permut", "transpos"),
         source="shifts and delays",
     ),
-    Specimen(
+    Bug(
         name="square_only",
         wrong=function("Mean", lambda x: x.mean(1), lambda grad, x: grad[:, None].expand_as(x) / x.shape[0]),
         right=function("Mean", lambda x: x.mean(1), lambda grad, x: grad[:, None].expand_as(x) / x.shape[1]),
@@ -139,7 +139,7 @@ SPECIMENS = [
         cause=("square", "axis", "axes", "3/", "/3", "size", "factor"),
         source="tests of square tensors alone",
     ),
-    Specimen(
+    Bug(
         name="repeated_index",
         wrong=function("Take", taken, lambda grad, x, i: (torch.zeros_like(x).index_put((i,), grad), None)),
         right=function("Take", taken, lambda grad, x, i: (torch.zeros_like(x).index_add(0, i, grad), None)),
@@ -149,7 +149,7 @@ SPECIMENS = [
         cause=("repeat", "duplicate", "accumul", "twice", "zero", "row", "entries"),
         source="embeddings and gathers: assignment where there should be a sum",
     ),
-    Specimen(
+    Bug(
         name="unmasked_triangle",
         wrong=function("Lower", lower, lambda grad, x: grad.clone()),
         right=function("Lower", lower, lambda grad, x: grad.tril()),
@@ -159,7 +159,7 @@ SPECIMENS = [
         cause=("triang", "mask", "zero", "entries", "element"),
         source="Cholesky factors and causal masks",
     ),
-    Specimen(
+    Bug(
         name="symmetry_assumed",
         wrong=function("Form", quadratic, lambda grad, x, a: (2 * grad * (a @ x), grad * torch.outer(x, x))),
         right=function("Form", quadratic, lambda grad, x, a: (grad * (a @ x + a.mT @ x), grad * torch.outer(x, x))),
@@ -169,7 +169,7 @@ SPECIMENS = [
         cause=("symmetr", "transpos", "input", "entries", "element"),
         source="2 A x for x^T A x, from the matrix cookbook's symmetric case",
     ),
-    Specimen(
+    Bug(
         name="neighbours_swapped",
         wrong=function("Ramp", lambda x: x * ramp(len(x)), lambda grad, x: grad * misspelt(len(x))),
         right=function("Ramp", lambda x: x * ramp(len(x)), lambda grad, x: grad * ramp(len(x))),

@@ -1,7 +1,7 @@
 """Inputs that were broadcast: their gradients are sums, over just those axes."""
 
+from .bug import Bug, function, normal
 from .observe import raw
-from .specimen import Specimen, function, normal
 
 GRADIENT = {"gradient"}
 
@@ -17,8 +17,8 @@ def scale(x, factor):
 ADD = function("Add", add, lambda grad, x, bias: (grad, grad.sum_to_size(bias.shape)))
 SCALE = function("Scale", scale, lambda grad, x, factor: (grad * factor, (grad * x).sum_to_size(factor.shape)))
 
-SPECIMENS = [
-    Specimen(
+BUGS = [
+    Bug(
         name="left_to_the_engine",
         wrong=function("Add", add, lambda grad, x, bias: (grad, grad)),
         right=ADD,
@@ -29,7 +29,7 @@ SPECIMENS = [
         cause=("broadcast", "reduc", "sum", "shape"),
         source="pytorch#65244: the engine sums without a word, for a size that fits by accident too",
     ),
-    Specimen(
+    Bug(
         name="mean_of_a_bias",
         wrong=function("Add", add, lambda grad, x, bias: (grad, grad.mean(0))),
         right=ADD,
@@ -39,7 +39,7 @@ SPECIMENS = [
         cause=("1/4", "mean", "1/N", "0.25"),
         source="the loss is a mean over the batch, so one takes the mean of the gradient once more",
     ),
-    Specimen(
+    Bug(
         name="sum_over_the_wrong_axis",
         wrong=function("Add", add, lambda grad, x, bias: (grad, grad.sum(1))),
         right=ADD,
@@ -49,7 +49,7 @@ SPECIMENS = [
         cause=("axis", "axes", "transpos", "permut", "reduc", "sum"),
         source="hidden by as many features as samples",
     ),
-    Specimen(
+    Bug(
         name="first_of_the_batch",
         wrong=function("Scale", scale, lambda grad, x, factor: (grad * factor, (grad * x)[0])),
         right=SCALE,
@@ -59,7 +59,7 @@ SPECIMENS = [
         cause=("reduc", "broadcast", "sum", "batch", "zero", "row", "first", "entries"),
         source="code written for one sample and given a batch",
     ),
-    Specimen(
+    Bug(
         name="scalar_without_its_factor",
         wrong=function("Scale", scale, lambda grad, x, factor: (grad * factor, grad.sum())),
         right=SCALE,
@@ -69,7 +69,7 @@ SPECIMENS = [
         cause=("factor", "product", "chain", "x"),
         source="learned temperatures and gains",
     ),
-    Specimen(
+    Bug(
         name="summed_twice",
         wrong=function("Add", add, lambda grad, x, bias: (grad, grad.sum(0, keepdim=True).expand_as(grad))),
         right=ADD,
@@ -79,7 +79,7 @@ SPECIMENS = [
         cause=("factor 4", "N", "4 times", "broadcast", "size"),
         source="a reduction that keeps the shape, which the engine then sums again",
     ),
-    Specimen(
+    Bug(
         name="wrong_for_a_column",
         wrong=function("Scale", scale, lambda grad, x, f: (grad * f, (grad * x).sum(0, keepdim=True).mT)),
         right=SCALE,

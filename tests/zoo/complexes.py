@@ -2,7 +2,7 @@
 
 import torch
 
-from .specimen import Specimen, function, normal
+from .bug import Bug, function, normal
 
 GRADIENT = {"gradient"}
 COMPLEX = torch.complex128
@@ -20,8 +20,8 @@ def magnitude(x):
     return x.real.square() + x.imag.square()
 
 
-SPECIMENS = [
-    Specimen(
+BUGS = [
+    Bug(
         name="square_unconjugated",
         wrong=function("Square", lambda z: z * z, lambda grad, z: 2 * grad * z),
         right=function("Square", lambda z: z * z, lambda grad, z: 2 * grad * z.conj()),
@@ -31,7 +31,7 @@ SPECIMENS = [
         cause=("conj",),
         source="real formulas, run with complex numbers",
     ),
-    Specimen(
+    Bug(
         name="matmul_unconjugated",
         wrong=function("Matmul", matmul, lambda grad, x, y: (grad @ y.mT, x.mT @ grad)),
         right=function("Matmul", matmul, lambda grad, x, y: (grad @ y.mH, x.mH @ grad)),
@@ -41,7 +41,7 @@ SPECIMENS = [
         cause=("conj",),
         source="mT for mH",
     ),
-    Specimen(
+    Bug(
         name="phase_unconjugated",
         wrong=function("Phase", phase, lambda grad, x: (grad * 1j * phase(x)).real),
         right=function("Phase", phase, lambda grad, x: (grad.conj() * 1j * phase(x)).real),
@@ -51,7 +51,7 @@ SPECIMENS = [
         cause=("conj", "imaginary", "sign"),
         source="a real parameter of a complex signal",
     ),
-    Specimen(
+    Bug(
         name="wirtinger_half",
         wrong=function("Magnitude", magnitude, lambda grad, z: grad * z),
         right=function("Magnitude", magnitude, lambda grad, z: 2 * grad * z),
@@ -61,7 +61,7 @@ SPECIMENS = [
         cause=("1/2", "half", "0.5"),
         source="Wirtinger's d/dz* for torch's gradient, which is twice that",
     ),
-    Specimen(
+    Bug(
         name="imaginary_sign",
         wrong=function("Imag", lambda z: z.imag.clone(), lambda grad, z: -1j * grad),
         right=function("Imag", lambda z: z.imag.clone(), lambda grad, z: 1j * grad),
@@ -71,7 +71,7 @@ SPECIMENS = [
         cause=("sign", "conj"),
         source="the same factor, conjugated once too often",
     ),
-    Specimen(
+    Bug(
         name="transform_inverted",
         wrong=function("Fft", lambda z: torch.fft.fft(z), lambda grad, z: torch.fft.ifft(grad)),
         right=function("Fft", lambda z: torch.fft.fft(z), lambda grad, z: torch.fft.ifft(grad, norm="forward")),

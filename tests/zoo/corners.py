@@ -2,7 +2,7 @@
 
 import torch
 
-from .specimen import Specimen, function, given, normal
+from .bug import Bug, function, given, normal
 
 GRADIENT = {"gradient"}
 
@@ -86,8 +86,8 @@ def stable_gradient(grad, x):
     return grad[:, None] * weights / weights.sum(-1, keepdim=True)
 
 
-SPECIMENS = [
-    Specimen(
+BUGS = [
+    Bug(
         name="negative_slope",
         wrong=function("Leaky", leaky, lambda grad, x: torch.where(x < 0, 0.01 * grad, grad)),
         right=function("Leaky", leaky, lambda grad, x: torch.where(x < 0, 0.1 * grad, grad)),
@@ -97,7 +97,7 @@ SPECIMENS = [
         cause=("< 0", "negative"),
         source="the default slope in backward, the argument in forward",
     ),
-    Specimen(
+    Bug(
         name="outside_the_bounds",
         wrong=function("HardTanh", hard_tanh, lambda grad, x: grad * (x > -1)),
         right=function("HardTanh", hard_tanh, lambda grad, x: grad * (x.abs() < 1)),
@@ -107,7 +107,7 @@ SPECIMENS = [
         cause=("x >", "> 1", "> 0.75", "above", "large", "element"),
         source="one of two bounds forgotten",
     ),
-    Specimen(
+    Bug(
         name="threshold_too_low",
         wrong=function("Softplus", softplus, lambda grad, x: grad * torch.where(x > 2, 1.0, x.sigmoid())),
         right=function("Softplus", softplus, lambda grad, x: grad * x.sigmoid()),
@@ -117,7 +117,7 @@ SPECIMENS = [
         cause=("x >", "> 1.5", "> 2", "above", "large", "element"),
         source="shortcuts for large arguments, tuned in half precision",
     ),
-    Specimen(
+    Bug(
         name="near_zero",
         wrong=function("Sinc", sinc, sinc_gradient(0.5)),
         right=function("Sinc", sinc, sinc_gradient(1e-3)),
@@ -127,7 +127,7 @@ SPECIMENS = [
         cause=("|x|", "near 0", "small", "close to", "zero", "element"),
         source="a guard against 0 / 0 that is too wide",
     ),
-    Specimen(
+    Bug(
         name="nan_at_zero",
         wrong=function("Length", length, lambda grad, x: grad[..., None] * x / length(x)[..., None], once=True),
         right=function("Length", length, length_gradient, once=True),
@@ -138,7 +138,7 @@ SPECIMENS = [
         source="norms of vectors that are zero: the first step of many a training",
         smooth=False,
     ),
-    Specimen(
+    Bug(
         name="nan_far_out",
         wrong=function(
             "Sigmoid", lambda x: x.sigmoid(), lambda g, x: g * (-x).exp() / (1 + (-x).exp()) ** 2, once=True
@@ -150,7 +150,7 @@ SPECIMENS = [
         cause=("nan", "NaN", "finite", "overflow"),
         source="inf / inf",
     ),
-    Specimen(
+    Bug(
         name="last_index",
         wrong=function("Diff", difference, lambda g, x: cut(difference_gradient(g, x), len(x) - 1)),
         right=function("Diff", difference, difference_gradient),
@@ -160,7 +160,7 @@ SPECIMENS = [
         cause=("last",),
         source="stencils: a loop that ends one step early",
     ),
-    Specimen(
+    Bug(
         name="first_index",
         wrong=function("Diff", difference, lambda g, x: difference_gradient(g, x) * (torch.arange(len(x)) > 0)),
         right=function("Diff", difference, difference_gradient),
@@ -170,7 +170,7 @@ SPECIMENS = [
         cause=("first",),
         source="stencils: a loop that begins one step late",
     ),
-    Specimen(
+    Bug(
         name="one_of_two_thousand",
         wrong=function("Sin", lambda x: x.sin(), lambda grad, x: grad * x.cos() * (torch.arange(len(x)) != 1234)),
         right=function("Sin", lambda x: x.sin(), lambda grad, x: grad * x.cos()),
@@ -180,7 +180,7 @@ SPECIMENS = [
         cause=("element", "1234", "index", "zero"),
         source="races and bounds of hand-written kernels",
     ),
-    Specimen(
+    Bug(
         name="ties",
         wrong=function("Max", largest, largest_gradient(split=False), once=True),
         right=function("Max", largest, largest_gradient(split=True), once=True),
@@ -191,7 +191,7 @@ SPECIMENS = [
         source="(x == max) * grad: pooling layers from scratch; chainer#8519",
         smooth=False,
     ),
-    Specimen(
+    Bug(
         name="ties_unseen",
         wrong=function("Max", largest, largest_gradient(split=False), once=True),
         right=function("Max", largest, largest_gradient(split=True), once=True),
@@ -203,7 +203,7 @@ SPECIMENS = [
         source="the same, checked with random inputs",
         smooth=False,
     ),
-    Specimen(
+    Bug(
         name="batch_of_one",
         wrong=function("Scale", lambda x: 3 * x, lambda grad, x: grad.clone() if len(x) == 1 else 3 * grad),
         right=function("Scale", lambda x: 3 * x, lambda grad, x: 3 * grad),
@@ -214,7 +214,7 @@ SPECIMENS = [
         cause=("batch", "size 1", "1/3", "factor"),
         source="a fast path for single samples",
     ),
-    Specimen(
+    Bug(
         name="batches_of_more_than_one",
         wrong=function("Gain", lambda x, weight: x * weight, first_sample_only),
         right=function("Gain", lambda x, weight: x * weight, lambda g, x, w: (g * w, (g * x).sum_to_size(w.shape))),
@@ -225,7 +225,7 @@ SPECIMENS = [
         cause=("batch", "row", "first", "reduc", "sum", "zero"),
         source="examples written with a batch of one",
     ),
-    Specimen(
+    Bug(
         name="no_samples",
         wrong=function("LogSumExp", lambda x: x.logsumexp(-1), stable_gradient),
         right=function("LogSumExp", lambda x: x.logsumexp(-1), lambda grad, x: grad[:, None] * x.softmax(-1)),
@@ -236,7 +236,7 @@ SPECIMENS = [
         cause=("empty", "no elements", "no samples", "size 0", "batch 0", "0 samples", "numel"),
         source="a maximum over everything: the last, empty batch of a distributed epoch",
     ),
-    Specimen(
+    Bug(
         name="tile_tail",
         wrong=function("Square", lambda x: x * x, lambda grad, x: cut(2 * grad * x, len(x) // 4 * 4)),
         right=function("Square", lambda x: x * x, lambda grad, x: 2 * grad * x),
@@ -246,7 +246,7 @@ SPECIMENS = [
         cause=("last", "tail", "zero", "element", "index"),
         source="vectorised loops without a remainder",
     ),
-    Specimen(
+    Bug(
         name="beyond_one_block",
         wrong=function("Square", lambda x: x * x, lambda grad, x: cut(2 * grad * x, 16)),
         right=function("Square", lambda x: x * x, lambda grad, x: 2 * grad * x),
@@ -256,7 +256,7 @@ SPECIMENS = [
         cause=("16", "zero", "element", "index", "last"),
         source="a kernel launched with one block",
     ),
-    Specimen(
+    Bug(
         name="offset_overflow",
         wrong=function("Sin", lambda x: x.sin(), wrapped),
         right=function("Sin", lambda x: x.sin(), lambda grad, x: grad * x.cos()),

@@ -4,8 +4,8 @@ import math
 
 import torch
 
+from .bug import Bug, function, given, normal
 from .observe import scaled
-from .specimen import Specimen, function, given, normal
 
 GRADIENT = {"gradient"}
 
@@ -36,8 +36,8 @@ def softmax_gradient(grad, x):
     return weighted - softmax(x) * weighted.sum(-1, keepdim=True)
 
 
-SPECIMENS = [
-    Specimen(
+BUGS = [
+    Bug(
         name="sign",
         wrong=function("Cos", lambda x: x.cos(), lambda grad, x: grad * x.sin()),
         right=function("Cos", lambda x: x.cos(), lambda grad, x: -grad * x.sin()),
@@ -47,7 +47,7 @@ SPECIMENS = [
         cause=("sign",),
         source="a minus lost in copying",
     ),
-    Specimen(
+    Bug(
         name="half",
         wrong=function("Square", lambda x: x * x, lambda grad, x: grad * x),
         right=function("Square", lambda x: x * x, lambda grad, x: 2 * grad * x),
@@ -57,7 +57,7 @@ SPECIMENS = [
         cause=("1/2", "half", "0.5"),
         source="the 2 of a square, absorbed into a learning rate in papers",
     ),
-    Specimen(
+    Bug(
         name="twice",
         wrong=function("Sin", lambda x: x.sin(), lambda grad, x: 2 * grad * x.cos()),
         right=function("Sin", lambda x: x.sin(), lambda grad, x: grad * x.cos()),
@@ -67,7 +67,7 @@ SPECIMENS = [
         cause=("factor 2", "factor of 2", "twice", "2 times", "double"),
         source="a gradient added on two branches",
     ),
-    Specimen(
+    Bug(
         name="mean_for_sum",
         wrong=function("Sum", sum_of, lambda grad, x: grad.expand_as(x) / x.numel()),
         right=function("Sum", sum_of, lambda grad, x: grad.expand_as(x).clone()),
@@ -77,7 +77,7 @@ SPECIMENS = [
         cause=("1/12", "1/N", "mean", "number of elements"),
         source="losses with reduction=mean and reduction=sum share one backward",
     ),
-    Specimen(
+    Bug(
         name="sum_for_mean",
         wrong=function("Mean", lambda x: x.mean(-1), lambda grad, x: grad.unsqueeze(-1).expand_as(x).clone()),
         right=function("Mean", lambda x: x.mean(-1), lambda grad, x: grad.unsqueeze(-1).expand_as(x) / x.shape[-1]),
@@ -87,7 +87,7 @@ SPECIMENS = [
         cause=("factor 5", "N", "mean", "size", "5 times"),
         source="the same, the other way round",
     ),
-    Specimen(
+    Bug(
         name="missing_pi",
         wrong=function("SinPi", lambda x: (math.pi * x).sin(), lambda grad, x: grad * (math.pi * x).cos()),
         right=function("SinPi", lambda x: (math.pi * x).sin(), lambda grad, x: math.pi * grad * (math.pi * x).cos()),
@@ -97,7 +97,7 @@ SPECIMENS = [
         cause=("pi",),
         source="the inner derivative of an argument that is scaled",
     ),
-    Specimen(
+    Bug(
         name="missing_factor_x",
         wrong=function("SinOfSquare", lambda x: x.square().sin(), lambda grad, x: 2 * grad * x.square().cos()),
         right=function("SinOfSquare", lambda x: x.square().sin(), lambda grad, x: 2 * grad * x * x.square().cos()),
@@ -107,7 +107,7 @@ SPECIMENS = [
         cause=("factor input", "factor x", "chain", "1/x", "~ x", "divided by x"),
         source="the chain rule, half applied",
     ),
-    Specimen(
+    Bug(
         name="missing_factor_exp",
         wrong=function("Exp", lambda x: x.exp(), lambda grad, x: grad.clone()),
         right=function("Exp", lambda x: x.exp(), lambda grad, x: grad * x.exp()),
@@ -117,7 +117,7 @@ SPECIMENS = [
         cause=("exp", "e^", "output"),
         source="a log-scale parameter whose gradient is taken for that of its logarithm",
     ),
-    Specimen(
+    Bug(
         name="missing_factor_reciprocal",
         wrong=function("Log", lambda x: x.log(), lambda grad, x: grad.clone()),
         right=function("Log", lambda x: x.log(), lambda grad, x: grad / x),
@@ -127,7 +127,7 @@ SPECIMENS = [
         cause=("factor input", "1/x", "factor x", "chain", "~ x"),
         source="the same of a logarithm",
     ),
-    Specimen(
+    Bug(
         name="extra_factor",
         wrong=function("Tanh", lambda x: x.tanh(), lambda grad, x: grad * (1 - x.tanh() ** 2) * x.cos()),
         right=function("Tanh", lambda x: x.tanh(), lambda grad, x: grad * (1 - x.tanh() ** 2)),
@@ -137,7 +137,7 @@ SPECIMENS = [
         cause=("cos",),
         source="a factor of the next function in the chain, applied in this one",
     ),
-    Specimen(
+    Bug(
         name="input_for_output",
         wrong=function("Sigmoid", lambda x: x.sigmoid(), lambda grad, x: grad * x * (1 - x)),
         right=function("Sigmoid", lambda x: x.sigmoid(), lambda grad, x: grad * x.sigmoid() * (1 - x.sigmoid())),
@@ -147,7 +147,7 @@ SPECIMENS = [
         cause=("output", "input", "x(1", "element"),
         source="y(1 - y) with the tensor that was saved, which is x: Caffe's in-place layers, hand-written cells",
     ),
-    Specimen(
+    Bug(
         name="ignores_upstream",
         wrong=function("Softplus", lambda x: x.exp().log1p(), lambda grad, x: x.sigmoid()),
         right=function("Softplus", lambda x: x.exp().log1p(), lambda grad, x: grad * x.sigmoid()),
@@ -157,7 +157,7 @@ SPECIMENS = [
         cause=("upstream", "grad_output", "cotangent"),
         source="losses tested by loss.backward() alone, where the upstream gradient is 1",
     ),
-    Specimen(
+    Bug(
         name="zero",
         wrong=function("Atan", lambda x: x.atan(), lambda grad, x: torch.zeros_like(x)),
         right=function("Atan", lambda x: x.atan(), lambda grad, x: grad / (1 + x * x)),
@@ -167,7 +167,7 @@ SPECIMENS = [
         cause=("zero",),
         source="a backward left for later",
     ),
-    Specimen(
+    Bug(
         name="constant_off",
         wrong=function("Cube", lambda x: x**3, lambda grad, x: grad * (3 * x**2 + 0.125)),
         right=function("Cube", lambda x: x**3, lambda grad, x: grad * 3 * x**2),
@@ -177,7 +177,7 @@ SPECIMENS = [
         cause=("constant", "0.125", "off by"),
         source="weight decay or an epsilon added within backward",
     ),
-    Specimen(
+    Bug(
         name="dropped_term",
         wrong=function("Swish", swish, lambda grad, x: grad * x.sigmoid()),
         right=function("Swish", swish, lambda grad, x: grad * x.sigmoid() * (1 + x * (1 - x.sigmoid()))),
@@ -187,7 +187,7 @@ SPECIMENS = [
         cause=("term", "product", "element", "output"),
         source="the product rule, one half of it",
     ),
-    Specimen(
+    Bug(
         name="clamps_upstream",
         wrong=function("Sinh", lambda x: x.sinh(), lambda grad, x: grad.clamp(-1, 1) * x.cosh()),
         right=function("Sinh", lambda x: x.sinh(), lambda grad, x: grad * x.cosh()),
@@ -198,7 +198,7 @@ SPECIMENS = [
         source="gradient clipping within backward",
         shown_by=scaled(100.0),
     ),
-    Specimen(
+    Bug(
         name="absolute_upstream",
         wrong=function("Sinh", lambda x: x.sinh(), lambda grad, x: grad.abs() * x.cosh()),
         right=function("Sinh", lambda x: x.sinh(), lambda grad, x: grad * x.cosh()),
@@ -209,7 +209,7 @@ SPECIMENS = [
         source="guided backpropagation, left in a training layer",
         shown_by=scaled(-1.0),
     ),
-    Specimen(
+    Bug(
         name="diagonal_softmax",
         wrong=function("Softmax", softmax, lambda grad, x: grad * softmax(x) * (1 - softmax(x))),
         right=function("Softmax", softmax, softmax_gradient),
@@ -219,7 +219,7 @@ SPECIMENS = [
         cause=("element by element", "diagonal", "sum", "off-diagonal", "between", "entries", "elementwise"),
         source="the sigmoid's y(1 - y) for the softmax, in many a network from scratch",
     ),
-    Specimen(
+    Bug(
         name="norm_held_constant",
         wrong=function("Normalized", normalized, lambda grad, x: grad / x.square().sum(-1, keepdim=True).sqrt()),
         right=function("Normalized", normalized, normalized_gradient),

@@ -1,10 +1,10 @@
-"""Whether the checker found what is wrong with a specimen, and said why."""
+"""Whether the checker found what is wrong with a bug, and said why."""
 
 from __future__ import annotations
 
 import torchgraft as tg
 
-from .specimen import Specimen
+from .bug import Bug
 
 
 def alarms(report: tg.Report) -> list[tg.Finding]:
@@ -28,13 +28,13 @@ def causes(report: tg.Report) -> str:
     return " / ".join(finding.cause or "" for finding in report.findings)
 
 
-def found(specimen: Specimen, report: tg.Report) -> bool:
+def found(bug: Bug, report: tg.Report) -> bool:
     """Whether the wrong one is refused for a reason that it has."""
-    if report.ok or not (alarms(report) or "inconclusive" in specimen.expects):
+    if report.ok or not (alarms(report) or "inconclusive" in bug.expects):
         return False
-    return any(word in text for word in specimen.expects for text in words(report))
+    return any(word in text for word in bug.expects for text in words(report))
 
 
-def named(specimen: Specimen, report: tg.Report) -> bool:
+def named(bug: Bug, report: tg.Report) -> bool:
     """Whether a cause has one of the words that say it."""
-    return any(word.lower() in causes(report).lower() for word in specimen.cause)
+    return any(word.lower() in causes(report).lower() for word in bug.cause)

@@ -4,8 +4,8 @@ import torch
 from torch.autograd import Function
 from torch.nn import functional
 
+from .bug import Bug, function, normal
 from .observe import backward_twice
-from .specimen import Specimen, function, normal
 
 GRADIENT = {"gradient"}
 ROWS = torch.tensor([1, 0, 1, 3, 1])
@@ -141,8 +141,8 @@ class GivesAway(Keeps):
         return grad * ctx.kept.pop().cos()
 
 
-SPECIMENS = [
-    Specimen(
+BUGS = [
+    Bug(
         name="length_held_constant",
         wrong=function("Unit", unit, lambda grad, x: grad / x.norm(dim=-1, keepdim=True)),
         right=function("Unit", unit, unit_gradient),
@@ -152,7 +152,7 @@ SPECIMENS = [
         cause=("element by element",),
         source="normalisation by a length that is detached",
     ),
-    Specimen(
+    Bug(
         name="variance_of_another_kind",
         wrong=function("Standardised", standardised, standardised_gradient(0)),
         right=function("Standardised", standardised, standardised_gradient(1)),
@@ -162,7 +162,7 @@ SPECIMENS = [
         cause=("share", "n/(n - 1)"),
         source="batch norms that divide by n in backward and by n - 1 in forward",
     ),
-    Specimen(
+    Bug(
         name="another_delta",
         wrong=function("Huber", huber, huber_gradient(1.0)),
         right=function("Huber", huber, huber_gradient(0.5)),
@@ -172,7 +172,7 @@ SPECIMENS = [
         cause=("|input 0 - input 1| > 0.5", "|x - y| > 0.5"),
         source="a default that forward and backward do not share",
     ),
-    Specimen(
+    Bug(
         name="straight_through",
         wrong=function("FakeQuantised", fake_quantised, lambda grad, x: grad.clone()),
         right=function("FakeQuantised", fake_quantised, lambda grad, x: torch.zeros_like(grad)),
@@ -182,7 +182,7 @@ SPECIMENS = [
         cause=("flat",),
         source="straight-through estimators, which are meant, and are no derivatives",
     ),
-    Specimen(
+    Bug(
         name="clamped_but_passed_on",
         wrong=function("Clamp", lambda x: x.clamp(-0.5, 0.5), lambda grad, x: grad.clone()),
         right=function("Clamp", lambda x: x.clamp(-0.5, 0.5), lambda grad, x: grad * (x.abs() < 0.5)),
@@ -192,7 +192,7 @@ SPECIMENS = [
         cause=("where |input 0| > 0.5", "where |x| > 0.5"),
         source="quantisers that pass gradients on outside of their range too",
     ),
-    Specimen(
+    Bug(
         name="rows_overwritten",
         wrong=function("LookedUp", looked_up, written),
         right=function("LookedUp", looked_up, added),
@@ -202,7 +202,7 @@ SPECIMENS = [
         cause=("overwritten",),
         source="embeddings whose backward writes by index, where rows occur several times",
     ),
-    Specimen(
+    Bug(
         name="padding_of_the_other_side",
         wrong=function("Padded", padded, lambda grad, x: grad[..., 1:-2]),
         right=function("Padded", padded, lambda grad, x: grad[..., 2:-1]),
@@ -212,7 +212,7 @@ SPECIMENS = [
         cause=("shifted",),
         source="asymmetric padding, cut off the other way round",
     ),
-    Specimen(
+    Bug(
         name="half_a_spectrum",
         wrong=function("Rfft", spectrum, spectrum_gradient(once=False)),
         right=function("Rfft", spectrum, spectrum_gradient(once=True)),
@@ -222,7 +222,7 @@ SPECIMENS = [
         cause=("negative ones",),
         source="irfft as the backward of rfft",
     ),
-    Specimen(
+    Bug(
         name="one_half_of_a_matrix",
         wrong=function("Eigenvalues", eigenvalues, eigenvalues_gradient),
         right=function("Eigenvalues", eigenvalues_of_halves, halves_gradient),
@@ -233,7 +233,7 @@ SPECIMENS = [
         cause=("halves",),
         source="functions of symmetric matrices that read one triangle",
     ),
-    Specimen(
+    Bug(
         name="saturating_factor",
         wrong=function("Cell", cell, cell_gradient(through=False)),
         right=function("Cell", cell, cell_gradient(through=True)),
@@ -243,7 +243,7 @@ SPECIMENS = [
         cause=("(1 - output^2)",),
         source="recurrent cells, of whose four gradients one skips the activation",
     ),
-    Specimen(
+    Bug(
         name="gives_away_what_it_keeps",
         wrong=GivesAway.apply,
         right=Keeps.apply,

@@ -2,8 +2,8 @@
 
 import torch
 
+from .bug import Bug, function, normal
 from .observe import laid_out
-from .specimen import Specimen, function, normal
 
 LAYOUT = {"layout", "stride", "contiguous", "expanded", "transposed", "offset", "memory"}
 CAUSE = ("stride", "contiguous", "layout", "expanded", "transposed", "memory")
@@ -39,8 +39,8 @@ SINE = {
     "shown_by": laid_out,
 }
 
-SPECIMENS = [
-    Specimen(
+BUGS = [
+    Bug(
         name="input_taken_for_contiguous",
         wrong=function("Sin", lambda x: as_memory(x).sin(), lambda grad, x: grad * as_memory(x).cos(), once=True),
         **SINE,
@@ -48,7 +48,7 @@ SPECIMENS = [
         cause=CAUSE,
         source="pytorch#69997: data_ptr() without contiguous()",
     ),
-    Specimen(
+    Bug(
         name="upstream_taken_for_contiguous",
         wrong=function("Sin", lambda x: x.sin(), lambda grad, x: as_memory(grad) * x.cos(), once=True),
         **SINE,
@@ -56,7 +56,7 @@ SPECIMENS = [
         cause=CAUSE,
         source="flash-attention#355, mmcv#737, apex#1601",
     ),
-    Specimen(
+    Bug(
         name="offset_ignored",
         wrong=function("Sin", lambda x: from_the_start(x).sin(), lambda grad, x: grad * x.cos()),
         **SINE,
@@ -64,7 +64,7 @@ SPECIMENS = [
         cause=(*CAUSE, "offset"),
         source="storage().data_ptr(): slices begin within their memory",
     ),
-    Specimen(
+    Bug(
         name="channels_last",
         wrong=function("Sin", lambda x: dense(x).sin(), lambda grad, x: grad * dense(x).cos(), once=True),
         **(SINE | {"inputs": normal((2, 3, 4, 5))}),
@@ -72,7 +72,7 @@ SPECIMENS = [
         cause=(*CAUSE, "channels"),
         source="pytorch#137979, #133639: compilers change strides too",
     ),
-    Specimen(
+    Bug(
         name="view_of_upstream",
         wrong=function("Sin", lambda x: x.sin(), lambda grad, x: (grad.view(-1) * x.reshape(-1).cos()).view(x.shape)),
         **SINE,
@@ -80,7 +80,7 @@ SPECIMENS = [
         cause=(*CAUSE, "view"),
         source="view for reshape: an error that comes with the first transpose after the layer",
     ),
-    Specimen(
+    Bug(
         name="expanded_along_one_axis",
         wrong=function("Sin", lambda x: x.sin(), one_value_if_expanded),
         **SINE,

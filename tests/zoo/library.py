@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 from torch.library import Library, custom_op
 
+from .bug import Bug, normal
 from .observe import fake, gradients, in_place, mapped, registered
-from .specimen import Specimen, normal
 
 FAKE = {"fake", "meta", "opcheck", "compile", "aot", "export"}
 LIBRARY = Library("zoo", "FRAGMENT")  # as long as it lives, so do its registrations
@@ -96,8 +96,8 @@ SINE = sine("sine")
 TWICE = twice("twice")
 TOTAL = total("total", total_shape)
 
-SPECIMENS = [
-    Specimen(
+BUGS = [
+    Bug(
         name="fake_shape",
         wrong=total("total_kept", lambda x: x.new_empty((*x.shape[:-1], 1))),
         right=TOTAL,
@@ -108,7 +108,7 @@ SPECIMENS = [
         cause=("shape", "fake"),
         source="keepdim in one of two places",
     ),
-    Specimen(
+    Bug(
         name="fake_hard_coded",
         wrong=total("total_of_two", lambda x: x.new_empty((2,))),
         right=TOTAL,
@@ -119,7 +119,7 @@ SPECIMENS = [
         cause=("shape", "hard", "size", "fake"),
         source="TileOPs#648: shapes of the configuration that was benchmarked",
     ),
-    Specimen(
+    Bug(
         name="fake_dtype",
         wrong=total("total_in_float32", lambda x: torch.empty(x.shape[:-1], device=x.device)),
         right=TOTAL,
@@ -130,7 +130,7 @@ SPECIMENS = [
         cause=("dtype", "float32"),
         source="torch.empty without a dtype",
     ),
-    Specimen(
+    Bug(
         name="fake_strides",
         wrong=twice("twice_by_columns", kernel=lambda x: (2 * x.mT.contiguous()).mT),
         right=TWICE,
@@ -141,7 +141,7 @@ SPECIMENS = [
         cause=("stride", "layout"),
         source="pytorch#149732, #182328: Inductor asserts the strides that the fake kernel told",
     ),
-    Specimen(
+    Bug(
         name="undeclared_mutation",
         wrong=operator("centered_in_place", centered_in_place, backward=lambda ctx, grad: 2 * grad),
         right=operator("centered", lambda x: 2 * (x - 1), backward=lambda ctx, grad: 2 * grad),
@@ -152,7 +152,7 @@ SPECIMENS = [
         cause=("mutat", "in place", "in-place", "overwrit", "chang"),
         source="pytorch#129372, #130487: mutates_args left empty",
     ),
-    Specimen(
+    Bug(
         name="input_returned",
         wrong=operator("kept", lambda x: x, backward=lambda ctx, grad: grad),
         right=operator("copied", lambda x: x.clone(), backward=lambda ctx, grad: grad),
@@ -163,7 +163,7 @@ SPECIMENS = [
         cause=("alias", "share", "same memory", "returns", "view"),
         source="pytorch#73604, #180620; mamba#651: the case where there is nothing to do",
     ),
-    Specimen(
+    Bug(
         name="view_returned",
         wrong=operator(
             "flat_view",
@@ -184,7 +184,7 @@ SPECIMENS = [
         cause=("alias", "share", "same memory", "returns", "view"),
         source="pytorch#14707: reshape returns a view where it can",
     ),
-    Specimen(
+    Bug(
         name="no_derivative",
         wrong=low_level("sine_underived", lambda x: torch.from_numpy(np.sin(x.detach().numpy()))),
         right=differentiable_sine("sine_derived"),
@@ -195,7 +195,7 @@ SPECIMENS = [
         cause=("autograd", "no derivative", "registered", "None", "zero", "no gradient", "requires"),
         source="pytorch#104481, #196859: a warning, then a gradient of None",
     ),
-    Specimen(
+    Bug(
         name="autograd_below_autograd",
         wrong=low_level("sine_below", SineWithGraph.apply),
         right=differentiable_sine("sine_above"),
@@ -206,7 +206,7 @@ SPECIMENS = [
         cause=("autograd", "no derivative", "registered", "None", "zero", "no gradient", "requires"),
         source="a Function registered for the CPU key",
     ),
-    Specimen(
+    Bug(
         name="library_formula",
         wrong=sine("sine_flat", backward=lambda ctx, grad: grad * ctx.saved_tensors[0].sin()),
         right=SINE,
@@ -216,7 +216,7 @@ SPECIMENS = [
         cause=("factor", "sin", "tan", "element", "entries"),
         source="opcheck compares eager with compiled code, which share the formula",
     ),
-    Specimen(
+    Bug(
         name="output_saved_for_input",
         wrong=sine("sine_of_output", setup_context=save_output),
         right=SINE,
@@ -226,7 +226,7 @@ SPECIMENS = [
         cause=("output", "input", "saved", "element", "entries"),
         source="setup_context that keeps the wrong one of two tensors",
     ),
-    Specimen(
+    Bug(
         name="library_vmap",
         wrong=sine("sine_batched_wrong", vmap=lambda info, in_dims, x: (torch.sin(x), 0)),
         right=sine("sine_batched", vmap=lambda info, in_dims, x: (torch.sin(x), in_dims[0])),

@@ -3,8 +3,8 @@
 import torch
 from torch.autograd import Function
 
+from .bug import Bug, function, normal
 from .observe import backward_twice, freed, in_place, interleaved
-from .specimen import Specimen, function, normal
 
 
 class Relu(Function):
@@ -137,8 +137,8 @@ SINE = {
     "inputs": normal((3, 4)),
 }
 
-SPECIMENS = [
-    Specimen(
+BUGS = [
+    Bug(
         name="mark_dirty_missing",
         wrong=ReluUnmarked.apply,
         right=function("Relu", lambda x: x.clamp(min=0), lambda grad, x: grad * (x > 0)),
@@ -149,7 +149,7 @@ SPECIMENS = [
         cause=("mark_dirty", "in place", "in-place", "overwrit", "chang", "mutat"),
         source="pytorch#133491, #184113",
     ),
-    Specimen(
+    Bug(
         name="mark_dirty_missing_on_the_way",
         wrong=lambda x: with_its_input(ReluUnmarked, x),
         right=lambda x: with_its_input(Relu, x),
@@ -159,7 +159,7 @@ SPECIMENS = [
         cause=("mark_dirty", "in place", "in-place", "< 0", "negative", "mutat"),
         source="an activation in place, whose input has another reader",
     ),
-    Specimen(
+    Bug(
         name="input_written_by_data",
         wrong=function("Double", doubled_by_data, lambda grad, x: 2 * grad),
         right=function("Double", lambda x: 2 * x, lambda grad, x: 2 * grad),
@@ -170,7 +170,7 @@ SPECIMENS = [
         cause=("in place", "in-place", "overwrit", "chang", "mutat", "mark_dirty"),
         source="axolotl#3892, pytorch#24413: raw pointers, which no version counter sees",
     ),
-    Specimen(
+    Bug(
         name="upstream_overwritten",
         wrong=function("Sin", lambda x: x.sin(), overwritten),
         **SINE,
@@ -179,7 +179,7 @@ SPECIMENS = [
         cause=("upstream", "in place", "in-place", "overwrit", "chang", "mutat"),
         source="apex#1430, Liger-Kernel#254 and #272: memory saved in backward",
     ),
-    Specimen(
+    Bug(
         name="saved_overwritten",
         wrong=function("Square", lambda x: x * x, scaled_by_data),
         right=function("Square", lambda x: x * x, lambda grad, x: 2 * grad * x),
@@ -190,7 +190,7 @@ SPECIMENS = [
         cause=("saved", "in place", "in-place", "overwrit", "chang", "mutat"),
         source="pytorch#81417: saved tensors as scratch space",
     ),
-    Specimen(
+    Bug(
         name="output_on_ctx",
         wrong=ExpOnCtx.apply,
         right=ExpSaved.apply,
@@ -201,7 +201,7 @@ SPECIMENS = [
         cause=("ctx", "cycle", "output", "leak"),
         source="pytorch#25340, #94990, and the forward-mode tutorial's ctx.result",
     ),
-    Specimen(
+    Bug(
         name="never_freed",
         wrong=Remembers.apply,
         **SINE,
@@ -210,7 +210,7 @@ SPECIMENS = [
         cause=("leak", "kept", "held", "alive", "freed", "memory"),
         source="debugging lists, caches by id",
     ),
-    Specimen(
+    Bug(
         name="shares_the_inputs_memory",
         wrong=function("Shift", shifted, lambda grad, x: grad.clone()),
         right=function("Shift", lambda x: x.clone(), lambda grad, x: grad.clone()),
@@ -221,7 +221,7 @@ SPECIMENS = [
         cause=("alias", "share", "same memory", "view"),
         source="pytorch#5871: np.ravel, np.real, np.reshape and np.asarray return views",
     ),
-    Specimen(
+    Bug(
         name="output_in_a_buffer",
         wrong=function("Sin", lambda x: torch.sin(x, out=buffer(x, "out")), lambda grad, x: grad * x.cos()),
         **SINE,
@@ -230,7 +230,7 @@ SPECIMENS = [
         cause=("buffer", "memory", "alias", "share", "state", "overwrit"),
         source="preallocated workspaces returned to the caller",
     ),
-    Specimen(
+    Bug(
         name="gradient_in_a_buffer",
         wrong=function("Sin", lambda x: x.sin(), lambda g, x: torch.mul(g, x.cos(), out=buffer(x, "grad")), once=True),
         right=function("Sin", lambda x: x.sin(), lambda grad, x: grad * x.cos(), once=True),
@@ -241,7 +241,7 @@ SPECIMENS = [
         cause=("buffer", "memory", "alias", "share", "state", "overwrit"),
         source="gradients in preallocated memory",
     ),
-    Specimen(
+    Bug(
         name="used_up_in_backward",
         wrong=SigmoidInPlace.apply,
         right=function("Sigmoid", lambda x: x.sigmoid(), lambda g, x: g * x.sigmoid() * (1 - x.sigmoid()), once=True),

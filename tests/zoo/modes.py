@@ -5,8 +5,8 @@ from typing import ClassVar
 import torch
 from torch.autograd import Function
 
+from .bug import Bug, normal
 from .observe import mapped, tangents
-from .specimen import Specimen, normal
 
 JVP = {"jvp", "forward", "tangent"}
 VMAP = {"vmap", "batch"}
@@ -122,8 +122,8 @@ def sine(vmap):
     return modal("Sin", lambda x: x.sin(), lambda grad, x: grad * x.cos(), vmap=vmap)
 
 
-SPECIMENS = [
-    Specimen(
+BUGS = [
+    Bug(
         name="jvp_sign",
         wrong=cos(lambda tangents, x: tangents[0] * x.sin()),
         right=cos(lambda tangents, x: -tangents[0] * x.sin()),
@@ -134,7 +134,7 @@ SPECIMENS = [
         cause=("sign",),
         source="two rules for one derivative",
     ),
-    Specimen(
+    Bug(
         name="jvp_drops_an_input",
         wrong=multiply(lambda tangents, x, y: tangents[0] * y),
         right=multiply(lambda tangents, x, y: tangents[0] * y + tangents[1] * x),
@@ -145,7 +145,7 @@ SPECIMENS = [
         cause=("missing", "drop", "zero", "tangent"),
         source="one term of the product rule",
     ),
-    Specimen(
+    Bug(
         name="jvp_is_the_vjp",
         wrong=modal(
             "Cumsum",
@@ -166,7 +166,7 @@ SPECIMENS = [
         cause=("transpos", "flip", "revers", "vjp", "backward"),
         source="backward's formula copied into jvp",
     ),
-    Specimen(
+    Bug(
         name="stale_tangent",
         wrong=StaleTangent.apply,
         right=modal("Sin", lambda x: x.sin(), lambda g, x: g * x.cos(), lambda tangents, x: tangents[0] * x.cos()),
@@ -177,7 +177,7 @@ SPECIMENS = [
         cause=("stale", "state", "call", "tangent", "element"),
         source="derivatives cached by shape",
     ),
-    Specimen(
+    Bug(
         name="vmap_over_the_wrong_axis",
         wrong=cumsum(lambda apply, in_dims, x: (apply(x.movedim(in_dims[0], 0)), 0)),
         right=cumsum(cumsum_of_samples),
@@ -188,7 +188,7 @@ SPECIMENS = [
         cause=("axis", "batch", "vmap", "sample"),
         source="dim counts the axes of a sample, and there is one more",
     ),
-    Specimen(
+    Bug(
         name="vmap_mixes_samples",
         wrong=share(lambda apply, in_dims, x: (apply(x), in_dims[0])),
         right=share(share_of_samples),
@@ -199,7 +199,7 @@ SPECIMENS = [
         cause=("mix", "batch", "sample", "vmap", "axis"),
         source="a reduction over everything, batched as if it were elementwise",
     ),
-    Specimen(
+    Bug(
         name="vmap_ignores_in_dims",
         wrong=sine(lambda apply, in_dims, x: (apply(x), 0)),
         right=sine(lambda apply, in_dims, x: (apply(x), in_dims[0])),
@@ -210,7 +210,7 @@ SPECIMENS = [
         cause=("in_dims", "axis", "batch", "vmap", "transpos"),
         source="rules tried with in_dims=0 alone",
     ),
-    Specimen(
+    Bug(
         name="vmap_of_the_second_argument",
         wrong=scale(scale_batches_forgotten),
         right=scale(scale_of_samples),

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from .bug import Bug, function, normal
 from .observe import interleaved
-from .specimen import Specimen, function, normal
 
 GRADIENT = {"gradient"}
 
@@ -89,8 +89,8 @@ def gain(x, weight):
     return x * weight
 
 
-SPECIMENS = [
-    Specimen(
+BUGS = [
+    Bug(
         name="filter_gradient",
         wrong=Layer(conv_gradient(flip=True), weight=(2, 1, 2, 3)),
         right=Layer(conv_gradient(flip=False), weight=(2, 1, 2, 3)),
@@ -100,7 +100,7 @@ SPECIMENS = [
         cause=("flip", "revers", "permut", "weight"),
         source="convolution for correlation, hidden by gradcheck(module, input)",
     ),
-    Specimen(
+    Bug(
         name="bias_gradient",
         wrong=Layer(affine_gradient(lambda grad: grad.mean(0)), weight=(2, 3), bias=(2,)),
         right=Layer(affine_gradient(lambda grad: grad.sum(0)), weight=(2, 3), bias=(2,)),
@@ -110,7 +110,7 @@ SPECIMENS = [
         cause=("1/4", "mean", "1/N", "0.25"),
         source="the mean over the batch taken twice",
     ),
-    Specimen(
+    Bug(
         name="slope_gradient",
         wrong=Layer(prelu_gradient(mask=False), weight=(1,)),
         right=Layer(prelu_gradient(mask=True), weight=(1,)),
@@ -120,7 +120,7 @@ SPECIMENS = [
         cause=("weight", "mask", "term", "sum", "entries", "element", "row"),
         source="the mask of one branch left out in the sum of the other",
     ),
-    Specimen(
+    Bug(
         name="parameter_by_data",
         wrong=WeightByData(affine, weight=(2, 3), bias=(2,)),
         right=Layer(affine, weight=(2, 3), bias=(2,)),
@@ -130,7 +130,7 @@ SPECIMENS = [
         cause=("zero", "None", "missing", "detach", "no gradient"),
         source="weight.data to silence an error",
     ),
-    Specimen(
+    Bug(
         name="statistics_held_constant",
         wrong=Layer(lambda x, gain: normalized(x, gain, constant=True), weight=(5,)),
         right=Layer(normalized, weight=(5,)),
@@ -140,7 +140,7 @@ SPECIMENS = [
         cause=("constant", "detach", "row", "entries", "sum", "term", "mean"),
         source="statistics under no_grad, or detached",
     ),
-    Specimen(
+    Bug(
         name="captured_parameter",
         wrong=Captured(gain, weight=(4,)),
         right=Layer(function("Gain", gain, lambda g, x, w: (g * w, (g * x).sum_to_size(w.shape))), weight=(4,)),
@@ -150,7 +150,7 @@ SPECIMENS = [
         cause=("captur", "argument", "None", "missing", "zero", "no gradient"),
         source="a Function written inside of a module's forward",
     ),
-    Specimen(
+    Bug(
         name="counts_calls",
         wrong=CountsCalls(gain, weight=(4,)),
         right=Layer(gain, weight=(4,)),

@@ -1,7 +1,7 @@
 """Observations: what a target shows from one side, as plain data that can be compared.
 
-They are how the zoo itself is proved, and know nothing of the checker: a wrong specimen has to look other than its
-twin, and the twin the same as torch's own function.
+They are how the zoo itself is proved, and know nothing of the checker: a wrong bug has to look other than its
+right version, and the right one the same as torch's own function.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def drawn(like: Sequence[Tensor], seed: int = 1) -> list[Tensor]:
     return [torch.randn(x.shape, dtype=x.dtype, generator=generator) for x in like]
 
 
-def pulled(outputs: Sequence[Tensor], leaves: Sequence[Tensor], cotangents: Sequence[Tensor], **options: Any) -> Any:
+def vjp_of(outputs: Sequence[Tensor], leaves: Sequence[Tensor], cotangents: Sequence[Tensor], **options: Any) -> Any:
     """Gradients by autograd, dense; zeros where there is none."""
     wanted = [x for x in leaves if x.requires_grad]
     pairs = [(o, c) for o, c in zip(outputs, cotangents, strict=True) if o.requires_grad]
@@ -99,7 +99,7 @@ def gradients(target: Any, inputs: tuple[Any, ...]) -> Any:
     call = Call(target, inputs)
     leaves = call.leaves()
     outputs = call.outputs(*leaves)
-    return [o.detach() for o in outputs], pulled(outputs, leaves, drawn(outputs))
+    return [o.detach() for o in outputs], vjp_of(outputs, leaves, drawn(outputs))
 
 
 @attempted
@@ -119,7 +119,7 @@ def scaled(factor: float) -> Observation:
         call = Call(target, inputs)
         leaves = call.leaves()
         outputs = call.outputs(*leaves)
-        return [g / factor for g in pulled(outputs, leaves, [factor * c for c in drawn(outputs)])]
+        return [g / factor for g in vjp_of(outputs, leaves, [factor * c for c in drawn(outputs)])]
 
     return look
 
@@ -131,7 +131,7 @@ def raw(target: Any, inputs: tuple[Any, ...]) -> Any:
     leaves = call.leaves()
     outputs = call.outputs(*leaves)
     backward = getattr(outputs[0].grad_fn, "apply", None)  # torch's own functions have none: nothing is raw there
-    made = backward(*drawn(outputs)) if backward else pulled(outputs, leaves, drawn(outputs))
+    made = backward(*drawn(outputs)) if backward else vjp_of(outputs, leaves, drawn(outputs))
     return [(tuple(g.shape), str(g.dtype)) for g in (made if isinstance(made, (list, tuple)) else [made])]
 
 
@@ -140,7 +140,7 @@ def each_output_alone(target: Any, inputs: tuple[Any, ...]) -> Any:
     call = Call(target, inputs)
     leaves = call.leaves()
     outputs = call.outputs(*leaves)
-    return [pulled([o], leaves, [c], retain_graph=True) for o, c in zip(outputs, drawn(outputs), strict=True)]
+    return [vjp_of([o], leaves, [c], retain_graph=True) for o, c in zip(outputs, drawn(outputs), strict=True)]
 
 
 @attempted
@@ -150,7 +150,7 @@ def each_input_alone(target: Any, inputs: tuple[Any, ...]) -> Any:
     for i in range(len(call.primals)):
         leaves = call.leaves([i == j for j in range(len(call.primals))])
         outputs = call.outputs(*leaves)
-        found.append(pulled(outputs, leaves, drawn(outputs)))
+        found.append(vjp_of(outputs, leaves, drawn(outputs)))
     return found
 
 
@@ -161,9 +161,9 @@ def second(target: Any, inputs: tuple[Any, ...]) -> Any:
     leaves = call.leaves()
     outputs = call.outputs(*leaves)
     cotangents = [c.requires_grad_() for c in drawn(outputs)]
-    first = pulled(outputs, leaves, cotangents, create_graph=True)
+    first = vjp_of(outputs, leaves, cotangents, create_graph=True)
     try:
-        return pulled(first, [*leaves, *cotangents], drawn(first, 2))
+        return vjp_of(first, [*leaves, *cotangents], drawn(first, 2))
     except RuntimeError as error:
         return "refused" if "once_differentiable" in str(error) else f"RuntimeError: {error}"
 
@@ -176,8 +176,8 @@ def mixed(first: int, then: int) -> Observation:
         call = Call(target, inputs)
         leaves = call.leaves()
         outputs = call.outputs(*leaves)
-        gradient = pulled(outputs, [leaves[first]], drawn(outputs), create_graph=True)
-        return pulled(gradient, [leaves[then]], drawn(gradient, 2))
+        gradient = vjp_of(outputs, [leaves[first]], drawn(outputs), create_graph=True)
+        return vjp_of(gradient, [leaves[then]], drawn(gradient, 2))
 
     return observation
 
@@ -240,7 +240,7 @@ def in_place(target: Any, inputs: tuple[Any, ...]) -> Any:
     shared = [o.untyped_storage().data_ptr() == x.untyped_storage().data_ptr() for o in outputs for x in before]
     cotangents = drawn(outputs)
     after = [x.detach().clone() for x in before]
-    made = pulled(outputs, leaves, cotangents)
+    made = vjp_of(outputs, leaves, cotangents)
     return after, [x.detach().clone() for x in before], cotangents, shared, made
 
 
@@ -251,8 +251,8 @@ def interleaved(target: Any, inputs: tuple[Any, ...]) -> Any:
     first, second = call.leaves(), [x.detach().mul(-1.5).add(0.25).requires_grad_() for x in call.leaves()]
     outputs, others = call.outputs(*first), call.outputs(*second)
     found = [o.detach().clone() for o in (*outputs, *others)]
-    made = pulled(outputs, first, drawn(outputs))
-    made_of_others = pulled(others, second, drawn(others))
+    made = vjp_of(outputs, first, drawn(outputs))
+    made_of_others = vjp_of(others, second, drawn(others))
     return found, made, made_of_others, [o.detach() for o in outputs]
 
 
@@ -261,9 +261,9 @@ def backward_twice(target: Any, inputs: tuple[Any, ...]) -> Any:
     call = Call(target, inputs)
     leaves = call.leaves()
     outputs = call.outputs(*leaves)
-    first = pulled(outputs, leaves, drawn(outputs), retain_graph=True)
+    first = vjp_of(outputs, leaves, drawn(outputs), retain_graph=True)
     kept = [g.clone() for g in first]
-    return kept, pulled(outputs, leaves, drawn(outputs, 2)), first
+    return kept, vjp_of(outputs, leaves, drawn(outputs, 2)), first
 
 
 @attempted
@@ -275,7 +275,7 @@ def repeated(target: Any, inputs: tuple[Any, ...]) -> Any:
         leaves = call.leaves()
         torch.manual_seed(0)
         outputs = call.outputs(*leaves)
-        made.append([*(o.detach() for o in outputs), *pulled(outputs, leaves, drawn(outputs))])
+        made.append([*(o.detach() for o in outputs), *vjp_of(outputs, leaves, drawn(outputs))])
     return [all(torch.equal(a, b) for a, b in zip(made[0], other, strict=True)) for other in made[1:]]
 
 
@@ -326,7 +326,7 @@ def laid_out(target: Any, inputs: tuple[Any, ...]) -> Any:
         call = Call(target, inputs)
         leaves = call.leaves()
         outputs = call.outputs(*(of_inputs(x) for x in leaves))
-        made = pulled(outputs, leaves, [of_cotangents(c) for c in drawn(outputs)])
+        made = vjp_of(outputs, leaves, [of_cotangents(c) for c in drawn(outputs)])
         found.append(([o.detach() for o in outputs], made))
     return found
 
@@ -357,9 +357,9 @@ def in_autocast(target: Any, inputs: tuple[Any, ...]) -> Any:
     leaves, wide = call.leaves(), cast.leaves()
     with torch.autocast("cpu", torch.bfloat16):
         outputs = call.outputs(*leaves)
-    made = pulled(outputs, leaves, drawn(outputs))
+    made = vjp_of(outputs, leaves, drawn(outputs))
     precise = cast.outputs(*wide)
-    expected = pulled(precise, wide, [c.to(wide[0].dtype) for c in drawn(outputs)])
+    expected = vjp_of(precise, wide, [c.to(wide[0].dtype) for c in drawn(outputs)])
     pairs = zip([*outputs, *made], [*precise, *expected], strict=True)
     close = [bool((g - e).norm() < 0.05 * e.norm()) for g, e in pairs]
     return [str(o.dtype) for o in outputs], [str(g.dtype) for g in made], close

@@ -10,8 +10,8 @@ from torch import Tensor
 
 import torchgraft as tg
 
+from .bug import Bug, given, normal
 from .observe import mapped, mixed, repeated, tangents, values
-from .specimen import Specimen, given, normal
 
 GRADIENT = {"gradient"}
 
@@ -275,8 +275,8 @@ def by_rows(grad, x):
     return torch.einsum("...m,...n->mn", grad, x)
 
 
-SPECIMENS = [
-    Specimen(
+BUGS = [
+    Bug(
         name="partial_without_its_square",
         wrong=cube(lambda x: 3 * x),
         right=cube(lambda x: 3 * x * x),
@@ -287,7 +287,7 @@ SPECIMENS = [
         cause=("factor", "1/x", "~ x", "chain"),
         source="an exponent typed wrong",
     ),
-    Specimen(
+    Bug(
         name="partial_within_a_domain",
         wrong=root(lambda out: 1 / out),
         right=root(lambda out: 0.5 / out),
@@ -298,7 +298,7 @@ SPECIMENS = [
         cause=("factor 2", "factor of 2", "twice", "2 times", "double"),
         source="1 / sqrt(x) for 1 / (2 sqrt(x))",
     ),
-    Specimen(
+    Bug(
         name="partial_of_an_option",
         wrong=power(lambda x, exponent: 3 * x ** (exponent - 1)),
         right=power(lambda x, exponent: exponent * x ** (exponent - 1)),
@@ -309,7 +309,7 @@ SPECIMENS = [
         cause=("factor", "3/2", "1.5", "exponent", "option"),
         source="the default value of an argument, written into the rule",
     ),
-    Specimen(
+    Bug(
         name="partial_of_negatives",
         wrong=elu(lambda x: torch.where(x > 0, torch.ones_like(x), -x.exp())),
         right=elu(lambda x: torch.where(x > 0, torch.ones_like(x), x.exp())),
@@ -320,7 +320,7 @@ SPECIMENS = [
         cause=("< 0", "negative", "sign"),
         source="one branch of two",
     ),
-    Specimen(
+    Bug(
         name="vjp_twice",
         wrong=linear(lambda grad, x: 2 * by_rows(grad, x)),
         right=linear(by_rows),
@@ -331,7 +331,7 @@ SPECIMENS = [
         cause=("factor 2", "factor of 2", "twice", "2 times", "double"),
         source="a factor moved from one rule to another",
     ),
-    Specimen(
+    Bug(
         name="adjoint_is_the_inverse",
         wrong=dct(dct_inverse),
         right=dct(dct_adjoint),
@@ -342,7 +342,7 @@ SPECIMENS = [
         cause=("factor", "1/", "row", "column", "entries"),
         source="the inverse is the transpose of orthonormal transforms alone",
     ),
-    Specimen(
+    Bug(
         name="adjoint_unconjugated",
         wrong=turned(lambda grad: grad * (1 + 2j)),
         right=turned(lambda grad: grad * (1 - 2j)),
@@ -353,7 +353,7 @@ SPECIMENS = [
         cause=("conj",),
         source="transpose for conjugate transpose",
     ),
-    Specimen(
+    Bug(
         name="adjoint_of_an_affine_map",
         wrong=shifted("adjoint", lambda grad: grad),
         right=shifted("vjp", lambda grad: grad),
@@ -365,7 +365,7 @@ SPECIMENS = [
         cause=("linear", "adjoint", "constant", "f(0)", "zero"),
         source="linear, but for an offset: forward mode then runs the operator on the tangent",
     ),
-    Specimen(
+    Bug(
         name="jvp_by_hand",
         wrong=sine(lambda x, x_tangent: x_tangent * x.sin()),
         right=sine(lambda x, x_tangent: x_tangent * x.cos()),
@@ -377,7 +377,7 @@ SPECIMENS = [
         cause=("factor", "sin", "tan", "element", "entries", "jvp"),
         source="a second rule beside a right one",
     ),
-    Specimen(
+    Bug(
         name="samples_mixed",
         wrong=centered(lambda x: x - (x.mean() if x.numel() else 0)),
         right=centered(lambda x: x - x.mean(-1, keepdim=True)),
@@ -389,7 +389,7 @@ SPECIMENS = [
         cause=("mix", "batch", "sample", "vmap", "axis"),
         source="*batch in the annotation of a kernel that knows no batch",
     ),
-    Specimen(
+    Bug(
         name="numpy_rule_flipped",
         wrong=correlate(taps_flipped),
         right=correlate(taps),
@@ -400,7 +400,7 @@ SPECIMENS = [
         cause=("flip", "revers", "permut"),
         source="np.convolve for np.correlate",
     ),
-    Specimen(
+    Bug(
         name="kernel_of_seven_digits",
         wrong=erf(erf_of_handbook),
         right=erf(scipy.special.erf),
@@ -412,7 +412,7 @@ SPECIMENS = [
         cause=("value", "reference", "digits", "precision", "kernel", "factor"),
         source="approximations for single precision",
     ),
-    Specimen(
+    Bug(
         name="kernel_with_noise",
         wrong=erf(noisy),
         right=erf(scipy.special.erf),
@@ -424,7 +424,7 @@ SPECIMENS = [
         cause=("no argument", "random", "determin", "noise", "differ"),
         source="Monte Carlo kernels without a seed among their arguments",
     ),
-    Specimen(
+    Bug(
         name="partial_in_c",
         wrong=swish("gate"),
         right=swish("gate * (1 + x * (1 - gate))"),
@@ -435,7 +435,7 @@ SPECIMENS = [
         cause=("term", "product", "element", "output"),
         source="the product rule, one half of it, in C",
     ),
-    Specimen(
+    Bug(
         name="mixed_derivative_of_the_slope",
         wrong=powers(lambda x, p: p * x ** (p - 1) * x.log(), lambda x, p: p * x ** (p - 1)),
         right=powers(slope_by_x, lambda x, p: p * x ** (p - 1)),
@@ -447,7 +447,7 @@ SPECIMENS = [
         cause=("term", "second", "missing", "product"),
         source="the derivative in a parameter by hand, the product rule forgotten in the mixed one",
     ),
-    Specimen(
+    Bug(
         name="mixed_derivative_of_a_special_case",
         wrong=powers(slope_by_x, lambda x, p: torch.where(p == 2, 2 * x, p * x ** (p - 1))),
         right=powers(slope_by_x, lambda x, p: p * x ** (p - 1)),
@@ -458,7 +458,7 @@ SPECIMENS = [
         cause=("only", "element", "missing", "one entry"),
         source="torch.where for a value of the parameter where the formula is simple, which makes a constant of it",
     ),
-    Specimen(
+    Bug(
         name="tail_in_c",
         wrong=norm("n / 4 * 4"),
         right=norm("n"),
@@ -469,7 +469,7 @@ SPECIMENS = [
         cause=("last", "tail", "zero", "element", "index"),
         source="a loop unrolled by four without its remainder",
     ),
-    Specimen(
+    Bug(
         name="kernel_is_another_map",
         wrong=difference(cyclic),
         right=difference(backwards),

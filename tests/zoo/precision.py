@@ -3,8 +3,8 @@
 import numpy as np
 import torch
 
+from .bug import Bug, function, given, normal
 from .observe import raw, repeated
-from .specimen import Specimen, function, given, normal
 
 GRADIENT = {"gradient", "digits", "precision"}
 
@@ -39,8 +39,8 @@ def jittered(grad, x):
 
 SINE = {"truth": torch.sin, "right": function("Sin", lambda x: x.sin(), lambda grad, x: grad * x.cos())}
 
-SPECIMENS = [
-    Specimen(
+BUGS = [
+    Bug(
         name="float32_constant",
         wrong=function("HardSigmoid", hard_sigmoid, hard_sigmoid_gradient(float(np.float32(1 / 6)))),
         right=function("HardSigmoid", hard_sigmoid, hard_sigmoid_gradient(1 / 6)),
@@ -50,7 +50,7 @@ SPECIMENS = [
         cause=("float32",),
         source="PyTorch's own hardsigmoid_backward in double",
     ),
-    Specimen(
+    Bug(
         name="computed_in_float32",
         wrong=function("Sin", lambda x: x.sin(), lambda grad, x: (grad.float() * x.float().cos()).double()),
         **SINE,
@@ -59,7 +59,7 @@ SPECIMENS = [
         cause=("float32", "single"),
         source="kernels with float for accumulators",
     ),
-    Specimen(
+    Bug(
         name="computed_in_half",
         wrong=function("Sin", lambda x: x.sin(), summed_in_half),
         **SINE,
@@ -68,7 +68,7 @@ SPECIMENS = [
         cause=("float16", "half", "precision"),
         source="mixed-precision backward passes that lose the dtype they came with",
     ),
-    Specimen(
+    Bug(
         name="pi_by_hand",
         wrong=function("SinPi", lambda x: (torch.pi * x).sin(), lambda g, x: 3.1416 * g * (torch.pi * x).cos()),
         right=function("SinPi", lambda x: (torch.pi * x).sin(), lambda g, x: torch.pi * g * (torch.pi * x).cos()),
@@ -78,7 +78,7 @@ SPECIMENS = [
         cause=("pi", "3.1416", "constant", "factor"),
         source="constants typed from memory; gelu's 0.044715 and 0.7978845608 have the same fate",
     ),
-    Specimen(
+    Bug(
         name="half_a_thousandth",
         wrong=function("Sin", lambda x: x.sin(), lambda grad, x: 1.0005 * grad * x.cos()),
         **SINE,
@@ -87,7 +87,7 @@ SPECIMENS = [
         cause=("too large", "factor", "1.0005"),
         source="below gradcheck's rtol of 1e-3",
     ),
-    Specimen(
+    Bug(
         name="one_in_a_million",
         wrong=function("Sin", lambda x: x.sin(), a_millionth_more_above_one),
         **SINE,
@@ -96,7 +96,7 @@ SPECIMENS = [
         cause=("x >", "> 0.25", "> 1", "above", "factor", "1.000001", "element"),
         source="approximations for part of the range",
     ),
-    Specimen(
+    Bug(
         name="small_gradients_dropped",
         wrong=function("Faint", lambda x: 5e-6 * x.sin(), lambda grad, x: torch.zeros_like(x)),
         right=function("Faint", lambda x: 5e-6 * x.sin(), lambda grad, x: 5e-6 * grad * x.cos()),
@@ -106,7 +106,7 @@ SPECIMENS = [
         cause=("zero",),
         source="below gradcheck's atol of 1e-5",
     ),
-    Specimen(
+    Bug(
         name="by_differences",
         wrong=function("Exp", lambda x: x.exp(), by_differences, once=True),
         right=function("Exp", lambda x: x.exp(), lambda grad, x: grad * x.exp(), once=True),
@@ -116,7 +116,7 @@ SPECIMENS = [
         cause=("factor", "digits", "precision", "difference", "1.0000001", "1.00000017"),
         source="backward by finite differences, as wrappers of simulators do it",
     ),
-    Specimen(
+    Bug(
         name="float32_gradient",
         wrong=function("Sin", lambda x: x.sin(), lambda grad, x: grad.float() * x.cos().float()),
         **SINE,
@@ -126,7 +126,7 @@ SPECIMENS = [
         cause=("digits", "float32", "dtype"),
         source="the engine casts it to the input's dtype without a word",
     ),
-    Specimen(
+    Bug(
         name="numpy_in_float32",
         wrong=function("Sin", lambda x: x.sin(), through_float32, once=True),
         right=function("Sin", lambda x: x.sin(), lambda grad, x: grad * torch.from_numpy(np.cos(x.numpy())), once=True),
@@ -136,7 +136,7 @@ SPECIMENS = [
         cause=("float32", "precision", "single"),
         source="NumPy code with astype(np.float32), which torch.from_numpy keeps",
     ),
-    Specimen(
+    Bug(
         name="jitter",
         wrong=function("Sin", lambda x: x.sin(), jittered, once=True),
         right=function("Sin", lambda x: x.sin(), lambda grad, x: grad * x.cos(), once=True),
@@ -147,7 +147,7 @@ SPECIMENS = [
         cause=("no argument", "random", "determin", "differ", "noise"),
         source="atomics and unseeded noise: 'backward is not reentrant' in gradcheck",
     ),
-    Specimen(
+    Bug(
         name="float32_kernel",
         wrong=function("Cube", lambda x: x**3, lambda grad, x: 3.03 * grad * x**2),
         right=function("Cube", lambda x: x**3, lambda grad, x: 3 * grad * x**2),
@@ -158,7 +158,7 @@ SPECIMENS = [
         source="1 % off in a dtype for which people set rtol to 5e-2",
         smooth=False,
     ),
-    Specimen(
+    Bug(
         name="half_kernel",
         wrong=function("Square", lambda x: x * x, lambda grad, x: grad * x),
         right=function("Square", lambda x: x * x, lambda grad, x: 2 * grad * x),

@@ -4,8 +4,8 @@ import numpy as np
 import torch
 from torch.autograd import Function
 
+from .bug import Bug, function, given, normal
 from .observe import second
-from .specimen import Specimen, function, given, normal
 
 SECOND = {"double", "second", "twice", "higher", "once", "gradgrad"}
 
@@ -79,8 +79,8 @@ SINH = {"right": function("Sinh", lambda x: x.sinh(), lambda grad, x: grad * x.c
 SINE = function("Sin", lambda x: x.sin(), lambda grad, x: grad * x.cos())
 PRODUCT = function("Product", product, lambda grad, x, y: (grad * y, grad * x))
 
-SPECIMENS = [
-    Specimen(
+BUGS = [
+    Bug(
         name="saved_intermediates",
         wrong=SinhOfIntermediates.apply,
         **SINH,
@@ -90,7 +90,7 @@ SPECIMENS = [
         cause=("intermediate", "saved", "once_differentiable", "second", "graph"),
         source="pytorch#58509, #104040, #76185: what forward computes has no graph",
     ),
-    Specimen(
+    Bug(
         name="intermediates_on_ctx",
         wrong=SinhOfAttributes.apply,
         **SINH,
@@ -100,7 +100,7 @@ SPECIMENS = [
         cause=("intermediate", "saved", "once_differentiable", "second", "ctx", "graph"),
         source="the same, as attributes",
     ),
-    Specimen(
+    Bug(
         name="detached_by_data",
         wrong=function("Sin", lambda x: x.sin(), lambda grad, x: grad * x.data.cos()),
         right=SINE,
@@ -111,7 +111,7 @@ SPECIMENS = [
         cause=("detach", ".data", "once_differentiable", "second", "graph", "zero"),
         source=".data in backward, from the days of Variable",
     ),
-    Specimen(
+    Bug(
         name="once_differentiable_missing",
         wrong=function("Sin", lambda x: x.sin(), in_numpy),
         right=function("Sin", lambda x: x.sin(), in_numpy, once=True),
@@ -122,7 +122,7 @@ SPECIMENS = [
         cause=("detach", "numpy", "NumPy", "once_differentiable", "second", "graph"),
         source="pytorch#60312: backward in NumPy or a raw kernel",
     ),
-    Specimen(
+    Bug(
         name="second_dropped_for_one_input",
         wrong=function("Product", product, lambda grad, x, y: (grad * y.detach(), grad * x)),
         right=PRODUCT,
@@ -133,7 +133,7 @@ SPECIMENS = [
         cause=("detach", "once_differentiable", "second", "graph", "zero", "missing"),
         source="a detach() for memory, in one of two branches; gradgradcheck leaves it out",
     ),
-    Specimen(
+    Bug(
         name="number_for_tensor",
         wrong=LengthAsNumber.apply,
         right=function(
@@ -146,7 +146,7 @@ SPECIMENS = [
         cause=("term", "constant", "item", "number", "detach", "once_differentiable", "second", "graph"),
         source=".item() and float() make constants",
     ),
-    Specimen(
+    Bug(
         name="second_by_hand",
         wrong=function("Cube", lambda x: x**3, lambda grad, x: CubeGradientOfHalf.apply(grad, x)),
         right=function("Cube", lambda x: x**3, lambda grad, x: CubeGradient.apply(grad, x)),
@@ -157,7 +157,7 @@ SPECIMENS = [
         cause=("1/2", "half", "0.5"),
         source="the double backward tutorial's last form, with a slip",
     ),
-    Specimen(
+    Bug(
         name="upstream_detached",
         wrong=function("Sin", lambda x: x.sin(), lambda grad, x: grad.detach() * x.cos()),
         right=SINE,

@@ -3,8 +3,8 @@
 import torch
 from torch.autograd import Function
 
+from .bug import Bug, function, normal
 from .observe import each_input_alone, each_output_alone
-from .specimen import Specimen, function, normal
 
 GRADIENT = {"gradient"}
 
@@ -110,8 +110,8 @@ def even_parts(name, even):
     return function(name, lambda *parts: torch.cat(parts), backward)
 
 
-SPECIMENS = [
-    Specimen(
+BUGS = [
+    Bug(
         name="missing_input",
         wrong=function("Product", product, lambda grad, x, y: (grad * y, None)),
         right=function("Product", product, lambda grad, x, y: (grad * y, grad * x)),
@@ -121,7 +121,7 @@ SPECIMENS = [
         cause=("None", "missing", "zero", "no gradient"),
         source="an input added later",
     ),
-    Specimen(
+    Bug(
         name="swapped_inputs",
         wrong=function("Divide", lambda x, y: x / y, lambda grad, x, y: (-grad * x / y**2, grad / y)),
         right=function("Divide", lambda x, y: x / y, lambda grad, x, y: (grad / y, -grad * x / y**2)),
@@ -131,7 +131,7 @@ SPECIMENS = [
         cause=("swap", "exchang", "other input", "order"),
         source="returned in another order than forward takes them: LLTM in old editions of the C++ tutorial",
     ),
-    Specimen(
+    Bug(
         name="second_output_ignored",
         wrong=outputs("Polar", lambda grad_sin, grad_cos, x: grad_sin * x.cos()),
         **POLAR,
@@ -139,7 +139,7 @@ SPECIMENS = [
         cause=("output", "drop", "ignor"),
         source="outputs added for convenience: attention weights, log-determinants",
     ),
-    Specimen(
+    Bug(
         name="outputs_exchanged",
         wrong=outputs("Polar", lambda grad_sin, grad_cos, x: grad_cos * x.cos() - grad_sin * x.sin()),
         **POLAR,
@@ -147,7 +147,7 @@ SPECIMENS = [
         cause=("output", "swap", "exchang", "permut"),
         source="outputs of the same shape, whose order was changed",
     ),
-    Specimen(
+    Bug(
         name="marked_non_differentiable",
         wrong=outputs("Polar", lambda grad_sin, grad_cos, x: grad_sin * x.cos(), moved=True),
         **POLAR,
@@ -155,7 +155,7 @@ SPECIMENS = [
         cause=("differentiable",),
         source="mark_non_differentiable for what is merely unused; gradcheck then leaves the output out",
     ),
-    Specimen(
+    Bug(
         name="undefined_gradient_crashes",
         wrong=outputs("Polar", polar_gradient, materialize=False),
         **POLAR,
@@ -164,7 +164,7 @@ SPECIMENS = [
         cause=("None", "undefined", "materialize", "alone"),
         source="set_materialize_grads(False), copied for speed",
     ),
-    Specimen(
+    Bug(
         name="undefined_gradient_taken_for_none",
         wrong=outputs("Polar", only_if_all, materialize=False),
         **POLAR,
@@ -173,7 +173,7 @@ SPECIMENS = [
         cause=("None", "undefined", "materialize", "alone", "output", "zero"),
         source="pytorch#58511: the test for undefined gradients gives up too early",
     ),
-    Specimen(
+    Bug(
         name="asks_for_another_input",
         wrong=needing("Product", asks_for_the_first),
         right=needing("Product", those_needed),
@@ -184,7 +184,7 @@ SPECIMENS = [
         cause=("needs_input_grad", "subset", "requires", "alone", "missing", "None", "zero"),
         source="needs_input_grad[0] copied to all branches",
     ),
-    Specimen(
+    Bug(
         name="gradients_without_gaps",
         wrong=needing("Product", without_gaps),
         right=needing("Product", those_needed),
@@ -195,7 +195,7 @@ SPECIMENS = [
         cause=("needs_input_grad", "subset", "requires", "alone", "missing", "None", "zero"),
         source="a list of the gradients that are needed, without None for the others",
     ),
-    Specimen(
+    Bug(
         name="saved_for_some",
         wrong=SavesLittle.apply,
         right=needing("Product", those_needed),
@@ -206,7 +206,7 @@ SPECIMENS = [
         cause=("subset", "requires", "alone", "only"),
         source="memory saved where one input is frozen",
     ),
-    Specimen(
+    Bug(
         name="cut_in_the_middle",
         wrong=concatenated(lambda x, y: len(y)),
         right=concatenated(lambda x, y: len(x)),
@@ -217,7 +217,7 @@ SPECIMENS = [
         cause=("size", "shape", "axis", "length", "swap", "permut"),
         source="two inputs whose sizes agree in the test",
     ),
-    Specimen(
+    Bug(
         name="parts_from_the_end",
         wrong=even_parts("Cat", even=True),
         right=even_parts("Cat", even=False),
@@ -227,7 +227,7 @@ SPECIMENS = [
         cause=("flip", "revers", "permut", "swap", "shift"),
         source="gradients popped from a stack",
     ),
-    Specimen(
+    Bug(
         name="one_gradient_too_few",
         wrong=function("Product", product, lambda grad, x, y: grad * y),
         right=function("Product", product, lambda grad, x, y: (grad * y, grad * x)),

@@ -2,7 +2,7 @@
 
 import torch
 
-from .specimen import Specimen, function, normal
+from .bug import Bug, function, normal
 
 GRADIENT = {"gradient"}
 ROWS, COLUMNS = [0, 0, 1, 2, 2], [0, 2, 1, 0, 2]
@@ -37,8 +37,8 @@ def gradient(*, transposed=True, exchanged=False, factor=1):
     return function("SparseProduct", product, backward, once=True)
 
 
-SPECIMENS = [
-    Specimen(
+BUGS = [
+    Bug(
         name="sparse_not_transposed",
         wrong=gradient(transposed=False),
         right=gradient(),
@@ -49,7 +49,7 @@ SPECIMENS = [
         source="message passing along edges in the direction of the forward pass",
         smooth=False,
     ),
-    Specimen(
+    Bug(
         name="sparse_rows_for_columns",
         wrong=gradient(exchanged=True),
         right=gradient(),
@@ -60,7 +60,7 @@ SPECIMENS = [
         source="(source, target) and (row, column) taken for each other in graph code",
         smooth=False,
     ),
-    Specimen(
+    Bug(
         name="sparse_values_twice",
         wrong=gradient(factor=2),
         right=gradient(),

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch.autograd import Function
 
+from .bug import Bug, function, normal
 from .observe import backward_twice, in_threads, interleaved, repeated, values
-from .specimen import Specimen, function, normal
 
 STATE = {"state", "call", "interleav"}
 CHANCE = {"determin", "random", "repeat", "reentran", "inconclusive"}
@@ -128,8 +128,8 @@ def gradient_of_the_weight(target, inputs):
     return torch.autograd.grad(out.sum(), WEIGHT, allow_unused=True)[0] if out.requires_grad else None
 
 
-SPECIMENS = [
-    Specimen(
+BUGS = [
+    Bug(
         name="last_calls_mask",
         wrong=ReluOfLastMask.apply,
         right=function("Relu", lambda x: x.clamp(min=0), lambda grad, x: grad * (x > 0)),
@@ -140,7 +140,7 @@ SPECIMENS = [
         cause=("state", "call", "earlier", "last", "other"),
         source="attributes of the class, or of the module, in the place of ctx",
     ),
-    Specimen(
+    Bug(
         name="sums_up",
         wrong=SumsUp.apply,
         **(SINE | {"right": function("Sin", lambda x: x.sin(), lambda grad, x: grad * x.cos(), once=True)}),
@@ -149,7 +149,7 @@ SPECIMENS = [
         cause=("no argument", "state", "call", "second", "accumul", "linear", "differ"),
         source="+= on ctx",
     ),
-    Specimen(
+    Bug(
         name="draws_again",
         wrong=DrawsAgain.apply,
         right=KeepsItsDraw.apply,
@@ -161,7 +161,7 @@ SPECIMENS = [
         source="dropout without its mask",
         smooth=False,
     ),
-    Specimen(
+    Bug(
         name="noise_in_forward",
         wrong=function("Sin", noisy, lambda grad, x: grad * x.cos()),
         **SINE,
@@ -170,7 +170,7 @@ SPECIMENS = [
         cause=("no argument", "random", "determin", "noise", "differ"),
         source="generators that nobody seeds",
     ),
-    Specimen(
+    Bug(
         name="sums_in_any_order",
         wrong=scaled(in_any_order),
         right=scaled(torch.sum),
@@ -181,7 +181,7 @@ SPECIMENS = [
         cause=("no argument", "random", "determin", "noise", "differ", "order", "digits"),
         source="atomic additions of terms that cancel",
     ),
-    Specimen(
+    Bug(
         name="captured_tensor",
         wrong=GAIN_OF_ONE,
         right=lambda x: GAIN_OF_BOTH(x, WEIGHT),
@@ -192,7 +192,7 @@ SPECIMENS = [
         cause=("captur", "argument", "closure", "global"),
         source="the note on torch.func: tensors from outside of a Function get no gradient",
     ),
-    Specimen(
+    Bug(
         name="shared_scratch",
         wrong=function("Sum", scratch, lambda grad, x: grad * (x.exp() + 1)),
         right=function("Sum", lambda x: x.exp() + x, lambda grad, x: grad * (x.exp() + 1)),
@@ -203,7 +203,7 @@ SPECIMENS = [
         cause=("global", "thread", "race", "share"),
         source="global workspaces; DataParallel and backward's own threads",
     ),
-    Specimen(
+    Bug(
         name="quick_without_grad",
         wrong=quick_without_grad,
         right=torch.sin,
@@ -214,7 +214,7 @@ SPECIMENS = [
         cause=("gradient is wanted", "no_grad", "grad mode", "mode"),
         source="approximations for inference",
     ),
-    Specimen(
+    Bug(
         name="slope_of_the_first",
         wrong=function("Sin", lambda x: x.sin(), slope_of_the_first, once=True),
         **(SINE | {"right": function("Sin", lambda x: x.sin(), lambda grad, x: grad * x.cos(), once=True)}),

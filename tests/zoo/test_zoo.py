@@ -6,10 +6,10 @@ import torch
 import torchgraft as tg
 
 from . import ZOO, observe
+from .bug import Bug
 from .judge import alarms, causes, found, named, words
-from .specimen import Specimen
 
-specimens = pytest.mark.parametrize("specimen", ZOO, ids=lambda s: f"{s.family}-{s.name}")
+bugs = pytest.mark.parametrize("bug", ZOO, ids=lambda s: f"{s.family}-{s.name}")
 
 # Each takes half a second, and is left out where the bug is not one for compilers. The slow tests leave out nothing.
 COMPILERS = {"compile", "export", "opcheck", "fake"}
@@ -29,25 +29,25 @@ def test_names_are_unique():
     assert len({s.name for s in ZOO}) == len(ZOO) >= 150
 
 
-@specimens
-def test_the_wrong_one_differs_from_its_twin(specimen: Specimen):
-    wrong, right = (specimen.shown_by(target, specimen.arguments()) for target in (specimen.wrong, specimen.right))
+@bugs
+def test_the_wrong_one_differs_from_the_right_one(bug: Bug):
+    wrong, right = (bug.shown_by(target, bug.arguments()) for target in (bug.wrong, bug.right))
     assert not observe.same(wrong, right)
 
 
-@specimens
-def test_the_twin_is_as_torch_has_it(specimen: Specimen):
-    right, truth = (specimen.shown_by(target, specimen.arguments()) for target in (specimen.right, specimen.truth))
+@bugs
+def test_the_right_one_is_as_torch_has_it(bug: Bug):
+    right, truth = (bug.shown_by(target, bug.arguments()) for target in (bug.right, bug.truth))
     assert not isinstance(right, str), right  # an error
     assert observe.same(right, truth), (right, truth)
 
 
-@specimens
-def test_differences_prove_the_twin(specimen: Specimen):
+@bugs
+def test_differences_prove_the_right_one(bug: Bug):
     """Slow gradcheck: its differences are wrong by about 1e-9 here, far below its own tolerance of 1e-3."""
-    if not specimen.smooth:
+    if not bug.smooth:
         pytest.skip("no derivative at the probe, or not in float64")
-    call = observe.Call(specimen.right, specimen.arguments())
+    call = observe.Call(bug.right, bug.arguments())
     assert torch.autograd.gradcheck(call, call.leaves(), eps=1e-6, atol=1e-7, rtol=1e-6, check_undefined_grad=False)
 
 
@@ -55,19 +55,17 @@ def slow(condition: bool) -> list[pytest.MarkDecorator]:
     return [pytest.mark.slow] if condition else []
 
 
-def checked(specimen: Specimen, target: object, *, thoroughly: bool = False) -> tg.Report:
-    """The report on the wrong one or its twin."""
-    concerned = thoroughly or specimen.family in ("library", "modes") or specimen.expects & COMPILERS
-    return tg.check(target, *(specimen.inputs() if specimen.inputs else ()), compilers=bool(concerned))
+def checked(bug: Bug, target: object, *, thoroughly: bool = False) -> tg.Report:
+    """The report on the wrong one or its right version."""
+    concerned = thoroughly or bug.family in ("library", "modes") or bug.expects & COMPILERS
+    return tg.check(target, *(bug.inputs() if bug.inputs else ()), compilers=bool(concerned))
 
 
-@pytest.mark.parametrize(
-    "specimen", [pytest.param(s, id=f"{s.family}-{s.name}", marks=slow(s.name in SLOW)) for s in ZOO]
-)
-def test_the_bug_is_found_and_its_cause_named(specimen: Specimen):
-    report = checked(specimen, specimen.wrong)
-    assert found(specimen, report), words(report)
-    assert named(specimen, report) is (specimen.name not in UNNAMED), causes(report)
+@pytest.mark.parametrize("bug", [pytest.param(s, id=f"{s.family}-{s.name}", marks=slow(s.name in SLOW)) for s in ZOO])
+def test_the_bug_is_found_and_its_cause_named(bug: Bug):
+    report = checked(bug, bug.wrong)
+    assert found(bug, report), words(report)
+    assert named(bug, report) is (bug.name not in UNNAMED), causes(report)
 
 
 def test_most_causes_are_named():
@@ -75,12 +73,12 @@ def test_most_causes_are_named():
     assert len(UNNAMED) <= len(ZOO) / 5
 
 
-# Of the twins, those of operators of torch.library and of transforms; false alarms on operators, Functions and modules
-# that are right would show in the gallery, in torchgraft.scipy and in the tests of the contracts too.
+# Of the right ones, those of operators of torch.library and of transforms: false alarms on others would show in the
+# gallery, in torchgraft.scipy and in the tests of the checks too.
 @pytest.mark.parametrize(
-    "specimen",
+    "bug",
     [pytest.param(s, id=f"{s.family}-{s.name}", marks=slow(s.family not in ("library", "modes"))) for s in ZOO],
 )
-def test_nothing_is_found_in_the_twin(specimen: Specimen):
-    report = checked(specimen, specimen.right, thoroughly=True)
+def test_nothing_is_found_in_the_right_one(bug: Bug):
+    report = checked(bug, bug.right, thoroughly=True)
     assert not alarms(report), str(report)

@@ -5,13 +5,13 @@ from torch.nn import functional
 
 from examples.tutorial_mistakes import MISTAKES, cell, statistics
 
+from .bug import Bug
 from .observe import mapped, second
-from .specimen import Specimen
 
 
 def published(page, name, **fields):
     wrong, right, arguments = MISTAKES[page]
-    return Specimen(name=name, wrong=wrong, right=right, inputs=lambda: arguments, source=page, **fields)
+    return Bug(name=name, wrong=wrong, right=right, inputs=lambda: arguments, source=page, **fields)
 
 
 def filtered(x, kernel):
@@ -35,7 +35,7 @@ def cropped(picture, top, left, height, width):
 
 SECOND = {"double", "second", "higher", "once", "gradgrad"}
 
-SPECIMENS = [
+BUGS = [
     published(
         "numpy_extensions_tutorial, old editions",
         "scipy_filter",

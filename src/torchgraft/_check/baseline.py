@@ -192,7 +192,7 @@ def _measure(case: Case) -> Baseline:
         raise Inconclusive("no output requires grad")
     cotangents = cotangents_for(case, recorded.outputs)
     outputs = [output.detach().clone() for output in recorded.outputs]
-    gradients = [_copy(g) for g in recorded.pull(_copies(cotangents))]
+    gradients = [_copy(g) for g in recorded.vjp(_copies(cotangents))]
     moved = [_moved(case, cotangents, sample) for sample in range(2)]
     accuracy = case.target.declared.error
     output_slack = [slack(value, [outs[i] for outs, _ in moved], accuracy) for i, value in enumerate(outputs)]
@@ -229,7 +229,7 @@ def _moved(case: Case, cotangents: Sequence[Value], sample: int) -> tuple[list[T
     """Outputs and gradients of numbers that were rounded otherwise."""
     recorded = case.linearize(nudged(case, case.primals, sample))
     others = iter(nudged(case, [c for c in cotangents if c is not None], sample))
-    return recorded.outputs, recorded.pull([None if c is None else next(others) for c in cotangents])
+    return recorded.outputs, recorded.vjp([None if c is None else next(others) for c in cotangents])
 
 
 def nudged(case: Case, tensors: Sequence[Tensor], sample: int) -> list[Tensor]:
@@ -274,9 +274,9 @@ def _copies(tensors: Sequence[Value]) -> list[Value]:
     return [_copy(tensor) for tensor in tensors]
 
 
-def pulled(recorded: Linearization, base: Baseline) -> list[Value]:
+def vjp_of(recorded: Linearization, base: Baseline) -> list[Value]:
     """The gradients of a recorded call for copies of the baseline's cotangents."""
-    return recorded.pull(_copies(base.cotangents))
+    return recorded.vjp(_copies(base.cotangents))
 
 
 def short(error: BaseException) -> str:

@@ -32,7 +32,7 @@ class Linearization:
     outputs: list[Tensor]
     accumulated: set[int] = field(default_factory=set)
 
-    def pull(
+    def vjp(
         self, cotangents: Sequence[Tensor | None], *, create_graph: bool = False, retain_graph: bool = True
     ) -> list[Tensor | None]:
         """The VJP: a gradient for each primal, None where none flows or the primal does not require grad.

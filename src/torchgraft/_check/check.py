@@ -27,7 +27,7 @@ def check(
     """Prove that a derivative is right, or say what is wrong with it.
 
     The backward pass is compared with differences of the forward pass, whose errors are estimated, so that there is
-    no tolerance to choose; then come the contracts that PyTorch expects everyone to keep: layouts, subsets of inputs
+    no tolerance to choose; then come checks of what PyTorch expects everyone to keep: layouts, subsets of inputs
     that require grad, mutation, aliasing, forward mode, second order, `vmap`, compilers, threads, leaks, and more.
 
     Args:

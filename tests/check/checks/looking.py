@@ -1,4 +1,4 @@
-"""How the tests of the contracts look at one target, and short ways to write Functions."""
+"""How the tests of the checks look at one target, and short ways to write Functions."""
 
 import warnings
 
@@ -23,14 +23,14 @@ def case_of(target, *args, seed=0, **kwargs):
 
 
 def findings(name, target, *args, **kwargs):
-    """What a contract says, notices too."""
+    """What a check says, notices too."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return list(NAMED[name].look(case_of(target, *args, **kwargs)))
 
 
 def alarms(name, target, *args, **kwargs):
-    """The codes of what a contract says is wrong."""
+    """The codes of what a check says is wrong."""
     return {f.code for f in findings(name, target, *args, **kwargs) if f.severity is not Verdict.PASS}
 
 

@@ -1,4 +1,4 @@
-"""Targets of many kinds that keep every contract."""
+"""Targets of many kinds that pass every check."""
 
 import numpy as np
 import torch
@@ -105,7 +105,7 @@ MATMUL = modern(
 CUBE = modern(lambda x: x**3, lambda grad, x: 3 * x**2 * grad, lambda dx, x: 3 * x**2 * dx)
 
 
-@torch.library.custom_op("test_contracts::scale", mutates_args=())
+@torch.library.custom_op("test_checks::scale", mutates_args=())
 def scale(x: torch.Tensor, factor: float) -> torch.Tensor:
     return x * factor
 

@@ -1,4 +1,4 @@
-"""Contracts about the backward as a linear map: of each output, for each input, of the right shape and dtype."""
+"""Checks of the backward as a linear map: of each output, for each input, of the right shape and dtype."""
 
 import pytest
 import torch

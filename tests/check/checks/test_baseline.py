@@ -1,4 +1,4 @@
-"""What contracts compare with: plain results, and how far rounding can take others from them."""
+"""What checks compare with: plain results, and how far rounding can take others from them."""
 
 import gc
 import weakref

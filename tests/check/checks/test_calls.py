@@ -1,4 +1,4 @@
-"""Contracts about one call among others: the same again, interleaved, on threads, with nothing recorded."""
+"""Checks of one call among others: the same again, interleaved, on threads, with nothing recorded."""
 
 import random
 import threading

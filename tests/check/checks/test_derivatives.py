@@ -1,4 +1,4 @@
-"""Contracts about derivatives beyond one backward at one size: forward mode, second order, other sizes."""
+"""Checks of derivatives beyond one backward at one size: forward mode, second order, other sizes."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Contracts about memory: how it lies, who writes to it, who keeps it."""
+"""Checks of memory: how it lies, who writes to it, who keeps it."""
 
 import pytest
 import torch
@@ -203,7 +203,7 @@ def test_an_input_that_is_kept_on_ctx():
 
 
 def test_an_operator_that_returns_a_view():
-    @torch.library.custom_op("test_contracts::row", mutates_args=())
+    @torch.library.custom_op("test_checks::row", mutates_args=())
     def row(x: torch.Tensor) -> torch.Tensor:
         return torch.as_strided(x, (4,), (1,))
 

@@ -67,7 +67,7 @@ def test_vmap_that_is_right_or_refused():
 
 def library(kernel, fake):
     """x * 2 by an operator of torch.library with a fake kernel."""
-    name = f"test_contracts::fake{next(COUNT)}"
+    name = f"test_checks::fake{next(COUNT)}"
 
     def double(x: Tensor) -> Tensor:
         return kernel(x)

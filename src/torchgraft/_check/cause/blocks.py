@@ -293,13 +293,13 @@ def observe(case: Case) -> Observation:
 
     @functools.cache
     def scaled(scale: float) -> Array:
-        pulled = [backward.pull(row * scale) / scale for row in torch.eye(rows, dtype=torch.float64)]
-        return torch.stack(pulled).numpy() if pulled else np.zeros((0, columns))
+        found = [backward.vjp(row * scale) / scale for row in torch.eye(rows, dtype=torch.float64)]
+        return torch.stack(found).numpy() if found else np.zeros((0, columns))
 
     twos = torch.full((rows,), 2.0, dtype=torch.float64)  # ones would hide what is multiplied by them
-    first, slack = backward.pull(twos).clone(), 256 * probe.grid.epsilon  # for the order of sums
+    first, slack = backward.vjp(twos).clone(), 256 * probe.grid.epsilon  # for the order of sums
     repeats = all(
-        torch.isclose(first, backward.pull(twos), rtol=slack, atol=0, equal_nan=True).all() for _ in range(_REPEATS)
+        torch.isclose(first, backward.vjp(twos), rtol=slack, atol=0, equal_nan=True).all() for _ in range(_REPEATS)
     )
     leaves = zip(case.leaf_names, case.leaves, strict=True)
     numbers = {name: float(leaf) for name, leaf in leaves if type(leaf) in (int, float) and leaf not in (0, 1)}
@@ -353,6 +353,6 @@ def _absent(case: Case) -> frozenset[int]:
     """Inputs for which the backward gives None."""
     recorded = case.linearize()
     with contextlib.suppress(Exception):  # nothing can be told
-        pulled = recorded.pull([torch.ones_like(output) for output in recorded.outputs])
-        return frozenset(i for i, gradient in enumerate(pulled) if gradient is None)
+        found = recorded.vjp([torch.ones_like(output) for output in recorded.outputs])
+        return frozenset(i for i, gradient in enumerate(found) if gradient is None)
     return frozenset()

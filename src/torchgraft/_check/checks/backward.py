@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ... import _torch
-from ..baseline import Baseline, Difference, Value, baseline, cotangents_for, pulled
+from ..baseline import Baseline, Difference, Value, baseline, cotangents_for, vjp_of
 from ..case import Case, Linearization, describe
 from ..finding import Finding, Skip, Verdict
 from .ways import Made, Words, compared, used
@@ -28,14 +28,14 @@ def linearity(case: Case) -> Iterator[Finding]:
     """Scale the upstream gradient by powers of two, which round nothing, and add two of them."""
     base = baseline(case)
     recorded = case.linearize()
-    plain = pulled(recorded, base)
+    plain = vjp_of(recorded, base)
     seen: list[tuple[float, Difference]] = []
     for factor in _factors(base):
-        found = _scaled(recorded.pull(_scaled(base.cotangents, factor)), 1 / factor)
+        found = _scaled(recorded.vjp(_scaled(base.cotangents, factor)), 1 / factor)
         seen += [(factor, worst) for worst in base.differing_gradients(found, plain)[:1]]
     if not seen:
         other = cotangents_for(case, recorded.outputs, salt=1)
-        both, apart = recorded.pull(_sum(base.cotangents, other)), _sum(plain, recorded.pull(other))
+        both, apart = recorded.vjp(_sum(base.cotangents, other)), _sum(plain, recorded.vjp(other))
         title = "The backward of a sum is not the sum of the backwards"
         worst = base.differing_gradients(both, apart, times=4.0)[:1]
         where = f"two upstream gradients added; {case.label}"
@@ -116,7 +116,7 @@ def returned(case: Case) -> Iterator[Finding]:
             if rule is not None and rule is not getattr(torch.autograd.Function, name):
                 listening = staticmethod(_listening(cls, rule, seen))
                 stack.enter_context(mock.patch.object(cls, name, listening))
-        pulled(recorded, base)
+        vjp_of(recorded, base)
     for each in seen:
         yield from _judge(case, *each)
     for place in sorted(recorded.accumulated):
@@ -187,12 +187,12 @@ def freed(case: Case) -> Iterator[Finding]:
     def twice(retain: bool) -> Iterator[Finding]:
         recorded = case.linearize()
 
-        def pull() -> Made:
+        def backward() -> Made:
             cotangents = [None if c is None else c.clone() for c in base.cotangents]
-            return (), recorded.pull(cotangents, retain_graph=retain)
+            return (), recorded.vjp(cotangents, retain_graph=retain)
 
-        expected, raises = pull(), ONLY_ONCE if retain else None
-        found = compared(base, f"retain_graph={retain}", pull, raises=raises, gradient=SECOND, expected=expected)
+        expected, raises = backward(), ONLY_ONCE if retain else None
+        found = compared(base, f"retain_graph={retain}", backward, raises=raises, gradient=SECOND, expected=expected)
         yield from itertools.islice(found, 1)
 
     found = list(twice(True))
@@ -223,12 +223,12 @@ def outputs(case: Case) -> Iterator[Finding]:
         alone = [c.clone() if c is not None and i == index else None for i, c in enumerate(base.cotangents)]
         zeros = [None if c is None else c if i == index else torch.zeros_like(c) for i, c in enumerate(base.cotangents)]
 
-        def pull(cotangents: Sequence[Value] = alone) -> Made:
-            return (), case.linearize().pull(cotangents)
+        def backward(cotangents: Sequence[Value] = alone) -> Made:
+            return (), case.linearize().vjp(cotangents)
 
         yield from compared(
-            base, f"{base.output_name(index)} alone", pull,
-            raises=UNDEFINED_RAISES, gradient=UNDEFINED, expected=pull(zeros),
+            base, f"{base.output_name(index)} alone", backward,
+            raises=UNDEFINED_RAISES, gradient=UNDEFINED, expected=backward(zeros),
         )  # fmt: skip
 
 
@@ -249,13 +249,13 @@ def subsets(case: Case) -> Iterator[Finding]:
         raise Skip("one differentiable input")
     for chosen in _subsets(count):
 
-        def pull(wanted: Sequence[bool] = tuple(i in chosen for i in range(count))) -> Made:
+        def backward(wanted: Sequence[bool] = tuple(i in chosen for i in range(count))) -> Made:
             recorded: Linearization = case.linearize(wanted=wanted)
-            return recorded.outputs, pulled(recorded, base)
+            return recorded.outputs, vjp_of(recorded, base)
 
         expected = base.outputs, [g if i in chosen else None for i, g in enumerate(base.gradients)]
         yield from compared(
-            base, f"only {', '.join(case.names[i] for i in chosen)} requires grad", pull,
+            base, f"only {', '.join(case.names[i] for i in chosen)} requires grad", backward,
             raises=SUBSET_RAISES, output=SUBSET_OUTPUT, gradient=_of_subset, expected=expected,
         )  # fmt: skip
 

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from ... import _torch
-from ..baseline import Baseline, Difference, Value, baseline, distance, pulled
+from ..baseline import Baseline, Difference, Value, baseline, distance, vjp_of
 from ..case import Case, Linearization, describe
 from ..finding import Finding, Verdict
 from ..target import can_be_copied, copied
@@ -34,14 +34,14 @@ from .ways import Made, Words, compared, made, on_one_module, require_fixed
 
 
 def determinism(case: Case) -> Iterator[Finding]:
-    """Call twice, and pull twice through the second call."""
+    """Call twice, and take the VJP of the second call twice."""
     base, kept = baseline(case), on_one_module(case)
     with torch.random.fork_rng(devices=[]):
         kept.linearize()
         states = [_states()]
         again = kept.linearize()
         states.append(_states())
-        gradients = [pulled(again, base), pulled(again, base)]
+        gradients = [vjp_of(again, base), vjp_of(again, base)]
         states.append(_states())
     outputs = [output.detach() for output in again.outputs]
     yield from _same(base, "output", outputs, base.outputs, states[:2])
@@ -112,13 +112,13 @@ INFERENCE = Words(
 def state(case: Case) -> Iterator[Finding]:
     """Two forwards, then two backwards; then the first call again."""
     base, other = baseline(case), elsewhere(case)
-    expected = pulled(case.linearize(other), base)
+    expected = vjp_of(case.linearize(other), base)
     for order, places in (("in the same order", (0, 1)), ("in reverse order", (1, 0))):
         recorded = [case.linearize(), case.linearize(other)]
-        pull = {i: pulled(recorded[i], base) for i in places}
+        gradients = {i: vjp_of(recorded[i], base) for i in places}
         where = f"two forwards, then their backwards {order}; {case.label}"
         for i, right in enumerate((base.gradients, expected)):
-            found = list(INTERLEAVED.of(base.differing_gradients(pull[i], right), where))
+            found = list(INTERLEAVED.of(base.differing_gradients(gradients[i], right), where))
             yield from found
             if found:
                 return
@@ -142,7 +142,7 @@ def _among_other_calls(base: Baseline) -> Iterator[Finding]:
         recorded = case.linearize()
         with contextlib.suppress(Exception):  # it refuses them
             other.linearize()
-            found = pulled(recorded, base)
+            found = vjp_of(recorded, base)
             told = list(INTERLEAVED.of(base.differing_gradients(found), f"a call with {what} before the backward"))
             yield from told
             if told:
@@ -161,7 +161,7 @@ def _between(base: Baseline) -> Iterator[Finding]:
         with torch.enable_grad():
             first = case.target.differentiable(module(*args, **kwargs))
             module(*others, **named)
-        return (), Linearization(leaves, first).pull(base.cotangents)
+        return (), Linearization(leaves, first).vjp(base.cotangents)
 
     yield from compared(base, "another call of the module before the backward", call, gradient=INTERLEAVED)
 
@@ -194,7 +194,7 @@ def _stepped(kept: Case, base: Baseline, moved: Sequence[Tensor], recorded: bool
             with torch.no_grad():
                 return kept.outputs(leaves), ()
         linear = kept.record(leaves)
-        return linear.outputs, pulled(linear, base)
+        return linear.outputs, vjp_of(linear, base)
 
     call()
     with torch.no_grad():
@@ -375,7 +375,7 @@ def _reset(base: Baseline) -> Iterator[Finding]:
         for seed in (1, 2):
             recorded = base.case.linearize()
             torch.default_generator.manual_seed(seed)
-            pulled(recorded, base)
+            vjp_of(recorded, base)
             states.append(torch.get_rng_state())
     if torch.equal(*states):
         yield Words(
@@ -419,7 +419,7 @@ def threads(case: Case) -> Iterator[Finding]:
     if case.target.kind != "module":  # each call has a copy of its own
         yield from _interleaved(base, other)
     recorded = case.linearize()
-    (result,) = _in_threads([lambda: ((), pulled(recorded, base))])
+    (result,) = _in_threads([lambda: ((), vjp_of(recorded, base))])
     title = "The gradient is another where the backward runs on another thread"
     yield from compared(
         base, "backward on another thread", result,

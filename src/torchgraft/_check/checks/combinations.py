@@ -121,7 +121,7 @@ class Calls:
             with _torch.Effort(WORK):
                 recorded = case.linearize()
                 with contextlib.suppress(Exception):  # of a backward, which is for later
-                    recorded.pull([torch.zeros_like(o) if o.requires_grad else None for o in recorded.outputs])
+                    recorded.vjp([torch.zeros_like(o) if o.requires_grad else None for o in recorded.outputs])
         except (Exception, _torch.TooMuch):
             return None
         outputs = recorded.outputs

@@ -65,7 +65,7 @@ def _run(base: Baseline, primals: Sequence[Tensor], cotangents: Sequence[Value],
     args, kwargs = base.case.arguments(leaves)
     outputs = _dense(base.case.target.differentiable(function(*args, **kwargs)))
     copies = [None if c is None else c.clone() for c in cotangents]
-    found = Linearization(leaves, outputs).pull(copies, retain_graph=False)
+    found = Linearization(leaves, outputs).vjp(copies, retain_graph=False)
     return [output.detach() for output in outputs], found
 
 

@@ -10,7 +10,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from ..baseline import Baseline, baseline, distance, generator, pulled
+from ..baseline import Baseline, baseline, distance, generator, vjp_of
 from ..case import Case
 from ..finding import Finding, Inconclusive, Skip, Verdict
 from .ways import Made, Words, claimed, compared, placed, require_fixed
@@ -129,7 +129,7 @@ def _inputs(base: Baseline, layout: str, given: list[Tensor], dense: list[Tensor
         cause = "the backward reads memory of what was saved as if it were contiguous"
         raises = _raised("input-layout-raises", f"The backward raises where inputs are {layout}", layout)
         wrong = Words("input-layout", title, *_misread(layout, cause))
-        yield from compared(base, how, lambda: ((), pulled(recorded[0], base)), raises=raises, gradient=wrong)
+        yield from compared(base, how, lambda: ((), vjp_of(recorded[0], base)), raises=raises, gradient=wrong)
 
 
 def gradients(case: Case) -> Iterator[Finding]:
@@ -139,14 +139,14 @@ def gradients(case: Case) -> Iterator[Finding]:
 
 
 def _gradients(base: Baseline, layout: str, given: list[Tensor], dense: list[Tensor] | None) -> Iterator[Finding]:
-    def pull(tensors: list[Tensor]) -> Made:
-        return (), base.case.linearize().pull(placed(base, tensors))
+    def backward(tensors: list[Tensor]) -> Made:
+        return (), base.case.linearize().vjp(placed(base, tensors))
 
     title = f"The gradient is another where the upstream gradient is {layout}"
     cause = "the memory of the upstream gradient is read as if it were contiguous"
     raises = f"The backward raises where the upstream gradient is {layout}"
     yield from compared(
-        base, f"{layout} upstream gradient", lambda: pull(given), expected=pull(dense) if dense else None,
+        base, f"{layout} upstream gradient", lambda: backward(given), expected=backward(dense) if dense else None,
         raises=_raised("gradient-layout-raises", raises, layout),
         gradient=Words("gradient-layout", title, *_misread(layout, cause)),
     )  # fmt: skip
@@ -181,7 +181,7 @@ def autocast(case: Case) -> Iterator[Finding]:
             recorded = single.linearize()
         title = "The backward raises after a forward under autocast"
         pairs = zip(base.cotangents, recorded.outputs, strict=True)
-        found = recorded.pull([None if c is None else c.to(o.dtype) for c, o in pairs])
+        found = recorded.vjp([None if c is None else c.to(o.dtype) for c, o in pairs])
     except Exception as error:  # what is in double precision is not meant for autocast
         meant = any(primal.dtype == torch.float32 for primal in case.primals) or claimed(case, "autocast")
         severity, cause = Verdict.FAIL if meant else Verdict.PASS, "forward and backward get different dtypes"
@@ -202,7 +202,7 @@ def _with_slack(base: Baseline) -> Baseline:
     for sample in range(3):
         rounded = partial(_rounded, source=generator(base.case, 83, sample))
         moved = base.case.linearize([rounded(primal) for primal in base.case.primals])
-        found = [*moved.outputs, *moved.pull([None if c is None else rounded(c) for c in base.cotangents])]
+        found = [*moved.outputs, *moved.vjp([None if c is None else rounded(c) for c in base.cotangents])]
         slacks = [s + 4 * distance(value, other) for s, value, other in zip(slacks, found, every, strict=True)]
     count = len(base.outputs)
     return replace(base, output_slack=slacks[:count], gradient_slack=slacks[count:])

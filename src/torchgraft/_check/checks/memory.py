@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ... import _torch
-from ..baseline import Baseline, Difference, Value, baseline, distance, pulled
+from ..baseline import Baseline, Difference, Value, baseline, distance, vjp_of
 from ..case import Case, Linearization
 from ..finding import Finding, Skip
 from ..variations import nearby
@@ -65,14 +65,14 @@ def _shared_parameters(case: Case) -> Iterator[Finding]:
 def _results(base: Baseline, recorded: Linearization) -> dict[str, Tensor]:
     """Outputs and gradients, by their names."""
     found = {base.output_name(i): output for i, output in enumerate(recorded.outputs)}
-    return found | {base.gradient_name(i): g for i, g in enumerate(pulled(recorded, base)) if g is not None}
+    return found | {base.gradient_name(i): g for i, g in enumerate(vjp_of(recorded, base)) if g is not None}
 
 
 def _kept_results(base: Baseline) -> Iterator[Finding]:
     """Results of one call must survive the next."""
     results = _results(base, base.case.linearize())
     before = {name: value.detach().clone() for name, value in results.items()}
-    pulled(base.case.linearize(nearby(base.case)), base)
+    vjp_of(base.case.linearize(nearby(base.case)), base)
     yield from _changed(OVERWRITTEN, base.case, [(name, value, before[name]) for name, value in results.items()])
 
 
@@ -81,7 +81,7 @@ def _shared_gradients(base: Baseline) -> Iterator[Finding]:
     recorded = base.case.linearize()
     owners = [*zip(base.case.names, recorded.primals, strict=True)]
     owners += [(base.output_name(i), output) for i, output in enumerate(recorded.outputs)]
-    for i, gradient in enumerate(pulled(recorded, base)):
+    for i, gradient in enumerate(vjp_of(recorded, base)):
         shared = (name for name, owner in owners if gradient is not None and _torch.shares_memory(gradient, owner))
         name, what = next(shared, None), base.gradient_name(i)
         if name is not None:
@@ -124,9 +124,9 @@ def _written_output(base: Baseline, index: int) -> Iterator[Finding]:
     def write() -> Made:
         recorded = base.case.linearize()
         recorded.outputs[index].mul_(2)
-        return (), recorded.pull(half)
+        return (), recorded.vjp(half)
 
-    expected = (), base.case.linearize().pull(whole)
+    expected = (), base.case.linearize().vjp(whole)
     if base.outputs[index].numel():
         with contextlib.suppress(RuntimeError):  # its own version counter, or a view that may not be written to
             how = f"{base.output_name(index)}.mul_(2)"
@@ -136,7 +136,7 @@ def _written_output(base: Baseline, index: int) -> Iterator[Finding]:
 def _written_inputs(base: Baseline) -> Iterator[Finding]:
     """A gradient belongs to the values that the input had in the call; to refuse is right as well."""
     case = on_one_module(base.case, lasting=False)  # what runs again in the backward reads parameters again, by design
-    expected = (), pulled(case.linearize(), base)
+    expected = (), vjp_of(case.linearize(), base)
     for i, name in enumerate(case.names):
         leaves = [primal.detach().clone().requires_grad_() for primal in case.primals]
         given = [leaf.clone() for leaf in leaves]
@@ -146,7 +146,7 @@ def _written_inputs(base: Baseline) -> Iterator[Finding]:
 
         def write(changed: Tensor = given[i], recorded: Linearization = recorded) -> Made:
             changed.mul_(2)
-            return (), recorded.pull(base.cotangents)
+            return (), recorded.vjp(base.cotangents)
 
         with contextlib.suppress(RuntimeError):
             how = f"{name}.mul_(2) between forward and backward"
@@ -178,7 +178,7 @@ def mutation(case: Case) -> Iterator[Finding]:
     names = [base.output_name(i) for i in range(len(base.outputs))]
     cotangents = [None if c is None else c.clone() for c in base.cotangents]
     outputs = [(name, o, o.detach().clone()) for name, o in zip(names, recorded.outputs, strict=True)]
-    recorded.pull(cotangents)
+    recorded.vjp(cotangents)
     yield from _changed(INPUT_CHANGED, case, inputs)
     yield from _changed(GRADIENT_CHANGED, case, list(zip(names, cotangents, base.cotangents, strict=True)))
     yield from _changed(OUTPUT_CHANGED, case, outputs)
@@ -257,7 +257,7 @@ def leaks(case: Case) -> Iterator[Finding]:
         raise Skip("a profiler is on, which keeps memory of each call")
 
     def call() -> None:
-        pulled(case.linearize(), base)
+        vjp_of(case.linearize(), base)
 
     call()
     held = _held(base, call)

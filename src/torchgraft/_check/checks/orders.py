@@ -80,7 +80,7 @@ def _compare(base: Baseline, direction: Sequence[Value], found: Sequence[Value])
     where = f"tangents of {', '.join(which) if len(which) < len(direction) else 'all inputs'}; {base.case.label}"
     for i in used(base):
         alone = [c if j == i else None for j, c in enumerate(base.cotangents)]
-        gradients = base.case.linearize().pull(alone) if len(alone) > 1 else base.gradients
+        gradients = base.case.linearize().vjp(alone) if len(alone) > 1 else base.gradients
         backward = sum(_inner(g, u) for g, u in zip(gradients, direction, strict=True))
         forward = _inner(found[i], base.cotangents[i])
         slack = _slack(base, direction, gradients, found[i], base.cotangents[i])
@@ -232,7 +232,7 @@ def _wrong_second(base: Baseline, derived: Case, recorded: Linearization) -> Ite
 
 
 def _probed(derived: Case) -> Linearization:
-    """The backward recorded, and pulled through once.
+    """The backward recorded, and differentiated once.
 
     Raises:
         RuntimeError: it refuses to be differentiated, as what is decorated with ``once_differentiable`` does.
@@ -241,14 +241,14 @@ def _probed(derived: Case) -> Linearization:
     if _torch.refuses_backward(recorded.outputs):
         raise RuntimeError("the backward is marked with once_differentiable")
     source = generator(derived, 71)
-    recorded.pull([signed(o.detach(), source) if o.requires_grad else None for o in recorded.outputs])
+    recorded.vjp([signed(o.detach(), source) if o.requires_grad else None for o in recorded.outputs])
     return recorded
 
 
 def _moves(base: Baseline) -> bool:
     """Tell whether the gradient depends on anything: that of a step function is zero, and need not be recorded."""
     recorded = base.case.linearize(nearby(base.case))
-    return bool(base.differing_gradients(recorded.pull([None if c is None else 2 * c for c in base.cotangents])))
+    return bool(base.differing_gradients(recorded.vjp([None if c is None else 2 * c for c in base.cotangents])))
 
 
 def backward_case(
@@ -270,7 +270,7 @@ def backward_case(
         for i, primal in zip(varied, arguments, strict=False):
             given[i] = primal
         primals = [p if p.requires_grad else p.detach().requires_grad_() for p in given]
-        found = of.record(primals).pull(placed(base, arguments[len(varied) :]), create_graph=outer)
+        found = of.record(primals).vjp(placed(base, arguments[len(varied) :]), create_graph=outer)
         return tuple(torch.zeros_like(given[i]) if (g := found[i]) is None else g for i in returned)
 
     upstream = used(base)

@@ -161,7 +161,7 @@ def _look(case: Case, where: str) -> list[Finding]:
     recorded = None
     try:
         recorded = case.linearize()
-        recorded.pull(cotangents_for(case, recorded.outputs))
+        recorded.vjp(cotangents_for(case, recorded.outputs))
     except Exception as error:
         title = f"The backward raises, with {where} that the forward takes"
         few = where == "a size" and any(leaf.numel() < 2 for leaf in case.leaves if isinstance(leaf, Tensor))

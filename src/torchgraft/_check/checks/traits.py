@@ -96,13 +96,13 @@ def passed(line: Line, arguments: str, mode: str) -> list[Value]:
     with forward_mode(mode), torch.enable_grad():
         recorded = Linearization(leaves, list(function(given)))
     with _backward_mode(mode):
-        found = recorded.pull(line.cotangents, create_graph=mode == "the graph of the backward")
+        found = recorded.vjp(line.cotangents, create_graph=mode == "the graph of the backward")
     found = [None if g is None else g.detach() for g in found]
     if arguments == "views":
         return [None if g is None else g[1] for g in found]
     if arguments == "one tensor twice":
         i, j = _alike(case)
-        second = case.linearize().pull(line.cotangents)[j]
+        second = case.linearize().vjp(line.cotangents)[j]
         found[i] = found[i] if second is None or found[i] is None else found[i] - second  # type: ignore[operator]
         found[j] = second
     return found
@@ -270,7 +270,7 @@ def _same_as_loop(line: Line, sizes: tuple[int, ...]) -> bool:
             return False
         weights = [line.cotangents[i].expand(o.shape) for i, o in zip(used, made, strict=True)]  # type: ignore[union-attr]
         found = torch.autograd.grad(made, leaves, weights, allow_unused=True)
-        loop = [case.linearize(sample).pull(line.cotangents) for sample in samples if within(case.replaced(sample))]
+        loop = [case.linearize(sample).vjp(line.cotangents) for sample in samples if within(case.replaced(sample))]
     except Exception:
         return True
     if len(loop) < count or not all(bool(g.isfinite().all()) for row in loop for g in row if g is not None):

@@ -29,7 +29,7 @@ def mapped(case: Case) -> Iterator[Finding]:
     require_fixed(base, ", and vmap asks whether samples share them")
     require_dense(case, "vmap takes no sparse tensors")
     refused: list[Refused] = []
-    ways = (_values, _pulled, batched_gradients, batched_tangents)
+    ways = (_values, _gradients, batched_gradients, batched_tangents)
     for way in ways:
         try:
             found = list(way(base))
@@ -91,13 +91,13 @@ GRADIENT = Words(
 )  # fmt: skip
 
 
-def _pulled(base: Baseline) -> Iterator[Finding]:
+def _gradients(base: Baseline) -> Iterator[Finding]:
     """The gradients of each sample: of a vmapped function, and of the function, vmapped, as `torch.func` takes them."""
     case, samples = base.case, _samples(base.case)
     wanted = [i for i, g in enumerate(base.gradients) if g is not None]
     cotangents = [[c * (i + 1) for c in base.cotangents if c is not None] for i in range(SAMPLES)]
     pairs = zip(samples, cotangents, strict=True)
-    loop = [case.linearize(sample).pull(placed(base, pieces)) for sample, pieces in pairs]
+    loop = [case.linearize(sample).vjp(placed(base, pieces)) for sample, pieces in pairs]
 
     def outputs(*primals: Tensor) -> tuple[Tensor, ...]:
         made = case.outputs(primals)
@@ -133,7 +133,7 @@ def batched_gradients(base: Baseline) -> Iterator[Finding]:
     """Several upstream gradients at once, by ``is_grads_batched``, as `torch.autograd.functional.jacobian` does."""
     case, recorded = base.case, base.case.linearize()
     several = [base.cotangents, cotangents_for(case, recorded.outputs, salt=5)]
-    columns = list(zip(*(recorded.pull(one) for one in several), strict=True))
+    columns = list(zip(*(recorded.vjp(one) for one in several), strict=True))
     stacked = [_stack([one[i] for one in several]) for i in used(base)]
     again = case.linearize()
     grad = partial(torch.autograd.grad, is_grads_batched=True, allow_unused=True)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ... import _torch
-from ..baseline import Baseline, Difference, Value, pulled, short
+from ..baseline import Baseline, Difference, Value, short, vjp_of
 from ..case import Case
 from ..finding import Finding, Skip, Verdict
 from ..target import borrowed, can_be_copied, copied
@@ -85,7 +85,7 @@ def compared(
 def made(case: Case, base: Baseline, primals: Sequence[Tensor] | None = None) -> Made:
     """Outputs and gradients of a plain call, for the upstream gradients of the baseline."""
     recorded = case.linearize(primals)
-    return [output.detach().clone() for output in recorded.outputs], pulled(recorded, base)
+    return [output.detach().clone() for output in recorded.outputs], vjp_of(recorded, base)
 
 
 def placed(base: Baseline, given: Iterable[Value]) -> list[Value]:

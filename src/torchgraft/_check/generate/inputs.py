@@ -172,7 +172,7 @@ def attempt(case: Case, *, apart: bool = False) -> Exception | None:
             case.call()
         with contextlib.suppress(Exception):  # what a backward raises is for the checks
             recorded = case.linearize() if apart else Linearization([], [])
-            recorded.pull([torch.ones_like(output) for output in recorded.outputs])
+            recorded.vjp([torch.ones_like(output) for output in recorded.outputs])
 
     try:
         survive(call, apart=apart)

@@ -1,1 +1,1 @@
-"""Derivatives by numbers: of the forward pass by differences, of the backward pass by pulling cotangents."""
+"""Derivatives by numbers: of the forward pass by differences, of the backward pass by VJPs."""

@@ -402,9 +402,9 @@ def not_a_number(probe: Probe, backward: Backward, cotangent: Tensor | None = No
         return None
     generator = torch.Generator().manual_seed(probe.case.seed)
     weight = signed(len(probe.values), generator, min(24, probe.grid.digits - 4)) if cotangent is None else cotangent
-    missing = backward.pull(torch.where(backward.wanted, weight, 0)).isnan()
+    missing = backward.vjp(torch.where(backward.wanted, weight, 0)).isnan()
     if cotangent is not None:
-        missing &= ~backward.pull(backward.wanted.double()).isinf()  # 0 times an infinite slope
+        missing &= ~backward.vjp(backward.wanted.double()).isinf()  # 0 times an infinite slope
     for name, place in zip(probe.case.names, probe.inputs.slices, strict=True):
         if missing[place].any():
             largest = float(probe.point[place][missing[place]].abs().max())

@@ -45,7 +45,7 @@ class Line:
         source = generator(case, 91)
         self.outputs = recorded.outputs
         self.cotangents = [cotangent(o, cotangents, source) if o.requires_grad else None for o in recorded.outputs]
-        self.gradients = [None if g is None else g.detach() for g in recorded.pull(self.cotangents)]
+        self.gradients = [None if g is None else g.detach() for g in recorded.vjp(self.cotangents)]
         self.direction = [unit(primal) * signed(primal, source) for primal in self.primals]
         self._kind, self._source = cotangents, source
         self._weights: list[list[Value]] = []

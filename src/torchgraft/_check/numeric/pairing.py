@@ -103,9 +103,9 @@ def pair(probe: Probe, backward: Backward, ladder: Ladder, direction: Tensor, co
     a derivative can be small; and eight times the rounding noise of the backward pass, of which v and
     3 v give a sample.
     """
-    gradient = backward.pull(cotangent)
+    gradient = backward.vjp(cotangent)
     moved = direction != 0
-    noise = torch.where(moved, (gradient - backward.pull(3 * cotangent) / 3) * direction, 0)
+    noise = torch.where(moved, (gradient - backward.vjp(3 * cotangent) / 3) * direction, 0)
     weighted = cotangent != 0
     terms = torch.where(weighted, cotangent * ladder.derivative, 0)
     errors = torch.where(weighted, cotangent * ladder.error, 0)
@@ -178,7 +178,7 @@ def second_look(probe: Probe, backward: Backward, ladder: Ladder, pairing: Pairi
 def _backward_noise(probe: Probe, pairing: Pairing) -> float:
     """Of the terms of <v, J u>, and of their sum; the point is none of those looked at, since it may be odd itself."""
     points = [probe.point + i * probe.grid.smallest * pairing.direction for i in range(1, 1 + SAMPLES)]
-    gradients = [Backward(probe, point).pull(pairing.cotangent) for point in points]
+    gradients = [Backward(probe, point).vjp(pairing.cotangent) for point in points]
     products = torch.stack(gradients) * pairing.direction
     return max(_norm(ecnoise(products)), _norm(ecnoise(products.sum(1, keepdim=True))))
 
@@ -188,13 +188,13 @@ def _cancellation(probe: Probe, backward: Backward, pairing: Pairing) -> float:
 
     It is nothing where the same v gives another gradient each time: that is noise, and no cancellation.
     """
-    if not torch.equal(backward.pull(pairing.cotangent), pairing.gradient):
+    if not torch.equal(backward.vjp(pairing.cotangent), pairing.gradient):
         return 0.0
     generator = torch.Generator().manual_seed(probe.case.seed)
     largest = 0.0
     for _ in range(_NUDGES):
         units = torch.randint(0, 2, pairing.cotangent.shape, generator=generator) * 4 - 2
-        moved = backward.pull(pairing.cotangent * (1 + units * probe.grid.epsilon)) - pairing.gradient
+        moved = backward.vjp(pairing.cotangent * (1 + units * probe.grid.epsilon)) - pairing.gradient
         products = torch.where(pairing.direction != 0, moved * pairing.direction, 0)
         largest = max(largest, _norm(products), abs(float(products.sum())))
     return largest

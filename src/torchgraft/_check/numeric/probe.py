@@ -244,7 +244,7 @@ class Backward:
         for output, place in zip(outputs, probe.outputs.slices, strict=True):
             self.wanted[place] = output.requires_grad
 
-    def pull(self, cotangent: Tensor) -> Tensor:
+    def vjp(self, cotangent: Tensor) -> Tensor:
         """V J, with zeros where there is no gradient.
 
         Raises:
@@ -252,18 +252,18 @@ class Backward:
         """
         if self._lasting:
             try:
-                return self._pull(cotangent)
+                return self._vjp(cotangent)
             except Exception:
                 self._lasting = False
         self._recorded = self._probe.case.linearize(self._point)
         try:
-            return self._pull(cotangent)
+            return self._vjp(cotangent)
         except Exception as error:
             raise BackwardRaises from error
 
-    def _pull(self, cotangent: Tensor) -> Tensor:
+    def _vjp(self, cotangent: Tensor) -> Tensor:
         recorded = self._recorded
-        found = recorded.pull(self._probe.outputs.unflatten(cotangent))
+        found = recorded.vjp(self._probe.outputs.unflatten(cotangent))
         made = [torch.zeros_like(p) if g is None else g for p, g in zip(recorded.primals, found, strict=True)]
         return flatten([g if g.layout == torch.strided else g.to_dense() for g in made])
 

@@ -1,4 +1,4 @@
-"""What a specimen of the zoo is: a bug, its correct twin, and what a checker should say of the two."""
+"""What a bug of the zoo is: a bug, its right version, and what a checker should say of the two."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ Inputs = Callable[[], tuple[Any, ...]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Specimen:
+class Bug:
     """A planted bug.
 
     Attributes:
         name: unique in the zoo.
         wrong: a target with the bug: a Function's apply, an operator, a module or another callable.
         right: the same without it. It has no other defect: no checker may flag it.
-        truth: the same by torch's own functions and their derivatives; it proves the twin right.
+        truth: the same by torch's own functions and their derivatives; it proves the right one right.
         inputs: makes the arguments of a check; None where the checker has to make them (operators of this package).
         expects: words of which one occurs in the name, code or title of what finds it.
         cause: words of which one occurs in the cause that is named.
         source: where people make it.
         shown_by: an observation in which the two differ.
         probe: makes arguments that show the bug, where those of `inputs` do not, or where there are none.
-        smooth: whether differences can prove the twin as well.
+        smooth: whether differences can prove the right one as well.
         family: the file that it lives in.
     """
 
