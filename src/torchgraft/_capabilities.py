@@ -1,4 +1,4 @@
-"""What an operator can do, read from its record and said in words."""
+"""Capabilities of an operator, read from its record and said in words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ._spec.signature import Signature
 
 @dataclass(frozen=True)
 class Capability:
-    """One answer.
+    """The answer to whether an operator supports one transform.
 
     Attributes:
         answer: ``yes``; ``derived`` from a rule or from the kernel's body; ``loop``, one sample at a time; ``unknown``

@@ -45,7 +45,7 @@ class CaptureWatch(torch.overrides.TorchFunctionMode):
         self._known = {_torch.memory(tensor): tensor for tensor in inputs}  # alive, so that no address is used again
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Call `func`."""
+        """Call `func`, and look at its tensors."""
         if getattr(func, "__name__", "") not in _LOOKING:
             for value in _torch.pytree.tree_leaves((args, kwargs)):
                 if isinstance(value, Tensor) and self._is_captured(value):

@@ -41,7 +41,7 @@ def find_operator(place: str) -> Op[..., Any]:
 
 
 def attribute(module: ModuleType, name: str) -> Any:
-    """What a dotted name stands for in a module; None if for nothing."""
+    """Find the object of a dotted name in a module; None if there is none."""
     found: Any = module
     for part in name.split("."):
         found = getattr(found, part, None)
@@ -132,7 +132,7 @@ def own_line(error: BaseException) -> str | None:
 
 
 def foreign(file: str) -> bool:
-    """Whether a file belongs to Python, to an installed package, or to torchgraft: not to who runs a command."""
+    """Return True if a file belongs to Python, to an installed package, or to torchgraft: not to who runs a command."""
     if file.startswith("<"):
         return True
     installed = (sysconfig.get_path(key) for key in ("stdlib", "platstdlib", "purelib", "platlib"))

@@ -366,7 +366,7 @@ class Op(Generic[P, R_co]):
     # -- looking --------------------------------------------------------------------------------------------------
 
     def capabilities(self, device: str = "cpu") -> dict[str, Capability]:
-        """What the operator can do, transform by transform.
+        """Say what the operator can do, transform by transform.
 
         Args:
             device: a device type, such as ``"cuda"``.

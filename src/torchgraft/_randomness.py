@@ -180,7 +180,7 @@ class Probe:
         self._suspected = holds or not _MAKING.isdisjoint(named(written))
 
     def __call__(self, *values: Any) -> Any:
-        """Call the function."""
+        """Call the function, and look for draws."""
         return self.look(lambda: self.function(*values), elsewhere=lambda: self.function(*map(_nonzero, values)))
 
     def look(self, run: Callable[[], R], *, new: bool = False, elsewhere: Callable[[], Any] | None = None) -> R:

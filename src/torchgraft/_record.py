@@ -32,7 +32,7 @@ _MEMO_SIZE = 1024
 
 
 class Record:
-    """What was declared about one operator.
+    """All declarations about one operator.
 
     Attributes:
         signature: its parameters and outputs.
@@ -90,7 +90,7 @@ class Record:
 
     @property
     def opaque(self) -> bool:
-        """Whether tracers cannot see into the operator."""
+        """True if tracers cannot see into the operator."""
         return self.kernels[None].opaque
 
     # -- declaring ------------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ class Record:
         return [*kernels, *(rule.native for rule in rules if rule.native is not None)]
 
     def prototypes(self) -> list[Prototype]:
-        """What the C functions take that are, or could be, the kernel and the rules.
+        """Prototypes of the C functions that are, or could be, the kernel and the rules.
 
         Raises:
             DeclarationError: an annotation has no counterpart in C.

@@ -52,7 +52,7 @@ _LEVELS = {"x86_64": (None, "x86-64-v3"), "AMD64": (None, "x86-64-v3")}
 
 @hookimpl
 def hatch_register_build_hook() -> type[NativeBuildHook]:
-    """What hatchling asks for: the hook.
+    """Return the build hook, for which hatchling asks.
 
     Example:
         >>> hatch_register_build_hook().PLUGIN_NAME

@@ -1,4 +1,4 @@
-"""The `torchgraft` command."""
+"""The command line of `torchgraft`."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _add_cache(commands: Commands) -> None:
 
 
 def run_check(options: argparse.Namespace) -> int:
-    """Check the targets."""
+    """Check the targets of ``torchgraft check``."""
     from ._check.command.command import run
 
     return run(options)

@@ -25,7 +25,7 @@ CODES = {
 
 @dataclass(frozen=True)
 class Argument(ABC):
-    """One argument.
+    """One argument of a function in C.
 
     Attributes:
         name: as the annotations have it.
@@ -37,7 +37,7 @@ class Argument(ABC):
 
     @property
     def field(self) -> str:
-        """Where it lives in the frame."""
+        """The argument's place in the frame of the call."""
         return f"tg_f->a_{self.name}"
 
     @property
@@ -62,7 +62,7 @@ class Argument(ABC):
         yield from ()
 
     def values(self) -> list[str]:
-        """What the function is called with."""
+        """The expressions that the function is called with."""
         raise NotImplementedError
 
     def convert(self, value: Any) -> Any:
@@ -71,7 +71,7 @@ class Argument(ABC):
 
     @property
     def converts(self) -> bool:
-        """Whether `convert` does anything."""
+        """True if `convert` does anything."""
         return type(self).convert is not Argument.convert
 
     def from_python(self) -> str | None:
@@ -116,7 +116,7 @@ class Number(Argument):
 
 @dataclass(frozen=True)
 class Items(Argument):
-    """What C has as a pointer and a length; NULL where it is not there."""
+    """A list, which C gets as a pointer and a length; NULL where it is left out."""
 
     @property
     def item(self) -> str:
@@ -208,7 +208,7 @@ class Complexes(Items):
 
 @dataclass(frozen=True)
 class Text(Items):
-    """A string."""
+    """An argument that is a string."""
 
     item = "char"
     of_torch = "str"
@@ -245,7 +245,7 @@ class Texts(Items):
 
 @dataclass(frozen=True)
 class Array(Argument):
-    """A tensor.
+    """An argument that is a tensor.
 
     Attributes:
         element: the C type of its elements.
@@ -344,5 +344,5 @@ def whole(name: str) -> list[str]:
 
 
 def whole_values(field: str) -> list[str]:
-    """What those are called with."""
+    """The values of a list as the function gets them."""
     return [f"{field}.dim", f"{field}.sizes", f"{field}.strides"]

@@ -98,7 +98,7 @@ def clear() -> int:
 
 
 def built(key: str, build: Callable[[Path], Inputs], suffix: str = ".so") -> Built:
-    """What was built for a key; built if it is not there, is not what was built, or was built from other files.
+    """Return the product of a build for a key; build it if it is missing, damaged, or made from other files.
 
     Args:
         key: from `key_of`.

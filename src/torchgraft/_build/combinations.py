@@ -61,7 +61,7 @@ def combinations(prototype: Prototype, dtypes: Sequence[torch.dtype]) -> Iterato
 
 
 def _choices(kind: Dtypes, wanted: Sequence[torch.dtype]) -> list[torch.dtype]:
-    """What one annotation admits of what is wanted; integers where none is: they are not asked for by an index."""
+    """List the wanted dtypes that one annotation admits; integers where it admits none, for indices."""
     if kind.exact is not None:
         return [kind.exact]
     if kind.admitted is None:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True)
 class Mode:
-    """How kernels in C are debugged.
+    """The way in which kernels in C are debugged.
 
     Attributes:
         timeout: seconds after which a call is stopped.
@@ -24,10 +24,10 @@ class Mode:
 
 
 class Forgetful(Protocol):
-    """What remembers functions, and must ask for them again when the mode changes."""
+    """A cache of functions, which is emptied when the mode changes."""
 
     def forget(self) -> None:
-        """Forget them."""
+        """Forget all remembered functions."""
 
 
 _mode: Mode | None = Mode(60.0, None) if os.environ.get("TORCHGRAFT_DEBUG", "") not in ("", "0") else None

@@ -1,4 +1,4 @@
-"""What the program of a debugged function says when it ends: its own words, and those of the sanitizers."""
+"""Findings from the last words of a debugged program: its own, and those of the sanitizers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OWN = 78
 
 @dataclass(frozen=True)
 class Finding:
-    """What is wrong.
+    """A mistake that a debugged function made.
 
     Attributes:
         problem, expected, got, argument, hint: of the error.
@@ -61,7 +61,7 @@ class Report:
         self.text = said[found.end() :] if found else ""
 
     def finding(self) -> Finding | None:
-        """What is wrong; None where nothing is."""
+        """The mistake that a program reports; None where there is none."""
         if self.status == 0:
             return self._leak()
         if self.status == OWN:
@@ -148,7 +148,7 @@ class Report:
         return []
 
     def _last_words(self) -> str:
-        """What was said before the end, by `assert` or by the C++ runtime."""
+        """Return the last words of `assert` or of the C++ runtime."""
         before = re.split(r"^(?:=====|torchgraft: |\w+Sanitizer|==\d+==)", self.said, maxsplit=1, flags=re.M)[0]
         lines = [line.removeprefix(f"{self.program.name}: ").strip() for line in before.splitlines() if line.strip()]
         return f"; {' '.join(lines[-2:])}" if lines else ""

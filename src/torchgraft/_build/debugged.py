@@ -157,7 +157,7 @@ class DebugFunction:
         )  # fmt: skip
 
     def _compared(self, names: Sequence[str], first: Sequence[Tensor], second: Sequence[Tensor]) -> Finding | None:
-        """What holds the poison of each run was never written; what else differs hangs on what was not."""
+        """Compare two runs: bytes with the poison of each were never written; other differences come from reading."""
         for name, *pair in zip(names, first, second, strict=True):
             bits = [_bits(output) for output in pair]
             left = [(data == poison).all(-1) for data, poison in zip(bits, _POISONS, strict=True)]
@@ -179,7 +179,7 @@ class DebugFunction:
 
 
 def _environment(poison: int) -> dict[str, str]:
-    """That of a run: options of the sanitizers, and what `malloc` returns filled."""
+    """The environment of a run: options of the sanitizers, and memory of `malloc` that is filled."""
     asan = {
         "exitcode": 77, "allocator_may_return_null": 1, "handle_abort": 1,
         "malloc_fill_byte": poison ^ 60, "max_malloc_fill_size": 1 << 30, "detect_leaks": 1, "leak_check_at_exit": 0,

@@ -32,7 +32,7 @@ class Harness(Unit):
     """The source of the program; `Call` writes the file that it reads."""
 
     def source(self, header: str, body: str) -> str:
-        """The whole file.
+        """The source of the whole program.
 
         Args:
             header: path of `harness.h`.

@@ -80,7 +80,7 @@ def _over_samples(unit: Unit) -> str:
 
 
 def _memory(unit: Unit) -> Iterator[str]:
-    """What each thread allocates; a pointer is declared in each line."""
+    """Lines that allocate the memory of each thread; each declares a pointer."""
     for a in unit.prototype.arguments:
         if isinstance(a, Scratch):
             bytes_ = f"(size_t)({a.field} + 1) * sizeof({a.element})"
@@ -94,7 +94,7 @@ def _memory(unit: Unit) -> Iterator[str]:
 
 
 def _target(result: Result, *, sums: bool) -> list[str]:
-    """Where a sample's result is written: into the output, or beside it to be summed."""
+    """The place of a sample's result: in the output, or beside it to be summed."""
     if result.core is None or not sums:
         return result.values()
     return [f"{result.field}.sums ? tg_s_{result.name} : {result.values()[0]}"]

@@ -161,7 +161,7 @@ class NativeFunction:
         ]
 
     def trailing(self, sizes: Sequence[int], shapes: Sequence[Shape]) -> list[list[int]]:
-        """What the function takes after the operator's own arguments."""
+        """Arguments that the function takes after the operator's own."""
         given = {
             "tg_sizes": list(sizes),
             "tg_shapes": [size for shape in shapes for size in (len(shape), *shape)],

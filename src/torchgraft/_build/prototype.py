@@ -94,7 +94,7 @@ class Result:
 
     @property
     def field(self) -> str:
-        """Where it lives in the frame."""
+        """The parameter's place in the frame of the call."""
         return f"tg_f->o_{self.name}"
 
     def parameters(self) -> list[str]:
@@ -102,14 +102,14 @@ class Result:
         return [f"{self.element} *{self.name}", *(whole(self.name) if self.core is None else [])]
 
     def values(self) -> list[str]:
-        """What the function is called with."""
+        """The expressions that the function is called with."""
         if self.core is None:
             return [f"({self.element} *){self.field}.data", *whole_values(self.field)]
         return [f"({self.element} *)tg_at(tg_c, &{self.field}, tg_i)"]
 
 
 class Prototype:
-    """What a C function takes.
+    """The parameters of a C function.
 
     Args:
         signature: of the operator; of a rule, what it reads and what it returns.
@@ -169,7 +169,7 @@ class Prototype:
 
     @cached_property
     def arguments(self) -> tuple[Argument, ...]:
-        """What the function takes, beside sizes and outputs."""
+        """Arguments of the function, without sizes and outputs."""
         arguments = [self._argument(parameter) for parameter in self.signature.parameters]
         for position, name, workspace in self.signature.workspaces:
             arguments.insert(position, self._scratch(name, workspace))
@@ -190,38 +190,38 @@ class Prototype:
 
     @cached_property
     def returns_result(self) -> bool:
-        """Whether it returns its only output, instead of writing it where it is told."""
+        """True if it returns its only output, instead of writing it to a given address."""
         return self.scalar and len(self.signature.outputs) == 1
 
     @cached_property
     def gives_shapes(self) -> bool:
-        """Whether the caller gives the shapes of the outputs."""
+        """True if the caller gives the shapes of the outputs."""
         return (self.is_rule and not self.scalar) or any(result.core is None for result in self.results)
 
     @cached_property
     def gives_batch(self) -> bool:
-        """Whether the caller says over which elements a rule goes: what it reads may be smaller."""
+        """True if the caller says over which elements a rule goes, since what it reads may be smaller."""
         return self.is_rule and self.scalar
 
     @cached_property
     def whole(self) -> bool:
-        """Whether a tensor is passed whole, so that there are no samples."""
+        """True if a tensor is passed whole, so that there are no samples."""
         return any(core is None for core in (*(a.core for a in self.arrays), *(r.core for r in self.results)))
 
     @cached_property
     def has_fast_path(self) -> bool:
-        """Whether Python can call it without the dispatcher: tensors and plain numbers alone."""
+        """True if Python can call it without the dispatcher: it takes tensors and plain numbers alone."""
         return all(a.from_python() is not None for a in self.arguments if a.schema)
 
     @cached_property
     def trailing(self) -> tuple[str, ...]:
-        """What the caller gives after the arguments: sizes of axes, shapes of outputs; None where inputs tell them."""
+        """Values after the arguments: sizes of axes, shapes of outputs; None where inputs tell them."""
         sizes = ("tg_sizes",) if self.is_rule and not self.scalar else ()
         return (*sizes, "tg_shapes") if self.gives_shapes or self.gives_batch else sizes
 
     @cached_property
     def tells_sizes(self) -> bool:
-        """Whether its tensors, if they are all there, tell the sizes of all axes, and so the outputs' shapes."""
+        """True if its tensors, when none is left out, tell the sizes of all axes, and so the outputs' shapes."""
         tokens = [token for array in self.arrays if array.core is not None for token in array.core.tokens]
         bound = {token.name for token in tokens if not token.broadcast}
         return set(self.sizes) <= bound and not self.whole
@@ -257,7 +257,7 @@ class Prototype:
         return {kind.dtypes.kind for _, kind in self._types()}
 
     def typedefs(self, dtypes: Mapping[str, torch.dtype]) -> dict[str, str]:
-        """What ``T`` and its like are for the dtypes of one call.
+        """Definitions of ``T`` and its like for the dtypes of one call.
 
         Args:
             dtypes: the dtype of each tensor, outputs too, by name.
@@ -323,7 +323,7 @@ class Prototype:
         return f"{self.result_type(fails=fails)} {self.symbol}({self.parameter_text(language)})"
 
     def result_type(self, *, fails: bool) -> str:
-        """What the function returns."""
+        """The C type of the function's result."""
         return self.results[0].element if self.returns_result else "int" if fails else "void"
 
     def parameter_text(self, language: Language) -> str:

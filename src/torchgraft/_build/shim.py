@@ -54,7 +54,7 @@ class Shim(Unit):
     """The source of one library."""
 
     def source(self, header: str, body: str) -> str:
-        """The whole file.
+        """The source of the whole library.
 
         Args:
             header: path of `shim.h`.

@@ -35,7 +35,7 @@ def top(folder: Path) -> Path | None:
 
 
 def name(source: Source, prototype: Prototype, dtypes: Mapping[str, torch.dtype], level: str | None) -> str:
-    """The file's name.
+    """The file name of a shipped library.
 
     Args:
         dtypes: of each tensor that is there, outputs too, by name.

@@ -57,7 +57,7 @@ class Source:
         return f'# 1 "{name}"\n{self.code}\n\n{self.appended}'
 
     def fails(self, symbol: str) -> bool:
-        """Whether the function returns an `int`: an error code."""
+        """True if the function returns an `int`, an error code."""
         return symbol in _INT.findall(self.code) and any(head.result == "int" for head in heads(self.code, symbol))
 
 

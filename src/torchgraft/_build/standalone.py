@@ -112,7 +112,7 @@ def save(
     prototype: Prototype,
     dtypes: Sequence[torch.dtype],
 ) -> None:
-    """Write the library.
+    """Write a library that needs no Python.
 
     Args:
         path: where.
@@ -138,7 +138,7 @@ def save(
 
 
 class _Steps:
-    """What the compiler and its tools do.
+    """The steps of the compiler and its tools.
 
     Args:
         prototype: of the function.

@@ -1,4 +1,4 @@
-"""What a call of a library does, step by step, around the loops."""
+"""The steps of a library's call around the loops."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def steps(unit: Unit) -> Iterator[str]:
 
 
 def _take(unit: Unit) -> Iterator[str]:
-    """What torch passes; first what has to be given back, whatever fails."""
+    """Take the arguments from torch; first those that have to be given back, whatever fails."""
     given = [argument.name for argument in unit.prototype.arguments if argument.schema]
     slots = {name: f"tg_stack[{i}]" for i, name in enumerate([*given, *unit.prototype.trailing])}
     for argument in unit.prototype.arguments:
@@ -136,7 +136,7 @@ def _start(unit: Unit) -> Iterator[str]:
 
 
 def _work(unit: Unit) -> str:
-    """How much there is to do for a sample, as a guess: the sizes multiplied, or the elements of an output."""
+    """Guess the work for a sample: the product of the sizes, or the elements of an output."""
     counts = ["*".join(f"tg_max(1, {size})" for size in unit.sizes()) or "1"]
     for result in unit.prototype.results:
         if result.core is not None:

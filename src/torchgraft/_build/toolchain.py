@@ -50,7 +50,7 @@ _MISTAKES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Compiler:
-    """One compiler.
+    """A compiler of C or C++.
 
     Attributes:
         command: how it is called; may have arguments.
@@ -63,7 +63,7 @@ class Compiler:
     program: str
 
     def arguments(self, source: Source, level: str | None, prototype: Prototype) -> list[str]:
-        """What a library is compiled with."""
+        """The arguments with which a library is compiled."""
         own = ["-Wall", *_MISTAKES[source.language], *_plain_names(prototype), *_folders(source), *source.flags]
         return [*self.command, *_OPTIMIZED, "-shared", "-Wl,-z,defs", *self._march(level), *own]
 
@@ -103,7 +103,7 @@ class Compiler:
         return cache.built(key, make, ".o").path
 
     def program_arguments(self, source: Source, prototype: Prototype, *, sanitize: bool) -> list[str]:
-        """What a program that is looked at while it runs is compiled with."""
+        """The arguments with which a debugged program is compiled."""
         own = [*_MISTAKES[source.language], *_plain_names(prototype), *_folders(source), *source.flags]
         return [*self._looking(sanitize=sanitize), *own]
 
@@ -119,7 +119,7 @@ class Compiler:
 
     @functools.cached_property
     def sanitizes(self) -> bool:
-        """Whether it has AddressSanitizer and UndefinedBehaviorSanitizer, and their libraries are there."""
+        """True if it has AddressSanitizer and UndefinedBehaviorSanitizer, and their libraries are there."""
         with tempfile.TemporaryDirectory() as folder:
             file, program = Path(folder) / "empty.c", Path(folder) / "empty"
             file.write_text("int main(void) { return 0; }\n")
@@ -183,7 +183,7 @@ class Compiler:
         return inputs_of(listed, source.code, source.flags, source.libraries, self._search(source))
 
     def _search(self, source: Source) -> Search:
-        """Where it looks for headers and libraries."""
+        """Folders in which it looks for headers and libraries."""
         headers = self._folders_of(source.language, [*_folders(source), *source.flags])
         builtin = self._folders_of(source.language, [], without=ENVIRONMENT)
         libraries: Sequence[str] = ()
@@ -211,7 +211,7 @@ def _plain_names(prototype: Prototype) -> list[str]:
 
 
 def _folders(source: Source) -> list[str]:
-    """Where `#include` looks; first beside the source, whose text is compiled from another place."""
+    """Folders in which `#include` looks, first beside the source, whose text is compiled in another place."""
     beside = [] if source.path is None else ["-iquote", str(source.path.parent)]
     return [*beside, *(f"-I{folder}" for folder in source.include)]
 
@@ -311,7 +311,7 @@ def _other_head(source: Source, prototype: Prototype, got: str = "") -> BuildErr
 
 
 def _refusal(source: Source, prototype: Prototype, said: str, again: str) -> BuildError:
-    """What the compiler said; where it is about the function's head, both heads."""
+    """The error of a compiler: its words, and both heads where they are about the function's head."""
     symbol, operator = prototype.users.symbol, prototype.signature.name
     if any(said_so in said for said_so in _OTHER_HEAD) and symbol in said:
         return _other_head(source, prototype, "" if heads(source.code, symbol) else said)
@@ -393,7 +393,7 @@ def _look_of(program: str) -> str:
 
 
 def _version(command: Sequence[str], program: str, look: str) -> str:
-    """What a compiler says of itself; nothing if it does not run. A program, unlike a script, is asked once."""
+    """Ask a compiler for its version; nothing if it does not run. A program, unlike a script, is asked once."""
 
     def ask() -> str:
         try:

@@ -156,7 +156,7 @@ class Unit:
 
     @property
     def guard(self) -> tuple[str, str]:
-        """What stands before and after calls, so that exceptions of C++ are told."""
+        """Lines before and after calls, which report exceptions of C++."""
         if self.language == "c":
             return "", ""
         return "try { ", (

@@ -86,7 +86,7 @@ def line_in(trace: Path) -> str:
 
 
 class _Exit(SystemExit):
-    """`os._exit` was called."""
+    """The exception in the place of `os._exit`."""
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""The same training, eager and compiled."""
+"""Training in eager code and compiled, side by side."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from .training import loss_of, make_optimizer, step
 
 @dataclass(frozen=True)
 class Race:
-    """How two networks compare.
+    """A comparison of two networks.
 
     Attributes:
         times: what was timed, and the median seconds with SciPy and with C.

@@ -64,7 +64,7 @@ def batches(digits: Digits, batch: int) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def loss_of(network: torch.nn.Module, images: Tensor, labels: Tensor) -> Tensor:
-    """Mean cross-entropy."""
+    """The mean cross-entropy of a batch."""
     return torch.nn.functional.cross_entropy(network(images), labels)
 
 

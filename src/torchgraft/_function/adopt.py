@@ -272,7 +272,7 @@ class Adopted:
         return guarded(label, call, ctx, run, grads, found, once=self.dialect.once)
 
     def pull(self, ctx: Any, grads: Sequence[Any]) -> Any:
-        """The Function's backward."""
+        """Run the Function's backward."""
         try:
             return self.dialect.pull(ctx, grads)
         except RuntimeError as error:
@@ -356,7 +356,7 @@ class Adopted:
 
 
 def _keeps_numbers(recorder: Recorder, values: Sequence[Any]) -> bool:
-    """Whether a context keeps floating numbers that are no arguments: they may have been taken out of tensors."""
+    """Return True if a context keeps floating numbers that are no arguments: they may come out of tensors."""
     kept = [value for name, value in vars(recorder).items() if not name.startswith("_graft")]
     return any(True for _ in numbers_in([value for value in kept if not any(value is given for given in values)]))
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Scope(threading.local):
-    """What a call of an adopted operator knows, down to its kernel and back to its rule.
+    """State of a call of an adopted operator, from the call down to its kernel and back to its rule.
 
     Attributes:
         ctx: the node of eager code that calls the kernel; `CAREFUL` for a call through the dispatcher; else None.
@@ -172,7 +172,7 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _needs_of(adopted: Adopted) -> Callable[..., tuple[bool, ...]]:
-    """Which arguments require grad, as a bare Function has it in ``ctx.needs_input_grad``, whatever the grad mode."""
+    """List which arguments require grad, as ``ctx.needs_input_grad`` of a bare Function, whatever the grad mode."""
     tensors = [i for i, _ in adopted.signature.tensors]
     count = len(adopted.signature.parameters)
     names = [f"a{i}" for i in range(count)]
@@ -182,7 +182,7 @@ def _needs_of(adopted: Adopted) -> Callable[..., tuple[bool, ...]]:
 
 
 def call_scope(adopted: Adopted, values: Sequence[Any]) -> contextlib.AbstractContextManager[None]:
-    """What surrounds a call through the dispatcher: the outermost one knows who is differentiated, at all levels."""
+    """The scope of a call through the dispatcher: the outermost one knows who is differentiated, at all levels."""
     if adopted.scope.needs is not None:
         return contextlib.nullcontext()
     transformed = _torch.functorch_active() or _torch.dispatch_modes() > 0 or _torch.in_dual_level()

@@ -16,14 +16,14 @@ from .._spec.dtypes import is_inexact
 
 
 def has_derivative(value: Any) -> bool:
-    """Whether a value is a tensor that is differentiated at some transform level."""
+    """Return True if a value is a tensor that is differentiated at some transform level."""
     if not isinstance(value, Tensor) or not is_inexact(value.dtype):
         return False
     return bool(_torch.recording_levels(value)) or _torch.may_carry_tangent(value)
 
 
 def _asked_by_us(frame: types.FrameType) -> bool:
-    """Whether our own code asks, which wants the truth; a `Watch` hands on what user code asks."""
+    """Return True if our own code asks, which wants the truth; a `Watch` hands on the questions of user code."""
     if frame.f_code is Watch.__torch_function__.__code__ and frame.f_back is not None:
         frame = frame.f_back
     return is_ours(frame)

@@ -1,4 +1,4 @@
-"""What is known about one call of a Function: its arguments, what it saved, and the checks of both."""
+"""One call of a Function: its arguments, what it saved, and the checks of both."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .nested import as_outputs, holds_tensors, leaves_in, tensors_in
 
 
 def known(value: Any, needed: bool) -> Any:
-    """What `Call.arguments` says of an argument."""
+    """Describe an argument for `Call.arguments`."""
     return (value.shape, value.dtype) if needed else type(value)
 
 
@@ -101,7 +101,7 @@ def _is_floating(value: Tensor | np.ndarray) -> bool:
 
 
 def attributes_of(ctx: Any) -> dict[str, Any]:
-    """What user code has put on a context."""
+    """Attributes that user code has put on a context."""
     return {name: value for name, value in vars(ctx).items() if not name.startswith("_graft")}
 
 
@@ -217,7 +217,7 @@ def _package(frame: types.FrameType) -> str:
 
 
 def _user_level() -> int:
-    """How many frames above `warn_once` the caller of the Function stands."""
+    """Count the frames from `warn_once` up to the caller of the Function."""
     frame, level = sys._getframe(2), 2
     while frame.f_back is not None and _package(frame) in ("torch", "torchgraft"):
         frame, level = frame.f_back, level + 1

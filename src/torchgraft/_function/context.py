@@ -14,7 +14,7 @@ from .dialect import Dialect
 
 
 def versions(tensors: Iterable[Tensor | None]) -> list[int] | None:
-    """How often each tensor has been written to; None where that is not counted."""
+    """Count how often each tensor was written to; None where that is not counted."""
     try:
         return [t._version for t in tensors if t is not None]
     except RuntimeError:  # inference tensors
@@ -22,7 +22,7 @@ def versions(tensors: Iterable[Tensor | None]) -> list[int] | None:
 
 
 class Marks:
-    """What both kinds of context have beyond PyTorch's."""
+    """Methods of both kinds of context that PyTorch's does not have."""
 
     __slots__ = ()
 
@@ -99,7 +99,7 @@ def _telling(kind: Any) -> type[Any]:
 
 
 class _Limit(NamedTuple):
-    """What code for eager tensors cannot do under transforms and tracers, by the words in which torch says so."""
+    """A limit of code for eager tensors under transforms and tracers, by the words in which torch says so."""
 
     words: tuple[str, ...]
     problem: str
@@ -215,7 +215,7 @@ class Recorder(Marks):
 
 
 def recorder_class(dialect: Dialect) -> Callable[..., Recorder]:
-    """What makes recorders for a Function; where its methods take ``self``, they are instances of it."""
+    """The class of recorders for a Function; where its methods take ``self``, recorders are instances of it."""
     if dialect.kind != "instance":
         return Recorder
     return type(dialect.name, (Recorder, dialect.function), {"__module__": dialect.function.__module__})

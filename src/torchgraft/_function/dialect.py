@@ -1,4 +1,4 @@
-"""How a Function is written: the dialects in the wild, and how each part of one is run.
+"""Dialects in which Functions are written, and how each part of one is run.
 
 *Context*: ``forward(ctx, ...)``. *Setup*: ``forward(...)`` beside ``setup_context(ctx, inputs, output)``. *Instance*:
 methods with ``self`` in the place of ``ctx``, as PyTorch had them before 0.2.
@@ -25,7 +25,7 @@ _ABSENT = torch.autograd.Function.backward
 
 
 class Dialect:
-    """How one Function is written.
+    """The dialect of one Function.
 
     Its parts are looked up at every call, so that one which is replaced later is the one that runs; one that is added
     after the class statement comes too late to change how the class is read.
@@ -70,7 +70,7 @@ class Dialect:
 
     @property
     def once(self) -> bool:
-        """Whether backward says that it cannot be differentiated."""
+        """True if backward says that it cannot be differentiated."""
         return _torch.is_once_differentiable(getattr(self.function, self.reverse, None))
 
     def check_jvp(self) -> None:
@@ -125,18 +125,18 @@ class Dialect:
 
 
 def _bases(function: type[Any]) -> list[type[Any]]:
-    """Those that somebody wrote, in the order in which names are looked up."""
+    """Base classes that somebody wrote, in the order in which names are looked up."""
     return [base for base in function.__mro__ if base not in _ROOTS]
 
 
 def _has(base: type[Any], name: str) -> bool:
-    """Whether a class has `name` of its own, and not torch's stand-in: ``jvp = torch.autograd.Function.jvp``."""
+    """Return True if a class has its own `name`, and not torch's stand-in: ``jvp = torch.autograd.Function.jvp``."""
     value = vars(base).get(name)
     return value is not None and getattr(value, "__func__", value) is not getattr(torch.autograd.Function, name, None)
 
 
 def defines(function: type[Any], name: str) -> bool:
-    """Whether the class, or one that it derives from, has `name` of its own."""
+    """Return True if the class, or one that it derives from, has its own `name`."""
     found = next((base for base in _bases(function) if name in vars(base)), None)
     return found is not None and _has(found, name)
 

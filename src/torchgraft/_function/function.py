@@ -26,7 +26,7 @@ def _refuse_base(*args: Any, **kwargs: Any) -> Any:
 
 
 class _Stock:
-    """What code finds on torch's base class: `F().forward(x)` saves, and `jvp = Function.jvp` is none.
+    """Attributes that code finds on torch's base class: `F().forward(x)` saves, and `jvp = Function.jvp` is none.
 
     Not by inheritance: Dynamo takes every instance of torch's class for a context.
     """

@@ -25,7 +25,7 @@ from .node import pull
 
 
 class Carried:
-    """What a call hands from level to level besides tensors; the last of its operands.
+    """State that a call hands from level to level beside tensors; the last of its operands.
 
     Attributes:
         state: attributes of the context before forward: those of an instance.
@@ -57,14 +57,14 @@ class Carried:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a tensor is found at any level: among ``inputs``, ``outputs`` or ``hidden``, and its number there."""
+    """The place of a tensor at any level: among ``inputs``, ``outputs`` or ``hidden``, and its number there."""
 
     group: str
     number: int
 
 
 class _Kept:
-    """What the node of one level keeps: a context without its tensors, and how these are arranged.
+    """State of the node of one level: a context without its tensors, and how these are arranged.
 
     Attributes:
         recorder: the context.
@@ -201,7 +201,7 @@ def _as_outputs(carried: Carried, output: Any) -> tuple[Any, ...]:
 
 
 def _placed(recorder: Recorder, args: Sequence[Any], outputs: Sequence[Any], hidden: list[Tensor]) -> dict[str, Any]:
-    """What a recorder was told, with places for tensors; those that are nowhere else are added to `hidden`."""
+    """Replace the tensors of a recorder by places; those that are nowhere else are added to `hidden`."""
 
     def place(tensor: Tensor) -> _Place:
         for group, tensors in (("inputs", args), ("outputs", outputs), ("hidden", hidden)):

@@ -1,4 +1,4 @@
-"""What backward returned, checked: one gradient for each argument, with its shape and dtype."""
+"""Checks of gradients that backward returned: one for each argument, with its shape and dtype."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def guarded(
     *,
     once: bool = False,
 ) -> tuple[Any, ...]:
-    """What `run` returns, connected to a refusal where its own derivative would be wrong.
+    """Return the result of `run`, connected to a refusal where its own derivative would be wrong.
 
     Args:
         label: of what is run.

@@ -28,7 +28,7 @@ _MANY = 64
 
 
 def leaves_in(kinds: type[Any] | tuple[type[Any], ...], value: Any, depth: int = 8) -> Iterator[Any]:
-    """What is of certain types in a value.
+    """List the leaves of certain types in a value.
 
     A long list is a table: where it begins and ends with something that is no tensor, it is not gone through.
     """
@@ -46,7 +46,7 @@ def tensors_in(value: Any) -> Iterator[Tensor | np.ndarray]:
 
 
 def holds_tensors(value: Any) -> bool:
-    """Whether there are any."""
+    """Return True if a value holds tensors."""
     return any(True for _ in tensors_in(value))
 
 
@@ -56,7 +56,7 @@ def numbers_in(value: Any) -> Iterator[float | complex]:
 
 
 def holds_results(value: Any) -> bool:
-    """Whether there are tensors, arrays or floating numbers."""
+    """Return True if a value holds tensors, arrays or floating numbers."""
     return any(True for _ in leaves_in((Tensor, np.ndarray, float, complex), value))
 
 
@@ -65,7 +65,7 @@ _NO_WAY = (str, bytes, int, float, complex, type, types.ModuleType, types.CodeTy
 
 
 def hides_tensors(value: Any, known: Iterable[Any] = ()) -> bool:
-    """Whether a floating tensor or array without a derivative can be reached from a value, on whatever way.
+    """Return True if a floating tensor or array without a derivative can be reached from a value, in whatever way.
 
     In containers, in objects, as keys, in closures and default arguments, bound to methods and iterators: all that the
     garbage collector knows of.
@@ -95,7 +95,7 @@ def hides_tensors(value: Any, known: Iterable[Any] = ()) -> bool:
 
 
 def as_outputs(output: Any) -> tuple[Any, ...]:
-    """What forward or jvp returned, as a tuple of outputs; a subclass of tuple is one, as autograd has it."""
+    """Return the outputs of forward or jvp as a tuple; a subclass of tuple is one, as autograd has it."""
     return tuple(output) if isinstance(output, tuple) else (output,)
 
 

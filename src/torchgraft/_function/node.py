@@ -91,7 +91,7 @@ _FINE = (
 
 
 class Extras(threading.local):
-    """What the next call on this thread gets besides its operands: state of an instance, arguments by keyword.
+    """Extras of the next call on this thread beside its operands: state of an instance, arguments by keyword.
 
     Operands of a node are its arguments one by one, as `ctx.needs_input_grad` numbers them.
     """
@@ -227,7 +227,7 @@ def _noted(
     positional: int | None = None,
     state: Mapping[str, Any] = types.MappingProxyType({}),
 ) -> Call:
-    """What is known of a call that is not as usual."""
+    """Note the facts of a call that is not as usual."""
     call = Call(arguments, positional)
     call.look(dialect, ctx, args, output, state)
     return call

@@ -18,7 +18,7 @@ from .dialect import Dialect
 
 
 def make_traced(dialect: Dialect) -> Callable[..., Any]:
-    """What `apply` calls while Dynamo traces."""
+    """Make the function that `apply` calls while Dynamo traces."""
     function, reverse, boxed = dialect.function, dialect.reverse, dialect.boxed  # Dynamo knows classes, not Dialects
 
     set_up = dialect.kind == "setup"

@@ -23,7 +23,7 @@ Operands = tuple[Any, ...]
 
 
 def call(function: Any, operands: Operands) -> tuple[Any, ...]:
-    """What a functional class (`functional`) returns for `operands`, at every transform level that is open."""
+    """Call a functional class (`functional`) on `operands`, at every transform level that is open."""
     if not _torch.functorch_active():
         return _bottom(function, operands)
     operands = tuple(map(_torch.unwrap_dead, operands))

@@ -1,1 +1,1 @@
-"""Where the numbers come from: torch and NumPy kernels, their batching, and the check of what they return."""
+"""Kernels in torch, NumPy and C, their batching, and the checks of what they return."""

@@ -52,7 +52,7 @@ def to_array(tensor: Tensor, operator: str, argument: str) -> Array:
 def to_tensor(
     value: Any, operator: str, output: str, dtype: torch.dtype | None, error: type[TorchgraftError] = KernelError
 ) -> Tensor:
-    """What a NumPy kernel returned, as a tensor that owns its memory's layout.
+    """Convert the result of a NumPy kernel to a tensor that owns its memory's layout.
 
     Args:
         dtype: the dtype that the output shall have; half precision is rounded to it, and a Python number, which
@@ -100,7 +100,7 @@ def to_tensor(
 
 
 def holds(kind: str, value: Any) -> bool:
-    """Whether a dtype of NumPy's `kind` holds a Python number without cutting off a part of it."""
+    """Return True if a dtype of NumPy's `kind` holds a Python number without cutting off a part of it."""
     accepted: dict[str, tuple[type, ...]] = {
         "b": (bool,), "i": (bool, int), "u": (bool, int), "f": (bool, int, float), "c": (bool, int, float, complex),
     }  # fmt: skip

@@ -25,7 +25,7 @@ _WATCHED = 3
 
 
 class Kernel(ABC):
-    """What computes an operator's outputs.
+    """A kernel, which computes an operator's outputs.
 
     Attributes:
         kind: what it is written in, for `print(op)`.
@@ -114,7 +114,7 @@ class Kernel(ABC):
         return (lambda *values: self.call_planned(values, plan)) if plan.batch else self.call
 
     def explained(self, error: RuntimeError, values: Sequence[Any]) -> Exception:
-        """What is raised where the function raised `error` when it was called with `values`."""
+        """Explain an error that the function raised when it was called with `values`."""
         return error
 
     @abstractmethod

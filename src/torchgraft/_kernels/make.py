@@ -1,4 +1,4 @@
-"""Which kind of kernel a function is."""
+"""The choice of the kind of kernel for a function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether what a kernel returned belongs to the caller alone.
+"""Ownership of a kernel's results: they belong to the caller alone.
 
 A kernel may return its input, a view of it, a table that it keeps, or a buffer that it will fill again at the next
 call: all of them legal functions of their arguments, and all of them wrong numbers as soon as someone writes into the
@@ -35,7 +35,7 @@ def _copied(value: Any, held: bool) -> Any:
 
 
 def _borrows(array: Any) -> bool:
-    """Whether the memory belongs to something that outlives the array."""
+    """Return True if the memory belongs to something that outlives the array."""
     if array.flags.owndata:
         return False
     base = array.base

@@ -1,4 +1,4 @@
-"""What a kernel returned, checked against its plan."""
+"""Checks of a kernel's results against its plan."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How PyTorch sees an operator: one file for each of its mechanisms."""
+"""Lowerings of an operator onto PyTorch: one file for each of its mechanisms."""

@@ -70,7 +70,7 @@ class Entry:
         self.kernel_of: Kernel | None = None
 
     def unpacked(self) -> tuple[Any, ...]:
-        """What the hot path needs, in one tuple: attributes would cost it 20 ns each."""
+        """The entry as the hot path needs it, a tuple: attributes would cost it 20 ns each."""
         return self.admits, self.returns, self.kernel, self.node, self
 
 
@@ -118,7 +118,7 @@ class Caller:
         self._install(_NEVER)
 
     def _find(self, key: Any, tensors: Sequence[Any]) -> tuple[Any, ...] | None:
-        """What was remembered for tensors like these; the key holds their shapes."""
+        """Find the entry for tensors like these; the key holds their shapes."""
         try:
             found = self.entries.get(key, ())
         except TypeError:  # a tracer's SymInts cannot be hashed
@@ -254,7 +254,7 @@ class Caller:
         self._install(entry.unpacked())
 
     def _compiled(self) -> Callable[..., Sequence[Tensor]]:
-        """What Dynamo puts into its graph: a function, not the operator.
+        """The function that Dynamo puts into its graph in the place of the operator.
 
         AOTAutograd's cache on disk knows an operator by its name alone and would hand out the derivative of an older
         version of the file; a graph that calls a function is not cached there. Inductor's own cache, which is keyed by

@@ -1,4 +1,4 @@
-"""What a rule may not do while it runs: write into what it is given, open a transform level inside of another."""
+"""Guards of a running rule: it must not write into its arguments, nor open a transform level inside of another."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ else:
 
 @dataclass(frozen=True)
 class Checks:
-    """What need not be checked in a call.
+    """Checks that a call can leave out.
 
     Attributes:
         owned: nobody else holds what the kernels return.
@@ -217,7 +217,7 @@ class HotPath:
         return f"({', '.join([*items, *self._shape_arguments()])},)"
 
     def _shape_arguments(self) -> list[str]:
-        """Those as `Record.shape_values` has them: lists as tuples, which can be part of a key."""
+        """Arguments that shapes depend on, lists as tuples, which can be part of a key."""
         many = {p.name for p in self.scalars if p.scalar.many}
         return [f"({name} and @tuple({name}))" if name in many else name for name in self.signature.shape_arguments]
 
@@ -287,5 +287,5 @@ class HotPath:
 
 
 def needs_conversion(scalar: Scalar) -> bool:
-    """Whether only a conversion can tell that a value is right: lists, choices and devices."""
+    """Return True if only a conversion can tell that a value is right: lists, choices and devices."""
     return scalar.many or bool(scalar.choices) or scalar.type is torch.device

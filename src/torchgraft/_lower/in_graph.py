@@ -22,7 +22,7 @@ _waiting: list[Callable[..., Any]] = []
 
 
 def allow(function: Callable[..., Any]) -> None:
-    """As `torch.compiler.allow_in_graph`, now or when Dynamo is there."""
+    """Apply `torch.compiler.allow_in_graph`, now or when Dynamo is there."""
     if _imported:
         torch.compiler.allow_in_graph(function)
     else:

@@ -102,5 +102,5 @@ class DispatcherOp:
         torch.library.register_vmap(self._qualname, _torch.no_dynamo(function), lib=self._library)
 
     def decomposition(self, function: Callable[..., Any]) -> None:
-        """What tracers below autograd may put in the operator's place: it keeps its derivative and is fused."""
+        """Register the function for tracers below autograd: the operator keeps its derivative, and is fused."""
         self.torch_op.py_impl(_torch.COMPOSITE_IMPLICIT)(function)

@@ -130,7 +130,7 @@ class Lowering:
 
 
 class _Part:
-    """What the operator or its twin, does at each dispatch key."""
+    """The implementation of the operator, or of its twin, at each dispatch key."""
 
     def __init__(self, lowering: Lowering, dispatched: DispatcherOp, *, twin: bool) -> None:
         self.lowering = lowering

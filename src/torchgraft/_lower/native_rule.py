@@ -117,7 +117,7 @@ class NativePull:
         return lambda *values: function(*values, *trailing)
 
     def _told(self, values: Sequence[Any], shapes: Sequence[Any]) -> bool:
-        """Whether what the rule reads tells the sizes of the results: nothing is summed, and nothing broadcasts."""
+        """Return True if the rule's arguments tell the sizes of its results: nothing is summed or broadcasts."""
         prototype = self.native.prototype
         if not prototype.tells_sizes or any(values[i] is None for i in self._tensors):
             return False

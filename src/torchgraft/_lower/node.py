@@ -156,7 +156,7 @@ class NodeFactory:
         return groups
 
     def _forward_expressions(self, groups: dict[str, list[int] | None]) -> dict[str, str]:
-        """How forward writes each parameter."""
+        """The expression of each parameter in forward."""
         expressions: dict[str, str] = {}
         scalar = 0
         for parameter in self.signature.parameters:
@@ -183,7 +183,7 @@ class NodeFactory:
         return f"s{self.saved.index(name)}"
 
     def _read(self, name: str, groups: dict[str, list[int] | None]) -> str:
-        """How backward writes something that a rule reads."""
+        """The expression in backward of something that a rule reads."""
         signature = self.signature
         if name in signature.names:
             parameter = signature.names[name]
@@ -295,7 +295,7 @@ class NodeFactory:
         )
 
     def _express(self, groups: dict[str, list[int] | None]) -> list[str]:
-        """Where every rule is in C, and neither a graph nor a profile is recorded: the functions themselves."""
+        """Call the functions of rules in C themselves, where neither a graph nor a profile is recorded."""
         wanted = self._wanted(groups)
         if inert_outputs(self.signature):
             return []

@@ -47,7 +47,7 @@ class OperatorRule(ABC):
 
     @abstractmethod
     def _run(self, call: RuleCall) -> list[Tensor]:
-        """The results."""
+        """Compute the results of the rule."""
 
     @property
     def torch_op(self) -> Any:
@@ -68,7 +68,7 @@ class OperatorRule(ABC):
         return list(self._dispatched(*call.pack()))
 
     def is_list(self, name: str) -> bool:
-        """Whether what the rule reads under a name is a list of tensors."""
+        """Return True if what the rule reads under a name is a list of tensors."""
         parameter = self.record.signature.names.get(name.removesuffix("_tangent"))
         return parameter is not None and parameter.many
 

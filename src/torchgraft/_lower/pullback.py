@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Pullback:
-    """What computes the gradients of some inputs.
+    """A VJP: it computes the gradients of some inputs.
 
     Attributes:
         label: ``linear.vjp[weight]``.

@@ -74,7 +74,7 @@ def connect(
     linear: Sequence[Tensor],
     hanging: Callable[[], Sequence[bool]],
 ) -> list[Any]:
-    """What a rule made, connected to a refusal where its own derivative would be wrong.
+    """Connect the result of a rule to a refusal where its own derivative would be wrong.
 
     Args:
         sources: what the rule read.
@@ -121,7 +121,7 @@ def attached(
 
 
 def watched(label: str, function: Callable[..., Any], *values: Any) -> Any:
-    """What a rule makes of `values`; where something leaves torch on the way, its derivative raises."""
+    """Run a rule on `values`; where something leaves torch on the way, its derivative raises."""
     with Watch(values) as watch, within_level(label):
         made = function(*values)
     several = made if isinstance(made, (list, tuple)) else [made]
@@ -136,7 +136,7 @@ def watched(label: str, function: Callable[..., Any], *values: Any) -> Any:
 
 
 def refuse_lost(label: str, lost: str, made: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-    """What was made of `values`, refusing a derivative that the function called `lost` has lost."""
+    """Connect a result of `values` to a refusal of the derivative that the function called `lost` has lost."""
     items = [item for value in values for item in (value if isinstance(value, (list, tuple)) else [value])]
     sources = [item for item in items if isinstance(item, Tensor)]
     why = Why(f"it leaves torch through {lost}", _DETACHED.hint)

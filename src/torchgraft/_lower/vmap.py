@@ -65,7 +65,7 @@ def _leads(run: Any, name: str | None) -> bool:
 
 
 def _all_lead(signature: Signature, name: str | None) -> bool:
-    """Whether every tensor starts with the run `name` (None for ``...``), so that leading axes broadcast."""
+    """Return True if every tensor starts with the run `name` (None for ``...``), so that leading axes broadcast."""
     axes = [p.tensor.axes for _, p in signature.tensors] + [output.type.axes for output in signature.outputs]
     return all(item is not None and _leads(item.leading_run, name) for item in axes)
 

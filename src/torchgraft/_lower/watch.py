@@ -1,4 +1,4 @@
-"""Where a derivative gets lost: torch functions that take something to be differentiated and return it detached.
+"""A watch for lost derivatives: torch functions that take something to be differentiated and return it detached.
 
 What they return is tainted, and so is every floating result that is computed from it: a comparison with a detached
 tensor harms nothing, a product with it does.
@@ -120,7 +120,7 @@ class Watch(torch.overrides.TorchFunctionMode):
             self._differentiated.setdefault(memory, tensor)
 
     def has_seen(self, value: Any) -> bool:
-        """Whether a value was given, read, or made by a function that was seen."""
+        """Return True if a value was given, read, or made by a function that was seen."""
         return id(value) in self._known
 
     def lost(self, value: Any) -> str | None:
@@ -131,7 +131,7 @@ class Watch(torch.overrides.TorchFunctionMode):
         return taint.name if taint is not None else self.left
 
     def lost_linear(self, value: Any) -> bool:
-        """Whether something that hangs on a cotangent is among what was lost."""
+        """Return True if something that depends on a cotangent was lost."""
         taint = self._taint(value)
         return self._left_linear or (taint is not None and taint.linear)
 
@@ -263,18 +263,18 @@ def hand_on(read: Sequence[Any], made: Sequence[Any]) -> None:
 
 
 def is_ours(frame: types.FrameType) -> bool:
-    """Whether the call of an operator or a Function is at work, which has a derivative of its own."""
+    """Return True if an operator or a Function is running, which has its own derivative."""
     name = frame.f_code.co_filename
     return name.startswith(GENERATED) or (name.startswith(_PACKAGE) and "_examples" not in name)
 
 
 def _is_recorded(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether this is a backward pass that autograd records: what it leaves without a derivative is constant."""
+    """Return True in a backward pass that autograd records: what it leaves without a derivative is constant."""
     return func is torch.autograd.grad and bool(kwargs.get("create_graph", args[4] if len(args) > 4 else False))
 
 
 def _is_foreign(func: Any, caller: types.FrameType) -> bool:
-    """Whether this is an operator that drops tangents without a word: somebody's kernel, and not one of ours."""
+    """Return True for an operator that drops tangents without a word: somebody's kernel, and not one of ours."""
     return _torch.is_custom(func) and not (caller.f_back is not None and is_ours(caller.f_back))
 
 

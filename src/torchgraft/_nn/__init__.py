@@ -1,1 +1,1 @@
-"""Modules from operators."""
+"""Modules that are made from operators."""

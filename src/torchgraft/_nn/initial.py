@@ -14,7 +14,7 @@ from .._spec.axes import Axes, Axis
 
 
 def fan_in(axes: Axes, shape: Sequence[int], outputs: Iterable[Axes | None]) -> int | None:
-    """How many elements of a parameter enter one element of an output; None if no axis is summed over.
+    """Count the elements of a parameter that enter one element of an output; None if no axis is summed over.
 
     An axis of an output stands for one axis of the parameter: of ``"n n"``, one is summed over where the output is
     ``"n"``.
@@ -33,7 +33,7 @@ def fan_in(axes: Axes, shape: Sequence[int], outputs: Iterable[Axes | None]) -> 
 
 
 def _key(token: Axis) -> str | None:
-    """What tells the size: a name or an expression."""
+    """The key of an axis: its name or its expression."""
     return token.name if token.expression is None else ast.unparse(token.expression)
 
 

@@ -1,4 +1,4 @@
-"""What the constructor of a module takes, and which tensors it makes: read from an operator's annotations."""
+"""The plan of a module: arguments of its constructor and its tensors, read from an operator's annotations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .initial import fan_in
 
 
 class Plan:
-    """What the constructor of one class takes, and what it makes of it.
+    """The arguments of the constructor of one class, and the tensors that it makes.
 
     Attributes:
         tensors: the parameters and buffers, in the operator's order.
@@ -126,7 +126,7 @@ class Plan:
         ])  # fmt: skip
 
     def describe(self, title: str) -> str:
-        """The docstring."""
+        """Write the docstring of the class."""
         shapes = "\n".join(f"    {p.name}: {p.tensor}" for p in self.tensors)
         call = ", ".join(p.name for p in self.inputs)
         text = inspect.getdoc(self.op) or f"The operator {self.signature.name} as a module."
@@ -214,7 +214,7 @@ class Plan:
         return chosen
 
     def fan_in(self, parameter: Parameter, values: Mapping[str, Any]) -> int | None:
-        """How many elements of a tensor enter one element of an output; None if no axis is summed over."""
+        """Count the elements of a tensor that enter one element of an output; None if no axis is summed over."""
         outputs = [output.type.axes for output in self.signature.visible]
         return fan_in(self._axes_of(parameter), self.shape(parameter, values), outputs)
 

@@ -1,1 +1,1 @@
-"""What a derivative is: rules by parameter name, and how VJP, JVP, partial and adjoint turn into each other."""
+"""Rules by parameter name, and how VJP, JVP, partial and adjoint turn into each other."""

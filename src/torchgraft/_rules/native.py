@@ -28,7 +28,7 @@ def rule_prototype(
     label: str,
     called: Prototype | None = None,
 ) -> Prototype:
-    """What the C function of a rule takes.
+    """Make the prototype of a rule's C function.
 
     Args:
         signature: of the operator.
@@ -99,7 +99,7 @@ def _check_shape_arguments(
 
 
 def _read(signature: Signature, name: str) -> Parameter:
-    """What the rule reads, as a parameter."""
+    """Describe something that the rule reads as a parameter."""
     if name in signature.names:
         return signature.names[name]
     cotangents = cotangent_names(signature)

@@ -1,4 +1,4 @@
-"""What a rule returned, checked against what was asked of it."""
+"""Checks of a rule's results against what was asked of it."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from .native import rule_prototype
 
 @dataclass(frozen=True, eq=False)
 class Rule:
-    """A user's rule.
+    """A rule as a user declared it.
 
     Attributes:
         kind: vjp, jvp, partial or adjoint.
@@ -62,13 +62,13 @@ class Rule:
 
     @property
     def medium(self) -> str:
-        """What it is written in, for messages."""
+        """The language of the rule, for messages."""
         if self.native is not None:
             return "in C" if self.native.source.language == "c" else "in C++"
         return "on arrays" if self.array else "on tensors"
 
     def prototype(self, signature: Signature) -> Prototype:
-        """What the C function takes that is the rule, or could be.
+        """The prototype of the C function that is the rule, or could be.
 
         Raises:
             DeclarationError: what it reads or returns has no counterpart in C.
@@ -79,7 +79,7 @@ class Rule:
 
     @property
     def is_operator(self) -> bool:
-        """Whether it is an operator of its own, which tracers cannot see into."""
+        """True if it is its own operator, which tracers cannot see into."""
         return self.array or self.native is not None
 
 

@@ -1,1 +1,1 @@
-"""What an operator's types say: axes, dtypes, arguments, and the signature that they make."""
+"""The specification in an operator's types: axes, dtypes, arguments, and the signature that they make."""

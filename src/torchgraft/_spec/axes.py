@@ -70,7 +70,7 @@ class Axis:
 
     @property
     def anonymous(self) -> bool:
-        """Whether it admits any size and remembers none: ``_`` and ``_name``."""
+        """True if it admits any size and remembers none: ``_`` and ``_name``."""
         return self.name is None and self.expression is None and not self.variadic
 
     @property
@@ -378,7 +378,7 @@ class Axes:
         return size
 
     def _describe_reads(self, axis: Axis, binding: Binding) -> str:
-        """What the expression of `axis` was computed from."""
+        """Describe the sizes that the expression of `axis` was computed from."""
         names, arguments = axis.reads
         known = [f"{name} = {binding.sizes[name]} from {binding.origins[name]}" for name in sorted(names)]
         return ", ".join(known + [f"{name} = {binding.values[name]}" for name in sorted(arguments)]) or axis.text

@@ -1,4 +1,4 @@
-"""What a declaration must fulfil, checked when it is made."""
+"""Requirements of a declaration, checked when it is made."""
 
 from __future__ import annotations
 

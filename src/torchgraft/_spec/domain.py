@@ -82,11 +82,11 @@ class Range:
 
     @property
     def everything(self) -> bool:
-        """Whether every finite number lies in it."""
+        """True if every finite number lies in it."""
         return self.low == -math.inf and self.high == math.inf and not self.poles and not self.members
 
     def admits(self, values: Tensor) -> Tensor:
-        """Which values lie in it: of a complex value, the real part; nothing but finite numbers."""
+        """Tell which values lie in it: of a complex value, the real part; nothing but finite numbers."""
         if values.is_complex():
             values = values.real
         if self.members:
@@ -100,13 +100,13 @@ class Range:
         return inside
 
     def has(self, value: float) -> bool:
-        """Whether one number lies in it."""
+        """Return True if one number lies in it."""
         return bool(self.admits(torch.tensor(float(value), dtype=torch.float64)))
 
 
 @dataclass(frozen=True)
 class Domain:
-    """What was declared for one argument or one axis.
+    """The domain of one argument or of one axis.
 
     Attributes:
         text: as it was written.
@@ -182,7 +182,7 @@ def domain(**domains: Any) -> Callable[[F], F]:
 
 
 def declared_domains(function: Callable[..., Any]) -> dict[str, Domain]:
-    """What `domain` left at a function below ``@tg.op``."""
+    """Domains that `domain` left at a function below ``@tg.op``."""
     return getattr(function, "__domains__", {})
 
 

@@ -25,7 +25,7 @@ _TO_REAL = {twin: real for real, twin in _TO_COMPLEX.items()}
 
 
 def name_of(dtype: torch.dtype) -> str:
-    """``float32`` for ``torch.float32``."""
+    """Return the name of a dtype: ``float32`` for ``torch.float32``."""
     return str(dtype).removeprefix("torch.")
 
 
@@ -61,12 +61,12 @@ class Dtypes:
 
     @property
     def numeric(self) -> bool:
-        """Whether the dtype takes part in the call's common dtype."""
+        """True if the dtype takes part in the call's common dtype."""
         return self.kind in _NUMERIC
 
     @property
     def promotes(self) -> bool:
-        """Whether inputs of other dtypes are cast to the common one instead of refused."""
+        """True if inputs of other dtypes are cast to the common one instead of refused."""
         return self.kind in _PROMOTING
 
     def admits(self, dtype: torch.dtype) -> bool:
@@ -74,7 +74,7 @@ class Dtypes:
 
     @property
     def differentiable(self) -> bool:
-        """Whether a tensor of this annotation can have a derivative."""
+        """True if a tensor of this annotation can have a derivative."""
         return self.admitted is None or bool(self.admitted & (FLOATS | COMPLEXES))
 
     def of_output(self, common: torch.dtype | None, first: torch.dtype, integer: torch.dtype | None) -> torch.dtype:

@@ -58,7 +58,7 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a call's shapes and dtypes imply.
+    """Shapes and dtypes that follow from those of a call.
 
     Attributes:
         leaves: every tensor that was passed, lists flattened.
@@ -81,7 +81,7 @@ def leaves_of(plan: Plan, names: Sequence[str]) -> list[Leaf]:
 
 
 def layout_of(signature: Signature, values: Sequence[Any]) -> Layout:
-    """Which tensors are there."""
+    """The layout of a call: which tensors are there."""
     return tuple(
         None if (value := values[i]) is None else (-1 - len(value) if parameter.many else 1)
         for i, parameter in signature.tensors
@@ -406,7 +406,7 @@ def _not_admitted(operator: str, name: str, dtypes: Dtypes, dtype: torch.dtype) 
 
 
 def _loop_rank(signature: Signature, name: str, axes: Axes | None, leaf: Tensor, lead: int) -> int:
-    """How many axes of `leaf` are looped over."""
+    """Count the axes of `leaf` that are looped over."""
     if not signature.loop:
         if leaf.dim() < lead:
             raise AssertionError(f"{signature.name}: {name} lacks its {lead} batch axes")

@@ -19,7 +19,7 @@ Sees = Literal["tensors", "arrays", "numbers"]
 
 @dataclass(frozen=True)
 class Reference:
-    """What `Op.reference` declared.
+    """The reference that `Op.reference` declared.
 
     Attributes:
         function: it has the operator's parameters.
@@ -74,5 +74,5 @@ def read_reference(signature: Signature, function: Callable[..., Any], *, frames
 
 
 def _is_number(hint: Any) -> bool:
-    """Whether an annotation is a type of numbers: Python's, or mpmath's, which is not imported for that."""
+    """Return True if an annotation is a type of numbers: Python's, or mpmath's, which is not imported for that."""
     return hint in (float, complex) or getattr(hint, "__module__", "").partition(".")[0] == "mpmath"

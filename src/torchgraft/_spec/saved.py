@@ -49,7 +49,7 @@ else:
 
 @dataclass(frozen=True)
 class SavedOutput:
-    """What `Saved[...]` gives."""
+    """The value of the annotation `Saved[...]`."""
 
     annotation: Any
     name: str

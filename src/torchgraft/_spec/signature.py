@@ -68,7 +68,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Output:
-    """One output.
+    """One output of an operator.
 
     Attributes:
         name: under which rules ask for it.
@@ -84,13 +84,13 @@ class Output:
 
     @property
     def floating(self) -> bool:
-        """Whether callers get it with a dtype that can have a derivative."""
+        """True if callers get it with a dtype that can have a derivative."""
         return not self.saved and self.type.dtypes.differentiable
 
 
 @dataclass(frozen=True)
 class Signature:
-    """What a declaration says.
+    """The signature of an operator, read from its declaration.
 
     Attributes:
         name: the operator's name, for error texts.
@@ -191,7 +191,7 @@ def _schema_of(parameter: Parameter, *, with_default: bool) -> str:
 
 
 def _has_schema_default(parameter: Parameter) -> bool:
-    """Whether the schema parser knows a literal for the default; where not, the default is filled in before."""
+    """Return True if the schema parser knows a literal for the default; where not, the default is filled in before."""
     if parameter.required or parameter.default is None:
         return not parameter.required
     if parameter.is_tensor:

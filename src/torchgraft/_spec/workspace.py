@@ -55,7 +55,7 @@ class Memory:
     dtype: torch.dtype | None
 
     def axes(self, operator: str, name: str) -> Axes:
-        """The axes, read."""
+        """Read the axes of the memory."""
         axes = Axes(self.text, operator, name)
         for token in axes.tokens:
             if token.variadic or token.anonymous:

@@ -43,7 +43,7 @@ def bare_operator(operator: Any) -> Callable[..., Any]:
 
 
 def is_custom(function: Any) -> bool:
-    """Whether this is an operator that torch does not bring along, and cannot look into."""
+    """Return True for an operator that torch does not bring along, and cannot look into."""
     operator = getattr(function, "default", function) if isinstance(function, torch._ops.OpOverloadPacket) else function
     if not isinstance(operator, torch._ops.OpOverload) or operator.namespace in ("aten", "prim", "prims"):
         return False

@@ -42,12 +42,12 @@ def unpack_dual(tensor: Tensor) -> tuple[Tensor, Tensor | None]:
 
 
 def in_dual_level() -> bool:
-    """Whether a forward level of plain autograd is open."""
+    """Return True if a forward level of plain autograd is open."""
     return forward_ad._current_level >= 0
 
 
 def tangents_possible() -> bool:
-    """Whether a tensor can carry a tangent at all: some forward level is open, and not disabled."""
+    """Return True if a tensor can carry a tangent at all: some forward level is open, and not disabled."""
     return forward_mode_enabled() and (forward_ad._current_level >= 0 or functorch_active())
 
 
@@ -77,7 +77,7 @@ _FRESH = (
 
 
 def has_tangent(tensor: Tensor) -> bool:
-    """Whether a tensor has a tangent at the level of plain autograd; asked from wherever, below autograd above all."""
+    """Return True if a tensor has a tangent at the level of plain autograd; asked below autograd, too."""
     if forward_ad._current_level < 0:
         return False
     with _C._ForceDispatchKeyGuard(*_FRESH):
@@ -85,14 +85,14 @@ def has_tangent(tensor: Tensor) -> bool:
 
 
 def any_tangent(values: Iterable[Any]) -> bool:
-    """Whether a tensor among these has a tangent at the forward level of plain autograd."""
+    """Return True if a tensor among these has a tangent at the forward level of plain autograd."""
     return tangents_possible() and any(
         unpack_dual(value)[1] is not None for value in values if isinstance(value, Tensor)
     )
 
 
 def may_carry_tangent(tensor: Tensor) -> bool:
-    """Whether the tensor belongs to a forward level; whether it has a tangent there is visible at that level alone."""
+    """Return True if the tensor belongs to a forward level, at which alone its tangent there is visible."""
     functorch = _C._functorch
     if is_legacy_batched(tensor):  # a tangent of gradcheck's, which has none of its own
         return False

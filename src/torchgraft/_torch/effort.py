@@ -33,7 +33,7 @@ class Effort(TorchDispatchMode):
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Call `func`."""
+        """Call `func`, and count its work."""
         made = func(*args, **(kwargs or {}))
         leaves = (made,) if isinstance(made, Tensor) else pytree.tree_leaves(made)
         self._left -= PRICE + sum(leaf.numel() for leaf in leaves if isinstance(leaf, Tensor))

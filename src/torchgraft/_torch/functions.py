@@ -44,7 +44,7 @@ def single_level() -> Iterator[None]:
 
 
 def is_function_output(tensor: Tensor) -> bool:
-    """Whether an autograd Function made the tensor, with a node of its own."""
+    """Return True if an autograd Function made the tensor, with its own node."""
     return isinstance(tensor.grad_fn, torch.autograd.function.BackwardCFunction)
 
 
@@ -52,5 +52,5 @@ _ONCE = torch.autograd.function.once_differentiable(lambda ctx: None).__code__
 
 
 def is_once_differentiable(function: Any) -> bool:
-    """Whether a backward is wrapped by ``once_differentiable``, which refuses a second derivative by itself."""
+    """Return True if a backward is wrapped by ``once_differentiable``, which refuses a second derivative by itself."""
     return getattr(function, "__code__", None) is _ONCE

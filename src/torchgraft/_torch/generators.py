@@ -33,7 +33,7 @@ class RandomWatch(TorchDispatchMode):
         self.explicit: str | None = None
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Call `func`."""
+        """Call `func`, and look at the generators."""
         if torch.Tag.nondeterministic_seeded in func.tags:
             self.drawn = self.drawn or func.__name__
             if any(isinstance(value, torch.Generator) for value in (*args, *(kwargs or {}).values())):

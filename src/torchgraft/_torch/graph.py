@@ -31,7 +31,7 @@ def hooks_on_saved_off() -> Iterator[None]:
 
 
 def is_same_leaf(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors stand for one leaf: what hooks for saved tensors unpack is another object."""
+    """Return True if two tensors stand for one leaf: what hooks for saved tensors unpack is another object."""
     if functorch_active() or not (one.requires_grad and other.requires_grad and one.is_leaf and other.is_leaf):
         return False
     edge = torch.autograd.graph.get_gradient_edge
@@ -40,7 +40,7 @@ def is_same_leaf(one: Tensor, other: Tensor) -> bool:
 
 
 def engine_wants(node: Any, index: int) -> bool:
-    """Whether the backward pass that is running will use the gradient of `node`'s input number `index`."""
+    """Return True if the backward pass that is running will use the gradient of `node`'s input number `index`."""
     successor = node.next_functions[index][0]
     if successor is None:
         return False
@@ -69,7 +69,7 @@ def functions_in_graph(outputs: Iterable[Tensor]) -> list[Any]:
 
 
 def refuses_backward(outputs: Iterable[Tensor]) -> bool:
-    """Whether something that is marked with ``once_differentiable`` stands in the graph.
+    """Return True if something that is marked with ``once_differentiable`` stands in the graph.
 
     Its node raises, and yet ``autograd.grad(..., allow_unused=True)`` goes around it and returns None.
     """

@@ -26,7 +26,7 @@ _level = _Level()
 
 
 def inside_level() -> bool:
-    """Whether this thread is inside the processing of one transform level, where no further one can be pushed."""
+    """Return True if this thread is inside the processing of a transform level, where no other can be pushed."""
     return _level.depth > 0
 
 
@@ -51,7 +51,7 @@ def outside_level() -> Iterator[None]:
 
 
 def opens_no_level(error: RuntimeError) -> bool:
-    """Whether torch could not open a transform level: inside the processing of another, or of a dual level."""
+    """Return True if torch could not open a transform level: inside the processing of another, or of a dual level."""
     return any(words in str(error) for words in ("savedLocalDispatchKeySet_", "Nested forward mode AD"))
 
 

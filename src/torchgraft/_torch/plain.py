@@ -19,7 +19,7 @@ PLAIN_TYPES = frozenset({Tensor, torch.nn.Parameter})
 
 
 def is_direct(tensors: Iterable[Tensor]) -> bool:
-    """Whether a call on these tensors may bypass the dispatcher: no transform, mode, subclass or lazy view is about."""
+    """Return True if a call on these tensors may bypass the dispatcher: no transform, mode, subclass or lazy view."""
     return (
         not functorch_active()
         and dispatch_modes() == 0
@@ -41,12 +41,12 @@ def is_direct(tensors: Iterable[Tensor]) -> bool:
 
 
 def holds_numbers(tensor: Tensor) -> bool:
-    """Whether there are numbers to look at, and not only a tracer's promise of some."""
+    """Return True if there are numbers to look at, and not only a tracer's promise of some."""
     return type(tensor) in PLAIN_TYPES and not tensor.is_meta and dispatch_modes() == 0
 
 
 def is_at_bottom(tensors: Iterable[Tensor]) -> bool:
-    """Whether these are plain tensors, and no transform or mode is about: eager code, maybe under autocast."""
+    """Return True for plain tensors where no transform or mode is about: eager code, maybe under autocast."""
     return (
         not functorch_active()
         and dispatch_modes() == 0
@@ -57,7 +57,7 @@ def is_at_bottom(tensors: Iterable[Tensor]) -> bool:
 
 
 class _PlainGuards:
-    """What Dynamo's `TensorGuards` checks, in Python: for a torch that does not have it."""
+    """Dynamo's `TensorGuards` in Python, for a torch that does not have it."""
 
     def __init__(self, *tensors: Tensor, **_: Any) -> None:
         self.expected = [self._describe(tensor) for tensor in tensors]

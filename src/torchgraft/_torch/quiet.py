@@ -1,4 +1,4 @@
-"""What torch says of its own accord, silenced."""
+"""Silence for what torch says of its own accord."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ storage_holders: Callable[[int], int] = _C._storage_Use_Count
 
 
 def memory(tensor: Any) -> int:
-    """What tensors that share memory have in common."""
+    """A key that tensors have in common if they share memory."""
     if not isinstance(tensor, Tensor):
         return id(tensor)
     while _C._functorch.is_functorch_wrapped_tensor(tensor):
@@ -26,7 +26,7 @@ def memory(tensor: Any) -> int:
 
 
 def shares_memory(value: Any, tensor: Tensor) -> bool:
-    """Whether a tensor or an array lies in the memory of a tensor; False where there is none."""
+    """Return True if a tensor or an array lies in the memory of a tensor; False where there is none."""
     try:
         storage = tensor.untyped_storage()
         start = value.data_ptr() if isinstance(value, Tensor) else value.__array_interface__["data"][0]
@@ -36,7 +36,7 @@ def shares_memory(value: Any, tensor: Tensor) -> bool:
 
 
 def borrows_storage(tensor: Any) -> bool:
-    """Whether another tensor, or something outside of torch, has a hold on the memory of a plain tensor."""
+    """Return True if another tensor, or something outside of torch, has a hold on the memory of a plain tensor."""
     if type(tensor) not in PLAIN_TYPES:
         return False
     # In this order: asking for the storage makes it a Python object, which is one more holder from then on.
@@ -44,7 +44,7 @@ def borrows_storage(tensor: Any) -> bool:
 
 
 def borrows_memory(tensor: Tensor) -> bool:
-    """Whether the memory is not torch's own: an array's, or what another library lent."""
+    """Return True if the memory is not torch's own: an array's, or what another library lent."""
     return not tensor.untyped_storage().resizable()
 
 
@@ -55,7 +55,7 @@ def borrows_plainly(tensor: Tensor) -> bool:
 
 
 def version(tensor: Tensor) -> int:
-    """How often the tensor has been written to; 0 for an inference tensor, which does not count."""
+    """Count how often the tensor was written to; 0 for an inference tensor, which does not count."""
     try:
         return tensor._version
     except RuntimeError:
@@ -63,5 +63,5 @@ def version(tensor: Tensor) -> int:
 
 
 def is_view(tensor: Tensor) -> bool:
-    """Whether the tensor is a view of another one."""
+    """Return True if the tensor is a view of another one."""
     return tensor._is_view()

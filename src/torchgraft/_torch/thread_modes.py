@@ -1,4 +1,4 @@
-"""What is switched on in a thread: grad mode, forward mode, modes that see every call."""
+"""Modes of a thread: grad mode, forward mode, modes that see every call."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def disabled(function: F, why: str) -> F:
 
 
 def fake_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What `function` returns for fake tensors in the place of its tensors."""
+    """Call `function` with fake tensors in the place of its tensors."""
     from torch._subclasses.fake_tensor import FakeTensorMode  # costs the import of a compiler
 
     with FakeTensorMode(allow_non_fake_inputs=True) as mode, torch.no_grad():

@@ -1,4 +1,4 @@
-"""What the functions have in common: arguments are looked at, and brought to one dtype."""
+"""Arguments of the functions: they are looked at, and brought to one dtype."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def common_dtype(dtypes: Sequence[torch.dtype]) -> torch.dtype:
 
 
 def known(condition: Any) -> bool:
-    """Whether a condition on sizes is known to hold: for a compiler's symbols, that it must."""
+    """Return True if a condition on sizes is known to hold: for a compiler's symbols, that it must."""
     if isinstance(condition, bool) and not torch.compiler.is_compiling():
         return condition
     from torch.fx.experimental.symbolic_shapes import statically_known_true  # which imports what compilers need
@@ -83,5 +83,5 @@ def known(condition: Any) -> bool:
 
 
 def has_numbers(tensor: Tensor) -> bool:
-    """Whether the values of a tensor can be looked at: in no compiler, and under no transform."""
+    """Return True if the values of a tensor can be looked at: in no compiler, and under no transform."""
     return not torch.compiler.is_compiling() and not _torch.functorch_active() and _torch.holds_numbers(tensor)

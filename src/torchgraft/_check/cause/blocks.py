@@ -180,7 +180,7 @@ class Block:
 
     @cached_property
     def numeric(self) -> Array:
-        """By differences."""
+        """The derivative by differences."""
         return self.take(self.observation.numeric)
 
     @cached_property

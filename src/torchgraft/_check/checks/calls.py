@@ -339,7 +339,7 @@ class _Watch(torch.overrides.TorchFunctionMode):
         self.seen: list[Tensor] = []
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Call `func`."""
+        """Call `func`, and collect its tensors."""
         if not torch.is_grad_enabled() and getattr(func, "__name__", "") not in HARMLESS:
             for value in _torch.pytree.tree_leaves((args, kwargs)):
                 if isinstance(value, Tensor) and value.requires_grad and not any(value is t for t in self.seen):

@@ -28,7 +28,7 @@ Look = Callable[[Case], Iterator[Finding]]
 
 @dataclass(frozen=True)
 class Check:
-    """One check.
+    """One check of a derivative.
 
     Attributes:
         name: stable, for options and reports, such as ``"vmap"``.

@@ -55,7 +55,7 @@ def _map(function: Callable[..., tuple[Tensor, ...]], stacked: Batch, dims: InDi
 
 
 def _values(base: Baseline) -> Iterator[Finding]:
-    """The outputs."""
+    """Compare the outputs of vmapped calls."""
     case = base.case
     samples = _samples(case)
     for dims in _in_dims(case.primals):

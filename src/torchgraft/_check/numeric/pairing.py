@@ -56,7 +56,7 @@ class Pairing:
 
     @property
     def error(self) -> float:
-        """The deviation."""
+        """The deviation of both sides."""
         return abs(self.analytic - self.numeric)
 
     @property
@@ -96,7 +96,7 @@ class Pairing:
 
 
 def pair(probe: Probe, backward: Backward, ladder: Ladder, direction: Tensor, cotangent: Tensor) -> Pairing:
-    """Compare both sides.
+    """Compare both sides of one number.
 
     The tolerance is the sum of eight times the estimated error of the differences, as if those of the elements were
     independent; the roundings of both sums, and of the values that the derivatives may be computed from, next to which

@@ -133,7 +133,7 @@ class Probe:
     def direction(
         self, generator: torch.Generator, *, relative: bool = False, primals: Sequence[int] | None = None
     ) -> Tensor:
-        """A random direction.
+        """A random direction in the inputs.
 
         Args:
             relative: changes are in proportion to each element rather than to each tensor.

@@ -82,7 +82,7 @@ class Grid:
 
     @property
     def smallest(self) -> float:
-        """The smallest step."""
+        """The smallest step of differences."""
         return 2.0**-self.depth
 
     def unit(self, x: Tensor) -> Tensor:

@@ -160,7 +160,7 @@ def duration(seconds: float) -> str:
 
 
 def remark(report: Outcome) -> str:
-    """What a reader may take the verdict for, and should not; else nothing."""
+    """A warning where the verdict may be misread; else nothing."""
     if not report.results:
         return "Nothing was checked, which is no pass."
     if report.verdict is Verdict.SKIPPED:

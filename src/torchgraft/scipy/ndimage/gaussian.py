@@ -59,7 +59,7 @@ def _(grad: Tensor, x: Tensor, weights: Tensor, mode: Mode, cval: float) -> Any:
 
 
 def _reach(weights: Tensor) -> tuple[int, int]:
-    """How many elements before and after one take part."""
+    """Count the elements before and after one that take part."""
     k = weights.shape[0]
     return k // 2, k - 1 - k // 2
 

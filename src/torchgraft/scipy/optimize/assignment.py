@@ -21,7 +21,7 @@ def assignment(
 
 
 def linear_sum_assignment(cost_matrix: Tensor, maximize: bool = False) -> tuple[Tensor, Tensor]:
-    """Which rows and columns to pair so that the sum of their costs is least (Crouse, IEEE TAES 52, 2016).
+    """Pair rows and columns so that the sum of their costs is least (Crouse, IEEE TAES 52, 2016).
 
     The indices have no derivative. The optimal cost has one: it is the sum of the entries that they pick, and its
     gradient is 1 at each of these (Danskin's theorem; where several assignments are optimal, a subgradient).

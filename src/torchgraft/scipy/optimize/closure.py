@@ -1,4 +1,4 @@
-"""What a Python function is made of: the tensors that it uses beside its argument are found, and replaced by others."""
+"""Closures of Python functions: the tensors that one uses beside its argument are found, and replaced by others."""
 
 from __future__ import annotations
 

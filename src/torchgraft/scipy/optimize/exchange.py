@@ -1,4 +1,4 @@
-"""What passes between torch and SciPy's solvers: arguments, values, and errors."""
+"""Exchange between torch and SciPy's solvers: arguments, values, and errors."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def eager(function: F) -> F:
 
 
 def real_start(operator: str, name: str, value: Any) -> Tensor:
-    """Where a solver starts, which is a real tensor on the CPU, or numbers.
+    """Read the start of a solver, which is a real tensor on the CPU, or numbers.
 
     Raises:
         ArgumentError: it is something else.
@@ -77,7 +77,7 @@ def real_start(operator: str, name: str, value: Any) -> Tensor:
 
 
 def real_values(operator: str, returned: Any, x: Tensor) -> Tensor:
-    """What a function of the user's returned, in the shape of its argument.
+    """Return the values of a user's function in the shape of its argument.
 
     Raises:
         ArgumentError: it is no tensor, and no sequence of such.

@@ -114,7 +114,7 @@ class Equations:
         return made.reshape(self.start.shape)
 
     def solve(self, start: Tensor, tensors: Sequence[Tensor]) -> Tensor:
-        """The solution, flat."""
+        """Solve, and return the solution as one vector."""
         function = (lambda x: self.closure(x, tensors)) if self._mapped else self.closure.plain
         found, failure = self.solver(start.reshape(self.start.shape), function)
         self._failure = self._failure or failure
@@ -123,7 +123,7 @@ class Equations:
         return found.detach().flatten()
 
     def pull(self, grad: Tensor, x: Tensor, *tensors: Tensor) -> Tensor:
-        """-(df/dtensors)^T (df/dx)^-T grad.
+        """Return -(df/dtensors)^T (df/dx)^-T grad.
 
         Raises:
             DerivativeError: x is no solution, or has no derivative.

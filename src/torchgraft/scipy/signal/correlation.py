@@ -109,7 +109,7 @@ def _combined(operator: str, in1: Tensor, kernel: Tensor, mode: Mode, method: Me
 
 
 def _window(operator: str, n: Sequence[int], k: Sequence[int], mode: Mode) -> tuple[list[int], list[int]]:
-    """Where in the full result the wanted one starts, and its sizes."""
+    """The place of the wanted part in the full result, and its sizes."""
     pairs = list(zip(n, k, strict=True))
     if mode == "full":
         return [0] * len(pairs), [a + b - 1 for a, b in pairs]

@@ -84,7 +84,7 @@ def _(grad_y: Tensor, grad_zf: Tensor, a: Tensor, x: Tensor, zi: Tensor, y: Tens
 
 
 def solved(a: Tensor, grad: Tensor) -> Filtered:
-    """What the transpose of `reverse_recursion` makes of a cotangent: L's solution."""
+    """The transpose of `reverse_recursion`, applied to a cotangent: L's solution."""
     count = a.shape[-1] - 1
     one = pad(torch.ones_like(a[..., :1]), (0, count))
     x, rest = grad[..., : grad.shape[-1] - count], grad[..., grad.shape[-1] - count :]

@@ -66,12 +66,12 @@ def _(a: Tensor, b: Tensor, x: Tensor) -> Any:
 
 @tg.op(kernel=ours(FILE, "betainc_by_a", "betainc_da(a, b, x)", "a b x"))
 def betainc_by_a(a: Real[Tensor, "..."], b: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """dI/da."""
+    """The derivative dI/da of I_x(a, b)."""
 
 
 @tg.op(kernel=ours(FILE, "betainc_by_b", "betainc_db(a, b, x)", "a b x"))
 def betainc_by_b(a: Real[Tensor, "..."], b: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """dI/db."""
+    """The derivative dI/db of I_x(a, b)."""
 
 
 @betainc_by_a.partial("x")

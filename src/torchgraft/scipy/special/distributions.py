@@ -25,7 +25,7 @@ from .sources import mended, ours
 
 @tg.op(kernel=ours("student.c", "student_pdf", "student_density(df, t)", "df t"))
 def student_pdf(df: Real[Tensor, "..."], t: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """dF/dt, the density."""
+    """The derivative dF/dt, the density."""
 
 
 @tg.op(kernel=ours("student.c", "student_score_of", "student_score(df, t)", "df t"))
@@ -35,7 +35,7 @@ def student_score_of(df: Real[Tensor, "..."], t: Real[Tensor, "..."]) -> Float[T
 
 @tg.op(kernel=ours("student.c", "stdtr_by_df", "stdtr_dv(df, t)", "df t"))
 def stdtr_by_df(df: Real[Tensor, "..."], t: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """dF/d df."""
+    """The derivative dF/d df of F."""
 
 
 @tg.op(kernel=ours("student.c", "stdtrit_by_df", "stdtrit_dv(df, t, p)", "df t p"))
@@ -101,7 +101,7 @@ no_second_derivative(stdtrit_by_df, "stdtrit", "df")
 
 @tg.op(kernel=ours("fisher.c", "fisher_pdf", "fisher_density(dfn, dfd, x)", "dfn dfd x"))
 def fisher_pdf(dfn: Real[Tensor, "..."], dfd: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """dF/dx, the density."""
+    """The derivative dF/dx, the density."""
 
 
 @tg.op(kernel=ours("fisher.c", "fisher_score_n", "fisher_score_dfn(dfn, dfd, x)", "dfn dfd x"))
@@ -116,12 +116,12 @@ def fisher_score_d(dfn: Real[Tensor, "..."], dfd: Real[Tensor, "..."], x: Real[T
 
 @tg.op(kernel=ours("fisher.c", "fdtr_by_dfn", "fdtr_dfn(dfn, dfd, x)", "dfn dfd x"))
 def fdtr_by_dfn(dfn: Real[Tensor, "..."], dfd: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """dF/d dfn."""
+    """The derivative dF/d dfn of F."""
 
 
 @tg.op(kernel=ours("fisher.c", "fdtr_by_dfd", "fdtr_dfd(dfn, dfd, x)", "dfn dfd x"))
 def fdtr_by_dfd(dfn: Real[Tensor, "..."], dfd: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """dF/d dfd."""
+    """The derivative dF/d dfd of F."""
 
 
 @fisher_pdf.partial("dfn")
@@ -167,12 +167,12 @@ for derivative in (fisher_score_n, fisher_score_d, fdtr_by_dfn, fdtr_by_dfd):
 
 @tg.op(kernel=ours("gamma.c", "chi_pdf", "chi_density(v, x)", "v x"))
 def chi_pdf(v: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """dP/dx, the density."""
+    """The derivative dP/dx, the density."""
 
 
 @tg.op(kernel=ours("gamma.c", "chdtr_by_v", "chdtr_dv(v, x)", "v x"))
 def chdtr_by_v(v: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """dP/dv."""
+    """The derivative dP/dv of P."""
 
 
 def _log_gap(v: Tensor, x: Tensor) -> Any:

@@ -44,7 +44,7 @@ def _(a: Tensor, x: Tensor) -> Any:
 
 @tg.op(kernel=ours(FILE, "gammainc_by_a", "gammainc_da(a, x)", "a x"))
 def gammainc_by_a(a: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """dP/da."""
+    """The derivative dP/da of P(a, x)."""
 
 
 @gammainc_by_a.partial("x")

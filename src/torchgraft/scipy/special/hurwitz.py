@@ -41,12 +41,12 @@ def _(x: Tensor, q: Tensor, n: int, k: int) -> Any:
 
 @tg.op(kernel=nth_source(FILE, "T riemann_zeta(T x)", "riemann_value(x)", LENT))
 def riemann_zeta(x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """Riemann's zeta function."""
+    """Riemann's zeta function of x."""
 
 
 @tg.op(kernel=nth_source(FILE, "T hurwitz_zeta(T x, T q)", "zeta_value(x, q)", LENT))
 def hurwitz_zeta(x: Real[Tensor, "..."], q: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """Hurwitz' zeta function."""
+    """Hurwitz' zeta function of x and q."""
 
 
 @tg.op

@@ -115,7 +115,7 @@ def xlogy(x: Real[Tensor, "..."], y: Real[Tensor, "..."]) -> Float[Tensor, "..."
 
 @xlogy.partial("x")
 def _(y: Tensor) -> Any:
-    """log(y), by definition."""
+    """The derivative log(y), by definition."""
     return y.log()
 
 

@@ -45,7 +45,7 @@ def log_ndtr_by_x_x(x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
 
 @tg.op(kernel=ours(FILE, "excess", "log_ndtr_excess(x)", "x"))
 def excess(x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """What the density over the distribution function exceeds -x by."""
+    """The excess of the density over the distribution function beyond -x."""
 
 
 @log_ndtr_by_x.partial("x")

@@ -1,4 +1,4 @@
-"""What the kernels are made of: SciPy's own C functions for values, the files in `kernels` for derivatives."""
+"""Sources of the kernels: SciPy's own C functions for values, the files in `kernels` for derivatives."""
 
 from __future__ import annotations
 
