@@ -7,15 +7,23 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
+QUICK  := tests/typing tests/spec tests/kernels tests/wrong_use tests/test_english.py tests/test_errors.py tests/test_hot_path.py \
+	tests/test_imports.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all fuzz net lint docs wheel bench test-torch clean
+.PHONY: help demo quick test test-all fuzz net lint docs wheel bench test-torch clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.stamp ## a guided tour: declare, lower, prove
 	$(BIN)/torchgraft demo
+
+quick: $(VENV)/.stamp ## a minute: style, types, and the tests of declarations, kernels, rules and wrong use
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -n 2 -q $(QUICK) $(ARGS)
 
 test: $(VENV)/.stamp ## the test suite; make test ARGS='-k compile -x' passes options to pytest
 	$(BIN)/python -m pytest -n 2 tests $(ARGS)

@@ -19,6 +19,7 @@ ORDER = [
     "extending.md",
     "cpp.md",
     "scipy.md",
+    "architecture.md",
     "reference/operators.md",
     "reference/rules.md",
     "reference/native.md",
