@@ -48,7 +48,7 @@ docs: $(VENV)/.stamp ## the documentation site, in site/
 wheel: $(VENV)/.stamp ## the wheel, in dist/, with the kernels of torchgraft.scipy compiled
 	HATCH_BUILD_HOOK_ENABLE_TORCHGRAFT=true $(BIN)/python -m hatchling build -t wheel
 
-bench: $(VENV)/.stamp ## every benchmark, printing the tables of the README
+bench: $(VENV)/.stamp ## every benchmark, printing the tables of docs/benchmarks.md
 	@set -e; for script in benchmarks/[!_]*.py; do echo "== $$script"; $(BIN)/python "$$script"; done
 
 test-torch: .venv-torch-$(or $(TORCH),unset)/.stamp ## the test suite on another torch: make test-torch TORCH=2.15.0

@@ -25,7 +25,7 @@ import scipy.optimize
 import scipy.signal
 import scipy.special
 import torch
-from _timing import Row, difference, interleave, machine, ms, ratio, us, write
+from _timing import Row, difference, interleave, machine, ms, put, ratio, us
 from torch import Tensor
 
 from torchgraft.scipy import fft, ndimage, optimize, signal, special
@@ -276,4 +276,4 @@ def main() -> None:
     text = summary(rows)
     print(text)
     if options.write:
-        write("speed", text, [PAGE])
+        put("speed", text, [PAGE])

@@ -16,7 +16,13 @@ import scipy
 import torch
 
 ROUNDS = 60
-READMES = sorted(Path(__file__).parent.parent.glob("README*.md"))
+ROOT = Path(__file__).parents[1]
+PAGE, READMES = ROOT / "docs/benchmarks.md", sorted(ROOT.glob("README*.md"))
+SUMMARY = (
+    "no-grad call, 1 tensor, 1 number", "forward + backward, 1 tensor, 1 number", "5 elementwise in a row, 1e6",
+    "C source to first result", "mutants of the backwards", "planted bugs of the project's zoo, found",
+)  # fmt: skip
+"""Rows of all tables that the READMEs show, by a part of their first cell."""
 
 
 @dataclass
@@ -93,8 +99,21 @@ def table(rows: list[Row]) -> str:
     return "\n".join([*lines, "", f"Medians of {ROUNDS} interleaved rounds; {machine()}."])
 
 
-def write(title: str, text: str, pages: Sequence[Path] = READMES) -> None:
-    """Put the table between its markers, in the README of every language if nothing else is said."""
+def write(title: str, text: str) -> None:
+    """Put the table between its markers, and the rows that summarise all tables into the README of every language."""
+    put(title, text, [PAGE])
+    put("summary", summary(PAGE.read_text()), READMES)
+
+
+def summary(page: str) -> str:
+    """The table of a few rows of the page's tables."""
+    lines = page.splitlines()
+    rows = [next(line for line in lines if name in line.partition(" | ")[0]) for name in SUMMARY]
+    return "\n".join(["| | torchgraft | rival | result | bar |", "|---|---|---|---|---|", *rows])
+
+
+def put(title: str, text: str, pages: Sequence[Path]) -> None:
+    """Put a table between its markers in some pages."""
     start, end = f"<!-- table: {title} -->", "<!-- end -->"
     for page in pages:
         before, found, rest = page.read_text().partition(start)
@@ -108,13 +127,13 @@ def run(title: str, description: str | None, benchmarks: Mapping[str, Callable[[
     """The command line of one table.
 
     Args:
-        title: of the table, by which the READMEs mark its place.
+        title: of the table, by which the page marks its place.
         description: for ``--help``.
         benchmarks: what makes the rows.
     """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("names", nargs="*", help=f"of {', '.join(benchmarks)}; all by default")
-    parser.add_argument("--write", action="store_true", help="put the table into the READMEs")
+    parser.add_argument("--write", action="store_true", help=f"put the table into {PAGE.name}")
     options = parser.parse_args()
     torch.set_num_threads(1)
     rows = [row for name, make in benchmarks.items() if not options.names or name in options.names for row in make()]

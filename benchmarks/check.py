@@ -5,7 +5,7 @@ Everything runs on one thread, the three checkers in turn on the same sample; ti
 uses the machine matters little. The whole takes half an hour. Run it as
 
     python benchmarks/check.py                      # prints the table
-    python benchmarks/check.py --write              # and puts it into the READMEs
+    python benchmarks/check.py --write              # and puts it into docs/benchmarks.md
     python benchmarks/check.py mutants --part 1/20  # every twentieth sample of one benchmark, and what was missed
 """
 
@@ -129,7 +129,7 @@ def mutated(part: Part) -> list[Row]:
     found = ours.share("found")
     return [
         Row(f"{len(kinds)} mutants of the backwards of {len(operators)} operators, float64, found",
-            found, f"slow {slow.share('found')}, fast {fast.share('found')}", found, "99 %"),
+            found, f"`gradcheck` slow {slow.share('found')}, fast {fast.share('found')}", found, "99 %"),
         Row("time for those", f"{ours.seconds:.1f} s", f"slow {slow.seconds:.1f} s, fast {fast.seconds:.1f} s",
             f"{ours.seconds / slow.seconds:.2f} x slow", "0.33 x"),
     ]  # fmt: skip
@@ -292,7 +292,7 @@ def main() -> None:
     parser.add_argument(
         "--part", type=Part.parse, default=Part(1, 1), metavar="I/N", help="every N-th sample from the I-th"
     )
-    parser.add_argument("--write", action="store_true", help="put the table into the READMEs")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/benchmarks.md")
     options = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from .markdown import FENCE, FILE
+from .markdown import FENCE, FILE, GENERATED
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -83,6 +83,15 @@ def test_requirements_are_those_of_the_project():
     readme = (ROOT / "README.md").read_text()
     assert f"Python {python} or newer" in readme
     assert f"PyTorch {torch} or newer" in readme
+
+
+def test_the_figures_of_the_readme_are_rows_of_the_benchmarks():
+    rows = (ROOT / "docs/benchmarks.md").read_text().splitlines()
+    for page in ("README.md", "README.zh.md"):
+        (shown,) = (body for title, body in GENERATED.findall((ROOT / page).read_text()) if title == "summary")
+        figures = shown.strip().splitlines()[2:]
+        assert len(figures) == 6
+        assert set(figures) <= set(rows)
 
 
 def test_what_the_readme_says_of_custom_op():

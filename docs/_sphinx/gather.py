@@ -19,6 +19,8 @@ ORDER = [
     "extending.md",
     "cpp.md",
     "scipy.md",
+    "benchmarks.md",
+    "limits.md",
     "architecture.md",
     "reference/operators.md",
     "reference/rules.md",
