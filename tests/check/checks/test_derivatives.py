@@ -237,6 +237,14 @@ def test_to_refuse_a_size_in_the_backward_is_loud():
     assert alarms("sizes", annotated, normal(4, 3)) == {"backward-raises"}
 
 
+def test_arguments_that_do_not_fit_each_other():
+    """A gradient of a wrong shape is a defect where sizes may differ, which the shape of the output tells."""
+    ignored = function(lambda x, y: x * y[:3], lambda g, x, y: (g * y[:3], g * x))
+    joined = function(lambda x, y: torch.cat([x, y]), lambda g, x, y: (g[: len(y)], g[len(y) :]))
+    assert alarms("sizes", ignored, normal(3), normal(3)) == set()
+    assert alarms("sizes", joined, normal(3), normal(3)) == {"backward-raises"}
+
+
 def test_a_batch_of_one_that_the_backward_refuses():
     squeezed = function(torch.sin, lambda g, x: torch.einsum("ij,ij->ij", g.squeeze(), x.cos()))
     (finding,) = tg.check(squeezed, normal(4, 3), only="sizes").findings
