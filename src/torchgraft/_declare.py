@@ -23,12 +23,56 @@ from ._spec.reading import read_signature
 from ._spec.saved import Saved
 from ._spec.workspace import Workspace
 
-if TYPE_CHECKING:
-    from ._op import ArrayOp, Arrays
-
 P = ParamSpec("P")
+Q = ParamSpec("Q")
 T = TypeVar("T", bound="Tensor | tuple[Tensor | None, ...] | list[Tensor] | None")  # no array: those are others'
 U = TypeVar("U", bound=Tensor)
+R_co = TypeVar("R_co", covariant=True)
+
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Arrays = np.ndarray[Any, Any]
+
+    class ArrayOp(Op[P, R_co]):
+        """To type checkers an operator whose kernel is annotated with arrays: its callers give tensors.
+
+        No type says "the same parameters with tensors in the place of arrays". Up to three arrays that come first, and
+        are given by position, are checked, and so is all that follows them; arguments that are given by name are not.
+        """
+
+        @overload
+        def __call__(
+            self: ArrayOp[Concatenate[Arrays, Arrays, Arrays, Q], R_co],
+            a: Tensor, b: Tensor, c: Tensor, /, *args: Q.args, **kwargs: Q.kwargs,
+        ) -> R_co: ...  # fmt: skip
+        @overload
+        def __call__(
+            self: ArrayOp[Concatenate[Arrays, Arrays, Q], R_co],
+            a: Tensor, b: Tensor, /, *args: Q.args, **kwargs: Q.kwargs,
+        ) -> R_co: ...  # fmt: skip
+        @overload
+        def __call__(
+            self: ArrayOp[Concatenate[Arrays, Arrays, Arrays | None, Q], R_co],
+            a: Tensor, b: Tensor, c: Tensor | None, /, *args: Q.args, **kwargs: Q.kwargs,
+        ) -> R_co: ...  # fmt: skip
+        @overload
+        def __call__(
+            self: ArrayOp[Concatenate[Arrays, Arrays | None, Q], R_co],
+            a: Tensor, b: Tensor | None, /, *args: Q.args, **kwargs: Q.kwargs,
+        ) -> R_co: ...  # fmt: skip
+        @overload
+        def __call__(
+            self: ArrayOp[Concatenate[Arrays, Q], R_co], a: Tensor, /, *args: Q.args, **kwargs: Q.kwargs
+        ) -> R_co: ...
+        @overload
+        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+        @overload
+        def __call__(self, **named: Any) -> R_co: ...
+        @overload
+        def __call__(self, a: Tensor, /, **named: Any) -> R_co: ...
+        def __call__(self: Any, *args: Any, **kwargs: Any) -> Any: ...  # type: ignore[misc]  # mypy reads no ParamSpec here
 
 
 class Declare(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Generic, ParamSpec, TypeVar
 
 import torch
 
@@ -21,15 +21,8 @@ from ._rules.rule import make_rule
 from ._spec.reading import with_workspaces
 from ._spec.reference import read_reference
 
-if TYPE_CHECKING:
-    import numpy as np
-    from torch import Tensor
-
-    Arrays = np.ndarray[Any, Any]
-
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
-Q = ParamSpec("Q")
 R_co = TypeVar("R_co", covariant=True)
 
 
@@ -457,45 +450,3 @@ class Op(Generic[P, R_co]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Run the operator; replaced by a generated function in each operator's own class."""
         raise NotImplementedError
-
-
-if TYPE_CHECKING:
-
-    class ArrayOp(Op[P, R_co]):
-        """To type checkers an operator whose kernel is annotated with arrays: its callers give tensors.
-
-        No type says "the same parameters with tensors in the place of arrays". Up to three arrays that come first, and
-        are given by position, are checked, and so is all that follows them; arguments that are given by name are not.
-        """
-
-        @overload
-        def __call__(
-            self: ArrayOp[Concatenate[Arrays, Arrays, Arrays, Q], R_co],
-            a: Tensor, b: Tensor, c: Tensor, /, *args: Q.args, **kwargs: Q.kwargs,
-        ) -> R_co: ...  # fmt: skip
-        @overload
-        def __call__(
-            self: ArrayOp[Concatenate[Arrays, Arrays, Q], R_co],
-            a: Tensor, b: Tensor, /, *args: Q.args, **kwargs: Q.kwargs,
-        ) -> R_co: ...  # fmt: skip
-        @overload
-        def __call__(
-            self: ArrayOp[Concatenate[Arrays, Arrays, Arrays | None, Q], R_co],
-            a: Tensor, b: Tensor, c: Tensor | None, /, *args: Q.args, **kwargs: Q.kwargs,
-        ) -> R_co: ...  # fmt: skip
-        @overload
-        def __call__(
-            self: ArrayOp[Concatenate[Arrays, Arrays | None, Q], R_co],
-            a: Tensor, b: Tensor | None, /, *args: Q.args, **kwargs: Q.kwargs,
-        ) -> R_co: ...  # fmt: skip
-        @overload
-        def __call__(
-            self: ArrayOp[Concatenate[Arrays, Q], R_co], a: Tensor, /, *args: Q.args, **kwargs: Q.kwargs
-        ) -> R_co: ...
-        @overload
-        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
-        @overload
-        def __call__(self, **named: Any) -> R_co: ...
-        @overload
-        def __call__(self, a: Tensor, /, **named: Any) -> R_co: ...
-        def __call__(self: Any, *args: Any, **kwargs: Any) -> Any: ...  # type: ignore[misc]  # mypy reads no ParamSpec here

@@ -173,6 +173,22 @@ def test_a_kernel_in_c_that_fails_at_a_size():
     assert {r.check for r in report.results if r.verdict is Verdict.PASS} > {"linearity", "vmap"}
 
 
+@on_linux
+def test_a_kernel_in_c_that_fails_at_a_size_between_two_calls():
+    source = """
+    #include <stdlib.h>
+    void same(int64_t n, const T *x, T *out) {
+        if (n == 4) abort();
+        for (int64_t i = 0; i < n; i++) out[i] = x[i];
+    }"""
+
+    @tg.op(kernel=tg.c(source))
+    def same(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]: ...
+
+    same.adjoint("x")(lambda grad: grad)
+    assert ends(tg.check(same, normal(3), only="state")) == [("state", "SIGABRT", "x: float64[4]")]
+
+
 library = ctypes.CDLL(None)
 
 

@@ -226,9 +226,10 @@ def borrowed(module: nn.Module, *, lasting: bool = False) -> Callable[..., Any]:
     def call(parameters: dict[str, torch.Tensor], *args: Any, **kwargs: Any) -> Any:
         replaced = {name: buffer.detach().clone() for name, buffer in module.named_buffers()}
         if not lasting:
-            replaced |= parameters
-        for held, key, value in ((*slot, parameters[name]) for name in parameters for slot in slots[name] if lasting):
-            held[key] = value  # type: ignore[assignment]  # a tensor where no gradient is wanted
+            return torch.func.functional_call(module, replaced | parameters, args, kwargs)
+        for name, value in parameters.items():
+            for held, key in slots[name]:
+                held[key] = value  # type: ignore[assignment]  # a tensor where no gradient is wanted
         return torch.func.functional_call(module, replaced, args, kwargs)
 
     return call

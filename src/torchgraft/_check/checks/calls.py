@@ -388,7 +388,7 @@ def _reset(base: Baseline) -> Iterator[Finding]:
 # -- several threads at once, and a backward on another thread than the forward --------------------------------------
 
 QUIET = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]), "<frozen")
-"""Where files lie whose lines are not interleaved, beside those of Python's own modules."""
+"""Beginnings of files whose lines are not interleaved, beside those of Python's own modules."""
 
 PATIENCE = 0.1
 """Seconds that a thread waits for its turn before it goes on all the same: the other one may wait for a lock."""

@@ -75,7 +75,7 @@ CHECKS = (
     Check("reference", "The operator's values are those of its reference, and as accurate as is declared.", reference),
     Check("returned", "A backward returns gradients of the inputs' own shapes and dtypes.", returned),
     Check("second order", "The backward can be differentiated, or refuses to be.", second_order),
-    Check("state", "A call is not changed by the calls around it.", state),
+    Check("state", "A call is not changed by the calls around it.", state, probes="forwards"),
     Check("subsets", "Gradients do not depend on which other inputs require grad.", subsets),
     Check("options", "The gradient is right with other options too.", other_options, "once", probes="forwards"),
     Check("sizes", "The gradient is right at other sizes too.", other_sizes, "once", probes="sizes"),
