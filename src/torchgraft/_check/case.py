@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -45,23 +44,19 @@ class Linearization:
         if not pairs or not wanted:
             return gradients
         outputs, given = zip(*pairs, strict=True)
-        found = torch.autograd.grad(
+        found: Sequence[Tensor | None] = torch.autograd.grad(  # the stubs know nothing of allow_unused
             outputs, [self.primals[i] for i in wanted], given, retain_graph=retain_graph, create_graph=create_graph,
             allow_unused=True,
         )  # fmt: skip
         for i, gradient in zip(wanted, found, strict=True):
-            gradients[i] = self._with_accumulated(i, gradient)
+            primal = self.primals[i]
+            added = primal.grad if primal.is_leaf else None
+            if added is not None:  # by a backward inside of the backward, as in reversible blocks
+                primal.grad = None
+                self.accumulated.add(i)
+                gradient = added if gradient is None else gradient + added
+            gradients[i] = gradient
         return gradients
-
-    def _with_accumulated(self, place: int, gradient: Tensor | None) -> Tensor | None:
-        """A gradient with what a backward inside of the backward has added to ``grad``, as reversible blocks do."""
-        primal = self.primals[place]
-        added = primal.grad if primal.is_leaf else None
-        primal.grad = None
-        if added is None:
-            return gradient
-        self.accumulated.add(place)
-        return added if gradient is None else gradient + added
 
 
 class Case:
@@ -104,13 +99,17 @@ class Case:
         values = [value for _, value in flat]
         candidates = [i for i, v in enumerate(values) if differentiable(v) and names[i] not in target.constants]
         self._positions = [i for i in candidates if values[i].requires_grad] or candidates
-        self._flat = [value.detach() if isinstance(value, Tensor) else value for value in values]
+        self._hold(values)
         self._names = names
         self._in_place = False
         self.memo: dict[str, Any] = {}
         self.names = [names[i] for i in self._positions]
         own = {name for name, _ in target.origin.named_parameters()} if target.kind == "module" else set()
         self.parameters = frozenset(i for i, name in enumerate(self.names) if name in own)
+
+    def _hold(self, leaves: Sequence[Any]) -> None:
+        self._flat = [leaf.detach() if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+        self._dense = all(self._flat[i].layout == torch.strided for i in self._positions)
 
     def nothing_to_differentiate(self) -> Skip | None:
         """The reason why there are no primals, if a declaration is it."""
@@ -127,7 +126,8 @@ class Case:
     @property
     def primals(self) -> list[Tensor]:
         """The tensors to differentiate by, without graph; a sparse tensor's values."""
-        return [_values(self._flat[i]) for i in self._positions]
+        chosen = [self._flat[i] for i in self._positions]
+        return chosen if self._dense else [_values(value) for value in chosen]
 
     @property
     def leaves(self) -> list[Any]:
@@ -142,14 +142,17 @@ class Case:
     def replaced(self, primals: Sequence[Tensor]) -> Case:
         """Return the case with other primals, of any size that the target takes."""
         leaves = self.leaves
-        for i, primal in zip(self._positions, primals, strict=True):
-            leaves[i] = _packed(self._flat[i], primal)
+        self._put(leaves, primals)
         return self.with_leaves(leaves)
+
+    def _put(self, leaves: list[Any], primals: Sequence[Tensor]) -> None:
+        for i, primal in zip(self._positions, primals, strict=True):
+            leaves[i] = primal if self._dense else _packed(self._flat[i], primal)
 
     def with_leaves(self, leaves: Sequence[Any]) -> Case:
         """Return the case with other arguments in place of `leaves`; its primals have the same places."""
         other = copy.copy(self)
-        other._flat = [leaf.detach() if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+        other._hold(leaves)
         other.memo, other._in_place = {}, False
         return other
 
@@ -173,8 +176,7 @@ class Case:
         """Positional and keyword arguments: these very primals, and copies of the other tensors."""
         chosen = set(self._positions)
         flat = [v.clone() if isinstance(v, Tensor) and i not in chosen else v for i, v in enumerate(self._flat)]
-        for i, primal in zip(self._positions, primals, strict=True):
-            flat[i] = _packed(self._flat[i], primal)
+        self._put(flat, primals)
         args, kwargs = _torch.pytree.tree_unflatten(flat, self._tree)
         return args, kwargs
 
@@ -186,8 +188,12 @@ class Case:
         """Call the target with these very arguments."""
         process = os.getpid()
         children.begins(lambda: self.label)
-        with _seeded(self.seed):
+        state = torch.default_generator.get_state()
+        torch.default_generator.manual_seed(self.seed)
+        try:
             made = self.target.function(*args, **kwargs)
+        finally:
+            torch.default_generator.set_state(state)
         if os.getpid() != process:  # the target forked: two processes would go on, four after the next call
             os._exit(0)
         return made
@@ -219,8 +225,10 @@ class Case:
         return self.record(self._leaves(given, wanted))
 
     def _leaves(self, tensors: Sequence[Tensor], wanted: Sequence[bool]) -> list[Tensor]:
-        leaves = [copy.requires_grad_(want) for copy, want in zip(_copies(tensors), wanted, strict=True)]
-        return [nn.Parameter(x, x.requires_grad) if i in self.parameters else x for i, x in enumerate(leaves)]
+        leaves = [tensor.detach().clone().requires_grad_(want) for tensor, want in zip(tensors, wanted, strict=True)]
+        for i in self.parameters:
+            leaves[i] = nn.Parameter(leaves[i], leaves[i].requires_grad)
+        return leaves
 
     def record(self, primals: Sequence[Tensor]) -> Linearization:
         """A recorded forward pass on these very tensors; on copies, if `linearize` found that it writes into them."""
@@ -261,13 +269,3 @@ def _packed(template: Tensor, values: Tensor) -> Tensor:
     return torch.sparse_compressed_tensor(
         outer, inner, values, template.shape, layout=template.layout, check_invariants=False
     )
-
-
-@contextlib.contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    state = torch.default_generator.get_state()
-    torch.default_generator.manual_seed(seed)
-    try:
-        yield
-    finally:
-        torch.default_generator.set_state(state)

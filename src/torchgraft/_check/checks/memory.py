@@ -304,7 +304,7 @@ def _slopes(call: Callable[[], None]) -> dict[str, float]:
     if freezing:
         gc.freeze()  # the collector takes a tenth of a second for the objects of torch and the rest
     try:
-        for runs, least in ((8, 0.3), (128, 0.9)):
+        for runs, least in ((8, 0.3), (24, 0.8), (128, 0.9)):
             grown = _growth(call, meters, runs, least)
             meters = {name: meters[name] for name in grown}
     finally:
