@@ -105,6 +105,33 @@ def test_double_backward_of_a_compiled_function_is_refused():
             first.sum().backward()
 
 
+def test_an_operator_whose_first_call_is_traced():
+    @tg.op
+    def untouched(x: Float[Tensor, "n"], times: float = 2.0) -> Float[Tensor, "n"]:
+        return x * times
+
+    backend = CompileCounterWithBackend("eager")
+    compiled = torch.compile(lambda x: untouched(x, times=3.0) + 1, backend=backend, fullgraph=True)
+    x = torch.ones(2)
+    for _ in range(2):
+        assert compiled(x).tolist() == [4.0, 4.0]
+    assert untouched(x).tolist() == [2.0, 2.0]
+    assert compiled(x).tolist() == [4.0, 4.0]
+    assert backend.frame_count == 1
+
+
+def test_a_graph_from_before_a_declaration_is_not_used():
+    @tg.op
+    def changing(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+        return x * 3
+
+    compiled = torch.compile(lambda x: changing(x), backend="aot_eager", fullgraph=True)
+    x = torch.ones(2)
+    assert compiled(x).tolist() == [3.0, 3.0]
+    changing.kernel("cpu")(lambda x: x * 4)
+    assert compiled(x).tolist() == [4.0, 4.0]
+
+
 def test_two_operators_of_one_shape_are_told_apart():
     @torch.compile(backend="aot_eager", fullgraph=True)
     def apply(op, x: Tensor) -> Tensor:

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from ._build.source import Source
 from ._errors import DeclarationError
-from ._lower.call import Caller
 from ._lower.library import fresh_name
 from ._lower.lowering import Lowering
-from ._op import Op
+from ._lower.product import weigh
+from ._op import Op, own_class
 from ._record import Record
 from ._spec.accuracy import read_accuracy
 from ._spec.reading import read_signature
@@ -226,20 +226,8 @@ def make_op(
         )  # fmt: skip
     kernel = kernel or function
     record = Record(signature, kernel, fresh_name(f"{namespace}::{name}", kernel), autocast, source)
-    lowering = Lowering(record)
-    caller = Caller(lowering)
-
-    def make_class() -> type[Op[..., Any]]:
-        return type(name, (Op,), {"__call__": caller.function, "__module__": function.__module__})
-
-    made: Op[..., Any] = make_class()()
-
-    def renew() -> None:
-        """Another class after each change, by which Dynamo's guards notice it."""
-        made.__class__ = make_class()
-
-    record.on_change(renew)
+    made = own_class(name, function.__module__)()
     functools.update_wrapper(made, function)
     made._record = record
-    made._lowering = lowering
+    made._lowering = Lowering(record, weigh)
     return made

@@ -9,11 +9,13 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 import torch
 
+from . import _torch
 from ._build.source import Source
 from ._capabilities import Capability, capabilities, describe
 from ._errors import DeclarationError, UnsupportedError
 from ._kernels.make import make_kernel
 from ._kernels.native_kernel import NativeKernel
+from ._lower.eager_call import EagerCall
 from ._lower.lowering import Lowering
 from ._record import Record
 from ._rules.kinds import Kind
@@ -55,9 +57,6 @@ class Op(Generic[P, R_co]):
     __wrapped__: Callable[..., Any]
     _record: Record
     _lowering: Lowering
-
-    # The generated call lives in a subclass of each operator's own, so that `op(x)` is one Python call, and so that
-    # Dynamo's guard on the type tells one operator from another.
 
     @property
     def torch_op(self) -> Any:
@@ -198,7 +197,7 @@ class Op(Generic[P, R_co]):
         def declare(function: F) -> F:
             signature = self._record.signature
             rule = make_rule(signature, kind, inputs, function, source=source, independent=independent, frames=1)
-            self._record.add_rule(rule)
+            self._declare(lambda record: record.add_rule(rule))
             return function
 
         return declare
@@ -220,7 +219,7 @@ class Op(Generic[P, R_co]):
             >>> scale_rows.nondifferentiable("scale", reason="it is calibrated, not learned")
             >>> factor.nondifferentiable("growth", reason="it jumps where pivots change")
         """
-        self._record.declare_nondifferentiable(names, reason)
+        self._declare(lambda record: record.declare_nondifferentiable(names, reason))
 
     # -- kernels, shapes ------------------------------------------------------------------------------------------
 
@@ -269,8 +268,8 @@ class Op(Generic[P, R_co]):
                     got=", ".join(names),
                 )
             numpy = any("ndarray" in str(note) for note in inspect.get_annotations(function).values())
-            self._record.kernels[device] = make_kernel(signature, function, numpy=numpy, source=source)
-            self._record.changed()
+            kernel = make_kernel(signature, function, numpy=numpy, source=source)
+            self._declare(lambda record: record.add_kernel(device, kernel))
             return function
 
         return declare
@@ -305,8 +304,7 @@ class Op(Generic[P, R_co]):
                     expected=", ".join(self._record.signature.names),
                     got=name,
                 )
-        self._record.shape_rule = function
-        self._record.changed()
+        self._declare(lambda record: record.declare_shapes(function))
         return function
 
     # -- what checks it is given ----------------------------------------------------------------------------------
@@ -416,7 +414,7 @@ class Op(Generic[P, R_co]):
             )  # fmt: skip
         from ._build.standalone import save  # costs an import; most programs save nothing
 
-        called = (self.torch_op.name(), self._lowering.opaque(twin=False).torch_op.name())
+        called = (self.torch_op.name(), self._lowering.opaque(mapped=False).torch_op.name())
         schema = record.signature.schema()
         save(Path(path), called, schema, kernel.native.source, kernel.native.prototype, dtypes)
 
@@ -447,6 +445,32 @@ class Op(Generic[P, R_co]):
     def __deepcopy__(self, memo: Any) -> Op[P, R_co]:
         return self
 
+    # -- calling ------------------------------------------------------------------------------------------------------
+
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
-        """Run the operator; replaced by a generated function in each operator's own class."""
-        raise NotImplementedError
+        """Run the operator: for the first time, since the generated function then stands in its class."""
+        self._generate_call()
+        return self(*args, **kwargs)
+
+    @_torch.at_trace_time
+    def _generate_call(self) -> bool:
+        own: Any = type(self)
+        own.__call__ = EagerCall(self._lowering).function
+        return True
+
+    def _declare(self, change: Callable[[Record], None]) -> None:
+        """Change the record, and forget what was derived of it."""
+        change(self._record)
+        self._lowering.forget()
+        if "__call__" in vars(type(self)):
+            own: Any = own_class(self.__name__, type(self).__module__)
+            self.__class__ = own
+
+
+def own_class(name: str, module: str) -> type[Op[..., Any]]:
+    """Make a class for one operator, as it is declared so far.
+
+    Its generated call lives there, so that ``op(x)`` is one Python call. Dynamo, which guards the types of what it
+    has seen, tells one operator from another by it, and what was declared before a trace from what came later.
+    """
+    return type(name, (Op,), {"__module__": module})

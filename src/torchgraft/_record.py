@@ -24,7 +24,7 @@ from ._rules.kinds import Kind, cotangent_names
 from ._rules.rule import Rule
 from ._rules.surrogate import read_surrogates
 from ._spec.domain import Domain, check_domains, declared_domains
-from ._spec.plan import Layout, Plan, ShapeRule, common_dtype, flatten, make_plan, replace
+from ._spec.plan import LeafCounts, Plan, ShapeRule, common_dtype, flatten, make_plan, replace
 from ._spec.reference import Reference
 from ._spec.signature import Signature
 
@@ -75,14 +75,13 @@ class Record:
         self.reference: Reference | None = None
         self.surrogates: dict[str, Callable[..., Any]] = {}
         self.accuracy: float | None = None
-        self.eager_node: Callable[[Layout, tuple[bool, ...]], type[Any] | None] | None = None
+        self.eager_node: Callable[[LeafCounts, tuple[bool, ...]], type[Any] | None] | None = None
         self.call_scope: Callable[[Sequence[Any]], contextlib.AbstractContextManager[None]] | None = None
         self.node_scope: Callable[..., tuple[Callable[..., Any], Callable[..., Any]]] | None = None
         self._plans: dict[Any, Plan] = {}
         self._seen: dict[str, str] = {}  # by the functions in C, see `NativeFunction`
-        self._listeners: list[Callable[[], None]] = []
         self.declare_domains(declared_domains(function))
-        self.changed()
+        self._forget()
 
     @property
     def name(self) -> str:
@@ -95,16 +94,21 @@ class Record:
 
     # -- declaring ------------------------------------------------------------------------------------------
 
-    def on_change(self, listener: Callable[[], None]) -> None:
-        """Call `listener` whenever something is declared, so that it can forget what it derived."""
-        self._listeners.append(listener)
-
-    def changed(self) -> None:
+    def _forget(self) -> None:
+        """Forget the plans of calls, and have all functions in C share what they have seen."""
         self._plans.clear()
         for native in self.natives():
             native.seen = self._seen
-        for listener in self._listeners:
-            listener()
+
+    def add_kernel(self, device: str | None, kernel: Kernel) -> None:
+        """Add the kernel for a device type, or replace it; None is every device that has no kernel of its own."""
+        self.kernels[device] = kernel
+        self._forget()
+
+    def declare_shapes(self, rule: ShapeRule) -> None:
+        """Say how output shapes follow from the arguments."""
+        self.shape_rule = rule
+        self._forget()
 
     def add_rule(self, rule: Rule) -> None:
         """Add a rule; a second one for the same input and mode raises and leaves everything as it was."""
@@ -121,7 +125,7 @@ class Record:
                 )
         for name in rule.inputs:
             self.rules[rule.kind][name] = rule
-        self.changed()
+        self._forget()
 
     def declare_nondifferentiable(self, names: Sequence[str], reason: str | None) -> None:
         """Say of inputs and outputs that they have no derivative."""
@@ -149,7 +153,7 @@ class Record:
         self.nondifferentiable.update(dict.fromkeys(names, reason))
         inert = [replace_fields(o, inert=True) if o.name in names else o for o in self.signature.outputs]
         self.signature = replace_fields(self.signature, outputs=tuple(inert))
-        self.changed()
+        self._forget()
 
     def declare_surrogates(self, names: Sequence[str], of: Callable[..., Any]) -> None:
         """Say of which function the rules of inputs are meant to be the derivative."""

@@ -45,7 +45,7 @@ from ._build.combinations import combinations, read_dtypes
 from ._build.native_function import NativeFunction
 from ._errors import BuildError
 from ._op import Op
-from ._rules.native import weighed
+from ._rules.weighed import weighed
 
 _LEVELS = {"x86_64": (None, "x86-64-v3"), "AMD64": (None, "x86-64-v3")}
 

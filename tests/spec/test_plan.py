@@ -7,7 +7,7 @@ from jaxtyping import Bool, Complex, Float, Float64, Inexact, Int, Int64, Real, 
 from torch import Tensor
 
 from torchgraft import ArgumentError, DeviceError, DtypeError, ShapeError, UnsupportedError
-from torchgraft._spec.plan import common_dtype, convert, flatten, layout_of, make_plan, replace
+from torchgraft._spec.plan import common_dtype, convert, flatten, leaf_counts, make_plan, replace
 from torchgraft._spec.reading import read_signature
 
 
@@ -42,8 +42,8 @@ def test_flatten_and_replace_are_inverse():
     values = [[ones(1), ones(2)], 3]
     assert [leaf.numel() for leaf in flatten(signature, values)] == [1, 2]
     assert replace(signature, values, ["a", "b"]) == [["a", "b"], 3]
-    assert layout_of(signature, values) == (-3,)
-    assert layout_of(read(linear), [ones(1), ones(1), None]) == (1, 1, None)
+    assert leaf_counts(signature, values) == (2,)
+    assert leaf_counts(read(linear), [ones(1), ones(1), None]) == (1, 1, None)
     assert replace(read(linear), [1, 2, None], ["a", "b"]) == ["a", "b", None]
 
 

@@ -8,57 +8,19 @@ forward will be run again where a derivative is asked for.
 from __future__ import annotations
 
 import contextlib
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from torch import Tensor
 
 from .. import _torch
 from .._captures import captured_with_grad
-from .._errors import KernelError, UnsupportedError
 from .._kernels.kernel import Kernel, TorchKernel
 from .._kernels.results import refuse_captured
-from .._spec.plan import Layout, Plan
-from .asked import Answering, has_derivative
-from .nested import as_outputs
-
-if TYPE_CHECKING:
-    from .adopt import Adopted
-
-
-class Scope(threading.local):
-    """State of a call of an adopted operator, from the call down to its kernel and back to its rule.
-
-    Attributes:
-        ctx: the node of eager code that calls the kernel; `CAREFUL` for a call through the dispatcher; else None.
-        needs: which arguments are differentiated at any level; None where that is not known.
-        transformed: whether something is about, a transform or a tracer, under which forward may be run again.
-    """
-
-    ctx: Any = None
-    needs: tuple[bool, ...] | None = None
-    transformed: bool = True
-
-
-CAREFUL = object()
-
-
-@contextlib.contextmanager
-def within(scope: Scope, **known: Any) -> Iterator[None]:
-    """Within, a scope knows something else."""
-    before = scope.ctx, scope.needs, scope.transformed
-    for name, value in known.items():
-        setattr(scope, name, value)
-    try:
-        yield
-    finally:
-        scope.ctx, scope.needs, scope.transformed = before
-
-
-def outside(scope: Scope) -> contextlib.AbstractContextManager[None]:
-    """Within, user code runs, which may call the same operator."""
-    return within(scope, ctx=None, needs=None, transformed=True)
+from .._spec.plan import LeafCounts, Plan
+from .adopted import Adopted
+from .asked import has_derivative
+from .careful import CAREFUL, outside, within
 
 
 class AdoptedKernel(TorchKernel):
@@ -117,58 +79,13 @@ class AdoptedKernel(TorchKernel):
         """Forward, which must not ask what is not known, nor draw what would be drawn again."""
         needs, transformed = self.scope.needs, self.scope.transformed
         ctx = self.adopted.new(self._needs(*values) if needs is None else needs)
-        with outside(self.scope), Careful(self.adopted, values, needs) as care:
+        with outside(self.scope), self.adopted.careful(values, needs) as care:
             output = self.adopted.forward(ctx, values)
         if ctx.dirty_tensors or ctx.non_differentiable:
             self.adopted.check_marks(ctx)
         if transformed or needs is None:
             care.refuse_draws(output)
         return output
-
-
-class Careful(contextlib.ExitStack):
-    """Within, a forward runs that is not the first, or will not be the last.
-
-    Args:
-        adopted: the Function.
-        values: its arguments.
-        needs: what it is told where it asks whether they require grad; None where nobody knows.
-    """
-
-    def __init__(self, adopted: Adopted, values: Sequence[Any], needs: Sequence[bool] | None) -> None:
-        super().__init__()
-        self.adopted = adopted
-        self.values = values
-        self.needs = needs
-
-    def __enter__(self) -> Careful:
-        super().__enter__()
-        self._before = _torch.Generators.snapshot()
-        self._answering = self.enter_context(Answering(self.values, self.needs))
-        self._watch = self.enter_context(_torch.RandomWatch())
-        return self
-
-    def __exit__(self, kind: Any, *error: Any) -> Any:
-        result = super().__exit__(kind, *error)
-        if self.needs is None and self._answering.asked is not None:
-            raise _asks(self.adopted, self._answering.asked)
-        return result
-
-    def refuse_draws(self, output: Any) -> None:
-        """Refuse a forward that has drawn random numbers.
-
-        Raises:
-            Redrawn: it has.
-        """
-        drawn = self._before.moved() or self._watch.explicit
-        if drawn is None and not all(map(_torch.holds_numbers, filter(_is_tensor, as_outputs(output)))):
-            drawn = self._watch.drawn  # a tracer only pretends to draw
-        if drawn is not None:
-            raise redrawn(self.adopted, drawn)
-
-
-def _is_tensor(value: Any) -> bool:
-    return isinstance(value, Tensor)
 
 
 def _needs_of(adopted: Adopted) -> Callable[..., tuple[bool, ...]]:
@@ -190,7 +107,11 @@ def call_scope(adopted: Adopted, values: Sequence[Any]) -> contextlib.AbstractCo
 
 
 def node_scope(
-    adopted: Adopted, forward: Callable[..., Any], backward: Callable[..., Any], layout: Layout, mask: Sequence[bool]
+    adopted: Adopted,
+    forward: Callable[..., Any],
+    backward: Callable[..., Any],
+    counts: LeafCounts,
+    mask: Sequence[bool],
 ) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """The methods of a node whose backward knows what its forward knew.
 
@@ -198,10 +119,10 @@ def node_scope(
         adopted: the Function.
         forward: the node's.
         backward: the node's.
-        layout: which of the tensor parameters are there.
+        counts: the tensors of each tensor parameter.
         mask: which of the tensors that are there need a gradient.
     """
-    present = [i for (i, _), count in zip(adopted.signature.tensors, layout, strict=True) if count is not None]
+    present = [i for (i, _), count in zip(adopted.signature.tensors, counts, strict=True) if count is not None]
     needed = {i for i, need in zip(present, mask, strict=True) if need}
     own = tuple(i in needed for i in range(len(adopted.signature.parameters)))
 
@@ -215,30 +136,3 @@ def node_scope(
             return backward(ctx, *grads)
 
     return remembering, remembered
-
-
-def redrawn(adopted: Adopted, drawn: str) -> KernelError:
-    """The error for a forward that draws, and has to run again."""
-    return Redrawn(
-        f"its forward draws random numbers ({drawn}), and would draw others when it is run again",
-        operator=adopted.dialect.name,
-        expected="eager code and first derivatives, or a function of its arguments",
-        got="a transform, a compiler, or a second derivative",
-        hint="draw outside and pass what was drawn: a mask, or a seed",
-    )
-
-
-class Redrawn(KernelError):
-    """A forward draws, and has to run again."""
-
-
-def _asks(adopted: Adopted, position: int) -> UnsupportedError:
-    name = adopted.signature.parameters[position].name
-    return UnsupportedError(
-        f"its forward asks whether '{name}' requires grad, which an operator in a graph is not told",
-        operator=adopted.dialect.name,
-        argument=name,
-        expected="a call of the operator, or a forward that does not ask",
-        got=f"{name}.requires_grad",
-        hint=f"ask outside, and pass the answer: forward(ctx, {name}, trains: bool)",
-    )

@@ -6,25 +6,24 @@ Generated for one set of present inputs and of inputs that need a gradient, as t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from .. import _torch
+from .._lower.node import Recorded
 from .._lower.source import compile_source
 from .._rules.results import settle_gradient
 from .._spec.dtypes import is_inexact
-from .._spec.plan import Layout
-from .adopted_kernel import Redrawn
+from .._spec.plan import LeafCounts
+from .adopted import Adopted
 from .call import check_attributes, tensor_attributes
+from .careful import Redrawn
 from .context import NodeContext, explained, node_context_class, take_constants, versions
 from .nested import holds_results, may_hold_tensors, numbers_in, tensors_in
 from .node import overwritten
-
-if TYPE_CHECKING:
-    from .adopt import Adopted
 
 
 class MoreContext(NodeContext):
@@ -46,23 +45,22 @@ read_saved = _torch.saved_tensors
 
 _TEMPLATE = """\
 def forward(ctx, call, {leaves}):
-    run, plan, rest, _ = call
     scope.ctx = ctx
     try:
-        {outputs} = run({arguments})
+        {outputs} = call.run({arguments})
     finally:
         scope.ctx = None
     usual = True
     for value in ctx.__dict__.values():
         if may_hold_tensors[type(value)] and holds_results(value):
             usual = False
-        elif type(value) is float and value not in rest:
+        elif type(value) is float and value not in call.scalars:
             usual = False
     for tensor in ctx.to_save or ():
         if {unknown}:
             usual = False
     if not usual:
-        keep_more(ctx, ({leaves},), ({outputs},), rest, more)
+        keep_more(ctx, ({leaves},), ({outputs},), call.scalars, more)
     ctx._graft_call = call
     return {outputs}
 
@@ -84,7 +82,7 @@ def backward(ctx, *grads):
         result = (result,)
     if len(result) < {count}:
         result = padded(result)
-    leaves = ctx._graft_call[1].leaves
+    leaves = ctx._graft_call.plan.leaves
     {settle}
     if grad._version != version:
         raise overwritten(label)
@@ -98,26 +96,24 @@ if type(d{i}) is not Tensor or d{i}.shape != leaves[{i}].shape or d{i}.dtype is 
 
 
 class AdoptedNode:
-    """Makes the `Function` subclass of one layout and mask.
+    """Makes the `Function` subclass of one set of present inputs and mask.
 
     Args:
         adopted: the Function.
-        label: of its rule.
-        layout: which of the tensor parameters are there.
+        counts: the tensors of each tensor parameter.
         mask: which of the tensors that are there need a gradient.
     """
 
-    def __init__(self, adopted: Adopted, label: str, layout: Layout, mask: tuple[bool, ...]) -> None:
+    def __init__(self, adopted: Adopted, counts: LeafCounts, mask: tuple[bool, ...]) -> None:
         self.adopted = adopted
-        self.label = label
         self.mask = mask
         self.sources: list[str] = []  # of each argument, as forward writes it
         self.positions: list[int] = []  # of each tensor among the arguments
-        present = iter(layout)
+        present = iter(counts)
         scalar = 0
         for position, parameter in enumerate(adopted.signature.parameters):
             if not parameter.is_tensor:
-                self.sources.append(f"rest[{scalar}]")
+                self.sources.append(f"call.scalars[{scalar}]")
                 scalar += 1
             elif next(present) is None:
                 self.sources.append("None")
@@ -150,7 +146,7 @@ class AdoptedNode:
             "padded": lambda result: (*result, *(None,) * (len(self.sources) - len(result))),
             "settle": settle_gradient,
             "overwritten": overwritten,
-            "label": self.label,
+            "label": self.adopted.label,
         }
         names = compile_source(self._source(), f"{adopted.signature.name} node", namespace)
         body = {"forward": staticmethod(names["forward"])}
@@ -185,49 +181,47 @@ class AdoptedNode:
             return _torch.map_legacy(lambda *grads: self._pull(ctx, grads), grads)
         adopted = self.adopted
         check_attributes(adopted.dialect, ctx._graft_attributes)
-        _, plan, rest, _ = ctx._graft_call
+        recorded: Recorded = ctx._graft_call
         before = versions(grads)
         if isinstance(ctx, MoreContext) and (torch.is_grad_enabled() or _torch.in_dual_level()):
-            made = self._again(ctx, grads, rest)
+            made = self._again(ctx, grads, recorded.scalars)
         else:
-            made = adopted.first(self.label, ctx, grads, self.needs)
+            made = adopted.first(ctx, grads, self.needs)
         if versions(grads) != before:
-            raise overwritten(self.label)
+            raise overwritten(self.adopted.label)
         results: list[Tensor | None] = [None] * len(self.mask)
         wanted = [i for i, need in enumerate(self.mask) if need]
         for i, grad in zip(wanted, made, strict=True):
-            results[i] = settle_gradient(self.label, plan.leaves[i], grad)
+            results[i] = settle_gradient(self.adopted.label, recorded.plan.leaves[i], grad)
         return (None, *results)
 
-    def _again(self, ctx: Any, grads: tuple[Any, ...], rest: Sequence[Any]) -> tuple[Any, ...]:
+    def _again(self, ctx: Any, grads: tuple[Any, ...], scalars: Sequence[Any]) -> tuple[Any, ...]:
         """Backward after another forward, through which the derivatives of intermediate results are known."""
         kept = read_saved(ctx)[-ctx._graft_more :]
         leaves, outputs = kept[: len(self.mask)], kept[len(self.mask) :]
         try:
-            return self.adopted.again(
-                self.label, self._values(leaves, rest), outputs, grads, self.needs, told=self.needs
-            )
+            return self.adopted.again(self._values(leaves, scalars), outputs, grads, self.needs, told=self.needs)
         except Redrawn:  # the first forward has drawn what counts
             inputs = [leaf for leaf, need in zip(leaves, self.mask, strict=True) if need and leaf is not None]
-            return self.adopted.first(self.label, ctx, grads, self.needs, inputs)
+            return self.adopted.first(ctx, grads, self.needs, inputs)
 
-    def _values(self, leaves: Sequence[Any], rest: Sequence[Any]) -> list[Any]:
+    def _values(self, leaves: Sequence[Any], scalars: Sequence[Any]) -> list[Any]:
         """All arguments in their order."""
-        tensors, others = iter(leaves), iter(rest)
+        tensors, others = iter(leaves), iter(scalars)
         return [
             next(tensors) if source[0] == "t" else None if source == "None" else next(others) for source in self.sources
         ]
 
 
 def _keep_more(
-    ctx: Any, leaves: Sequence[Tensor], outputs: Sequence[Tensor], rest: Sequence[Any], more: type[MoreContext]
+    ctx: Any, leaves: Sequence[Tensor], outputs: Sequence[Tensor], scalars: Sequence[Any], more: type[MoreContext]
 ) -> None:
     """Keep inputs and outputs where there are intermediate results, whose derivatives need forward once more."""
     known = (*leaves, *outputs, *take_constants(ctx))
     attributes = tensor_attributes(ctx)
     if attributes:
         ctx._graft_attributes = attributes
-    kept = [value for value in vars(ctx).values() if not any(value is argument for argument in rest)]
+    kept = [value for value in vars(ctx).values() if not any(value is argument for argument in scalars)]
     if any(_is_result(value, known) for value in tensors_in([*(ctx.to_save or ()), *kept])) or any(
         True for _ in numbers_in(kept)
     ):

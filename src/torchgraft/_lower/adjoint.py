@@ -10,28 +10,38 @@ With ``out = A(y) x`` and the rule ``A*(y) g``, the rule's own derivatives need 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from .. import _torch
 from .._errors import DerivativeError
+from .._record import Record
 from .._rules.kinds import cotangent_names
 from .._rules.results import settle_gradient
+from .._rules.rule import Rule
 from .._spec.plan import leaves_of
+from .missing import missing_rule
 from .operator_rule import OperatorRule
 from .rule_call import RuleCall
-
-if TYPE_CHECKING:
-    from .lowering import Lowering
+from .vjp import VJP
 
 
-def differentiate_adjoint(lowering: Lowering, operator: OperatorRule) -> None:
-    """Give the adjoint's own operator its derivatives."""
-    operator.at_autograd(_Adjoint(lowering, operator).autograd)
+def differentiate_adjoint(
+    record: Record, operator: OperatorRule, call: Callable[..., list[Tensor]], vjp: Callable[[Rule], VJP]
+) -> None:
+    """Give the adjoint's own operator its derivatives.
+
+    Args:
+        record: of the operator whose adjoint it is.
+        operator: of the adjoint's own.
+        call: the operator itself, from its arguments and the number of leading batch axes.
+        vjp: makes a rule of the operator callable.
+    """
+    operator.at_autograd(_Adjoint(record, operator, call, vjp).autograd)
 
 
 class _Node(_torch.SingleLevelFunction):  # type: ignore[misc]
@@ -49,10 +59,13 @@ class _Node(_torch.SingleLevelFunction):  # type: ignore[misc]
 
 
 class _Adjoint:
-    def __init__(self, lowering: Lowering, operator: OperatorRule) -> None:
-        self.lowering = lowering
-        self.record = lowering.record
+    def __init__(
+        self, record: Record, operator: OperatorRule, call: Callable[..., list[Tensor]], vjp: Callable[[Rule], VJP]
+    ) -> None:
+        self.record = record
         self.operator = operator
+        self.call = call
+        self.vjp = vjp
         self.rule = operator.rule
         self.input = self.rule.inputs[0]
         self.cotangents = cotangent_names(self.record.signature)
@@ -112,9 +125,7 @@ class _Adjoint:
         """The gradient with respect to each tensor that the rule read."""
         values, lead = self._values(call, cotangent)
         by_name: dict[str, list[Tensor]] = {}
-        outputs = {
-            o.name: v for o, v in zip(self.record.signature.outputs, self.lowering.call(values, lead), strict=True)
-        }
+        outputs = {o.name: v for o, v in zip(self.record.signature.outputs, self.call(values, lead), strict=True)}
         for output, name in self.cotangents.items():
             by_name[name] = [outputs[output]]
         plan = self.record.plan(values, lead)
@@ -135,18 +146,16 @@ class _Adjoint:
     def _with_respect_to(
         self, name: str, values: list[Any], outputs: Mapping[str, Tensor], call: RuleCall, plan: Any
     ) -> list[Tensor]:
-        from .pushforward import missing_rule
-
         rule = self.record.reverse_rule(name)
         if rule is None:
             raise missing_rule(self.record, name, "reverse")
-        pullback = self.lowering.pullback(rule)
+        vjp = self.vjp(rule)
         env = {p.name: v for p, v in zip(self.record.signature.parameters, values, strict=True)}
         named = self._named(call)
         env |= {**outputs} | {grad: named[grad] for grad in self.cotangents.values()}
-        made = pullback.call(plan, *(env[read] for read in pullback.reads))
-        leaves = leaves_of(plan, pullback.inputs)
-        settled = [settle_gradient(pullback.label, leaf, value) for leaf, value in zip(leaves, made, strict=True)]
+        made = vjp.call(plan, *(env[read] for read in vjp.reads))
+        leaves = leaves_of(plan, vjp.inputs)
+        settled = [settle_gradient(vjp.label, leaf, value) for leaf, value in zip(leaves, made, strict=True)]
         return [d for leaf, d in zip(leaves, settled, strict=True) if leaf.name.partition("[")[0] == name]
 
     def _pushed(self, call: RuleCall, duals: Sequence[tuple[Tensor, Tensor | None]]) -> Tensor:

@@ -13,50 +13,57 @@ from torch import Tensor
 from .. import _torch
 from .._errors import UnsupportedError
 from .._record import Record
-from .._rules.rule import Rule
 from .._spec.dtypes import FLOATS
-from .._spec.plan import Layout, check_ranges, convert, layout_of
+from .._spec.plan import LeafCounts, check_ranges, convert, leaf_counts
 from . import fingerprint, vmap
-from .adjoint import differentiate_adjoint
-from .array_rule import ArrayRule
+from .derivatives import Derivatives
+from .jvp import JVP
 from .library import DispatcherOp, companion
-from .native_rule import NativeRule
-from .node import NodeFactory
-from .operator_rule import OperatorRule
-from .pullback import Pullback, make_pullback
-from .pushforward import Pushforward
+from .node import NodeFactory, Recorded
+from .vjp import Weigh
 
 
 class Lowering:
     """One operator in PyTorch's dispatcher.
 
-    Two names: the operator itself, and its twin (made when first needed) whose tensors all carry `lead` leading
-    batch axes: what `vmap` falls back on where the annotations have no batch axes.
+    It has four names. Beside the operator itself stands its mapped variant, whose tensors all carry `lead` leading
+    batch axes: `vmap` falls back on it where the annotations have no batch axes. Each of the two has an opaque form,
+    which compiled code calls. All but the first are made when they are first needed.
+
+    Args:
+        record: of the operator.
+        weigh: multiplies cotangents and tangents with partial derivatives.
+
+    Attributes:
+        derivatives: its rules, made callable.
+        dispatched: the operator itself.
     """
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: Record, weigh: Weigh) -> None:
         self.record = record
+        self.derivatives = Derivatives(record, self.call, weigh)
         self._nodes: dict[Any, type[Any]] = {}
-        self._pullbacks: dict[Rule, Pullback] = {}
-        self._operator_rules: dict[Rule, OperatorRule] = {}
-        self._twin: DispatcherOp | None = None
+        self._mapped: DispatcherOp | None = None
         self._opaque: dict[bool, DispatcherOp] = {}
         self._lock = threading.RLock()  # a name must be defined once, whichever thread needs it first
-        self.dispatched = self._register(record.qualname, record.signature.schema(), twin=False)
-        record.on_change(self._nodes.clear)
+        self.dispatched = self._register(record.qualname, record.signature.schema(), mapped=False)
         if record.opaque:
-            self.opaque(twin=False)  # so that an exported program finds it in a process that never compiled
+            self.opaque(mapped=False)  # so that an exported program finds it in a process that never compiled
+
+    def forget(self) -> None:
+        """Forget what was derived of declarations that have changed."""
+        self._nodes.clear()
 
     @property
     def torch_op(self) -> Any:
         return self.dispatched.torch_op
 
-    def _register(self, name: str, schema: str, *, twin: bool, decomposes: bool = True) -> DispatcherOp:
+    def _register(self, name: str, schema: str, *, mapped: bool, decomposes: bool = True) -> DispatcherOp:
         tags = [torch.Tag.flexible_layout] if hasattr(torch.Tag, "flexible_layout") else []
         if self.record.opaque:
             tags.append(torch.Tag.cudagraph_unsafe)
         dispatched = DispatcherOp(name, schema, tags=tuple(tags))
-        part = _Part(self, dispatched, twin=twin)
+        part = _Part(self, dispatched, mapped=mapped)
         dispatched.backend(part.backend)
         dispatched.fake(part.fake)
         dispatched.vmap(part.vmap)
@@ -67,58 +74,42 @@ class Lowering:
             dispatched.at_key(key, part.autocast)
         return dispatched
 
-    def twin(self) -> DispatcherOp:
+    def mapped(self) -> DispatcherOp:
         """The operator whose tensors carry leading batch axes; their number is its last argument."""
         with self._lock:
-            if self._twin is None:
+            if self._mapped is None:
                 schema = self.record.signature.schema(lead=True)
-                self._twin = self._register(companion(self.record.qualname, "vmap"), schema, twin=True)
-            return self._twin
+                self._mapped = self._register(companion(self.record.qualname, "vmap"), schema, mapped=True)
+            return self._mapped
 
-    def opaque(self, *, twin: bool) -> DispatcherOp:
-        """The operator, or its twin, as compiled code calls it where it cannot see inside.
+    def opaque(self, *, mapped: bool) -> DispatcherOp:
+        """The operator, or its mapped variant, as compiled code calls it where it cannot see inside.
 
         It has no decomposition (Inductor refuses an operator that has one and is still called), and its name tells
         the annotations: Inductor's cache on disk knows by the name which shapes and dtypes its code was built for.
         """
         with self._lock:
-            if twin not in self._opaque:
-                what = ("vmap_" if twin else "") + fingerprint.of_signature(self.record.signature)
-                name, schema = companion(self.record.qualname, what), self.record.signature.schema(lead=twin)
-                self._opaque[twin] = self._register(name, schema, twin=twin, decomposes=False)
-            return self._opaque[twin]
+            if mapped not in self._opaque:
+                what = ("vmap_" if mapped else "") + fingerprint.of_signature(self.record.signature)
+                name, schema = companion(self.record.qualname, what), self.record.signature.schema(lead=mapped)
+                self._opaque[mapped] = self._register(name, schema, mapped=mapped, decomposes=False)
+            return self._opaque[mapped]
 
-    def pullback(self, rule: Rule) -> Pullback:
-        """The rule as something callable."""
-        if rule not in self._pullbacks:
-            self._pullbacks[rule] = make_pullback(self, rule)
-        return self._pullbacks[rule]
-
-    def operator_rule(self, rule: Rule) -> OperatorRule:
-        """The rule's own operator."""
-        with self._lock:
-            if rule not in self._operator_rules:
-                made = (ArrayRule if rule.array else NativeRule)(self.record, rule)
-                if rule.kind == "adjoint":
-                    differentiate_adjoint(self, made)
-                self._operator_rules[rule] = made
-            return self._operator_rules[rule]
-
-    def node(self, layout: Layout, mask: Sequence[bool], *, batched: bool, hidden: bool) -> type[Any]:
+    def node(self, counts: LeafCounts, mask: Sequence[bool], *, batched: bool, hidden: bool) -> type[Any]:
         """The autograd node for one set of present inputs and of inputs that need gradients."""
-        key = (layout, tuple(mask), batched, hidden)
+        key = (counts, tuple(mask), batched, hidden)
         node = self._nodes.get(key)
         if node is None:
             if self.record.eager_node is not None and not hidden and not batched:
-                node = self.record.eager_node(layout, tuple(mask))
+                node = self.record.eager_node(counts, tuple(mask))
             if node is None:
-                node = NodeFactory(self, layout, mask, batched=batched, hidden=hidden).make()
+                node = NodeFactory(self.derivatives, counts, mask, batched=batched, hidden=hidden).make()
             self._nodes[key] = node
         return node
 
     def call(self, values: Sequence[Any], lead: int = 0) -> list[Tensor]:
         """All outputs, through the dispatcher."""
-        operator, extra = (self.torch_op, ()) if lead == 0 else (self.twin().torch_op, (lead,))
+        operator, extra = (self.torch_op, ()) if lead == 0 else (self.mapped().torch_op, (lead,))
         scope = self.record.call_scope
         try:
             with contextlib.nullcontext() if scope is None else scope(values):
@@ -130,16 +121,16 @@ class Lowering:
 
 
 class _Part:
-    """The implementation of the operator, or of its twin, at each dispatch key."""
+    """The implementation of the operator, or of its mapped variant, at each dispatch key."""
 
-    def __init__(self, lowering: Lowering, dispatched: DispatcherOp, *, twin: bool) -> None:
+    def __init__(self, lowering: Lowering, dispatched: DispatcherOp, *, mapped: bool) -> None:
         self.lowering = lowering
         self.record = lowering.record
         self.dispatched = dispatched
-        self.is_twin = twin
+        self.is_mapped = mapped
 
     def _values(self, args: Sequence[Any]) -> tuple[list[Any], int]:
-        *args, lead = args if self.is_twin else (*args, 0)
+        *args, lead = args if self.is_mapped else (*args, 0)
         return convert(self.record.signature, self.record.with_defaults(args)), lead
 
     def _again(self, values: Sequence[Any], lead: int) -> list[Tensor]:
@@ -187,16 +178,16 @@ class _Part:
         if not _torch.tracing_final_graph():
             return NotImplemented
         if self.record.opaque or _torch.tangents_from_outside():  # which the body alone would differentiate
-            return self.lowering.opaque(twin=self.is_twin)(*args)
+            return self.lowering.opaque(mapped=self.is_mapped)(*args)
         values, lead = self._values(args)
         try:
             values = self.record.promoted(values)
             plan = self.record.plan(values, lead)
             if plan.batch:  # torch.vmap cannot be traced inside of a dispatch mode; `_inline` did it where it could
-                return self.lowering.opaque(twin=self.is_twin)(*args)
+                return self.lowering.opaque(mapped=self.is_mapped)(*args)
             outputs = self.record.kernel_for(plan.device).run(values, plan)
         except Exception:  # what cannot be traced stays one opaque call, and raises there if it must
-            return self.lowering.opaque(twin=self.is_twin)(*args)
+            return self.lowering.opaque(mapped=self.is_mapped)(*args)
         leaves = self.record.leaves(values)
         return self._pack([o.clone() if _torch.is_view(o) or any(o is x for x in leaves) else o for o in outputs])
 
@@ -217,11 +208,11 @@ class _Part:
             if any(tangent is not None for _, tangent in duals):
                 primals = self.record.replace(values, [primal for primal, _ in duals])
                 with _torch.known_forward_level():
-                    outputs = self._record(keyset, primals, lead, tuple(leaves))
+                    outputs = self._attach_node(keyset, primals, lead, tuple(leaves))
                     return self._forward_mode(primals, [tangent for _, tangent in duals], outputs, lead)
-        return self._record(keyset, values, lead, None)
+        return self._attach_node(keyset, values, lead, None)
 
-    def _record(
+    def _attach_node(
         self, keyset: Any, values: list[Any], lead: int, originals: tuple[Tensor, ...] | None
     ) -> Sequence[Tensor]:
         """The call below autograd, with a node on top where an input needs a gradient.
@@ -237,18 +228,18 @@ class _Part:
             result = run(*values)
         else:
             plan = self.record.plan(values, lead)
-            layout = layout_of(self.record.signature, values)
+            counts = leaf_counts(self.record.signature, values)
             eager = self.record.eager_node is not None and originals is None and _torch.is_at_bottom(leaves)
-            node = self.lowering.node(layout, mask, batched=bool(plan.batch), hidden=not eager)
-            rest = tuple(v for v, p in zip(values, self.record.signature.parameters, strict=True) if not p.is_tensor)
+            node = self.lowering.node(counts, mask, batched=bool(plan.batch), hidden=not eager)
+            scalars = tuple(v for v, p in zip(values, self.record.signature.parameters, strict=True) if not p.is_tensor)
             with _torch.single_level():
-                result = node.apply((run, plan, rest, originals), *leaves)
+                result = node.apply(Recorded(run, plan, scalars, originals), *leaves)
         return [result] if isinstance(result, Tensor) else list(result)
 
     def _below(self, keyset: Any, lead: int) -> Callable[..., Any]:
         call = _torch.redispatch_below_autograd(self.dispatched.torch_op, keyset)
-        extra = (lead,) if self.is_twin else ()
-        mapped = self.is_twin or self.record.signature.loop
+        extra = (lead,) if self.is_mapped else ()
+        mapped = self.is_mapped or self.record.signature.loop
         if mapped and not _torch.functorch_active() and _torch.tracing_final_graph():
 
             def inline(*values: Any) -> Any:
@@ -277,7 +268,7 @@ class _Part:
         plan = self.record.plan(values, lead)
 
         def push(*tangents: Tensor | None) -> list[Tensor | None]:
-            return Pushforward(self.lowering, values, tangents, outputs, plan, lead).run()
+            return JVP(self.lowering.derivatives, values, tangents, outputs, plan, lead).run()
 
         legacy = any(t is not None and _torch.is_legacy_batched(t) for t in tangents)
         made = _torch.map_legacy(push, tangents) if legacy else push(*tangents)
@@ -289,7 +280,7 @@ class _Part:
         values, lead = self._values(args)
         dims = vmap.leaf_dims(self.record.signature, values, in_dims)
         leaves = self.record.leaves(values)
-        if self.is_twin:
+        if self.is_mapped:
             moved, lead = vmap.to_front(leaves, dims), lead + 1
         else:
             inside = vmap.into_batch_axes(self.record.signature, values, leaves, dims, info.batch_size)

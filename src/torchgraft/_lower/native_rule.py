@@ -42,7 +42,7 @@ class NativeRule(OperatorRule):
 
 _MEMO_SIZE = 1024
 _PULL = """\
-def pull(plan, {reads}):
+def vjp(plan, {reads}):
     entry = entries.get(id(plan))
     if entry is not None:
         function, admits, _ = entry
@@ -55,7 +55,7 @@ def pull(plan, {reads}):
 """
 
 
-class NativePull:
+class NativeVJP:
     """A reverse rule in C for backward's plain case: one C call to recognise the tensors, one to compute.
 
     Args:
@@ -83,7 +83,7 @@ class NativePull:
             "entries": self._entries, "find": self._find, "absent": _torch.absent, "error": RuntimeError, "id": id,
             "explained": native.explained,
         }  # fmt: skip
-        self.function: Callable[..., Any] = compile_source(source, native.label, namespace)["pull"]
+        self.function: Callable[..., Any] = compile_source(source, native.label, namespace)["vjp"]
 
     def forget(self) -> None:
         """Forget what was recognised; the functions may be others now."""

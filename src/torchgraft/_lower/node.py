@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import types
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,30 +19,28 @@ from .._errors import DerivativeError
 from .._randomness import trusted
 from .._rules.kinds import cotangent_names, inert_outputs
 from .._rules.results import as_results, settle_gradient
-from .._spec.plan import Layout
+from .._spec.plan import LeafCounts, Plan
 from .conduct import mutated
-from .pullback import Pullback
-from .pushforward import missing_rule
+from .derivatives import Derivatives
+from .missing import missing_rule
 from .refuse import attached, connect, explain_saved, watched
 from .shut import shut
 from .source import compile_source
-
-if TYPE_CHECKING:
-    from .lowering import Lowering
+from .vjp import VJP
 
 _TEMPLATE = """\
 def forward(ctx, call, {leaves}):
-    run, plan, rest, originals = call
-    {outs} = run({arguments})
+    {outs} = call.run({arguments})
     ctx.call = call
-    if originals is not None:
-        ({leaves},) = originals
+    if call.originals is not None:
+        ({leaves},) = call.originals
     {save}
     {mark}
     return {returned}
 
 def backward(ctx, {grads}, saved=None):
-    _, plan, rest, originals = ctx.call
+    call = ctx.call
+    plan = call.plan
     {express}
     if {legacy}:
         return map_legacy(lambda *grads: backward(ctx, *grads, saved), ({grads},))
@@ -58,20 +56,40 @@ def backward(ctx, {grads}, saved=None):
 """
 
 
+class Recorded(NamedTuple):
+    """A call that a node records; a tuple, since the hot path may make one in each call.
+
+    Attributes:
+        run: the kernel, on all arguments.
+        plan: of the call.
+        scalars: the arguments that are no tensors.
+        originals: the inputs with their tangents, which the node saves in the place of its own; None without any.
+    """
+
+    run: Callable[..., Any]
+    plan: Plan
+    scalars: tuple[Any, ...]
+    originals: tuple[Tensor, ...] | None = None
+
+
 class NodeFactory:
     """Makes the nodes of one operator.
 
     Args:
+        derivatives: of the operator.
+        counts: the tensors of each tensor parameter.
+        mask: which of all tensors need a gradient.
+        batched: the plan has batch axes.
         hidden: the caller sees `Saved` outputs too, as the dispatcher does.
     """
 
     def __init__(
-        self, lowering: Lowering, layout: Layout, mask: Sequence[bool], *, batched: bool, hidden: bool
+        self, derivatives: Derivatives, counts: LeafCounts, mask: Sequence[bool], *, batched: bool, hidden: bool
     ) -> None:
-        self.lowering = lowering
-        self.record = lowering.record
-        self.signature = lowering.record.signature
-        self.layout = layout
+        self.derivatives = derivatives
+        self.record = derivatives.record
+        self.signature = derivatives.record.signature
+        self.counts = counts
         self.mask = tuple(mask)
         self.batched = batched
         self.hidden = hidden
@@ -104,7 +122,7 @@ class NodeFactory:
         names = compile_source(source, f"{self.record.qualname} node", self.namespace)
         forward, backward = names["forward"], names["backward"]
         if self.record.node_scope is not None:
-            forward, backward = self.record.node_scope(forward, backward, self.layout, self.mask)
+            forward, backward = self.record.node_scope(forward, backward, self.counts, self.mask)
         body = {"forward": staticmethod(forward), "backward": staticmethod(_torch.no_dynamo(backward))}
         return types.new_class(
             self.record.name, (_torch.SingleLevelFunction,), exec_body=lambda names: names.update(body)
@@ -124,7 +142,7 @@ class NodeFactory:
         pulls = self._pulls(groups)
         returned = ", ".join(outs[i] for i in shown)
         leaf_count = len(self.mask)
-        stale = any(self._reads_output(pullback) for pullback, _ in self._wanted(groups))
+        stale = any(self._reads_output(vjp) for vjp, _ in self._wanted(groups))
         return {
             "leaves": ", ".join(f"t{i}" for i in range(leaf_count)),
             "outs": ", ".join(outs) if len(outs) > 1 else "o0",
@@ -136,7 +154,7 @@ class NodeFactory:
             "legacy": " or ".join(f"is_legacy_batched(g{i})" for i in shown),
             "express": "\n    ".join(self._express(groups)),
             "unpacked": "\n    ".join(self._unpacked()),
-            "check_stale": "if originals is not None and forward_ad._current_level >= 0: stale()" if stale else "",
+            "check_stale": "if call.originals is not None and forward_ad._current_level >= 0: stale()" if stale else "",
             "pulls": "\n    ".join(pulls) or "pass",
             "shut": self._shut(shown),
             "results": ", ".join(f"d{i}" if needed else "None" for i, needed in enumerate(self.mask)),
@@ -146,13 +164,9 @@ class NodeFactory:
         """For each tensor parameter the numbers of its leaves; None where it is absent."""
         groups: dict[str, list[int] | None] = {}
         number = 0
-        for (_, parameter), count in zip(self.signature.tensors, self.layout, strict=True):
-            if count is None:
-                groups[parameter.name] = None
-            else:
-                size = 1 if count == 1 else -1 - count
-                groups[parameter.name] = list(range(number, number + size))
-                number += size
+        for (_, parameter), count in zip(self.signature.tensors, self.counts, strict=True):
+            groups[parameter.name] = None if count is None else list(range(number, number + count))
+            number += count or 0
         return groups
 
     def _forward_expressions(self, groups: dict[str, list[int] | None]) -> dict[str, str]:
@@ -161,7 +175,7 @@ class NodeFactory:
         scalar = 0
         for parameter in self.signature.parameters:
             if not parameter.is_tensor:
-                expressions[parameter.name] = f"rest[{scalar}]"
+                expressions[parameter.name] = f"call.scalars[{scalar}]"
                 scalar += 1
                 continue
             numbers = groups[parameter.name]
@@ -201,10 +215,10 @@ class NodeFactory:
         cotangents = {grad: positions[output] for output, grad in cotangent_names(signature).items()}
         return f"g{cotangents[name]}"
 
-    def _wanted(self, groups: dict[str, list[int] | None]) -> list[tuple[Pullback | None, tuple[str, ...]]]:
-        """The pullbacks to call, each with the inputs whose gradients are needed; None for those without a rule."""
+    def _wanted(self, groups: dict[str, list[int] | None]) -> list[tuple[VJP | None, tuple[str, ...]]]:
+        """The vjps to call, each with the inputs whose gradients are needed; None for those without a rule."""
         wanted: dict[Any, list[str]] = {}
-        pullbacks: dict[Any, Pullback | None] = {}
+        vjps: dict[Any, VJP | None] = {}
         for _, parameter in self.signature.tensors:
             numbers = groups[parameter.name]
             if numbers is None or not any(self.mask[i] for i in numbers):
@@ -212,33 +226,33 @@ class NodeFactory:
             rule = self.record.reverse_rule(parameter.name)
             key: Any = rule if rule is not None else parameter.name
             wanted.setdefault(key, []).append(parameter.name)
-            pullbacks[key] = None if rule is None else self.lowering.pullback(rule)
-        return [(pullbacks[key], tuple(names)) for key, names in wanted.items()]
+            vjps[key] = None if rule is None else self.derivatives.vjp(rule)
+        return [(vjps[key], tuple(names)) for key, names in wanted.items()]
 
-    def _reads_output(self, pullback: Pullback | None) -> bool:
+    def _reads_output(self, vjp: VJP | None) -> bool:
         outputs = {output.name for output in self.signature.outputs}
-        return pullback is not None and bool(outputs & set(pullback.reads))
+        return vjp is not None and bool(outputs & set(vjp.reads))
 
     def _pulls(self, groups: dict[str, list[int] | None]) -> list[str]:
         lines: list[str] = []
-        for number, (pullback, names) in enumerate(self._wanted(groups)):
-            if pullback is None:
+        for number, (vjp, names) in enumerate(self._wanted(groups)):
+            if vjp is None:
                 numbers = [i for i in groups[names[0]] or () if self.mask[i]]
                 lines += [f"d{i} = missing(ctx, {i}, {names[0]!r})" for i in numbers]
                 continue
-            reads = [self._read(read, groups) for read in pullback.reads]
-            leaves = [i for name in pullback.inputs for i in groups[name] or ()]
+            reads = [self._read(read, groups) for read in vjp.reads]
+            leaves = [i for name in vjp.inputs for i in groups[name] or ()]
             # An absent input has no leaf, but the rule returns something for it, which `call` drops.
-            direct = None if self.batched or len(leaves) != len(pullback.inputs) else pullback.direct
+            direct = None if self.batched or len(leaves) != len(vjp.inputs) else vjp.direct
             call, label = f"call{number}", f"label{number}"
-            self.namespace[call] = pullback.call if direct is None else self._trusting(call, direct)
-            self.namespace[label] = pullback.label
+            self.namespace[call] = vjp.call if direct is None else self._trusting(call, direct)
+            self.namespace[label] = vjp.label
             arguments = ", ".join(reads if direct else ["plan", *reads])
-            function = call if pullback.opaque else f"partial(watched, {label}, {call}) if recording else {call}"
-            plain = f"profiler._is_profiler_enabled{'' if pullback.opaque else ' or recording'}"
+            function = call if vjp.opaque else f"partial(watched, {label}, {call}) if recording else {call}"
+            plain = f"profiler._is_profiler_enabled{'' if vjp.opaque else ' or recording'}"
             made = f"{call}({arguments}) if not ({plain}) else profiled({label}, {function}, {arguments})"
             several = ", ".join(f"d{i}" for i in leaves)
-            versions = f"({', '.join(f'version({read})' for read in self._tensor_reads(pullback, reads, groups))},)"
+            versions = f"({', '.join(f'version({read})' for read in self._tensor_reads(vjp, reads, groups))},)"
             lines.append(f"before = {versions}")
             if direct and len(leaves) == 1:
                 lines.append(f"d{leaves[0]} = {made}")
@@ -246,10 +260,10 @@ class NodeFactory:
                 lines.append(f"made = {made}")
                 if direct:
                     lines.append(f"if type(made) is not tuple or len(made) != {len(leaves)}:")
-                    lines.append(f"    made = as_results({label}, made, {pullback.inputs!r}, many=False)")
+                    lines.append(f"    made = as_results({label}, made, {vjp.inputs!r}, many=False)")
                 lines.append(f"({several},) = made")
             lines.append(f"if {versions} != before:")
-            lines.append(f"    raise mutated({label}, {pullback.reads!r})")
+            lines.append(f"    raise mutated({label}, {vjp.reads!r})")
             needed = [i for i in leaves if self.mask[i]]
             for i in needed:
                 lines.append(f"leaf = plan.leaves[{i}]")
@@ -257,7 +271,7 @@ class NodeFactory:
                     f"if type(d{i}) is not Tensor or d{i}.shape != leaf.shape or d{i}.dtype is not leaf.dtype:"
                 )
                 lines.append(f"    d{i} = settle({label}, leaf, d{i})")
-            lines += self._connecting(number, pullback, reads, leaves, needed)
+            lines += self._connecting(number, vjp, reads, leaves, needed)
         self.namespace["Tensor"] = Tensor
         return lines
 
@@ -301,12 +315,12 @@ class NodeFactory:
             return []
         calls: list[str] = []
         results: list[str] = []
-        for number, (pullback, _) in enumerate(wanted):
-            if pullback is None or pullback.native is None or self.batched:
+        for number, (vjp, _) in enumerate(wanted):
+            if vjp is None or vjp.native is None or self.batched:
                 return []
-            leaves = [i for name in pullback.inputs for i in groups[name] or ()]
-            self.namespace[f"native{number}"] = pullback.native
-            reads = ", ".join(self._read(read, groups) for read in pullback.reads)
+            leaves = [i for name in vjp.inputs for i in groups[name] or ()]
+            self.namespace[f"native{number}"] = vjp.native
+            reads = ", ".join(self._read(read, groups) for read in vjp.reads)
             calls.append(f"made{number} = native{number}(plan, {reads})")
             several = ", ".join(f"d{i}" for i in leaves)
             results.append(f"{several} = made{number}")
@@ -319,10 +333,10 @@ class NodeFactory:
         )
         return [f"if not ({busy}):", *(f"    {line}" for line in body)]
 
-    def _tensor_reads(self, pullback: Pullback, reads: list[str], groups: dict[str, list[int] | None]) -> list[str]:
-        """The tensors that a pullback reads, each as backward writes it."""
+    def _tensor_reads(self, vjp: VJP, reads: list[str], groups: dict[str, list[int] | None]) -> list[str]:
+        """The tensors that a vjp reads, each as backward writes it."""
         tensors: list[str] = []
-        for name, written in zip(pullback.reads, reads, strict=True):
+        for name, written in zip(vjp.reads, reads, strict=True):
             parameter = self.signature.names.get(name)
             if parameter is None or (parameter.is_tensor and not parameter.many and groups[name] is not None):
                 tensors.append(written)
@@ -330,14 +344,12 @@ class NodeFactory:
                 tensors.extend(item for item in written[1:-1].split(", ") if item)
         return tensors
 
-    def _connecting(
-        self, number: int, pullback: Pullback, reads: list[str], leaves: list[int], needed: list[int]
-    ) -> list[str]:
-        grads = [i for i, read in enumerate(pullback.reads) if read in cotangent_names(self.signature).values()]
-        self.namespace[f"connect{number}"] = (pullback, tuple(grads), [leaves.index(i) for i in needed])
+    def _connecting(self, number: int, vjp: VJP, reads: list[str], leaves: list[int], needed: list[int]) -> list[str]:
+        grads = [i for i, read in enumerate(vjp.reads) if read in cotangent_names(self.signature).values()]
+        self.namespace[f"connect{number}"] = (vjp, tuple(grads), [leaves.index(i) for i in needed])
         results = ", ".join(f"d{i}" for i in needed)
         # A residual hangs on every input, also on one that requires grad at another transform level only.
-        inputs = [self._save(f"t{i}") for i in range(len(self.mask))] if pullback.residual else []
+        inputs = [self._save(f"t{i}") for i in range(len(self.mask))] if vjp.residual else []
         return [
             "if recording:",
             f"    read, inputs = ({', '.join(reads)},), [{', '.join(inputs)}]",
@@ -359,20 +371,20 @@ class NodeFactory:
 
 
 def _connected(
-    about: tuple[Pullback, tuple[int, ...], list[int]],
+    about: tuple[VJP, tuple[int, ...], list[int]],
     plan: Any,
     made: Sequence[Tensor],
     reads: Sequence[Any],
     inputs: list[Tensor],
 ) -> list[Tensor]:
-    pullback, grads, positions = about
+    vjp, grads, positions = about
     sources = [item for value in reads for item in (value if isinstance(value, list) else [value])]
     tensors = [source for source in sources if isinstance(source, Tensor)] + inputs
 
     def hanging() -> Sequence[bool]:
-        return attached(functools.partial(pullback.call, plan), reads, grads, positions)
+        return attached(functools.partial(vjp.call, plan), reads, grads, positions)
 
-    return connect(pullback.label, pullback.opaque, made, tensors, [reads[i] for i in grads], hanging)
+    return connect(vjp.label, vjp.opaque, made, tensors, [reads[i] for i in grads], hanging)
 
 
 def _profiled(label: str, call: Callable[..., Any], *arguments: Any) -> Any:

@@ -5,17 +5,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from .._build.native_function import NativeFunction
 from .._build.prototype import Prototype
-from .._errors import DeclarationError, RuleError
+from .._errors import DeclarationError
 from .._spec.signature import Output, Parameter, Signature
 from .._spec.workspace import Memory
 from .kinds import Kind, cotangent_names, differentiable_outputs
-
-if TYPE_CHECKING:
-    from .rule import Rule
 
 
 def rule_prototype(
@@ -60,26 +55,6 @@ def rule_prototype(
     )
     sizes = Prototype(signature, signature.name).sizes
     return Prototype(rule, symbol, sizes=sizes, called=called)
-
-
-def weighed(signature: Signature, rule: Rule) -> NativeFunction | None:
-    """The gradient by a partial derivative in C: ``grad * partial`` in one pass, zero where `grad` is zero.
-
-    None where there is more to it: several outputs, or complex ones, whose partial derivative is conjugated.
-    """
-    cotangents = tuple(cotangent_names(signature).values())
-    kinds = {p.tensor.dtypes.kind for _, p in signature.tensors} | {o.type.dtypes.kind for o in signature.outputs}
-    if rule.native is None or len(cotangents) != 1 or len(signature.outputs) != 1 or kinds != {"Float"}:
-        return None
-    partial = rule.native.prototype
-    symbol = f"tg_weighed_{partial.symbol}"
-    reads = (*cotangents, *rule.reads)
-    prototype = rule_prototype(signature, "vjp", rule.inputs, reads, (), symbol, rule.label, called=partial)
-    call = f"{partial.symbol}({', '.join(partial.names())})"
-    body = f"#undef {partial.symbol}\n{prototype.declaration()} {{ return grad == 0 ? 0 : grad * {call}; }}"
-    function = NativeFunction(replace(rule.native.source, appended=body), prototype, rule.label, RuleError)
-    function.seen = rule.native.seen
-    return function
 
 
 def _check_shape_arguments(

@@ -20,8 +20,8 @@ from .axes import Axes, Binding, Shape, broadcast
 from .dtypes import Dtypes, complex_twin, is_inexact, name_of, promote, real_twin
 from .signature import Parameter, Signature
 
-Layout = tuple[int | None, ...]
-"""For each tensor parameter: None if absent, 1 for a tensor, -1 - n for a list of n tensors."""
+LeafCounts = tuple[int | None, ...]
+"""For each tensor parameter the number of tensors that were passed for it: 1, or that of a list; None if absent."""
 
 ShapeRule = Callable[..., Any]
 
@@ -80,10 +80,10 @@ def leaves_of(plan: Plan, names: Sequence[str]) -> list[Leaf]:
     return [leaf for name in names for leaf in plan.leaves if leaf.name.partition("[")[0] == name]
 
 
-def layout_of(signature: Signature, values: Sequence[Any]) -> Layout:
-    """The layout of a call: which tensors are there."""
+def leaf_counts(signature: Signature, values: Sequence[Any]) -> LeafCounts:
+    """Count the tensors of a call, parameter by parameter."""
     return tuple(
-        None if (value := values[i]) is None else (-1 - len(value) if parameter.many else 1)
+        None if (value := values[i]) is None else len(value) if parameter.many else 1
         for i, parameter in signature.tensors
     )
 

@@ -21,10 +21,14 @@ from .._build import debug
 from .._errors import RuleError, UnsupportedError
 from .._kernels.kernel import Kernel
 from .._kernels.results import refuse_mutated, settle
-from .._spec.plan import Layout, Plan, common_dtype, convert, layout_of, with_tensors
+from .._spec.plan import LeafCounts, Plan, common_dtype, convert, leaf_counts, with_tensors
 from . import in_graph
 from .hot_path import Checks, HotPath
 from .lowering import Lowering
+from .node import Recorded
+
+Known = tuple[Any, ...]
+"""An `Entry` with what the hot path needs of it before it: attributes would cost it 20 ns each."""
 
 _SHAPES = 1024
 _ALIKE = 16  # dtypes, strides, devices, who requires grad
@@ -41,13 +45,16 @@ class Entry:
         node: `apply` of the autograd node, for when grad mode is on; None where no input requires grad.
         plan: the plan of the call.
         run: the checked kernel, which the node calls.
+        recorded: what the node is given where all arguments are tensors.
+        known: the entry as the hot path keeps it.
         uncounted: the checked kernel for inputs that do not count their mutations.
         settle: finds out what is wrong with outputs that do not look as they should, and mends what may be mended.
         shape_arguments: values of the arguments on which shapes depend.
     """
 
     __slots__ = (
-        "admits", "kernel", "kernel_of", "node", "plan", "returns", "run", "settle", "shape_arguments", "uncounted",
+        "admits", "kernel", "kernel_of", "known", "node", "plan", "recorded", "returns", "run", "settle",
+        "shape_arguments", "uncounted",
     )  # fmt: skip
 
     def __init__(
@@ -55,7 +62,7 @@ class Entry:
         admits: Callable[..., bool],
         kernel: Callable[..., Any],
         settle: Callable[..., Any],
-        plan: Plan | None,
+        plan: Plan,
         shape_arguments: tuple[Any, ...],
     ) -> None:
         self.admits = admits
@@ -65,25 +72,26 @@ class Entry:
         self.shape_arguments = shape_arguments
         self.returns: Callable[..., bool] | None = None
         self.node: Callable[..., Any] | None = None
-        self.run: Callable[..., Any] | None = None
-        self.uncounted: Callable[..., Any] | None = None
+        self.run: Callable[..., Any]
+        self.uncounted: Callable[..., Any]
         self.kernel_of: Kernel | None = None
 
-    def unpacked(self) -> tuple[Any, ...]:
-        """The entry as the hot path needs it, a tuple: attributes would cost it 20 ns each."""
-        return self.admits, self.returns, self.kernel, self.node, self
+    def complete(self) -> None:
+        """Make what the hot path takes of it, of what the first run has shown."""
+        self.recorded = Recorded(self.run, self.plan, ())
+        self.known: Known = (self.admits, self.returns, self.kernel, self.node, self)
 
 
 def _nothing(*_: Any) -> bool:
     return False
 
 
-_NEVER = Entry(_nothing, _nothing, _nothing, None, ()).unpacked()
+_NEVER: Known = (_nothing, _nothing, _nothing, None, None)
 """Admits nothing."""
 
 
-class Caller:
-    """Makes the call of one operator.
+class EagerCall:
+    """The call of one operator, for the declarations that there are.
 
     Attributes:
         function: its ``__call__``.
@@ -93,37 +101,27 @@ class Caller:
         self.lowering = lowering
         self.record = lowering.record
         self.signature = lowering.record.signature
-        self.entries: dict[Any, list[tuple[Any, ...]]] = {}
+        self.entries: dict[Any, list[Entry]] = {}
         # With lists of tensors the number of leaves varies, and every call is checked in words.
         self.recognises = not any(p.many for _, p in self.signature.tensors)
-        self._in_graph = self._compiled()
-        self._generate()
-        self.record.on_change(self._change)
-        debug.remembers(self)
-
-    def _generate(self) -> None:
-        """The call, with the checks that the kernels there are ask for."""
         kernels = self.record.kernels.values()
-        self._checks = Checks(all(k.opaque for k in kernels), all(k.trusted for k in kernels))
-        self._hot_path = HotPath(self.signature, self.record.qualname, _NEVER, self._checks)
-        self.function, self._install = self._hot_path.make(self.slow, self._find, self._in_graph)
-
-    def _change(self) -> None:
-        self.entries.clear()
-        self._generate()
+        checks = Checks(all(k.opaque for k in kernels), all(k.trusted for k in kernels))
+        self._hot_path = HotPath(self.signature, self.record.qualname, _NEVER, checks)
+        self.function, self._install = self._hot_path.make(self.slow, self._find, self._compiled())
+        debug.remembers(self)
 
     def forget(self) -> None:
         """Forget what was recognised; the functions of kernels may be others now."""
         self.entries.clear()
         self._install(_NEVER)
 
-    def _find(self, key: Any, tensors: Sequence[Any]) -> tuple[Any, ...] | None:
+    def _find(self, key: Any, tensors: Sequence[Any]) -> Known | None:
         """Find the entry for tensors like these; the key holds their shapes."""
         try:
             found = self.entries.get(key, ())
         except TypeError:  # a tracer's SymInts cannot be hashed
             return None
-        return next((entry for entry in found if entry[0](*tensors)), None)
+        return next((entry.known for entry in found if entry.admits(*tensors)), None)
 
     @_torch.no_dynamo
     def slow(self, *args: Any) -> Any:
@@ -202,15 +200,15 @@ class Caller:
         entry.kernel_of = kernel
         if any(leaf.requires_grad for leaf in leaves):  # whatever the mode: `admits` does not look at it
             mask = [leaf.requires_grad for leaf in leaves]
-            layout = layout_of(self.signature, values)
-            entry.node = self._node(layout, mask, batched=bool(plan.batch))
+            counts = leaf_counts(self.signature, values)
+            entry.node = self._node(counts, mask, batched=bool(plan.batch))
         entry.run = self._probing(entry, kernel, plan)
         return entry
 
-    def _node(self, layout: Layout, mask: Sequence[bool], *, batched: bool) -> Callable[..., Any]:
+    def _node(self, counts: LeafCounts, mask: Sequence[bool], *, batched: bool) -> Callable[..., Any]:
         """`apply` of the autograd node; what refuses to be one raises when a gradient is wanted, and not before."""
         try:
-            apply: Callable[..., Any] = self.lowering.node(layout, mask, batched=batched, hidden=False).apply
+            apply: Callable[..., Any] = self.lowering.node(counts, mask, batched=batched, hidden=False).apply
         except RuleError as error:
             if torch.is_grad_enabled():
                 raise
@@ -232,26 +230,26 @@ class Caller:
         return run
 
     def _first_run(self, entry: Entry, values: Sequence[Any], leaves: Sequence[Tensor]) -> list[Any]:
-        assert entry.run is not None
         if entry.node is None or not torch.is_grad_enabled():
             outputs = entry.run(*values)
             return [outputs] if isinstance(outputs, Tensor) else list(outputs)
-        rest = tuple(v for v, p in zip(values, self.signature.parameters, strict=True) if not p.is_tensor)
-        result = entry.node((entry.run, entry.plan, rest, None), *leaves)
+        scalars = tuple(v for v, p in zip(values, self.signature.parameters, strict=True) if not p.is_tensor)
+        result = entry.node(Recorded(entry.run, entry.plan, scalars), *leaves)
         shown = iter([result] if isinstance(result, Tensor) else result)
         return [None if output.saved else next(shown) for output in self.signature.outputs]
 
     def _remember(self, values: Sequence[Any], entry: Entry) -> None:
         entry.run = self._hot_path.make_run(entry.returns, entry.kernel, entry)
         entry.uncounted = self._hot_path.make_uncounted(entry.returns, entry.kernel, entry)
+        entry.complete()
         key = [None if values[i] is None else values[i].shape for i, _ in self.signature.tensors]
         if len(self.entries) >= _SHAPES:
             self.entries.clear()
         alike = self.entries.setdefault((*key, *entry.shape_arguments), [])
         if len(alike) >= _ALIKE:
             alike.clear()
-        alike.append(entry.unpacked())
-        self._install(entry.unpacked())
+        alike.append(entry)
+        self._install(entry.known)
 
     def _compiled(self) -> Callable[..., Sequence[Tensor]]:
         """The function that Dynamo puts into its graph in the place of the operator.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,18 +18,18 @@ from .._rules.results import as_results, settle_gradient, settle_tangent
 from .._rules.rule import Rule
 from .._spec.plan import Plan, leaves_of
 from .conduct import unwritten, within_level
-from .pullback import Pullback, apply, call_operator, make_partials, weigh
+from .derivatives import Derivatives
+from .missing import missing_rule
 from .refuse import attached, connect, refuse_lost, watched
+from .vjp import VJP, apply, call_operator, make_partials
 from .watch import Watch
 
-if TYPE_CHECKING:
-    from .lowering import Lowering
 
-
-class Pushforward:
+class JVP:
     """The tangents of one call.
 
     Args:
+        derivatives: of the operator.
         values: the primal arguments.
         tangents: for each leaf its tangent, or None.
         outputs: all outputs of the call.
@@ -38,15 +38,15 @@ class Pushforward:
 
     def __init__(
         self,
-        lowering: Lowering,
+        derivatives: Derivatives,
         values: Sequence[Any],
         tangents: Sequence[Tensor | None],
         outputs: Sequence[Tensor],
         plan: Plan,
         lead: int,
     ) -> None:
-        self.lowering = lowering
-        self.record = lowering.record
+        self.derivatives = derivatives
+        self.record = derivatives.record
         self.signature = self.record.signature
         self.values = values
         self.plan = plan
@@ -80,7 +80,7 @@ class Pushforward:
             if is_looked_at(rule.call):
                 self._look(rule)
         if derived:
-            self._add(self._transpose([self.lowering.pullback(rule) for rule in derived]))
+            self._add(self._transpose([self.derivatives.vjp(rule) for rule in derived]))
         by_name = {output.name: total for output, total in zip(self.outputs, self._owned(), strict=True)}
         # Who uses the tangent of an output without a derivative cannot be refused any more.
         by_name |= {o.name: torch.full_like(self.env[o.name], math.nan) for o in inert_outputs(self.signature)}
@@ -129,11 +129,12 @@ class Pushforward:
         reads = [env[read] for read in rule.reads]
         places = [i for i, read in enumerate(rule.reads) if tangents.get(read) is not None]
         names = [output.name for output in self.outputs]
+        operator = self.derivatives.operator(rule)
 
         def run(*reads: Any) -> Sequence[Any]:
-            if rule.is_operator:
+            if operator is not None:
                 results = tuple((tuple(self.env[name].shape), self.env[name].dtype) for name in names)
-                return call_operator(self.lowering.operator_rule(rule), self.plan, reads, results)
+                return call_operator(operator, self.plan, reads, results)
             return apply(self.record, rule, self.plan, reads, lambda r: as_results(rule.label, r, names, many=False))
 
         def hanging() -> Sequence[bool]:
@@ -146,13 +147,16 @@ class Pushforward:
 
     def _partial(self, rule: Rule, name: str) -> Sequence[Tensor]:
         reads = [self.env[read] for read in rule.reads]
-        make = functools.partial(make_partials(self.lowering, rule), self.plan)
+        make = functools.partial(make_partials(self.record, rule, self.derivatives.operator(rule)), self.plan)
         with unwritten(rule.label, rule.reads, reads):
             partials = make(*reads) if rule.opaque else watched(rule.label, make, *reads)
         # A factor that is constant in its inputs hangs on the tangent with which it is multiplied.
         partials = self._connect(rule, partials, reads, hanging=lambda: [True] * len(self.outputs))
         tangent = self._filled(name)[0]
-        terms = [weigh(tangent, p).expand(self.env[o.name].shape) for o, p in zip(self.outputs, partials, strict=True)]
+        terms = [
+            self.derivatives.weigh(tangent, p).expand(self.env[o.name].shape)
+            for o, p in zip(self.outputs, partials, strict=True)
+        ]
         return self._settle(rule.label, terms)
 
     def _adjoint(self, rule: Rule, name: str) -> Sequence[Tensor]:
@@ -160,17 +164,18 @@ class Pushforward:
         values = list(self.values)
         position = list(self.signature.names).index(name)
         values[position] = self._tangent_value(name)
-        made = dict(zip((o.name for o in self.signature.outputs), self.lowering.call(values, self.lead), strict=True))
+        outputs = self.derivatives.call(values, self.lead)
+        made = {output.name: value for output, value in zip(self.signature.outputs, outputs, strict=True)}
         return [made[output.name] for output in self.outputs]
 
-    def _transpose(self, pullbacks: Sequence[Pullback]) -> Sequence[Tensor | None]:
+    def _transpose(self, vjps: Sequence[VJP]) -> Sequence[Tensor | None]:
         """The transpose of the VJP, which is linear in the cotangent: ``J t = d/dg <J^T g, t>``.
 
         Known as the double-backward trick (J. Townsend, 2017, "A new trick for calculating Jacobian vector products").
         """
-        for pullback in pullbacks:
-            if pullback.opaque and not pullback.residual:  # an array rule
-                raise missing_rule(self.record, pullback.inputs[0], "forward")
+        for vjp in vjps:
+            if vjp.opaque and not vjp.residual:  # an array rule
+                raise missing_rule(self.record, vjp.inputs[0], "forward")
         recording = torch.is_grad_enabled()
         with _torch.hooks_on_saved_off(), torch.enable_grad():
             cotangents = [_torch.requires_grad_inside(torch.zeros_like(self.env[o.name])) for o in self.outputs]
@@ -178,66 +183,66 @@ class Pushforward:
             env = {**self.env, **dict(zip(names, cotangents, strict=True))}
             gradients: list[Tensor] = []
             tangents: list[Tensor] = []
-            lost: dict[Pullback, str] = {}
-            for pullback in pullbacks:
-                reads = [env[read] for read in pullback.reads]
+            lost: dict[VJP, str] = {}
+            for vjp in vjps:
+                reads = [env[read] for read in vjp.reads]
                 with (
                     Watch(reads, linear=cotangents) as watch,
-                    within_level(pullback.label),
-                    unwritten(pullback.label, pullback.reads, reads),
+                    within_level(vjp.label),
+                    unwritten(vjp.label, vjp.reads, reads),
                 ):
-                    made = pullback.call(self.plan, *reads)
+                    made = vjp.call(self.plan, *reads)
                 name = next((name for name in map(watch.lost, made) if name is not None), None)
-                if name is not None and not pullback.opaque:
+                if name is not None and not vjp.opaque:
                     if any(map(watch.lost_linear, made)):  # a part of the tangent would be missing
-                        raise _detached(pullback)
-                    lost[pullback] = name
-                given = [t for name in pullback.inputs for t in self._transposed(name)]
-                for leaf, value, tangent in zip(leaves_of(self.plan, pullback.inputs), made, given, strict=True):
+                        raise _detached(vjp)
+                    lost[vjp] = name
+                given = [t for name in vjp.inputs for t in self._transposed(name)]
+                for leaf, value, tangent in zip(leaves_of(self.plan, vjp.inputs), made, given, strict=True):
                     if tangent is None:
                         continue
-                    gradient = settle_gradient(pullback.label, leaf, value)
+                    gradient = settle_gradient(vjp.label, leaf, value)
                     if not gradient.requires_grad:
-                        raise _detached(pullback)
+                        raise _detached(vjp)
                     gradients.append(gradient)
                     tangents.append(tangent)
             try:
                 terms = torch.autograd.grad(gradients, cotangents, tangents, create_graph=recording, allow_unused=True)
             except Exception as error:  # of a step of the rule that torch cannot transpose here, and that has no frame
                 if not isinstance(error, TorchgraftError):
-                    rules = ", ".join(pullback.label for pullback in pullbacks)
+                    rules = ", ".join(vjp.label for vjp in vjps)
                     error.add_note(f"raised by torch as it transposed {rules}, of which forward mode is derived")
                 raise
         found: Sequence[Tensor | None] = terms  # the stubs know nothing of allow_unused
         filled = [torch.zeros_like(c) if t is None else t for c, t in zip(cotangents, found, strict=True)]
-        for pullback in pullbacks:
-            reads = [env[r] for r in pullback.reads if r not in names]
-            if pullback.opaque:
-                filled = self._connect(pullback, filled, reads)
-            if pullback in lost:
-                filled = refuse_lost(pullback.label, lost[pullback], filled, [*reads, *tangents])
+        for vjp in vjps:
+            reads = [env[r] for r in vjp.reads if r not in names]
+            if vjp.opaque:
+                filled = self._connect(vjp, filled, reads)
+            if vjp in lost:
+                filled = refuse_lost(vjp.label, lost[vjp], filled, [*reads, *tangents])
         return filled
 
     def _look(self, rule: Rule) -> None:
         """Run a rule on cotangents that are not zero, as those of the transpose are: there, no draw would be seen."""
         if rule.is_operator:  # no transpose is derived of it
             return
-        pullback = self.lowering.pullback(rule)
+        vjp = self.derivatives.vjp(rule)
         hidden = _torch.dispatch_modes() > 0  # from a tracer that runs everything, or from whoever counts
         try:
             with _torch.directly() if hidden else within_level(rule.label):
-                self._run_on_ones(pullback)
+                self._run_on_ones(vjp)
         except TorchgraftError:
             raise
         except Exception:  # a rule that needs its surroundings is run in them, and raises there if it must
             if not hidden:
                 raise
 
-    def _run_on_ones(self, pullback: Pullback) -> None:
+    def _run_on_ones(self, vjp: VJP) -> None:
         outputs = {grad: self.env[output] for output, grad in cotangent_names(self.signature).items()}
         if all(_torch.holds_numbers([made, *_torch.wrapped_in(made)][-1]) for made in outputs.values()):
             env = self.env | {grad: torch.ones_like(_torch.plain_sample(made)) for grad, made in outputs.items()}
-            pullback.call(self.plan, *(_torch.plain_samples(env[read]) for read in pullback.reads))
+            vjp.call(self.plan, *(_torch.plain_samples(env[read]) for read in vjp.reads))
 
     def _transposed(self, name: str) -> Sequence[Tensor | None]:
         """The tangents of an input of a vjp; None where a rule of its own pushes them, which has counted them."""
@@ -246,7 +251,7 @@ class Pushforward:
 
     def _connect(
         self,
-        rule: Rule | Pullback,
+        rule: Rule | VJP,
         made: Sequence[Any],
         reads: Sequence[Any],
         linear: Sequence[Tensor] = (),
@@ -266,38 +271,11 @@ def _sum(one: Tensor, other: Tensor) -> Tensor:
         return (one[None] + other[None])[0]
 
 
-def missing_rule(record: Any, name: str, mode: str) -> DerivativeError:
-    """The error for a derivative that nobody gave."""
-    op = record.name
-    if name in record.nondifferentiable:
-        reason = record.nondifferentiable[name]
-        return DerivativeError(
-            f"input '{name}' is declared nondifferentiable" + (f": {reason}" if reason else ""),
-            operator=op,
-            argument=name,
-            expected=f"no {mode} derivative with respect to {name}",
-            got=f"{name} carries a {'tangent' if mode == 'forward' else 'gradient'}",
-            hint=f"pass {name}.detach()",
-        )
-    kind = "jvp" if mode == "forward" else "vjp"
-    argument = f"{name}_tangent" if mode == "forward" else "grad"
-    return DerivativeError(
-        f"there is no rule for the {mode}-mode derivative with respect to '{name}'",
-        operator=op,
-        argument=name,
-        expected=f'a rule @{op}.{kind}("{name}")',
-        got="rules: "
-        + (", ".join(sorted({r.label for rules in record.rules.values() for r in rules.values()})) or "none"),
-        hint=f'add   @{op}.{kind}("{name}")\n      def _({argument}, ...): ...\n'
-        f'or say @{op}.nondifferentiable("{name}"), or pass {name}.detach()',
-    )
-
-
-def _detached(pullback: Pullback) -> DerivativeError:
+def _detached(vjp: VJP) -> DerivativeError:
     return DerivativeError(
         "forward mode cannot be derived from the rule: its result, or a part of it, is detached from grad",
-        operator=pullback.label,
+        operator=vjp.label,
         expected="torch functions from grad to the result",
         got="a result that does not require grad",
-        hint=f"add a rule for forward mode, @{pullback.label.partition('.')[0]}.jvp",
+        hint=f"add a rule for forward mode, @{vjp.label.partition('.')[0]}.jvp",
     )

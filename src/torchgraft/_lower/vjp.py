@@ -4,30 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from .. import _torch
 from .._errors import RuleError
 from .._kernels.batching import vectorise
 from .._record import Record
 from .._rules.kinds import cotangent_names, differentiable_outputs
-from .._rules.native import weighed
 from .._rules.results import as_results, settle_partial
 from .._rules.rule import Rule
+from .._rules.weighed import weighed
 from .._spec.plan import Plan, leaves_of
-from .native_rule import NativePull
+from .native_rule import NativeVJP
 from .operator_rule import OperatorRule
 from .rule_call import RuleCall
 
-if TYPE_CHECKING:
-    from .lowering import Lowering
+Weigh = Callable[[Tensor, Tensor], Tensor]
+"""The product of a cotangent or tangent with a partial derivative: zero where the first is zero."""
 
 
 @dataclass(frozen=True, eq=False)
-class Pullback:
+class VJP:
     """A VJP: it computes the gradients of some inputs.
 
     Attributes:
@@ -53,19 +52,23 @@ class Pullback:
     native: Callable[..., Any] | None = None
 
 
-def make_pullback(lowering: Lowering, rule: Rule) -> Pullback:
-    """The pullback of a vjp, partial or adjoint rule.
+def make_vjp(record: Record, rule: Rule, operator: OperatorRule | None, weigh: Weigh) -> VJP:
+    """Make a vjp, partial or adjoint rule callable.
+
+    Args:
+        record: of the operator.
+        rule: one of its rules.
+        operator: of the rule's own; None for a rule made of torch functions.
+        weigh: multiplies with partial derivatives.
 
     Raises:
         RuleError: it does not read the gradient of an output that its inputs may move.
     """
-    record = lowering.record
     if rule.ignored(record.signature):
         raise _ignores(record, rule)
     if rule.kind == "partial":
-        return _partial(lowering, rule)
-    if rule.is_operator:
-        operator = lowering.operator_rule(rule)
+        return _partial(record, rule, operator, weigh)
+    if operator is not None:
 
         def call_rule(plan: Plan, *values: Any) -> Sequence[Any]:
             leaves = leaves_of(plan, rule.inputs)
@@ -74,14 +77,14 @@ def make_pullback(lowering: Lowering, rule: Rule) -> Pullback:
 
         native = None
         if rule.native is not None and operator.reads == rule.reads:
-            native = NativePull(rule.inputs, rule.reads, rule.native).function
-        return Pullback(rule.label, rule.inputs, operator.reads, call_rule, None, rule.opaque, rule.residual, native)
+            native = NativeVJP(rule.inputs, rule.reads, rule.native).function
+        return VJP(rule.label, rule.inputs, operator.reads, call_rule, None, rule.opaque, rule.residual, native)
 
     def call(plan: Plan, *values: Any) -> Sequence[Any]:
         return apply(record, rule, plan, values, lambda result: _flat(record, rule, plan, result))
 
     lists = any(record.signature.names[name].many for name in rule.inputs)
-    return Pullback(rule.label, rule.inputs, rule.reads, call, None if lists else rule.call, rule.opaque, rule.residual)
+    return VJP(rule.label, rule.inputs, rule.reads, call, None if lists else rule.call, rule.opaque, rule.residual)
 
 
 def _ignores(record: Record, rule: Rule) -> RuleError:
@@ -175,12 +178,11 @@ def call_operator(
     return operator(RuleCall(tuple(leaves), counts, tuple(leads), sizes, results, scalars))
 
 
-def _partial(lowering: Lowering, rule: Rule) -> Pullback:
-    record = lowering.record
+def _partial(record: Record, rule: Rule, operator: OperatorRule | None, weigh: Weigh) -> VJP:
     name = rule.inputs[0]
     cotangents = cotangent_names(record.signature)
     reads = (*cotangents.values(), *rule.reads)
-    partials = make_partials(lowering, rule)
+    partials = make_partials(record, rule, operator)
 
     def call(plan: Plan, *values: Any) -> Sequence[Any]:
         by_name = dict(zip(reads, values, strict=True))
@@ -197,20 +199,17 @@ def _partial(lowering: Lowering, rule: Rule) -> Pullback:
         return [total]
 
     function = weighed(record.signature, rule)
-    native = None if function is None else NativePull(rule.inputs, reads, function).function
-    return Pullback(rule.label, rule.inputs, reads, call, None, rule.opaque, rule.residual, native)
+    native = None if function is None else NativeVJP(rule.inputs, reads, function).function
+    return VJP(rule.label, rule.inputs, reads, call, None, rule.opaque, rule.residual, native)
 
 
-def make_partials(lowering: Lowering, rule: Rule) -> Callable[..., Sequence[Tensor]]:
+def make_partials(record: Record, rule: Rule, operator: OperatorRule | None) -> Callable[..., Sequence[Tensor]]:
     """The partial derivatives of each differentiable output, from the plan and what the rule reads."""
-    record = lowering.record
     outputs = differentiable_outputs(record.signature)
     positions = [record.signature.outputs.index(output) for output in outputs]
 
     def flat(result: Any) -> Sequence[Any]:
         return as_results(rule.label, result, [output.name for output in outputs], many=False)
-
-    operator = lowering.operator_rule(rule) if rule.is_operator else None
 
     def call(plan: Plan, *values: Any) -> Sequence[Tensor]:
         # Elementwise, so that every output's shape is known.
@@ -224,14 +223,3 @@ def make_partials(lowering: Lowering, rule: Rule) -> Callable[..., Sequence[Tens
         ]
 
     return call
-
-
-def weigh(weight: Tensor, value: Tensor) -> Tensor:
-    """`weight * value`, zero where `weight` is zero even if `value` is infinite there; differentiable in both."""
-    dtype = torch.promote_types(weight.dtype, value.dtype)
-    weight, value = weight.to(dtype), value.to(dtype)
-    if torch.is_grad_enabled() or _torch.tangents_possible():
-        from .product import product  # an operator of our own, which is lowered by what imports this module
-
-        return product(weight, value)
-    return torch.mul(weight, value).masked_fill(weight == 0, 0)
