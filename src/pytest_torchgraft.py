@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Generator
+
 import pytest
 
 
@@ -31,3 +34,17 @@ def pytest_configure(config: pytest.Config) -> None:
         from torchgraft._check.command.plugin import Checks
 
         config.pluginmanager.register(Checks(config), "torchgraft-checks")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """End the traceback of an error of torchgraft's in the test's own line."""
+    errors = sys.modules.get("torchgraft._errors")
+    if errors is not None and call.excinfo is not None and isinstance(call.excinfo.value, errors.TorchgraftError):
+        from torchgraft._frames import shorten
+
+        shorten(call.excinfo.value)
+        call.excinfo = pytest.ExceptionInfo.from_exception(call.excinfo.value)
+    return (yield)

@@ -64,7 +64,8 @@ def test_heavy_imports_are_found():
 # -- one way ----------------------------------------------------------------------------------------------------
 
 LAYERS = (
-    ("_errors", "_torch"),
+    ("_frames", "_torch"),
+    ("_errors",),
     ("_captures",),
     ("_spec", "_randomness"),
     ("_build",),

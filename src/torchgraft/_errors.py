@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from . import _frames
+
 
 class TorchgraftError(Exception):
     """Base of every error that torchgraft raises.
@@ -60,6 +62,9 @@ class TorchgraftError(Exception):
 
     def __repr__(self) -> str:  # what compilers show in their own errors
         return f"{type(self).__name__}: {self}"
+
+    def _render_traceback_(self) -> list[str]:  # what IPython and Jupyter show
+        return _frames.rendered(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The default would call the class with `args` alone and lose the fields in a worker process.
@@ -126,3 +131,6 @@ class CheckError(TorchgraftError, AssertionError):
 
 class TorchgraftWarning(UserWarning):
     """Legal, but costly or fragile: said once for each place, with the remedy."""
+
+
+_frames.install(TorchgraftError)

@@ -6,8 +6,7 @@ import itertools
 import linecache
 from typing import Any
 
-GENERATED = "<torchgraft "
-"""What file names of generated code begin with."""
+from .._frames import GENERATED
 
 _numbers = itertools.count()
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,10 +16,8 @@ import torch
 from torch import Tensor
 
 from .. import _torch
+from .._frames import is_own
 from .._spec.dtypes import is_inexact
-from .source import GENERATED
-
-_PACKAGE = str(Path(__file__).parents[1])
 
 _LIKE = frozenset({
     "zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "randint_like",
@@ -264,8 +261,7 @@ def hand_on(read: Sequence[Any], made: Sequence[Any]) -> None:
 
 def is_ours(frame: types.FrameType) -> bool:
     """Return True if an operator or a Function is running, which has its own derivative."""
-    name = frame.f_code.co_filename
-    return name.startswith(GENERATED) or (name.startswith(_PACKAGE) and "_examples" not in name)
+    return is_own(frame.f_code.co_filename)
 
 
 def _is_recorded(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
