@@ -10,6 +10,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from hatchling.metadata.core import ProjectMetadata
+from hatchling.plugin.manager import PluginManager
+
+import torchgraft
 
 from .markdown import FENCE, FILE, GENERATED
 
@@ -83,6 +87,13 @@ def test_requirements_are_those_of_the_project():
     readme = (ROOT / "README.md").read_text()
     assert f"Python {python} or newer" in readme
     assert f"PyTorch {torch} or newer" in readme
+
+
+def test_the_version_is_written_once():
+    assert ProjectMetadata(str(ROOT), PluginManager()).version == torchgraft.__version__
+    written = re.compile(rf"(?<![\d.]){re.escape(torchgraft.__version__)}(?![\d.])")
+    pages = {page for page in PAGES if page.name != "CHANGELOG.md"}
+    assert [path for path in (ROOT / "pyproject.toml", *pages) if written.search(path.read_text())] == []
 
 
 def test_the_figures_of_the_readme_are_rows_of_the_benchmarks():
