@@ -58,7 +58,7 @@ class TorchgraftError(Exception):
             lines.append("  next:     " + self.hint.replace("\n", "\n            "))
         return "\n".join(lines)
 
-    def __repr__(self) -> str:  # what compilers show in their own errors
+    def __repr__(self) -> str:  # Compilers show this in their own errors.
         return f"{type(self).__name__}: {self}"
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -188,7 +188,7 @@ class Case:
         children.begins(lambda: self.label)
         with _seeded(self.seed):
             made = self.target.function(*args, **kwargs)
-        if os.getpid() != process:  # the target forked: two processes would go on, four after the next call
+        if os.getpid() != process:  # The target forked: two processes would go on.
             os._exit(0)
         return made
 

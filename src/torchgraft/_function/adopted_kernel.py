@@ -70,7 +70,7 @@ class AdoptedKernel(TorchKernel):
         self.scope = adopted.scope
         self._needs = _needs_of(adopted)
         self._positional = self.call = self._make_call()
-        self.probe = None  # a forward that draws is refused where it would be run again
+        self.probe = None  # A forward that draws is refused when it would run again.
 
     def run(
         self, values: Sequence[Any], plan: Plan, *, may_loop: bool = True, new: bool = False, recorded: bool = False
@@ -105,7 +105,7 @@ class AdoptedKernel(TorchKernel):
             elif ctx is CAREFUL:
                 return careful(values)
             else:
-                scope.ctx = None  # forward may call the same operator
+                scope.ctx = None  # The forward may call the same operator.
             output = forward(ctx, *values)
             if ctx.dirty_tensors or ctx.non_differentiable:
                 check_marks(ctx)
@@ -162,7 +162,7 @@ class Careful(contextlib.ExitStack):
         """
         drawn = self._before.moved() or self._watch.explicit
         if drawn is None and not all(map(_torch.holds_numbers, filter(_is_tensor, as_outputs(output)))):
-            drawn = self._watch.drawn  # a tracer only pretends to draw
+            drawn = self._watch.drawn  # A tracer only pretends to draw.
         if drawn is not None:
             raise redrawn(self.adopted, drawn)
 

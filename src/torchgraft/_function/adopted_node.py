@@ -111,8 +111,8 @@ class AdoptedNode:
         self.adopted = adopted
         self.label = label
         self.mask = mask
-        self.sources: list[str] = []  # of each argument, as forward writes it
-        self.positions: list[int] = []  # of each tensor among the arguments
+        self.sources: list[str] = []  # One entry for each argument, as forward writes it.
+        self.positions: list[int] = []  # One entry for each tensor among the arguments.
         present = iter(layout)
         scalar = 0
         for position, parameter in enumerate(adopted.signature.parameters):
@@ -207,7 +207,7 @@ class AdoptedNode:
             return self.adopted.again(
                 self.label, self._values(leaves, rest), outputs, grads, self.needs, told=self.needs
             )
-        except Redrawn:  # the first forward has drawn what counts
+        except Redrawn:  # The draws of the first forward count.
             inputs = [leaf for leaf, need in zip(leaves, self.mask, strict=True) if need and leaf is not None]
             return self.adopted.first(self.label, ctx, grads, self.needs, inputs)
 
@@ -233,7 +233,7 @@ def _keep_more(
     ):
         ctx.save_for_backward(*(ctx.to_save or ()), *leaves, *outputs)
         ctx._graft_more = len(leaves) + len(outputs)
-        ctx.__class__ = more  # only then: a property of our own costs 0.3 us
+        ctx.__class__ = more  # Other nodes keep their class: a property of our own costs 0.3 us.
 
 
 def _is_result(value: Tensor | np.ndarray[Any, Any], known: Sequence[Any]) -> bool:
