@@ -14,6 +14,7 @@ from hatchling.metadata.core import ProjectMetadata
 from hatchling.plugin.manager import PluginManager
 
 import torchgraft
+from benchmarks._timing import in_chinese
 
 from .markdown import FENCE, FILE, GENERATED
 
@@ -98,11 +99,12 @@ def test_the_version_is_written_once():
 
 def test_the_figures_of_the_readme_are_rows_of_the_benchmarks():
     rows = (ROOT / "docs/benchmarks.md").read_text().splitlines()
-    for page in ("README.md", "README.zh.md"):
-        (shown,) = (body for title, body in GENERATED.findall((ROOT / page).read_text()) if title == "summary")
-        figures = shown.strip().splitlines()[2:]
-        assert len(figures) == 6
-        assert set(figures) <= set(rows)
+    tables = [dict(GENERATED.findall((ROOT / page).read_text())) for page in ("README.md", "README.zh.md")]
+    english, chinese = (table["summary"] for table in tables)
+    figures = english.strip().splitlines()[2:]
+    assert len(figures) == 6
+    assert set(figures) <= set(rows)
+    assert chinese == in_chinese(english)
 
 
 def test_what_the_readme_says_of_custom_op():
