@@ -11,6 +11,9 @@ OUTPUT = re.compile(FILE.pattern + r"\n\n```text\n(.*?)^```$", re.MULTILINE | re
 MARKER = re.compile(r"^<!-- (\S+\.py) -->$", re.MULTILINE)
 GENERATED = re.compile(r"^<!-- table: (\w+) -->\n(.*?)^<!-- end -->$", re.MULTILINE | re.DOTALL)
 
+PROGRAM = re.compile(r"^```python\n.*?^```$", re.MULTILINE | re.DOTALL)
+COMMENT = re.compile(r"# .*$|/\*.*?\*/", re.MULTILINE)
+
 HEADING = re.compile(r"^(#+) (.*)$", re.MULTILINE)
 LINK = re.compile(r"!?\[([^\]]*)\]\(([^)\s]+)\)")
 CODE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
@@ -23,6 +26,21 @@ LEAD_IN = re.compile(r"(?:^- |(?<=\n\n))" + BOLD.pattern, re.MULTILINE | re.DOTA
 def prose(text: str) -> str:
     """A text without its programs and their outputs."""
     return FENCE.sub("", text)
+
+
+def comments(text: str) -> list[str]:
+    """The comments in the programs, in Python and in C."""
+    return [comment for program in PROGRAM.findall(text) for comment in COMMENT.findall(program)]
+
+
+def uncommented(text: str) -> list[tuple[str, str]]:
+    """The language and the text of each program and output, with empty comments."""
+    return FENCE.findall(PROGRAM.sub(lambda program: COMMENT.sub("", program[0]), text))
+
+
+def tables(text: str) -> list[tuple[str, list[str]]]:
+    """The title and the numbers of each generated table."""
+    return [(title, numbers(body)) for title, body in GENERATED.findall(text)]
 
 
 def headings(text: str) -> list[tuple[int, str]]:

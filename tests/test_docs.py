@@ -10,6 +10,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from hatchling.metadata.core import ProjectMetadata
+from hatchling.plugin.manager import PluginManager
+
+import torchgraft
+from benchmarks._timing import in_chinese
 
 from .markdown import FENCE, FILE, GENERATED
 
@@ -85,13 +90,21 @@ def test_requirements_are_those_of_the_project():
     assert f"PyTorch {torch} or newer" in readme
 
 
+def test_the_version_is_written_once():
+    assert ProjectMetadata(str(ROOT), PluginManager()).version == torchgraft.__version__
+    written = re.compile(rf"(?<![\d.]){re.escape(torchgraft.__version__)}(?![\d.])")
+    pages = {page for page in PAGES if page.name != "CHANGELOG.md"}
+    assert [path for path in (ROOT / "pyproject.toml", *pages) if written.search(path.read_text())] == []
+
+
 def test_the_figures_of_the_readme_are_rows_of_the_benchmarks():
     rows = (ROOT / "docs/benchmarks.md").read_text().splitlines()
-    for page in ("README.md", "README.zh.md"):
-        (shown,) = (body for title, body in GENERATED.findall((ROOT / page).read_text()) if title == "summary")
-        figures = shown.strip().splitlines()[2:]
-        assert len(figures) == 6
-        assert set(figures) <= set(rows)
+    tables = [dict(GENERATED.findall((ROOT / page).read_text())) for page in ("README.md", "README.zh.md")]
+    english, chinese = (table["summary"] for table in tables)
+    figures = english.strip().splitlines()[2:]
+    assert len(figures) == 6
+    assert set(figures) <= set(rows)
+    assert chinese == in_chinese(english)
 
 
 def test_what_the_readme_says_of_custom_op():

@@ -1,6 +1,12 @@
-"""The first line of a docstring is a verb or a noun phrase, which a reader understands outside of its file."""
+"""Docstrings and comments are understood where they stand.
+
+The first line of a docstring is a verb or a noun phrase, and a comment does not begin in the middle of a sentence.
+"""
 
 import ast
+import io
+import re
+import tokenize
 
 import pytest
 
@@ -33,3 +39,49 @@ def test_first_lines_of_docstrings():
 def test_unclear_first_lines_are_found(line):
     assert list(unclear({"a.py": f'"""{line}"""'})) == [f"a.py: {line}"]
     assert list(unclear({"a.py": f'def f():\n    """{line}\n\n    More.\n    """'})) == [f"a.py: {line}"]
+
+
+DIRECTIVE = re.compile(r"^(?:(?:noqa|type|fmt|pragma)\b.*?(?: - |# |$)|-- .*)")
+"""Comments for tools, behind which a reason may stand, and the titles of a file's parts."""
+
+TAILS = {"And", "Because", "Else", "Or", "Than", "Which", "Whose"}
+
+UNREAD = ("_declare.py", "_lower/", "_op.py", "_record.py", "_spec/plan.py", "scipy/")
+"""Files whose comments nobody has made sentences yet."""
+
+
+def comments(text):
+    """Each comment, those on lines of their own that follow one another as one."""
+    end = None
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            alone, row = not token.line[: token.start[1]].strip(), token.start[0]
+            if not (alone and row - 1 == end):
+                yield token.string.lstrip("# ")
+            end = row if alone else None
+
+
+def fragments(sources):
+    """Comments that begin in the middle of a sentence."""
+    for path, text in sources.items():
+        for comment in comments(text):
+            word = DIRECTIVE.sub("", comment, count=1).partition(" ")[0]
+            if word[:1].islower() or word in TAILS:
+                yield f"{path}: {comment}"
+
+
+def test_comments_begin_as_sentences():
+    read = {path: text for path, text in SOURCES.items() if not path.startswith(UNREAD)}
+    assert list(fragments(read)) == []
+
+
+@pytest.mark.parametrize("comment", ["which adds them", "as does this", "Because of that.", "noqa: E731 - it is so"])
+def test_fragments_are_found(comment):
+    assert list(fragments({"a.py": f"x = 1  # {comment}\n"})) == [f"a.py: {comment}"]
+    assert list(fragments({"a.py": f"# {comment}\n# More.\nx = 1\n"})) == [f"a.py: {comment}"]
+    assert list(fragments({"a.py": f"x = 1  # One.\n# {comment}\n"})) == [f"a.py: {comment}"]
+
+
+@pytest.mark.parametrize("comment", ["Torch adds\n# them.", "noqa: E731", "noqa: E731 - It is so.", "-- parts ---"])
+def test_sentences_and_directives_are_no_fragments(comment):
+    assert list(fragments({"a.py": f"# {comment}\nx = 1\n"})) == []

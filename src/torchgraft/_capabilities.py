@@ -50,7 +50,7 @@ def capabilities(record: Record, device: str = "cpu") -> dict[str, Capability]:
         "export": _export(record),
         "autocast": Capability("yes", autocast),
     }
-    if record.eager_node is not None:  # an adopted Function, which nobody has read
+    if record.eager_node is not None:  # Nobody has read an adopted Function.
         answers |= {name: Capability("unknown", how) for name, how in _ADOPTED.items() if answers[name]}
     return answers
 
@@ -114,7 +114,7 @@ def _forward(record: Record, name: str, device: str) -> Capability:
     rule = record.forward_rule(name)
     if rule is None or (rule.kind == "vjp" and rule.is_operator):
         return Capability("no", f'add @{record.name}.jvp("{name}")')
-    if rule.kind == "adjoint":  # forward, the operator itself is called
+    if rule.kind == "adjoint":  # Forward mode calls the operator itself.
         return Capability("yes", rule.label)
     hindered = _runs(record, rule, device)
     if hindered is not None:

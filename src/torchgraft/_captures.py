@@ -42,7 +42,7 @@ class CaptureWatch(torch.overrides.TorchFunctionMode):
     def __init__(self, inputs: Sequence[Tensor], refuse: Callable[[], Exception]) -> None:
         super().__init__()
         self._refuse = refuse
-        self._known = {_torch.memory(tensor): tensor for tensor in inputs}  # alive, so that no address is used again
+        self._known = {_torch.memory(tensor): tensor for tensor in inputs}  # Tensors that live keep their addresses.
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call `func`, and look at its tensors."""
@@ -80,7 +80,7 @@ def _captures(function: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
             found.append((name, cell.cell_contents))
-        except ValueError:  # a cell that is still empty
+        except ValueError:  # The cell is still empty.
             continue
     for name in _names(function.__code__):
         if name in function.__globals__:

@@ -60,10 +60,10 @@ class TorchgraftError(Exception):
             lines.append("  next:     " + self.hint.replace("\n", "\n            "))
         return "\n".join(lines)
 
-    def __repr__(self) -> str:  # what compilers show in their own errors
+    def __repr__(self) -> str:  # Compilers show this in their own errors.
         return f"{type(self).__name__}: {self}"
 
-    def _render_traceback_(self) -> list[str]:  # what IPython and Jupyter show
+    def _render_traceback_(self) -> list[str]:  # IPython and Jupyter ask for it.
         return _frames.rendered(self)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -51,7 +51,7 @@ def attribute(module: ModuleType, name: str) -> Any:
 def split(place: str) -> tuple[str, str]:
     """The module or file of a place, and the name in it; the name is empty where the place is all of a module."""
     before, colon, name = place.rpartition(":")
-    if not colon or not re.fullmatch(r"\w+(\.\w+)*", name):  # the colon of C:\ops.py is no such one
+    if not colon or not re.fullmatch(r"\w+(\.\w+)*", name):  # C:\ops.py has such a colon too.
         return place, ""
     return before, name
 
@@ -67,7 +67,7 @@ def load(name: str) -> ModuleType:
     """
     try:
         return _load_file(Path(name).resolve()) if _is_path(name) else _load_module(name)
-    except (Exception, SystemExit) as error:  # it is the user's code that ran
+    except (Exception, SystemExit) as error:  # The code that ran is the user's.
         lines = f"{type(error).__name__}: {error}".splitlines()
         line = own_line(error)
         raise DeclarationError(
@@ -82,7 +82,7 @@ def _is_path(name: str) -> bool:
 
 def _load_module(name: str) -> ModuleType:
     if "" not in sys.path and os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())  # as `python -m` does
+        sys.path.insert(0, os.getcwd())  # `python -m` does so.
     return importlib.import_module(name)
 
 
@@ -91,10 +91,10 @@ def _load_file(path: Path) -> ModuleType:
         raise FileNotFoundError(f"there is no file {path}")
     name, folder = _module_name(path)
     if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))  # as Python does for a script
+        sys.path.insert(0, str(folder))  # Python does so for a script.
     if "." in name or path.name == "__init__.py":
         return importlib.import_module(name)
-    for number in itertools.count(2):  # a file may be called as another one, or as a module of Python's own
+    for number in itertools.count(2):  # A file may have the name of another one, or of a module of Python's own.
         known = sys.modules.get(name)
         if known is None:
             break

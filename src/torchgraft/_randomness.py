@@ -94,7 +94,7 @@ def _agree_elsewhere(made: Any, function: Callable[[], Any] | None) -> bool:
             return True
         try:
             return _agree(function(), function)
-        except Exception:  # it is not made for other arguments
+        except Exception:  # The function is not made for other arguments.
             return True
 
 
@@ -171,7 +171,7 @@ class Probe:
     def __init__(
         self, function: Callable[..., Any], written: Callable[..., Any], refuse: Callable[[str], Exception]
     ) -> None:
-        functools.update_wrapper(self, function)  # for whoever reads its documentation
+        functools.update_wrapper(self, function)  # Who asks for documentation gets the function's.
         self.function = function
         self._refuse = refuse
         self.left = _FIRST
@@ -191,7 +191,7 @@ class Probe:
             new: it is run on something that it has not met before.
             elsewhere: runs the function on other arguments.
         """
-        traced = _torch.dispatch_modes() > 0  # then compiled, and run where nobody looks
+        traced = _torch.dispatch_modes() > 0  # A traced function is compiled, and runs where nobody looks.
         if not (new or self.always or self.left > 0 or traced):
             return run()
         suspected = self._suspected and (new or self.left > 0)

@@ -174,7 +174,7 @@ def _functions(root: Path, modules: Sequence[str]) -> dict[Path, list[NativeFunc
             )  # fmt: skip
         for function in functions:
             package = shipped.top(function.source.folder)
-            assert package is not None  # it is imported from one
+            assert package is not None  # The module was imported from a package.
             found.setdefault(package.relative_to(root), []).append(function)
     return found
 

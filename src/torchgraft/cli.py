@@ -91,7 +91,7 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-_seconds.__name__ = "number of seconds"  # argparse calls it so
+_seconds.__name__ = "number of seconds"  # Argparse calls it so.
 
 
 def _add_demo(commands: Commands) -> None:

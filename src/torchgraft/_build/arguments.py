@@ -283,7 +283,7 @@ class Array(Argument):
         return [f"{self.field}.handle ? {data} : NULL" if self.optional else data]
 
     def from_python(self) -> str | None:
-        return ""  # known to the shim
+        return ""  # The shim knows it.
 
 
 @dataclass(frozen=True)

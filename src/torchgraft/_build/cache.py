@@ -19,9 +19,9 @@ import platformdirs
 from .._errors import TorchgraftWarning
 from .inputs import Inputs
 
-_RECENT = 2 * 10**9  # nanoseconds in which a file may be changed again without getting another age
-_FAILED = 8  # failed builds whose sources are kept
-_OLD = 24 * 3600  # seconds after which what no lock tells of is nobody's
+_RECENT = 2 * 10**9  # Nanoseconds. A file that is younger may change again and keep its age.
+_FAILED = 8  # Sources are kept of this many failed builds.
+_OLD = 24 * 3600  # Seconds. Older files that no lock speaks for are left over.
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def folder() -> Path:
     return _instead.get(wanted) or _usable(wanted)
 
 
-_instead: dict[Path, Path] = {}  # folders of this process for those that cannot be used
+_instead: dict[Path, Path] = {}  # Folders of this process take the place of those that cannot be used.
 
 
 def _usable(wanted: Path) -> Path:
@@ -108,7 +108,7 @@ def built(key: str, build: Callable[[Path], Inputs], suffix: str = ".so") -> Bui
     place = folder()
     try:
         return _built(place, key, build, suffix)
-    except OSError as error:  # the disk is full, or became read-only
+    except OSError as error:  # The disk is full, or became read-only.
         if place in _instead.values():
             raise
         return _built(_private(place, str(error)), key, build, suffix)
@@ -248,13 +248,13 @@ def _write(scratch: Path, place: Path, text: str) -> None:
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """For one thread of one process at a time; the system lets go when a process ends, however it ends."""
-    import fcntl  # which not every platform has, and only a build needs
+    import fcntl  # Not every platform has it, and only a build needs it.
 
     while True:
         with path.open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             if not path.exists() or path.stat().st_ino != os.fstat(file.fileno()).st_ino:
-                continue  # the cache was cleared meanwhile, so that others take another file for the lock
+                continue  # The cache was cleared: other processes lock another file now.
             yield
             return
 
@@ -300,5 +300,5 @@ def _recorded(record: Path) -> Built | None:
         if unchanged and not any(os.access(file, os.F_OK) for file in told["absent"]):
             return Built(path, {file: digest for file, (digest, _) in told["files"].items()})
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        pass  # it is damaged, or something is gone
+        pass  # It is damaged, or something is gone.
     return None

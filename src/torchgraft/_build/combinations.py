@@ -53,7 +53,7 @@ def combinations(prototype: Prototype, dtypes: Sequence[torch.dtype]) -> Iterato
             made = there if prototype.is_rule else there | dict(zip(results, found, strict=True))
             made = {name: WIDE.get(dtype, dtype) for name, dtype in made.items()}
             prototype.typedefs(made)
-        except DtypeError:  # these do not go together
+        except DtypeError:  # These dtypes do not go together.
             continue
         if made not in seen:
             seen.append(made)

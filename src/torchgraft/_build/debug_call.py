@@ -128,7 +128,7 @@ class Call:
             case Texts():
                 texts = [_piece(item.encode() + b"\0") for item in value or ()]
                 return b"".join([_words(-1 if value is None else len(texts)), *texts])
-        raise AssertionError(argument)  # pragma: no cover - every kind is above
+        raise AssertionError(argument)  # pragma: no cover - Every kind is above.
 
     def _array(self, array: Array, tensor: Tensor) -> bytes:
         if self.prototype.scalar:

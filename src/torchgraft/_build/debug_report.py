@@ -108,7 +108,7 @@ class Report:
         parts = [f"{kind}: {access[1]} of size {access[2]}" if access else kind]
         if self.what == "touched":
             parts.append(self._place() + self._in_sample())
-            parts[0] = parts[0].replace("use-after-poison", "out of bounds")  # in a gap of ours
+            parts[0] = parts[0].replace("use-after-poison", "out of bounds")  # The gap is ours.
         parts += self._frame()
         return Finding(problem, expected, ", ".join(parts) + self._last_words(), self.name or None)
 

@@ -100,7 +100,7 @@ class DebugFunction:
         check_ranges(self.prototype.signature, values[: len(self.prototype.signature.parameters)])
         arguments = [a.convert(v) for a, v in zip(self.passed, values, strict=False)]
         call = Call(self.prototype, self.dtypes, self.passed, arguments, list(values[len(self.passed) :]))
-        if not self.program.exists():  # the cache was emptied
+        if not self.program.exists():  # The cache was emptied.
             self.program = self._build()
         with tempfile.TemporaryDirectory(prefix="torchgraft-debug-") as folder:
             (Path(folder) / "in").write_bytes(call.file())
@@ -189,7 +189,7 @@ def _environment(poison: int) -> dict[str, str]:
     return plain | {
         "ASAN_OPTIONS": ":".join(f"{name}={value}" for name, value in asan.items()),
         "UBSAN_OPTIONS": "print_stacktrace=1",
-        "MALLOC_PERTURB_": str(255 - poison),  # glibc's: its complement
+        "MALLOC_PERTURB_": str(255 - poison),  # The C library writes the complement.
         "LC_ALL": "C",
     }
 

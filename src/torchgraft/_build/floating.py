@@ -21,7 +21,7 @@ def kept_environment() -> Iterator[None]:
     runs on the thread that loads it, which is this one.
     """
     functions = _functions()
-    environment = ctypes.create_string_buffer(256)  # larger than any platform's `fenv_t`, of 28 to 32 bytes
+    environment = ctypes.create_string_buffer(256)  # A `fenv_t` has 28 to 32 bytes.
     functions.fegetenv(environment)
     try:
         yield

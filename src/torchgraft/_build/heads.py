@@ -72,7 +72,7 @@ def heads(code: str, name: str | None = None) -> tuple[Head, ...]:
 
 def _heads(code: str, name: str | None) -> Iterator[Head]:
     pattern = re.compile(rf"{_SCOPE}|\b(?P<name>{_IDENTIFIER if name is None else re.escape(name)})\s*\(")
-    scopes: list[bool] = []  # for each brace that is open: whether functions are defined within
+    scopes: list[bool] = []  # One entry for each open brace: may functions be defined within?
     for found in pattern.finditer(code):
         if found["scope"]:
             scopes.append(True)
@@ -88,7 +88,8 @@ def _read(code: str, found: re.Match[str]) -> Iterator[Head]:
     """The head whose name and parenthesis are there, if a body follows."""
     end = _closing(code, found.end())
     inner = _split(code[found.end() : end - 1])
-    old = bool(inner) and all(re.fullmatch(_IDENTIFIER, text) for text in inner)  # K&R: types follow the names
+    # In K&R style, types follow the names.
+    old = bool(inner) and all(re.fullmatch(_IDENTIFIER, text) for text in inner)
     if not re.match(r"[^;{}=()]*\{" if not old else r"[^{}=()]*\{", code[end:]):
         return
     start = re.search(r"[^;{})]*\Z", code[: found.start()])

@@ -28,7 +28,7 @@ from .toolchain import HEADER, SUFFIXES, compiler, processor_level
 SPACE = "torchgraft_native"
 
 _numbers = itertools.count()
-_loaded: dict[Path, Library] = {}  # never closed: what runs in a library may not lose its code
+_loaded: dict[Path, Library] = {}  # No library is closed: what runs in it would lose its code.
 _lock = threading.Lock()
 
 

@@ -95,9 +95,9 @@ class NativeFunction:
         signature = self.prototype.signature
         names = {p.name: d for (_, p), d in zip(self._tensors, dtypes, strict=True) if d is not None}
         names |= {output.name: dtype for output, dtype in zip(signature.outputs, outputs, strict=True)}
-        mode = None if self.source.imports else debug.mode()  # what Python lends is not there in another program
+        mode = None if self.source.imports else debug.mode()  # Another program does not have what Python lends.
         if mode is not None:
-            from .debugged import DebugFunction  # which most programs never need
+            from .debugged import DebugFunction  # Most programs never need it.
 
             return DebugFunction(self.source, self.prototype, names, mode, self.label, self.error, self.seen)
         built = self._libraries.get((dtypes, outputs))

@@ -43,7 +43,7 @@ def _expression(node: ast.expr) -> str:
             if isinstance(operation, (ast.FloorDiv, ast.Mod)):
                 return f"tg_{'mod' if isinstance(operation, ast.Mod) else 'floordiv'}(tg_c, {a}, {b})"
             return f"({a} {_OPERATORS[type(operation)]} {b})"
-    raise AssertionError(ast.dump(node))  # pragma: no cover - refused at declaration
+    raise AssertionError(ast.dump(node))  # pragma: no cover - It is refused at declaration.
 
 
 _OPERATORS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*"}

@@ -131,7 +131,7 @@ def save(
         steps = _Steps(source, prototype, Path(scratch))
         parts = []
         for number, combination in enumerate(every):
-            build(source, prototype, combination)  # which says what is wrong with the source, if anything is
+            build(source, prototype, combination)  # It says what is wrong with the source.
             text = source_of(source, prototype, combination) + _VARIANT.format(number=number, torch=_TORCH)
             parts.append(steps.part(text, f"tg_variant_{number}"))
         shutil.move(steps.library(_dispatch(names, schema, prototype, every), parts), path)

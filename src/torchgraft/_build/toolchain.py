@@ -383,7 +383,7 @@ def _find(language: Language, named: str | None, path: str | None) -> Compiler |
 def _words(command: str) -> list[str]:
     try:
         return shlex.split(command)
-    except ValueError:  # a quote is not closed
+    except ValueError:  # A quote is not closed.
         return []
 
 
@@ -398,14 +398,14 @@ def _version(command: Sequence[str], program: str, look: str) -> str:
     def ask() -> str:
         try:
             run = subprocess.run([*command, "--version"], capture_output=True, text=True, errors="replace", check=False)
-        except OSError:  # it is no program
+        except OSError:  # It is no program.
             return ""
         return run.stdout.strip() if run.returncode == 0 else ""
 
     try:
         with open(program, "rb") as file:
             is_program = file.read(4) == b"\x7fELF"
-    except OSError:  # it may be run, and not be read
+    except OSError:  # It may be run, and not be read.
         is_program = False
     if len(command) > 1 or not is_program:
         return ask()

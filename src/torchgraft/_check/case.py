@@ -44,14 +44,14 @@ class Linearization:
         if not pairs or not wanted:
             return gradients
         outputs, given = zip(*pairs, strict=True)
-        found: Sequence[Tensor | None] = torch.autograd.grad(  # the stubs know nothing of allow_unused
+        found: Sequence[Tensor | None] = torch.autograd.grad(  # The stubs know nothing of allow_unused.
             outputs, [self.primals[i] for i in wanted], given, retain_graph=retain_graph, create_graph=create_graph,
             allow_unused=True,
         )  # fmt: skip
         for i, gradient in zip(wanted, found, strict=True):
             primal = self.primals[i]
             added = primal.grad if primal.is_leaf else None
-            if added is not None:  # by a backward inside of the backward, as in reversible blocks
+            if added is not None:  # A backward inside of it has added this, as in reversible blocks.
                 primal.grad = None
                 self.accumulated.add(i)
                 gradient = added if gradient is None else gradient + added
@@ -194,7 +194,7 @@ class Case:
             made = self.target.function(*args, **kwargs)
         finally:
             torch.default_generator.set_state(state)
-        if os.getpid() != process:  # the target forked: two processes would go on, four after the next call
+        if os.getpid() != process:  # The target forked: two processes would go on.
             os._exit(0)
         return made
 

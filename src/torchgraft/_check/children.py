@@ -30,10 +30,10 @@ from .progress import THREAD
 
 T = TypeVar("T")
 
-_DONE = b"\nthe end\n"  # stands behind a whole result: a child may die while it writes, or leave with status 0
-_MOVES = 0.01  # seconds of CPU time in a second of a process that does not stand still, however loaded the machine
-START = 60.0  # seconds that a fresh process has for its imports, where its time is limited
-_call: Path | None = None  # of a child: where it keeps the call that it is in, for its parent to read
+_DONE = b"\nthe end\n"  # Ends a whole result: a child may die while it writes, or leave with status 0.
+_MOVES = 0.01  # Seconds of CPU time in each second: a process that uses less stands still.
+START = 60.0  # Seconds for the imports of a fresh process with limited time.
+_call: Path | None = None  # A child keeps its current call here, for its parent to read.
 
 
 def survive(work: Callable[[], T], *, apart: bool) -> T:
@@ -73,7 +73,7 @@ def may_fork() -> bool:
     """
     here, main = threading.current_thread(), threading.main_thread()
     alone = here is main and {thread.name for thread in threading.enumerate()} <= {main.name, THREAD}
-    monitoring = getattr(sys, "monitoring", None)  # of Python 3.12
+    monitoring = getattr(sys, "monitoring", None)  # Python 3.12 and newer have it.
     debugged = sys.gettrace() or (monitoring and monitoring.get_tool(monitoring.DEBUGGER_ID))
     return sys.platform == "linux" and alone and not debugged and not torch.accelerator.is_available()
 
@@ -98,7 +98,7 @@ def run_in_child(function: Callable[[], T], *, seconds_idle: float = 20.0, secon
         for file in files:
             file.touch()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of the threads of OpenMP
+            warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of the threads of OpenMP.
             pid = os.fork()
         if pid == 0:
             _live(function, result, trace, call, seconds_cpu)
@@ -106,7 +106,7 @@ def run_in_child(function: Callable[[], T], *, seconds_idle: float = 20.0, secon
         try:
             status = _wait(pid, seconds_idle)
             if status is None:
-                os.kill(pid, signal.SIGUSR1)  # it writes where each thread is
+                os.kill(pid, signal.SIGUSR1)  # The child writes where each thread is.
                 time.sleep(0.2)
         finally:
             if status is None:
@@ -144,7 +144,7 @@ def _wait(pid: int, seconds_idle: float) -> int | None:
         now = time.monotonic()
         if now - moved > seconds_idle:
             latest = _cpu_time(pid)
-            if abs(latest - used) < _MOVES * (now - moved):  # less, where one of them has ended
+            if abs(latest - used) < _MOVES * (now - moved):  # The time falls where one of the processes has ended.
                 return None
             moved, used = now, latest
         time.sleep(min(0.001 + (now - start) / 10, 0.05))
@@ -155,7 +155,7 @@ def _cpu_time(group: int) -> float:
     """Return the seconds of CPU time that all processes of a group have used: a compiler may run for the child."""
     ticks = 0
     for process in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # it is gone
+        with contextlib.suppress(OSError):  # The process is gone.
             fields = process.read_text().rpartition(")")[2].split()
             if int(fields[2]) == group:
                 ticks += sum(map(int, fields[11:15]))
@@ -164,16 +164,16 @@ def _cpu_time(group: int) -> float:
 
 def _live(function: Callable[[], Any], result: Path, trace: Path, call: Path, seconds_cpu: float) -> None:
     """Run the function, write its result, and end without what the parent does at its exit."""
-    import resource  # which Windows lacks
+    import resource  # Windows lacks it.
 
     global _call
     status = 1
     try:
-        os.setsid()  # what the child starts is killed with it, and Ctrl-C is the parent's
+        os.setsid()  # The child's own processes die with it, and Ctrl-C reaches the parent alone.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(seconds_cpu), resource.getrlimit(resource.RLIMIT_CPU)[1]))
-        # The objects of a notebook or of pytest would wait for a thread of the parent's.
+        # Objects of a notebook or of pytest would wait for a thread that only the parent has.
         sys.stdout = sys.stderr = open(os.devnull, "w", buffering=1)  # noqa: SIM115
         for descriptor, file in enumerate((open(os.devnull), sys.stdout, sys.stderr)):  # noqa: SIM115
             os.dup2(file.fileno(), descriptor)
@@ -184,7 +184,7 @@ def _live(function: Callable[[], Any], result: Path, trace: Path, call: Path, se
         _call = call
         thread = threading.Thread(target=lambda: result.write_bytes(_outcome(function) + _DONE))
         thread.start()
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})  # it is for the thread that works
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})  # The signal is for the thread that works.
         thread.join()
         status = 0
     finally:
@@ -194,8 +194,8 @@ def _live(function: Callable[[], Any], result: Path, trace: Path, call: Path, se
 def _leave_at_exit() -> None:
     """Let `exit` in a kernel end this process at once: libraries would stop threads that only the parent has."""
     libc = ctypes.CDLL(None)
-    if hasattr(libc, "on_exit"):  # not in musl: there the child may hang, which is told as well
-        libc.on_exit(ctypes.cast(libc._exit, ctypes.c_void_p), None)  # the last handler runs first, with the status
+    if hasattr(libc, "on_exit"):  # Without it, as in musl, a child may hang, which is told as well.
+        libc.on_exit(ctypes.cast(libc._exit, ctypes.c_void_p), None)  # The last handler runs first, with the status.
 
 
 def _outcome(function: Callable[[], Any]) -> bytes:
@@ -210,7 +210,7 @@ def _outcome(function: Callable[[], Any]) -> bytes:
         error = raised
     try:
         pickle.loads(written := pickle.dumps((None, error)))
-    except Exception:  # not every exception can be made again
+    except Exception:  # Not every exception can be made again.
         return pickle.dumps((None, RuntimeError(f"{type(error).__name__}: {error}")))
     return written
 
@@ -232,7 +232,7 @@ def isolated(work: Callable[..., Iterable[Any]], *arguments: Any, limit: float |
     with tempfile.TemporaryDirectory() as folder, receiver:
         trace = Path(folder, "trace.txt")
         trace.touch()
-        # spawn: a forked child of a process with threads, which torch's is, may hang
+        # A process of torch has threads, and a forked child of such a process may hang.
         process = multiprocessing.get_context("spawn").Process(target=_run, args=(sender, trace, work, arguments))
         process.start()
         sender.close()
@@ -260,7 +260,7 @@ def _next(receiver: Connection, sentinel: int, deadline: float | None) -> tuple[
         raise TimeOver("the time was over, and a call did not end: the process was killed")
     try:
         return pickle.loads(receiver.recv_bytes()) if receiver.poll() else None
-    except (EOFError, OSError):  # it ended, perhaps in the middle of a message
+    except (EOFError, OSError):  # It ended, perhaps in the middle of a message.
         return None
 
 
@@ -268,11 +268,11 @@ def _run(sender: Connection, trace: Path, work: Callable[..., Iterable[Any]], ar
     """Work, in the fresh process."""
 
     def send(value: Any, error: Exception | None = None) -> None:
-        # Bytes: `send` would share the memory of tensors, and this process does not live to hand it over.
+        # `send` would share the memory of tensors, and this process does not live to hand it over.
         sender.send_bytes(pickle.dumps((value, error)))
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted, and ends this process
-    sys.stdout = sys.stderr  # what is printed is no part of the parent's answer
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent is interrupted, and ends this process.
+    sys.stdout = sys.stderr  # The parent's answer has no place for what is printed here.
     os.dup2(2, 1)
     with trace.open("w") as file:
         faulthandler.enable(file)

@@ -89,7 +89,7 @@ def _mentioned(value: Any) -> Iterator[Any]:
         own = [module for module in modules if not _foreign(getattr(module, "__file__", None) or "<")]
         yield from found
         yield from (getattr(module, name) for module in own for name in names if hasattr(module, name))
-    elif hasattr(value, "__func__"):  # of a method, a static method or a class method
+    elif hasattr(value, "__func__"):  # Methods, static methods and class methods have a function inside.
         yield value.__func__
 
 

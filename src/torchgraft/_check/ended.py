@@ -97,7 +97,7 @@ def staying() -> Iterator[None]:
     def refuse(status: int) -> None:
         if os.getpid() == here:
             raise _Exit(f"os._exit({status})")
-        leave(status)  # a process that the target has forked
+        leave(status)  # The target has forked this process.
 
     os._exit = refuse  # type: ignore[assignment]
     try:
@@ -116,7 +116,7 @@ def contained() -> Iterator[None]:
     """
     disabled = logging.root.manager.disable
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.ExitStack() as after:
-        with contextlib.suppress(OSError):  # the descriptor is closed
+        with contextlib.suppress(OSError):  # The descriptor is closed.
             kept = os.dup(1)
             after.callback(os.close, kept)
             after.callback(os.dup2, kept, 1)
@@ -133,5 +133,5 @@ def _flush() -> None:
     """Write what Python and C still hold back, before the descriptor changes."""
     if sys.__stdout__ is not None and not sys.__stdout__.closed:
         sys.__stdout__.flush()
-    with contextlib.suppress(OSError, TypeError, AttributeError):  # not everywhere are C's functions in the program
+    with contextlib.suppress(OSError, TypeError, AttributeError):  # Not every program has the functions of C.
         ctypes.CDLL(None).fflush(None)

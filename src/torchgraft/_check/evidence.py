@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-FEW = 8  # so many numbers are shown one by one
+FEW = 8  # At most so many numbers are shown one by one.
 
 
 @dataclass(frozen=True)

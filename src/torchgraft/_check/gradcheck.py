@@ -177,7 +177,7 @@ def _case(func: Callable[..., Any], inputs: Tensor | Sequence[Any], *, masked: b
             "the unspecified elements of a sparse input are not checked", argument="masked", got="False",
             expected="True, or None", hint="check the function of a dense tensor that calls to_sparse()",
         )  # fmt: skip
-    func(*given)  # what it raises is its own
+    func(*given)  # Its errors stay as they are.
     return make_case(make_target(func), given, {}, seed=0)
 
 
@@ -255,7 +255,8 @@ def _settle(
     def excused(finding: Finding) -> bool:
         error = float("inf") if finding.error is None else finding.error
         if error <= nondet_tol or finding.code.startswith("nondeterministic-"):
-            return error <= nondet_tol  # of any two calls, and so of two that are made in different ways
+            # Any two calls may differ so much, made alike or not.
+            return error <= nondet_tol
         if finding.severity is Verdict.LOSES_DIGITS:
             size = torch.as_tensor(0.0 if finding.numeric is None else finding.numeric).abs()
             return error <= atol + rtol * (float(size.max()) if size.numel() else 0.0)

@@ -72,9 +72,9 @@ def prepare(
     """
     made = Prepared(target, clock)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what a target warns of under odd inputs is not what is looked for
+        warnings.simplefilter("ignore")  # Warnings of a target under odd inputs are not looked for.
         try:
-            with staying():  # samples are code of the user's too
+            with staying():  # Samples are code of the user's too.
                 if inputs or kwargs:
                     _give(made, make_case(clock.watch(target), inputs, kwargs or {}, seed=seed))
                 else:

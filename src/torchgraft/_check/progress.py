@@ -13,8 +13,8 @@ from typing import TextIO
 Progress = Callable[[int, int, str], None]
 """Called with the number of a check, the number of all, and the name, before the check begins."""
 
-DELAY = 1.0  # seconds before the line appears, so that quick checks show none
-TICK = 0.2  # seconds between two looks at the time
+DELAY = 1.0  # Seconds before the line appears: quick checks show none.
+TICK = 0.2  # Seconds between two looks at the time.
 THREAD = "torchgraft-progress"
 
 
@@ -87,7 +87,7 @@ class ProgressLine:
         passed = time.monotonic() - self._start
         if self._said and passed >= self._delay:
             end = f"  {passed:.1f} s"
-            columns = shutil.get_terminal_size().columns - 1  # in the last one some terminals begin a new line
+            columns = shutil.get_terminal_size().columns - 1  # Some terminals begin a new line in the last column.
             self._write(self._said[: max(columns - len(end), 0)] + end)
 
     def _write(self, text: str) -> None:

@@ -49,7 +49,8 @@ def command(case: Case) -> str:
     module, name = _names(_holder(case.target.origin))
     source = getattr(sys.modules.get(module), "__file__", None)
     place = f"{module}:{name}"
-    if module == "__main__" or ("." not in module and source and "site-packages" not in source):  # a script or a test
+    # It is a script or a test.
+    if module == "__main__" or ("." not in module and source and "site-packages" not in source):
         path = Path(source) if source else None
         short = path.relative_to(Path.cwd()) if path and path.is_relative_to(Path.cwd()) else path
         place = f"{short}:{name}" if short else name
@@ -62,20 +63,20 @@ def _program(case: Case) -> str:
         raise _NoTextError
     imports, called = _reference(target) if _is_named(target) else ([f"# target is {_unnamed(target)}"], "target")
     args, kwargs = case.arguments(case.primals)
-    skipped = int(target.kind == "module")  # its parameters
+    skipped = int(target.kind == "module")  # The parameters of a module come first.
     lines, call = list[str](), list[str]()
     for i, value in enumerate(args[skipped:], skipped):
         name = target.parameters[i] if i < len(target.parameters) else ""
         name = name if name.isidentifier() else f"x{i - skipped}"
         call.append(name if isinstance(value, Tensor) else _text(value))
         lines += [f"{name} = {_text(value)}"] if isinstance(value, Tensor) else []
-    if kwargs:  # those of `check` are its own options
+    if kwargs:  # Keyword arguments of `check` are its own options.
         imports = ["from functools import partial", *imports]
         called = f"partial({', '.join([called, *(f'{name}={_text(value)}' for name, value in kwargs.items())])})"
     call += [f"seed={case.seed}"] if case.seed else []
     own, surrogates = make_target(target.origin).declared.surrogates, list[str]()
     for name, of in target.declared.surrogates.items():
-        if own.get(name) is not of:  # the target does not declare it itself
+        if own.get(name) is not of:  # The target does not declare it itself.
             more, expression = _reference(make_target(of))
             imports, surrogates = [*imports, *more], [*surrogates, f"{name!r}: {expression}"]
     call += [f"surrogate={{{', '.join(surrogates)}}}"] if surrogates else []
@@ -190,7 +191,7 @@ def _tensor(x: Tensor) -> str:
     if x.is_contiguous() or not x.numel():
         return _dense(x)
     span = 1 + sum((size - 1) * stride for size, stride in zip(x.shape, x.stride(), strict=True))
-    whole = x.as_strided((span,), (1,))  # with what lies between its elements
+    whole = x.as_strided((span,), (1,))  # What lies between its elements comes along.
     return f"{_dense(whole)}.as_strided({tuple(x.shape)}, {tuple(x.stride())})"
 
 
@@ -202,7 +203,7 @@ def _dense(x: Tensor) -> str:
         return f"torch.view_as_complex({_dense(torch.view_as_real(x))})"
     values = x.tolist()
     if x.is_floating_point() and x.dtype != torch.float64:
-        values = x.float().numpy().astype(str).astype(float).tolist()  # with the digits that the dtype has
+        values = x.float().numpy().astype(str).astype(float).tolist()  # The text has as many digits as the dtype.
     usual = x.dtype in (torch.int64, torch.bool, torch.float32)
     return f"torch.tensor({_plain(values)}" + ("" if usual else f", dtype={x.dtype}") + ")"
 

@@ -87,7 +87,7 @@ def run(
     size = sum(leaf.numel() for case in cases for leaf in case.leaves if isinstance(leaf, torch.Tensor))
     for number, check in enumerate(checks, 1):
         progress(number, len(checks), check.name)
-        # Small calls in several threads mostly wait for one another.
+        # Small calls in several threads would mostly wait for one another.
         with threads(1 if size < LARGE else torch.get_num_threads()):
             results = _survived(check, _cases_for(check, cases), clock, memory)
         yield from results
@@ -108,7 +108,7 @@ def _survived(check: Check, cases: Sequence[Case], clock: Clock, memory: Memory)
     except Ended as end:
         memory.ends[kind] += 1
         results = [end.result(check.name)]
-    except Exception as error:  # a result that cannot be pickled
+    except Exception as error:  # The result cannot be pickled.
         results = [
             Result(check.name, check.title, Verdict.INCONCLUSIVE, note=f"raised {type(error).__name__}: {error}")
         ]
@@ -128,7 +128,7 @@ def is_risky(check: Check, case: Case) -> bool:
     called, on whatever its author did not think of. In Python code, batched gradients end the process where a backward
     takes ``grad.data``; and that it calls nothing native cannot be known.
     """
-    if "risks" not in case.memo:  # every check asks
+    if "risks" not in case.memo:  # Every check asks.
         case.memo["risks"] = is_native(case.target), _has_functions(case)
     native, functions = case.memo["risks"]
     operator = case.target.operator is not None
@@ -139,7 +139,7 @@ def is_risky(check: Check, case: Case) -> bool:
 
 def _has_functions(case: Case) -> bool:
     """Return True if derivatives that are not torch's own take part."""
-    with contextlib.suppress(Exception):  # the check will say what
+    with contextlib.suppress(Exception):  # The check will say what is wrong.
         return bool(_torch.functions_in_graph(case.linearize().outputs))
     return False
 
@@ -156,7 +156,7 @@ def run_check(check: Check, case: Case, told: set[str] | None = None) -> Result:
     start, note, found = time.perf_counter(), "", list[Finding]()
     verdict = Verdict.PASS
     with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
-        warnings.simplefilter("ignore")  # what a target warns of under odd inputs is not what is looked for
+        warnings.simplefilter("ignore")  # Warnings of a target under odd inputs are not looked for.
         # A backward that draws must not draw what its forward has drawn by chance. `torch.manual_seed` would seed the
         # generators of all devices too, and keep a traceback for each.
         torch.default_generator.manual_seed(case.seed + 1)
@@ -169,7 +169,7 @@ def run_check(check: Check, case: Case, told: set[str] | None = None) -> Result:
             verdict, note = Verdict.SKIPPED, str(why)
         except Inconclusive as why:
             verdict, note = Verdict.INCONCLUSIVE, str(why)
-        except Exception as error:  # the target raised where no check expects it, or a check is wrong: no pass
+        except Exception as error:  # The target raised where no check expects it, or a check is wrong: no pass.
             verdict, note = Verdict.INCONCLUSIVE, f"raised {type(error).__name__}: {error}".split("\n")[0]
     seconds = time.perf_counter() - start
     return Result(check.name, check.title, verdict, case.label, note, tuple(found), seconds)
@@ -232,9 +232,9 @@ def _concluded(check: Check, case: Case, finding: Finding) -> Finding:
 
 def conclude(check: Check, case: Case, finding: Finding) -> Finding:
     """Return the finding as the smallest case shows it, with its cause and a reproduction, as far as they are known."""
-    if finding.severity is Verdict.PASS:  # a notice
+    if finding.severity is Verdict.PASS:  # It is a notice.
         return finding.but(case=None)
-    with threads(1):  # thousands of small calls would mostly wait for one another's threads
+    with threads(1):  # Thousands of small calls would mostly wait for one another's threads.
         if finding.case is not None and finding.case.target.origin is case.target.origin:
             return _of_variant(finding.case, finding)
         smallest, finding = _smallest(check, case, finding)
@@ -250,7 +250,7 @@ def _smallest(check: Check, case: Case, finding: Finding) -> tuple[Case, Finding
         alike = (f for f in check.look(smaller) if f.code == finding.code and f.severity is finding.severity)
         return next(alike, None)
 
-    with contextlib.suppress(Exception, OutOfTime):  # odd targets can break it
+    with contextlib.suppress(Exception, OutOfTime):  # Odd targets can break it.
         case = _shrunk(case, lambda smaller: again(smaller) is not None, tries=FEW_TRIES if check.needs else TRIES)
         finding = again(case) or finding
     return case, finding

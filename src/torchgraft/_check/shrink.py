@@ -44,7 +44,7 @@ def shrink(case: Case, fails: Fails, *, tries: int = TRIES, resize: bool = True)
         """The changed case if it still fails."""
         with contextlib.suppress(
             Exception
-        ):  # nothing to change, or the target refuses it, or nothing can be told there
+        ):  # There is nothing to change, or the target refuses it, or nothing can be told there.
             changed = change()
             key = hash((changed.label, *(float(v) for p in changed.primals for v in _parts(p)[:FEW_KEYS])))
             if key not in tried and len(tried) < tries:
@@ -69,7 +69,7 @@ def _smaller(case: Case) -> Iterator[Change]:
     for i, shape in enumerate(shapes):
         others = {size for j, other in enumerate(shapes) if j != i for size in other}
         for axis, old in enumerate(shape):
-            if old not in others:  # else what belongs together would be broadcast, which is another call
+            if old not in others:  # What belongs together would broadcast, which is another call.
                 yield from (partial(resized_axis, case, i, axis, new) for new in _shorter(old))
 
 

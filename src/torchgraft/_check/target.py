@@ -229,7 +229,7 @@ def borrowed(module: nn.Module, *, lasting: bool = False) -> Callable[..., Any]:
             return torch.func.functional_call(module, replaced | parameters, args, kwargs)
         for name, value in parameters.items():
             for held, key in slots[name]:
-                held[key] = value  # type: ignore[assignment]  # a tensor where no gradient is wanted
+                held[key] = value  # type: ignore[assignment] # Without a gradient, the value is a plain tensor.
         return torch.func.functional_call(module, replaced, args, kwargs)
 
     return call
@@ -253,16 +253,16 @@ def copied(module: nn.Module, parameters: Mapping[str, torch.Tensor]) -> nn.Modu
     memo: dict[int, Any] = {id(own): parameters[name] for name, own in module.named_parameters()}
     for part in module.modules():
         for held in (*vars(part).values(), *part._buffers.values()):
-            if isinstance(held, torch.Tensor):  # `deepcopy` refuses what is no leaf, such as a weight that is normed
+            if isinstance(held, torch.Tensor):  # `deepcopy` refuses what is no leaf, such as a weight that is normed.
                 memo[id(held)] = held.detach().clone().requires_grad_(held.requires_grad and held.is_leaf)
     return copy.deepcopy(module, memo)
 
 
 def _signature(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    for evaluated in (True, False):  # annotations that are text may name what is not imported
+    for evaluated in (True, False):  # Annotations that are text may name what is not imported.
         try:
             return inspect.signature(function, eval_str=evaluated).parameters
-        except Exception:  # a builtin that tells nothing
+        except Exception:  # Some builtins tell nothing.
             continue
     return {}
 

@@ -46,7 +46,7 @@ def _untied(x: Tensor, source: torch.Generator) -> Tensor:
     flat = x.flatten()
     _, group, counts = flat.unique(return_inverse=True, return_counts=True)
     shuffled = torch.randperm(len(flat), generator=source).to(x.device)
-    order = shuffled[group[shuffled].argsort(stable=True)]  # one group of equal elements after another
+    order = shuffled[group[shuffled].argsort(stable=True)]  # Groups of equal elements follow one another.
     rank = torch.empty_like(group)
     rank[order] = torch.arange(len(flat), device=x.device) - (counts.cumsum(0) - counts)[group[order]]
     count, epsilon = counts[group].double(), torch.finfo(x.dtype).eps
@@ -145,7 +145,7 @@ def resized(case: Case, old: int, new: int, *, last: bool = False, numbers: bool
         for axis, size in enumerate(shape_of(leaf)):
             leaf = _cut(leaf, axis, size_of(size), last)
         if _counts(leaf) and leaf.numel() and old > new > 0:
-            leaf = torch.where(leaf.ge(new) & leaf.lt(old), leaf % new, leaf)  # indices into what was cut
+            leaf = torch.where(leaf.ge(new) & leaf.lt(old), leaf % new, leaf)  # Indices point into what was cut.
         return leaf
 
     return case.with_leaves([change(leaf) for leaf in case.leaves])
@@ -394,7 +394,7 @@ def options(case: Case) -> Iterator[tuple[str, Case]]:
 def _other_data(case: Case) -> Iterator[tuple[str, Case]]:
     """Cases with other masks, small integers, and labels: those that an option such as ``ignore_index`` names."""
     named = {n: number for n, number in _numbers(case).items() if re.search("ignore|pad", n) and type(number) is int}
-    # What torch ignores by default may be what a wrapper leaves to its default; an operator names what it ignores.
+    # A wrapper may leave to torch what is ignored by default; an operator names what it ignores.
     ignored = named if case.target.operator else {"ignore_index": -100, **named}
     for i, (name, leaf) in enumerate(zip(case.leaf_names, case.leaves, strict=True)):
         if not isinstance(leaf, Tensor) or differentiable(leaf) or not leaf.numel() or leaf.layout != torch.strided:

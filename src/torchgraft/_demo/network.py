@@ -54,7 +54,7 @@ class Network(torch.nn.Module):
         super().__init__()
         self.first = first
         self.filter = first.layer(filters=filters, kh=size, kw=size)
-        torch.nn.init.normal_(self.filter.kernel, std=1 / size)  # wider than the default, so that softplus bends
+        torch.nn.init.normal_(self.filter.kernel, std=1 / size)  # Wider than the default, so that softplus bends.
         self.classify = Linear(n=filters * (image - size + 1) ** 2, m=classes)
 
     def forward(self, images: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 from .digits import Digits
 from .network import Network
 
-LEARNING_RATE = 0.01  # at the start; it falls to zero along a cosine
+LEARNING_RATE = 0.01  # It falls to zero along a cosine.
 ASKED_ACCURACY = 0.95
 
 

@@ -65,7 +65,7 @@ class Adopted:
     def plain_forward(self) -> Callable[..., Any]:
         """`forward` with the values one by one, as fast as it can be."""
         if self.dialect.kind == "context" and not self._keywords:
-            function = self.dialect.function  # its forward is found anew each time: it may be replaced
+            function = self.dialect.function  # Its forward is found anew each time: it may be replaced.
             return lambda ctx, *values: function.forward(ctx, *values)
         return lambda ctx, *values: self.forward(ctx, values)
 
@@ -187,7 +187,7 @@ class Adopted:
         try:
             return self.dialect.pull(ctx, grads)
         except RuntimeError as error:
-            raise explained(self.dialect, error)  # noqa: B904 - it sets the cause itself, or is the error
+            raise explained(self.dialect, error)  # noqa: B904 - It sets the cause itself, or is the error.
 
     def spread(self, grads: Sequence[Any]) -> list[Any]:
         """A cotangent for each output: None for those that have no derivative."""
@@ -208,9 +208,9 @@ class Adopted:
         if torch.is_grad_enabled():
             try:
                 forgiven = lambda: vars(recorder).get("_graft_constants", ())  # noqa: E731
-                # In this order: what answers calls functions itself, and would be taken for whoever calls them.
+                # `Careful` comes first: `Watch` would take it for the caller of what it calls.
                 with warnings.catch_warnings(), self.careful(values, told) as care, Watch(values, forgiven) as watch:
-                    warnings.simplefilter("ignore")  # the first forward has said all, and was not recorded
+                    warnings.simplefilter("ignore")  # The first forward has said all, and was not recorded.
                     made = self.forward(recorder, values)
                 care.refuse_draws(made)
                 kept = list(tensors_in([*recorder.to_save, *vars(recorder).values()]))
@@ -221,16 +221,16 @@ class Adopted:
                     return list(filter(watch.has_seen, kept))
             except TorchgraftError:
                 raise
-            except RuntimeError:  # NumPy does not take what requires grad
+            except RuntimeError:  # NumPy does not take what requires grad.
                 pass
-        recorder.__init__(recorder.needs_input_grad)  # type: ignore[misc] # as it was before the attempt
+        recorder.__init__(recorder.needs_input_grad)  # type: ignore[misc] # Undo the attempt.
         detached, around = _detached(values)
         with torch.no_grad():
             try:
                 with around, self.careful(detached, told) as care:
                     made = self.forward(recorder, detached)
             except RuntimeError as error:
-                raise explained(self.dialect, error, "forward")  # noqa: B904 - it sets the cause itself, or is the error
+                raise explained(self.dialect, error, "forward")  # noqa: B904 - It sets the cause itself, or is the error.
         care.refuse_draws(made)
         self._check_again(made, outputs)
         complete = self._replace(recorder, (*detached, *as_outputs(made)), (*values, *outputs))

@@ -32,7 +32,7 @@ class AdoptedKernel(TorchKernel):
         self.scope = adopted.scope
         self._needs = _needs_of(adopted)
         self._positional = self.call = self._make_call()
-        self.probe = None  # a forward that draws is refused where it would be run again
+        self.probe = None  # A forward that draws is refused when it would run again.
 
     def run(
         self, values: Sequence[Any], plan: Plan, *, may_loop: bool = True, new: bool = False, recorded: bool = False
@@ -67,7 +67,7 @@ class AdoptedKernel(TorchKernel):
             elif ctx is CAREFUL:
                 return careful(values)
             else:
-                scope.ctx = None  # forward may call the same operator
+                scope.ctx = None  # The forward may call the same operator.
             output = forward(ctx, *values)
             if ctx.dirty_tensors or ctx.non_differentiable:
                 check_marks(ctx)

@@ -107,8 +107,8 @@ class AdoptedNode:
     def __init__(self, adopted: Adopted, counts: LeafCounts, mask: tuple[bool, ...]) -> None:
         self.adopted = adopted
         self.mask = mask
-        self.sources: list[str] = []  # of each argument, as forward writes it
-        self.positions: list[int] = []  # of each tensor among the arguments
+        self.sources: list[str] = []  # One entry for each argument, as forward writes it.
+        self.positions: list[int] = []  # One entry for each tensor among the arguments.
         present = iter(counts)
         scalar = 0
         for position, parameter in enumerate(adopted.signature.parameters):
@@ -201,7 +201,7 @@ class AdoptedNode:
         leaves, outputs = kept[: len(self.mask)], kept[len(self.mask) :]
         try:
             return self.adopted.again(self._values(leaves, scalars), outputs, grads, self.needs, told=self.needs)
-        except Redrawn:  # the first forward has drawn what counts
+        except Redrawn:  # The draws of the first forward count.
             inputs = [leaf for leaf, need in zip(leaves, self.mask, strict=True) if need and leaf is not None]
             return self.adopted.first(ctx, grads, self.needs, inputs)
 
@@ -227,7 +227,7 @@ def _keep_more(
     ):
         ctx.save_for_backward(*(ctx.to_save or ()), *leaves, *outputs)
         ctx._graft_more = len(leaves) + len(outputs)
-        ctx.__class__ = more  # only then: a property of our own costs 0.3 us
+        ctx.__class__ = more  # Other nodes keep their class: a property of our own costs 0.3 us.
 
 
 def _is_result(value: Tensor | np.ndarray[Any, Any], known: Sequence[Any]) -> bool:

@@ -92,7 +92,7 @@ class Careful(contextlib.ExitStack):
         """
         drawn = self._before.moved() or self._watch.explicit
         if drawn is None and not all(map(_torch.holds_numbers, filter(_is_tensor, as_outputs(output)))):
-            drawn = self._watch.drawn  # a tracer only pretends to draw
+            drawn = self._watch.drawn  # A tracer only pretends to draw.
         if drawn is not None:
             raise Redrawn.by(self.name, drawn)
 

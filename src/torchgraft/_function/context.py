@@ -17,7 +17,7 @@ def versions(tensors: Iterable[Tensor | None]) -> list[int] | None:
     """Count how often each tensor was written to; None where that is not counted."""
     try:
         return [t._version for t in tensors if t is not None]
-    except RuntimeError:  # inference tensors
+    except RuntimeError:  # Inference tensors count no versions.
         return None
 
 
@@ -62,7 +62,7 @@ def handing_out(ctx: Any, tell: Callable[[Iterable[Any]], None]) -> Iterator[Non
         tell((*ctx.saved_tensors, *ctx.saved_for_forward))
         yield
         return
-    if not isinstance(ctx, _Telling):  # from now on: whoever differentiates twice will do so again
+    if not isinstance(ctx, _Telling):  # It stays so: who differentiates twice will do so again.
         ctx.__class__ = _telling(type(ctx))
     before, ctx._graft_tell = ctx._graft_tell, tell
     try:
@@ -79,7 +79,7 @@ class _Telling(NodeContext):
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
         """The tensors of `save_for_backward`."""
-        found: tuple[Any, ...] = super().saved_tensors  # type: ignore[misc] # of torch's class, which stands behind
+        found: tuple[Any, ...] = super().saved_tensors  # type: ignore[misc] # Torch's class stands behind.
         if self._graft_tell is not None:
             self._graft_tell(found)
         return found
@@ -232,5 +232,5 @@ def node_context_class(dialect: Dialect, base: type[Any], apply: Callable[..., A
     bases = (NodeContext, base, dialect.function) if dialect.kind == "instance" else (NodeContext, base)
     body = {"apply": apply, "__module__": dialect.function.__module__}
     if dialect.kind == "instance":
-        body["__init__"] = lambda self: None  # the state of an instance is copied, not made anew
+        body["__init__"] = lambda self: None  # The state of an instance is copied, not made anew.
     return type(base.__name__, bases, body)

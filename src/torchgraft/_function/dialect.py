@@ -146,7 +146,7 @@ def _takes_nothing(constructor: Callable[..., Any]) -> bool:
         inspect.signature(constructor).bind(None)
     except TypeError:
         return False
-    except ValueError:  # written in C
+    except ValueError:  # It is written in C.
         return True
     return True
 
@@ -158,7 +158,7 @@ def _written(function: type[Any], name: str) -> Any:
 def _kind(function: type[Any]) -> Kind:
     if defines(function, "setup_context"):
         return "setup"
-    if issubclass(function, torch.autograd.Function):  # there, `self` is only another name for `ctx`
+    if issubclass(function, torch.autograd.Function):  # There, `self` is only another name for `ctx`.
         return "context"
     return "instance" if inspect.isfunction(_written(function, "forward")) else "context"
 
@@ -169,7 +169,7 @@ def _signature(function: type[Any], kind: Kind) -> inspect.Signature | None:
         return None
     try:
         signature = inspect.signature(forward)
-    except (TypeError, ValueError):  # compiled code
+    except (TypeError, ValueError):  # It is compiled code.
         return None
     parameters = list(signature.parameters.values())
     if kind != "setup" and parameters and parameters[0].kind in _POSITIONAL:

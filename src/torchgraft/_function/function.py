@@ -90,7 +90,7 @@ class Function(_Stock):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if issubclass(cls, Marks):  # a context, which where methods take `self` is an instance of its Function
+        if issubclass(cls, Marks):  # It is a context: where methods take `self`, that is an instance of its Function.
             return
         if defines(cls, "vjp") and defines(cls, "backward"):
             raise DeclarationError(
@@ -134,7 +134,8 @@ def _make_apply(function: type[Function]) -> Callable[..., Any]:
     instance, constructible = dialect.kind == "instance", dialect.constructible
 
     def apply(*args: Any, **kwargs: Any) -> Any:
-        if is_dynamo_compiling():  # first: Dynamo evaluates this while it traces, and would go into all that follows
+        # This comes first: Dynamo traces the branch that it takes, and would go into all others.
+        if is_dynamo_compiling():
             return traced(*args, **kwargs)
         if instance:
             return _apply(function, vars(function()) if constructible else {}, args, kwargs)

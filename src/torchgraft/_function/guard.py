@@ -55,7 +55,7 @@ def guarded(
         inputs: the inputs that need a gradient; raises where they cannot be had any more.
         once: whether what is run says of itself that it cannot be differentiated.
     """
-    # Asked first: backward may use up what it finds there.
+    # Ask before it runs: backward may use up what it finds there.
     attributes = [tensor for attribute in call.attributes if (tensor := attribute.tensor()) is not None]
     hidden = call.intermediates or hides_tensors(attributes_of(ctx), [*call.given, *attributes])
     given = [*linear, *tensors_in(attributes_of(ctx))]

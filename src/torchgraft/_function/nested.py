@@ -87,7 +87,7 @@ def hides_tensors(value: Any, known: Iterable[Any] = ()) -> bool:
         elif isinstance(item, np.ndarray) and item.dtype.kind != "O":
             if item.dtype.kind in "fc":
                 return True
-        elif isinstance(item, types.FunctionType):  # not its globals, from which everything is reached
+        elif isinstance(item, types.FunctionType):  # Its globals reach everything.
             rest += [item.__closure__, item.__defaults__, item.__kwdefaults__]
         else:
             rest += gc.get_referents(item)

@@ -127,7 +127,7 @@ class Nodes(dict[int, Callable[..., Any]]):
 
     def _make(self, count: int) -> Callable[..., Any]:
         dialect, function = self.dialect, self.dialect.function
-        dialect.bind((None,) * count, {})  # refuses another number of arguments than forward takes
+        dialect.bind((None,) * count, {})  # It refuses another number of arguments than forward takes.
         names = compile_source(self._source(count), f"{dialect.name} node", self._namespace())
         body: dict[str, Any] = {
             "forward": staticmethod(_torch.no_dynamo(names["forward"])),
@@ -138,7 +138,7 @@ class Nodes(dict[int, Callable[..., Any]]):
                 body[name] = getattr(function, name)
         node: Any = type(dialect.name, (_torch.SingleLevelFunction,), body)
         pull = _torch.no_dynamo(names["apply"]) if self.recording else node._backward_cls.apply
-        node.backward = staticmethod(pull)  # for compiled autograd, which calls it by this name
+        node.backward = staticmethod(pull)  # Compiled autograd calls it by this name.
         node._backward_cls = node_context_class(dialect, node._backward_cls, pull)
         apply: Callable[..., Any] = node.apply
         return apply
@@ -236,7 +236,7 @@ def _noted(
 def pull_node(dialect: Dialect, ctx: Any, call: Call | tuple[Any, ...], grads: tuple[Any, ...]) -> tuple[Any, ...]:
     """`pull` for a node, which keeps a mere tuple of a call that is as usual."""
     noted = Call(call) if isinstance(call, tuple) else call
-    # Its forward saw no tangents: they can only come with the cotangents.
+    # Its forward saw no tangents, so that only cotangents can carry them.
     moving = _torch.tangents_possible() and any(_torch.may_carry_tangent(g) for g in grads if g is not None)
     return pull(dialect, ctx, noted, grads, lambda: node_inputs(dialect, ctx, noted), moving=moving)
 
@@ -268,7 +268,7 @@ def pull(
         try:
             result = dialect.pull(ctx, grads)
         except RuntimeError as error:
-            raise explained(dialect, error)  # noqa: B904 - it sets the cause itself, or is the error
+            raise explained(dialect, error)  # noqa: B904 - It sets the cause itself, or is the error.
         result = settle(dialect, call, result, grads)
         if versions(grads) != before:
             raise overwritten(label)

@@ -19,7 +19,7 @@ from .dialect import Dialect
 
 def make_traced(dialect: Dialect) -> Callable[..., Any]:
     """Make the function that `apply` calls while Dynamo traces."""
-    function, reverse, boxed = dialect.function, dialect.reverse, dialect.boxed  # Dynamo knows classes, not Dialects
+    function, reverse, boxed = dialect.function, dialect.reverse, dialect.boxed  # Dynamo knows classes, not Dialects.
 
     set_up = dialect.kind == "setup"
 
@@ -55,7 +55,7 @@ def make_traced(dialect: Dialect) -> Callable[..., Any]:
     def eager(*args: Any, **kwargs: Any) -> Any:
         return function.apply(*args, **kwargs)
 
-    body["apply"] = staticmethod(eager)  # a call that Dynamo gives up to trace must not lose the checks
+    body["apply"] = staticmethod(eager)  # Dynamo may give up tracing, and the checks must stay.
     twin: Any = type(dialect.name, (torch.autograd.Function,), body)
     names, defaults = dialect.positional()
     traceable = dialect.kind != "instance" and _torch.DYNAMO_KNOWS_FUNCTIONS

@@ -153,7 +153,7 @@ def _generated(level: Any, function: Any, inner: Operands, dims: Any) -> tuple[A
     before = _torch.Generators.snapshot()
     with level.lower():
         *outputs, out_dims = call(mapped, inner)
-    # torch sees to its own generators; what the others gave is one for all samples.
+    # The other generators gave one draw for all samples; torch sees to its own.
     if level.randomness() != "same" and (drawn := set(before.all_moved()) - {"torch"}):
         raise _no_loop(function, f"draws random numbers ({drawn.pop()}), one for all samples")
     return tuple(outputs), out_dims
@@ -179,7 +179,7 @@ def _loop(level: Any, function: Any, inner: Operands, dims: Sequence[Any]) -> tu
     told: list[Any] = []
     shared = [o for o, dim in zip(inner, dims, strict=True) if dim is None and isinstance(o, Tensor)]
     before, states = list(map(_torch.version, shared)), _torch.Generators.snapshot()
-    # What has drawn from a generator of its own cannot be told to draw the same.
+    # A function cannot be told to draw the same from a generator of its own.
     watch = _torch.RandomWatch() if level.randomness() != "different" else contextlib.nullcontext()
     with level.lower(), watch:
         for i in range(level.batch_size()):
@@ -195,7 +195,7 @@ def _loop(level: Any, function: Any, inner: Operands, dims: Sequence[Any]) -> tu
         raise _no_loop(function, f"draws random numbers ({drawn}), of which vmap(randomness=...) says nothing")
     columns = list(zip(*samples, strict=True))
     others = [column for column in columns if not isinstance(column[0], Tensor)]
-    if not all(map(_all_equal, [told, *others])):  # the context of the level above is one for all samples
+    if not all(map(_all_equal, [told, *others])):  # The context of the level above is one for all samples.
         raise _no_loop(function, "keeps or returns something else for each sample")
     stacked = [torch.stack(column) if isinstance(column[0], Tensor) else column[0] for column in columns]
     return tuple(stacked), tuple(0 if isinstance(column[0], Tensor) else None for column in columns)
@@ -216,7 +216,7 @@ def _marks_dirty(carried: Any) -> bool:
 def _all_equal(values: Sequence[Any]) -> bool:
     try:
         return all(bool(other == values[0]) for other in values)
-    except (TypeError, ValueError, RuntimeError):  # what cannot be compared
+    except (TypeError, ValueError, RuntimeError):  # Some values cannot be compared.
         return False
 
 

@@ -144,7 +144,7 @@ class ArrayKernel(Kernel):
         def one(cores: list[Tensor]) -> Sequence[Tensor]:
             return as_sequence(self.signature, self.call(*replace(self.signature, values, cores)))
 
-        with _torch.level():  # arrays cannot be mapped by torch.vmap
+        with _torch.level():  # `torch.vmap` cannot map arrays.
             return vectorise(one, leaves, [leaf.lead for leaf in plan.leaves], plan.batch)
 
     def _refuse(self, name: str, made: Any, expected: Any) -> KernelError:

@@ -81,7 +81,8 @@ def to_tensor(
             expected="np.ndarray", got="MaskedArray", hint="return array.filled(value)",
         )  # fmt: skip
     array = np.asarray(value)
-    backwards = any(stride < 0 for stride in array.strides)  # of an axis of one element, which counts as contiguous
+    # An axis of one element counts as contiguous with any stride.
+    backwards = any(stride < 0 for stride in array.strides)
     if backwards or not array.flags.c_contiguous or not array.flags.writeable or not array.dtype.isnative:
         array = np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
     try:

@@ -35,7 +35,7 @@ def vectorise(
         The results, each with the batch axes in front.
     """
     count = math.prod(batch)
-    if count == 0:  # no sample to ask: a blank one tells the shapes
+    if count == 0:  # There is no sample to ask: a blank one tells the shapes.
         blank = function([leaf.new_zeros(leaf.shape[lead:]) for leaf, lead in zip(leaves, leads, strict=True)])
         return [_nothing(result, leaves, (*batch, *result.shape)) for result in blank]
     flat: list[Tensor] = []
@@ -78,7 +78,7 @@ def _map(function: Samples, flat: list[Tensor], dims: list[int | None], count: i
         try:
             mapped = torch.vmap(lambda *cores: tuple(function(list(cores))), in_dims=tuple(dims))(*flat)
             return list(mapped)
-        except Exception:  # whatever vmap cannot do, a loop does, or raises in its own words
+        except Exception:  # A loop does what vmap cannot, or raises in its own words.
             if not may_loop:
                 raise
     rows = [
@@ -130,8 +130,8 @@ def _samples(value: Any, lead: int, batch: tuple[int, ...]) -> Iterable[Any]:
     core = value.shape[lead:]
     if value.shape[:lead] == batch:
         flat = value.reshape(count, *core)
-        return flat if core else (flat[i, ...] for i in range(count))  # an array even where it has no axis
-    broadcast = np.broadcast_to(value, batch + core)  # not reshaped, which would copy it
+        return flat if core else (flat[i, ...] for i in range(count))  # Without axes, an index would give a number.
+    broadcast = np.broadcast_to(value, batch + core)  # A reshape would copy it.
     return (broadcast[(*index, ...)] for index in np.ndindex(*batch))
 
 

@@ -151,7 +151,7 @@ class TorchKernel(Kernel):
         detached = [leaf.detach() for leaf in flatten(self.signature, values)]
         with torch.enable_grad():
             outputs = self.run(replace(self.signature, values, detached), plan, new=True, recorded=True)
-        # The detached inputs share memory with the real ones, and so their version: mutation is still seen.
+        # Detached inputs share the version of the real ones: mutation is still seen.
         return outputs
 
     def call_planned(self, values: Sequence[Any], plan: Plan, *, may_loop: bool = True) -> Any:

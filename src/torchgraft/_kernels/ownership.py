@@ -47,7 +47,7 @@ def held_elsewhere(result: Any) -> list[bool]:
 
     To be called with a result that one local variable holds.
     """
-    if _torch.dispatch_modes():  # a tracer holds what it traces; `Lowering` copies what is a view or an input
+    if _torch.dispatch_modes():  # A tracer holds what it traces; `Lowering` copies views and inputs.
         return [False] * (len(result) if isinstance(result, (tuple, list)) else 1)
     if isinstance(result, (tuple, list)):
         all_held = sys.getrefcount(result) > _alone()
@@ -58,8 +58,8 @@ def held_elsewhere(result: Any) -> list[bool]:
     return [sys.getrefcount(result) > _alone() or _torch.borrows_storage(result)]
 
 
-# How many references there are to something that nobody else holds: the interpreter's own count, which differs from
-# version to version, is measured in functions of the same form.
+# The interpreter holds references of its own, and their number differs from version to version. It is measured here, in
+# functions of the same form, on something that nobody else holds.
 
 
 def _count(result: Any) -> int:

@@ -91,7 +91,7 @@ def _share_memory(left: Tensor, right: Tensor) -> bool:
     if left is right or left.untyped_storage() is right.untyped_storage():
         return True
     if _torch.dispatch_modes() or type(left) not in _torch.PLAIN_TYPES or type(right) not in _torch.PLAIN_TYPES:
-        return False  # fake and functional tensors have no address
+        return False  # Fake and functional tensors have no address.
     return left.numel() > 0 and left.untyped_storage().data_ptr() == right.untyped_storage().data_ptr()
 
 

@@ -88,7 +88,7 @@ class Module(nn.Module, Generic[R_co]):
     _plan: Plan
     _init: Mapping[str, Init]
 
-    if TYPE_CHECKING:  # each class has its own
+    if TYPE_CHECKING:  # Each class has its own.
 
         def __init__(self, *sizes: Any, **options: Any) -> None: ...
         def __call__(self, *inputs: Any, **named: Any) -> R_co: ...

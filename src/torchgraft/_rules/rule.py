@@ -166,7 +166,7 @@ def _refuse_random(label: str, drawn: str) -> RuleError:
 def _parameters(function: Callable[..., Any], label: str, available: Sequence[str]) -> Mapping[str, inspect.Parameter]:
     try:
         return inspect.signature(function).parameters
-    except (TypeError, ValueError) as error:  # functions written in C tell nothing about their parameters
+    except (TypeError, ValueError) as error:  # Functions written in C tell nothing about their parameters.
         raise DeclarationError(
             "a rule asks for what it needs by name, and this one's names cannot be read",
             operator=label,
@@ -189,7 +189,7 @@ def _check_inputs(signature: Signature, kind: Kind, inputs: Sequence[str], label
             got=f"@{signature.name}.{kind}()",
         )
     for name in inputs:
-        parameter = signature.names.get(name) if isinstance(name, str) else None  # type: ignore[redundant-expr] # users err
+        parameter = signature.names.get(name) if isinstance(name, str) else None  # type: ignore[redundant-expr] # Users err.
         tensors = [p.name for _, p in signature.tensors]
         if parameter is None:
             raise DeclarationError(
@@ -258,7 +258,7 @@ def _check_independent(
 
 def _available(signature: Signature, kind: Kind, inputs: Sequence[str]) -> list[str]:
     names = list(signature.names)
-    if kind == "adjoint":  # linear in its input: nothing can depend on its value, or on the output's
+    if kind == "adjoint":  # An adjoint does not depend on the value of its input, or on the output's.
         names = [name for name in names if name not in inputs]
     else:
         names += [output.name for output in signature.outputs]

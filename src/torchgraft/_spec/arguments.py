@@ -74,7 +74,7 @@ class Scalar:
             converted = _CONVERTERS[self.type](value)
         except OverflowError:
             raise self._too_large(value, operator_name, argument) from None
-        except (TypeError, ValueError, RuntimeError):  # the last is what torch.device raises
+        except (TypeError, ValueError, RuntimeError):  # `torch.device` raises the last one.
             raise self._refuse(value, operator_name, argument) from None
         if self.choices and converted not in self.choices:
             raise self._refuse(value, operator_name, argument)
@@ -161,7 +161,7 @@ def strip_numbers(annotation: Any) -> tuple[Any, bool]:
         members = typing.get_args(annotation)
         rest = [member for member in members if member not in (int, float, complex)]
         if len(rest) < len(members) and any(hasattr(member, "dim_str") for member in rest):
-            return typing.Union[tuple(rest)], True  # noqa: UP007  # of members that are known here only
+            return typing.Union[tuple(rest)], True  # noqa: UP007 # Its members are known here only.
     return annotation, False
 
 

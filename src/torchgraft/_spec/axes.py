@@ -17,7 +17,7 @@ import torch
 
 from .._errors import DeclarationError, ShapeError
 
-Size = Any  # int or torch.SymInt
+Size = Any  # A size is an int or a torch.SymInt.
 Shape = tuple[Size, ...]
 
 
@@ -102,7 +102,7 @@ def _collect(node: ast.expr, axes: set[str], arguments: set[str]) -> None:
 def _check_expression(node: ast.expr) -> bool:
     match node:
         case ast.Constant(value=value):
-            return type(value) is int  # True is an int too
+            return type(value) is int  # True is an int too.
         case ast.Name() | ast.Set(elts=[ast.Name()]):
             return True
         case ast.BinOp(left=left, op=op, right=right):
@@ -129,7 +129,7 @@ def _evaluate(node: ast.expr, sizes: Mapping[str, Size], values: Mapping[str, An
             return -_evaluate(operand, sizes, values)
         case ast.Call(func=ast.Name(id=name), args=[left, right]):
             return _CALLS[name](_evaluate(left, sizes, values), _evaluate(right, sizes, values))
-    raise AssertionError(ast.dump(node))  # pragma: no cover - refused at declaration
+    raise AssertionError(ast.dump(node))  # pragma: no cover - It is refused at declaration.
 
 
 def _parse_token(token: str, operator_name: str, where: str) -> Axis:
@@ -149,11 +149,11 @@ def _parse_token(token: str, operator_name: str, where: str) -> Axis:
         flags, body = flags + body[0], body[1:]
     if "?" in flags:
         raise refuse("'?' belongs to pytrees, which operators do not take")
-    if "=" in body:  # jaxtyping's documentation form, "rows=3"
+    if "=" in body:  # "rows=3" is the form of jaxtyping for documentation.
         body = body.partition("=")[2]
     broadcast, variadic = "#" in flags, "*" in flags
     if body.isidentifier() and not keyword.iskeyword(body):
-        if body.startswith("_"):  # as in jaxtyping: documents an axis that is not compared with others
+        if body.startswith("_"):  # In jaxtyping, it documents an axis that is not compared with others.
             if flags:
                 raise refuse("'_' has no size to repeat or to broadcast; write '...' for any axes")
             return Axis(token)
@@ -178,8 +178,8 @@ class Binding:
     runs: dict[str, Shape] = field(default_factory=dict)
     dots: Shape | None = None
     origins: dict[str, str] = field(default_factory=dict)
-    soft: set[str] = field(default_factory=set)  # bound only by a broadcasting axis of size 1
-    exact: set[str] = field(default_factory=set)  # runs that some argument binds without broadcasting
+    soft: set[str] = field(default_factory=set)  # Only a broadcasting axis of size 1 binds these.
+    exact: set[str] = field(default_factory=set)  # Some argument binds these runs without broadcasting.
 
     def describe(self) -> str:
         """The text ``n = 4 from weight (3, 4), ...``."""

@@ -72,7 +72,7 @@ def _check_kinds(signature: Signature, refuse: Callable[..., DeclarationError]) 
 
 def _check_axes(signature: Signature, refuse: Callable[..., DeclarationError]) -> None:
     bound: set[str] = set()
-    runs: set[Any] = set()  # None stands for ...
+    runs: set[Any] = set()  # None stands for `...`.
     annotated = [(p.name, p.tensor.axes) for _, p in signature.tensors]
     for name, axes in annotated:
         if axes is None:

@@ -243,14 +243,14 @@ def _read_text(text: str) -> Domain:
 
 
 def _read_interval(text: str) -> Domain:
-    if " except " in text:  # a name that stands for it
+    if " except " in text:  # A name may stand for an interval with exceptions.
         return _read_text(text)
     match = re.fullmatch(r"([\[(])(.+)([\])])", text)
     if match is None:
         raise ValueError(f"'{text}' is neither a name nor an interval")
     left, inside, right = match.groups()
     for comma in [place for place, letter in enumerate(inside) if letter == ","]:
-        try:  # a bound may have commas of its own: min(n, m)
+        try:  # A bound may have commas of its own: min(n, m).
             low, high = read_number(inside[:comma]), read_number(inside[comma + 1 :])
         except ValueError:
             continue

@@ -45,7 +45,7 @@ class Dtypes:
     def read(cls, annotation: Any) -> Dtypes:
         """The dtypes of a jaxtyping annotation, whose ``dtypes`` are names."""
         names = annotation.dtypes
-        if not isinstance(names, tuple):  # Shaped: any dtype
+        if not isinstance(names, tuple):  # `Shaped` admits any dtype.
             return ANY
         admitted = {d for name in names if isinstance(d := getattr(torch, name, None), torch.dtype)}
         # No kernel computes in float8: only an annotation that names one of them means it.
@@ -82,7 +82,7 @@ class Dtypes:
         if self.exact is not None:
             return self.exact
         if self.kind == "Float":
-            assert common is not None  # checked at declaration
+            assert common is not None  # The declaration was checked for it.
             return real_twin(common) if is_inexact(common) else torch.float64
         if self.kind == "Complex":
             assert common is not None
@@ -122,7 +122,7 @@ def promote(dtypes: frozenset[torch.dtype], *, to_float: bool) -> torch.dtype:
     Args:
         to_float: an all-integer result becomes float64, as in NumPy's floating functions.
     """
-    if dtypes & {torch.bfloat16, torch.complex32}:  # unknown to NumPy: torch's own promotion
+    if dtypes & {torch.bfloat16, torch.complex32}:  # NumPy does not know these: torch promotes them.
         first, *others = dtypes
         for other in others:
             first = torch.promote_types(first, other)

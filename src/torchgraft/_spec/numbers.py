@@ -78,4 +78,4 @@ def evaluate(node: ast.expr, names: Mapping[str, Any]) -> Any:
             return evaluate(operand, names)
         case ast.Call(func=ast.Name(id=name), args=[left, right]):
             return _CALLS[name](evaluate(left, names), evaluate(right, names))
-    raise AssertionError(ast.dump(node))  # pragma: no cover - refused when it was read
+    raise AssertionError(ast.dump(node))  # pragma: no cover - It is refused when it is read.

@@ -62,7 +62,7 @@ def with_workspaces(signature: Signature, stub: Callable[..., Any], *, frames: i
 def resolve_hints(function: Callable[..., Any], name: str, frame: types.FrameType | None) -> dict[str, Any]:
     """The annotations as objects, also under ``from __future__ import annotations`` and with local names."""
     try:
-        # As written where possible: get_type_hints would try to call a Saved[...] inside tuple[...].
+        # Objects stay as they are written: get_type_hints would try to call a Saved[...] inside tuple[...].
         raw = dict(inspect.get_annotations(function))
         if any(isinstance(value, str) for value in raw.values()):
             raw = typing.get_type_hints(function, None, _local_names(function, frame), include_extras=True)
@@ -80,13 +80,13 @@ def resolve_hints(function: Callable[..., Any], name: str, frame: types.FrameTyp
 def _local_names(function: Callable[..., Any], frame: types.FrameType | None) -> dict[str, Any]:
     """The names of the functions around `function`: those that are running, and those that it refers to."""
     names: dict[str, Any] = {}
-    scope = getattr(function, "__globals__", None)  # a callable object has none
+    scope = getattr(function, "__globals__", None)  # A callable object has none.
     while frame is not None and frame.f_globals is scope:
         names = {**frame.f_locals, **names}
         frame = frame.f_back
     cells = getattr(function, "__closure__", None) or ()
     for name, cell in zip(function.__code__.co_freevars if cells else (), cells, strict=True):
-        with contextlib.suppress(ValueError):  # defined further down
+        with contextlib.suppress(ValueError):  # The name is defined further down.
             names[name] = cell.cell_contents
     return names
 
@@ -176,7 +176,7 @@ def _read_outputs(name: str, annotation: Any, local_names: dict[str, Any]) -> tu
     if isinstance(annotation, type) and issubclass(annotation, tuple) and hasattr(annotation, "_fields"):
         fields = resolve_fields(annotation, name, local_names)
         for field, item in fields.items():
-            if isinstance(item, SavedOutput):  # the caller's NamedTuple would lack a field
+            if isinstance(item, SavedOutput):  # The caller's NamedTuple would lack a field.
                 raise DeclarationError(
                     "a field of a NamedTuple cannot be Saved",
                     operator=name,

@@ -45,7 +45,7 @@ def read_reference(signature: Signature, function: Callable[..., Any], *, frames
         return Reference(function, "arrays")
     try:
         parameters = list(inspect.signature(function).parameters)
-    except (TypeError, ValueError):  # a builtin that tells nothing
+    except (TypeError, ValueError):  # Some builtins tell nothing.
         return Reference(function, "tensors")
     wanted = list(signature.names)
     if parameters != wanted:

@@ -57,5 +57,5 @@ class SavedOutput:
     def __repr__(self) -> str:
         return f'tg.Saved[{getattr(self.annotation, "__name__", self.annotation)}, Literal["{self.name}"]]'
 
-    def __call__(self) -> None:  # typing accepts only callables inside tuple[...]
+    def __call__(self) -> None:  # Inside tuple[...], typing accepts only callables.
         raise TypeError("tg.Saved[...] is an annotation")

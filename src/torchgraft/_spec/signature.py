@@ -45,7 +45,7 @@ class Parameter:
     many: bool
     default: Any
     keyword_only: bool
-    number: bool = False  # annotated as a tensor or a number, which elementwise operators take
+    number: bool = False  # The annotation admits a number, as elementwise operators do.
 
     @property
     def is_tensor(self) -> bool:
@@ -163,10 +163,10 @@ class Signature:
             lead: with a further argument, the number of leading batch axes.
         """
         plain = [i for i, p in enumerate(self.parameters) if lead or not _has_schema_default(p)]
-        last = plain[-1] if plain else -1  # the schema parser wants no default before a parameter without one
+        last = plain[-1] if plain else -1  # The schema parser wants no default before a parameter without one.
         parts = [_schema_of(p, with_default=i > last) for i, p in enumerate(self.parameters)]
         if lead:
-            parts.append("int __lead")  # no parameter begins with two underscores
+            parts.append("int __lead")  # No parameter begins with two underscores.
         returns = ", ".join(["Tensor"] * len(self.outputs))
         return f"({', '.join(parts)}) -> " + (returns if len(self.outputs) == 1 else f"({returns})")
 

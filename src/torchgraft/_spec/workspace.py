@@ -69,7 +69,7 @@ class Memory:
         kind = "Float" if self.dtype is None else name_of(self.dtype).capitalize()
         return f'{kind}[tg.Workspace, "{self.text}"]'
 
-    def __call__(self) -> None:  # typing accepts only callables as annotations
+    def __call__(self) -> None:  # As annotations, typing accepts only callables.
         raise TypeError("tg.workspace(...) is an annotation")
 
 

@@ -94,10 +94,10 @@ def any_tangent(values: Iterable[Any]) -> bool:
 def may_carry_tangent(tensor: Tensor) -> bool:
     """Return True if the tensor belongs to a forward level, at which alone its tangent there is visible."""
     functorch = _C._functorch
-    if is_legacy_batched(tensor):  # a tangent of gradcheck's, which has none of its own
+    if is_legacy_batched(tensor):  # It is a tangent of gradcheck's, and has none of its own.
         return False
     if not functorch_active():
-        with torch.inference_mode(False):  # where tangents are there, and cannot be seen
+        with torch.inference_mode(False):  # In inference mode, tangents are there and cannot be seen.
             return forward_ad._current_level >= 0 and unpack_dual(tensor)[1] is not None
     forward = {
         level.level() for level in functorch.get_interpreter_stack() if level.key() == functorch.TransformType.Jvp

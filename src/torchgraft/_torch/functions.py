@@ -13,7 +13,7 @@ from torch.autograd.function import _SingleLevelFunction
 
 
 class _NodeFunction(_SingleLevelFunction):
-    if hasattr(torch.autograd.Function, "_compiled_autograd_key"):  # which compiled autograd asks for
+    if hasattr(torch.autograd.Function, "_compiled_autograd_key"):  # Compiled autograd asks for it.
         _compiled_autograd_key = staticmethod(torch.autograd.Function._compiled_autograd_key)
 
 

@@ -145,11 +145,11 @@ def _same(one: Any, other: Any) -> bool:
     return bool(np.array_equal(one, other))
 
 
-_MT19937 = 625 * 4  # 624 words and the place among them
+_MT19937 = 625 * 4  # The state has 624 words and a place among them.
 
 
 def _numpy_raw() -> bytes | None:
-    bits = np.random.get_bit_generator()  # type: ignore[attr-defined] # missing in NumPy's stubs
-    if type(bits) is not np.random.MT19937:  # somebody has put another one in its place
+    bits = np.random.get_bit_generator()  # type: ignore[attr-defined] # NumPy's stubs lack it.
+    if type(bits) is not np.random.MT19937:  # Somebody has put another one in its place.
         return None
     return ctypes.string_at(bits.ctypes.state_address, _MT19937)

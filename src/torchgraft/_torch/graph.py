@@ -35,7 +35,7 @@ def is_same_leaf(one: Tensor, other: Tensor) -> bool:
     if functorch_active() or not (one.requires_grad and other.requires_grad and one.is_leaf and other.is_leaf):
         return False
     edge = torch.autograd.graph.get_gradient_edge
-    with torch.enable_grad():  # to ask a leaf for its edge is to record a view of it
+    with torch.enable_grad():  # To ask a leaf for its edge is to record a view of it.
         return bool(edge(one).node is edge(other).node)
 
 
@@ -46,7 +46,7 @@ def engine_wants(node: Any, index: int) -> bool:
         return False
     try:
         return bool(_C._will_engine_execute_node(successor))
-    except (RuntimeError, AttributeError):  # outside a backward pass, or a leaf captured by `autograd.grad`
+    except (RuntimeError, AttributeError):  # It is outside a backward pass, or a leaf that `autograd.grad` captured.
         return True
 
 

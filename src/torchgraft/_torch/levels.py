@@ -74,7 +74,7 @@ def recording_levels(tensor: Tensor) -> set[int]:
     levels: set[int] = set()
     while functorch.is_functorch_wrapped_tensor(tensor):
         level = functorch.maybe_get_level(tensor)
-        if level > 0 and functorch.is_gradtrackingtensor(tensor) and tensor.requires_grad:  # below 0: it has ended
+        if level > 0 and functorch.is_gradtrackingtensor(tensor) and tensor.requires_grad:  # A level below 0 has ended.
             levels.add(level)
         tensor = functorch.get_unwrapped(tensor)
     return levels | {0} if tensor.requires_grad else levels

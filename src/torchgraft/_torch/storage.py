@@ -21,7 +21,7 @@ def memory(tensor: Any) -> int:
         tensor = _C._functorch.get_unwrapped(tensor)
     try:
         return storage_address(tensor)
-    except NotImplementedError:  # batched by gradcheck's own vmap: there is no memory to ask for
+    except NotImplementedError:  # Gradcheck's own vmap batched it: it has no memory to ask for.
         return id(tensor)
 
 
@@ -39,7 +39,7 @@ def borrows_storage(tensor: Any) -> bool:
     """Return True if another tensor, or something outside of torch, has a hold on the memory of a plain tensor."""
     if type(tensor) not in PLAIN_TYPES:
         return False
-    # In this order: asking for the storage makes it a Python object, which is one more holder from then on.
+    # The address comes first: asking for the storage makes it a Python object, which is one more holder.
     return storage_holders(storage_address(tensor)) > 1 or borrows_memory(tensor)
 
 

@@ -25,7 +25,7 @@ is_tracing: Callable[[], bool] = _C._is_tracing
 
 def tracing_to_graph() -> bool:
     """Tell whether a tracer is at work, and not only fake tensors that find out shapes."""
-    from torch.fx.experimental.proxy_tensor import get_proxy_mode  # not imported by `import torch`
+    from torch.fx.experimental.proxy_tensor import get_proxy_mode  # `import torch` does not import it.
 
     return tracing_final_graph() or get_proxy_mode() is not None
 
@@ -69,7 +69,7 @@ def tangents_from_outside() -> bool:
         from torch._dynamo.symbolic_convert import InstructionTranslator
 
         level: int = InstructionTranslator.current_tx().output.dual_level
-    except (ImportError, AttributeError):  # another tracer, which says nothing of it
+    except (ImportError, AttributeError):  # Another tracer says nothing of it.
         return True
     return level >= 0
 
@@ -129,7 +129,7 @@ def disabled(function: F, why: str) -> F:
 
 def fake_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call `function` with fake tensors in the place of its tensors."""
-    from torch._subclasses.fake_tensor import FakeTensorMode  # costs the import of a compiler
+    from torch._subclasses.fake_tensor import FakeTensorMode  # It costs the import of a compiler.
 
     with FakeTensorMode(allow_non_fake_inputs=True) as mode, torch.no_grad():
         args, kwargs = _pytree.tree_map_only(Tensor, mode.from_tensor, (args, kwargs))

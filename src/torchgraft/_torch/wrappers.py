@@ -73,10 +73,10 @@ def plain_sample(tensor: Tensor) -> Tensor:
         if functorch.is_batchedtensor(tensor):
             axes.append(functorch.maybe_get_bdim(tensor))
         tensor = functorch.get_unwrapped(tensor)
-    for axis in reversed(axes):  # each counts the axes of what it wraps; nothing is computed on what is still wrapped
+    for axis in reversed(axes):  # An axis is counted in what it wraps. Wrapped tensors compute nothing here.
         if tensor.shape[axis] > 0:
             tensor = tensor.select(axis, 0)
-        else:  # no sample: zeros, of its shape
+        else:  # There is no sample: take zeros of its shape.
             tensor = tensor.new_zeros([size for i, size in enumerate(tensor.shape) if i != axis])
     return tensor.detach()
 

@@ -168,7 +168,7 @@ class Block:
         """This block of a matrix like the observation's; complex if the block is."""
         if not self.folded:
             return matrix[self.output.place, self.input.place]
-        p = self._parts(matrix)  # of a complex output what a real step does, of a real one what both steps do
+        p = self._parts(matrix)  # A complex output tells of the real step, a real output of both.
         folded: Array = p[:, 0, :, 0] + (1j * p[:, 1, :, 0] if self.output.pairs else -1j * p[:, 0, :, 1])
         return folded
 
@@ -239,7 +239,7 @@ class Block:
         compared = mask & self.judged & np.isfinite(spread) & ~np.isnan(proposal.predicted)
         enough = (
             2 * (self.wrong & compared).sum() > self.wrong.sum() or not self.wrong.any()
-        )  # a formula may have poles
+        )  # A formula may have poles.
         return bool(enough and self.agree(proposal.predicted, spread)[compared].all())
 
 
@@ -273,7 +273,7 @@ class Proposal(NamedTuple):
 MOST = 1 << 21
 """Jacobians with more entries are not made."""
 _AT_ONCE = 32
-_REPEATS = 8  # a coin that is tossed in each may fall the same way now and then
+_REPEATS = 8  # Now and then, several tosses of a coin fall the same way.
 
 
 def observe(case: Case) -> Observation:
@@ -296,8 +296,8 @@ def observe(case: Case) -> Observation:
         found = [backward.vjp(row * scale) / scale for row in torch.eye(rows, dtype=torch.float64)]
         return torch.stack(found).numpy() if found else np.zeros((0, columns))
 
-    twos = torch.full((rows,), 2.0, dtype=torch.float64)  # ones would hide what is multiplied by them
-    first, slack = backward.vjp(twos).clone(), 256 * probe.grid.epsilon  # for the order of sums
+    twos = torch.full((rows,), 2.0, dtype=torch.float64)  # Ones would hide what is multiplied by them.
+    first, slack = backward.vjp(twos).clone(), 256 * probe.grid.epsilon  # Sums may have another order.
     repeats = all(
         torch.isclose(first, backward.vjp(twos), rtol=slack, atol=0, equal_nan=True).all() for _ in range(_REPEATS)
     )
@@ -352,7 +352,7 @@ def _sides(names: Sequence[str], tensors: Sequence[Tensor]) -> tuple[Side, ...]:
 def _absent(case: Case) -> frozenset[int]:
     """Inputs for which the backward gives None."""
     recorded = case.linearize()
-    with contextlib.suppress(Exception):  # nothing can be told
+    with contextlib.suppress(Exception):  # Nothing can be told.
         found = recorded.vjp([torch.ones_like(output) for output in recorded.outputs])
         return frozenset(i for i, gradient in enumerate(found) if gradient is None)
     return frozenset()

@@ -57,7 +57,7 @@ def explain(case: Case, finding: Finding, *, original: Case | None = None) -> Fi
     tied = equal_elements(case) if finding.code == "wrong-at-ties" else None
     if tied is not None:
         return finding.but(cause=tied, hint="share the gradient out among equal elements, or give it to one of them")
-    sure = finding.code.startswith("wrong")  # by more than its noise
+    sure = finding.code.startswith("wrong")  # It is wrong by more than its noise.
     base = next(iter(_observed([case], sure, most=np.inf)), None)
     if base is None:
         return finding
@@ -68,7 +68,8 @@ def explain(case: Case, finding: Finding, *, original: Case | None = None) -> Fi
     more = list[Case]()
     if original is not None and sum(p.numel() for p in original.primals) <= RICH:
         rich = clock.watch_case(original)
-        alike = [p.ndim for p in small.primals] == [p.ndim for p in rich.primals]  # then axes have the same names
+        # With as many axes, these have the same names.
+        alike = [p.ndim for p in small.primals] == [p.ndim for p in rich.primals]
         more = [*(others(small) if alike else ()), rich]
     seen = [base, *_observed(itertools.chain(more, variants(rich)), sure)]
     if not base.linear(SCALES):
@@ -120,14 +121,14 @@ def _at(block: Block, seen: Sequence[Observation]) -> list[Block]:
 def _cause(block: Block, seen: Sequence[Observation], mistakes: Sequence[Mistake]) -> tuple[Cause | None, list[bool]]:
     """The simplest cause of a block in those observations in which it is wrong, and which ones it explains."""
     blocks = _at(block, seen)
-    enough = sum(block.wrong.any() for block in blocks[1:]) >= ENOUGH  # plain values and short axes hide what it is
+    enough = sum(block.wrong.any() for block in blocks[1:]) >= ENOUGH  # Plain values and short axes hide the cause.
     return recognise(blocks[1:] if enough else blocks, mistakes)
 
 
 def _limited(cause: Cause | None, blocks: Sequence[Block]) -> Cause | None:
     """The cause with the sizes for which it acts."""
     condition = when(blocks)
-    if cause is None and condition:  # one for each size: that of the first observation
+    if cause is None and condition:  # Each size has its own cause: take that of the first observation.
         cause, _ = recognise(blocks[:1])
     if cause is None or not condition:
         return cause
@@ -218,7 +219,7 @@ def _spread(x: Tensor, place: int, seed: int) -> Tensor:
 def _nudged(x: Tensor, place: int) -> Tensor:
     """Other values of the same signs, all different, each within a fifth; zeros move a little to both sides."""
     i = torch.arange(x.numel(), dtype=torch.float64).reshape(x.shape)
-    part = (i * 0.6180339887498949 + 0.31 + 0.17 * place).frac() - 0.5  # the golden ratio spreads them evenly
+    part = (i * 0.6180339887498949 + 0.31 + 0.17 * place).frac() - 0.5  # The golden ratio spreads them evenly.
     return torch.where(x == 0, part.to(x.dtype), x * (1 + 0.2 * part).to(x.dtype)).contiguous()
 
 
@@ -231,7 +232,7 @@ def equal_elements(case: Case) -> str | None:
     Those of one tensor are looked at first, then those of several.
     """
     for joint in (False, True):
-        with contextlib.suppress(Exception):  # the target refuses it, or nothing can be told there
+        with contextlib.suppress(Exception):  # The target refuses it, or nothing can be told there.
             block = max(observe(_of_values(case, joint)).wrong, key=_excess)
             found, right = (complex(m[block.worst]).real for m in (block.analytic, block.numeric))
             words = f"where elements of {block.input.name} are equal (ties), their gradients add up to {digits(found)} "
@@ -283,7 +284,7 @@ def _told(finding: Finding, found: Causes) -> Finding:
     )
     hint = next((cause.hint for _, cause in found if cause is not None and cause.hint), None)
     steps = [hint, *(finding.hint or "").split("; ")]
-    if _excess(block) > FAINT * abs(block.numeric[block.worst]):  # no tolerance of a kernel is the reason
+    if _excess(block) > FAINT * abs(block.numeric[block.worst]):  # No tolerance of a kernel explains it.
         steps = [step for step in steps if step and not step.startswith(TOLERANCE)]
     return finding.but(
         cause=finding.cause or sentence(seen, found),
@@ -307,7 +308,7 @@ def sentence(seen: Observation, found: Causes) -> str:
         groups.setdefault("" if cause is None else cause.words, []).append(block)
     unknown = groups.pop("", [])
     for words, blocks in groups.items():
-        # Name the inputs that a cause concerns, and the outputs if it is not all of them.
+        # Name the inputs that a cause concerns, and its outputs unless it concerns all.
         columns, rows = {block.column for block in blocks}, {block.row for block in blocks}
         pairs = (Block(seen, i, j) for i in range(len(seen.outputs)) for j in columns)
         live = {block.row for block in pairs if block.alive.any() or (block.analytic != 0).any()}

@@ -107,7 +107,7 @@ def factor(block: Block, mask: Array) -> Proposals:
     gap = abs(c - 1)
     if gap > doubt:
         how = f"is {digits(c)} times what it should be"
-        if 0 < gap < 0.2:  # as many digits as its distance from 1 has in common between cases
+        if 0 < gap < 0.2:  # Cases share only so many digits of the distance from 1.
             part = f"{100 * gap:.2g} %" if gap >= 1e-4 else f"a part in {1 / gap:.2g}"
             rounded = f"{c:.{2 - math.floor(math.log10(gap))}f}".rstrip("0")
             how = f"is too {'large' if c > 1 else 'small'} by {part}: a factor {rounded}"
@@ -202,7 +202,7 @@ def another(block: Block, mask: Array) -> Proposals:
             finite = np.abs(times[np.isfinite(times)])
             if finite.size == 1 or (
                 finite.size and np.ptp(finite) > 1e-9 * finite.max()
-            ):  # else it is a factor, and no function
+            ):  # One value everywhere is a factor, and no function.
                 has, wants = f"{words}{first.label(i)}", second.label(j)
                 cost = 3.5 + first.cost + second.cost + COSTS[i] + COSTS[j] + (value != 1) / 2
                 what, hint = f"has {has} where {wants} belongs", f"write {wants} in place of {has}"
@@ -215,7 +215,7 @@ def _samples(block: Block, mask: Array) -> tuple[Array, Array, Array, float]:
         doubt = SLACK * block.estimate / np.abs(block.numeric)
         near = np.abs(block.analytic) < POLE * np.abs(block.numeric)
     rows, columns = np.nonzero(block.wrong & mask & near & (doubt < 0.01) & (block.analytic != 0))
-    order = np.argsort(columns * 7919 % 104729 + rows / 1e6, kind="stable")  # from many columns
+    order = np.argsort(columns * 7919 % 104729 + rows / 1e6, kind="stable")  # Samples come from many columns.
     chosen = order[:: max(1, len(order) // SAMPLES)][:SAMPLES]
     at = rows[chosen], columns[chosen]
     most = float(doubt[at].max(initial=0)) * 2 + 256 * block.observation.eps
@@ -234,7 +234,7 @@ def _quotients(
     numbers = TIMES | {value: f"{name} " for name, value in block.observation.numbers.items() if value not in TIMES}
     with np.errstate(all="ignore"):
         found = ratio * want[None, :, place] / have[:, None, place]
-        found[ONE] = 1 / found[ONE]  # of what is missing the number is told, too
+        found[ONE] = 1 / found[ONE]  # What is missing is told with its number.
         even = np.abs(found - found[..., :1]).max(-1) <= 4 * doubt * np.abs(found[..., 0])
         for i, j in np.argwhere(even):
             for value, words in numbers.items():
@@ -265,7 +265,7 @@ def precision(block: Block, mask: Array) -> Proposals:
         if (block.wrong & mask).sum() > 1 and parts.equal(parts.to(dtype).double()):
             words = f"is rounded to {name}: all its elements are {name} numbers"
             yield Proposal(words, block.numeric, 1.3, hint, spread=block.estimate + 4 * unit * whole)
-        if dtype is torch.float32:  # the errors of smaller ones are large enough for a mistake to hide among them
+        if dtype is torch.float32:  # A mistake could hide in the errors of smaller ones.
             for cost, scale in ((5.5, size), (5.7, whole)):
                 spread = block.estimate + unit * scale
                 yield Proposal("has the precision of float32 only", block.numeric, cost, hint, spread)
@@ -343,7 +343,7 @@ def sources(block: Block) -> Iterator[Source]:
             named.append((f"conj({side.name})", side.value.conj(), cost + 0.1))
             named.append((f"|{side.name}|", np.abs(side.value), cost + 0.2))
     for a, b in itertools.permutations(seen.inputs[:4], 2):
-        with contextlib.suppress(ValueError):  # they do not broadcast
+        with contextlib.suppress(ValueError):  # They do not broadcast.
             named.append((f"({a.name} - {b.name})", a.value - b.value, 0.8))
             named.append((f"({a.name} {b.name})", a.value * b.value, 0.9))
     for name, values, cost in named:

@@ -126,7 +126,7 @@ def _compared(block: Block) -> Iterator[Region]:
         yield Region(f"at the largest element of {name}", (x == x.max()).ravel(), 1.45)
         yield Region(f"at the smallest element of {name}", (x == x.min()).ravel(), 1.45)
     for first, second in itertools.permutations(real, 2):
-        with contextlib.suppress(ValueError):  # they do not broadcast
+        with contextlib.suppress(ValueError):  # They do not broadcast.
             less = np.broadcast_to(first.value < second.value, x.shape).ravel()
             yield Region(f"where {first.name} < {second.name}", less, 1.4)
 
@@ -213,7 +213,7 @@ def cuts(blocks: Sequence[Block]) -> list[Cut]:
 
 def _interval(key: Key, wrong: Array, right: Array, cost: float) -> Cut | None:
     """The interval around the wrong values that no right one lies in, with simple ends."""
-    few = FEW if cost else 1  # any few numbers can be parted by something
+    few = FEW if cost else 1  # Some key parts any few numbers.
     if min(len(np.unique(wrong)), len(np.unique(right))) < few or not np.isfinite(wrong).all():
         return None
     low, high = float(wrong.min()), float(wrong.max())
@@ -238,7 +238,7 @@ def simplest(low: float, high: float) -> float:
     if high < 0:
         return -simplest(-high, -low)
     for exponent in range(math.floor(math.log10(high)), -16, -1):
-        for step in (10.0, 5.0, 2.0, 1.0):  # 1 before 5 before 2 of the digits of this place
+        for step in (10.0, 5.0, 2.0, 1.0):  # At each digit, 1 is simpler than 5, and 5 than 2.
             unit = step * 10.0**exponent
             least = math.ceil(low / unit - 1e-9) * unit
             if low <= least <= high:

@@ -100,7 +100,7 @@ class _Studied:
         """Proposals of a mistake that are exactly this block."""
         key = mistake.propose, region.mask.tobytes()
         if key not in self._fitting:
-            with np.errstate(all="ignore"):  # formulas have poles, and what is infinite is not compared
+            with np.errstate(all="ignore"):  # Formulas have poles, and infinite values are not compared.
                 proposals = mistake.propose(self.block, region.mask)
                 self._fitting[key] = [p for p in proposals if self.block.fits(p, region.mask)]
         return self._fitting[key]

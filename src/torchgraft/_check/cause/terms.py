@@ -149,7 +149,7 @@ def elementwise(block: Block, mask: Array) -> Proposals:
         words = "is taken element by element: what an element does to the others is missing"
         hint = "the Jacobian is not diagonal: add the terms between different elements (a sum over the axis)"
         yield Proposal(words, block.numeric * own, 1.1, hint, block.estimate * own)
-    if np.isfinite(block.analytic).all():  # what it does to itself is wrong too, by the same term
+    if np.isfinite(block.analytic).all():  # The diagonal is wrong too, by the same term.
         coupled = (np.abs(block.numeric) > 4 * block.estimate + block.floor) & ~own
         words = "is taken element by element: a term through what elements share (a sum, mean or norm) is missing"
         hint = "differentiate through the sum, mean or norm inside as well"
@@ -196,7 +196,7 @@ def offset(block: Block, mask: Array) -> Proposals:
         if not len(gaps) or not block.wrong[used].all() or abs(gaps.mean().imag) > 1e-6 * abs(gaps.mean()):
             continue
         c = float(gaps.mean().real)
-        even = np.ptp(known) <= 1e-6 * known.max() and known.max() > 1e-6 * abs(c)  # it is as well a factor
+        even = np.ptp(known) <= 1e-6 * known.max() and known.max() > 1e-6 * abs(c)  # A factor would explain it as well.
         c = round(c, 9) if abs(c - round(c, 9)) < 1e-6 * abs(c) else c
         words = f"is too {'large' if c > 0 else 'small'} by a constant, {digits(abs(c))}"
         if support is own and abs(abs(c) - 1) < 1e-9:
@@ -246,7 +246,7 @@ def sum_term(block: Block, mask: Array) -> Proposals:
     words = "lacks a term (or has an extra one) that all elements share, as a sum, a mean or a norm contributes"
     hint = "differentiate through the sum, mean or norm inside as well"
     _, right = _low_rank(np.where(block.judged, block.numeric, 0), doubt)
-    one = 0 < right < sum(gap.shape)  # then whatever is wrong with it has rank 1, or 2
+    one = 0 < right < sum(gap.shape)  # Any mistake then has rank 1 or 2.
     untold = one or (gap != 0).sum() - free < SURE
     yield Proposal(words, block.numeric + shared, 4.5, hint, free=UNTOLD if untold else free)
 

@@ -88,8 +88,8 @@ def _sum(left: Sequence[Value], right: Sequence[Value]) -> list[Value]:
 
 # -- what a backward returns, before the engine makes it fit ---------------------------------------------------------
 
-# Autograd sums a gradient that broadcasts over its input, and converts one of another dtype, without a word: a missing
-# reduction then gives right numbers by accident, or wrong ones, and a float32 gradient has lost half its digits.
+# Without a word, autograd sums a gradient that is too large, and converts one of another dtype. A missing reduction
+# then gives right numbers by accident, or wrong ones. A float32 gradient has lost half its digits.
 
 Seen = tuple[type, int, Tensor, tuple[int, ...], torch.dtype]
 """A Function, the place of an input, the gradient that was returned, and the shape and dtype of the input."""
@@ -128,7 +128,7 @@ def _listening(cls: type, backward: Callable[..., Any], seen: list[Seen]) -> Cal
         results = backward(ctx, *gradients)
         every = results if isinstance(results, tuple) else (results,)
         wanted = _torch.input_metadata(ctx)
-        # Edges are those of tensors alone: where other arguments stand between them, their gradients are None.
+        # Only tensors have edges. Other arguments among them have the gradient None.
         places = range(len(every)) if len(every) == len(wanted) else [i for i, r in enumerate(every) if r is not None]
         if len(places) == len(wanted):
             pairs = [(i, metadata) for i, metadata in zip(places, wanted, strict=True) if metadata is not None]
@@ -198,7 +198,7 @@ def freed(case: Case) -> Iterator[Finding]:
     found = list(twice(True))
     yield from found
     if not found:
-        with contextlib.suppress(Exception):  # a backward that saved nothing goes on, and others may raise
+        with contextlib.suppress(Exception):  # A backward that saved nothing goes on; others may raise.
             yield from twice(False)
 
 

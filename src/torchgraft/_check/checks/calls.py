@@ -140,7 +140,7 @@ def _among_other_calls(base: Baseline) -> Iterator[Finding]:
     longer = [(f"size {n + 1} instead of {n}", resized(case, n, n + 1)) for n in sizes(case)]
     for what, other in [*longer, *itertools.islice(options(case), OTHERS)]:
         recorded = case.linearize()
-        with contextlib.suppress(Exception):  # it refuses them
+        with contextlib.suppress(Exception):  # The target refuses it.
             other.linearize()
             found = vjp_of(recorded, base)
             told = list(INTERLEAVED.of(base.differing_gradients(found), f"a call with {what} before the backward"))
@@ -174,7 +174,7 @@ def _after_a_step(base: Baseline) -> Iterator[Finding]:
         return
     expected, again = made(fresh, base, moved), made(fresh, base, moved)
     if base.differing_outputs(again[0], expected[0]):
-        return  # it counts its calls, or averages over them
+        return  # The target counts its calls, or averages over them.
     for recorded in (True, False):
         how = f"a call, a change of the arguments in place, and a call{'' if recorded else ' under no_grad'}"
         call = partial(_stepped, on_one_module(case), base, moved, recorded)
@@ -209,7 +209,7 @@ def _after_far_calls(base: Baseline) -> Iterator[Finding]:
     for part in (1.0, 0.125):
         after = []
         for sign in (1, -1):
-            with contextlib.suppress(Exception):  # it refuses them
+            with contextlib.suppress(Exception):  # The target refuses them.
                 kept.linearize([4 * sign * primal for primal in primals])
                 after.append(kept.linearize([part * primal for primal in primals]).outputs)
         if len(after) == 2 and all(bool(output.isfinite().all()) for output in after[0]):
@@ -282,9 +282,9 @@ def modes(case: Case) -> Iterator[Finding]:
             outputs = _torch.checkpointed(lambda *primals: tuple(case.outputs(primals)), *fresh)
             pairs = [(outputs[i], c.clone()) for i, c in enumerate(base.cotangents) if c is not None]
             tensors, cotangents = zip(*pairs, strict=True)
-            torch.autograd.backward(tensors, cotangents)  # a reentrant checkpoint refuses `autograd.grad`
+            torch.autograd.backward(tensors, cotangents)  # A reentrant checkpoint refuses `autograd.grad`.
         except RuntimeError as error:
-            if "leaf Variable" in str(error):  # changes its inputs in place, which a checkpoint does not allow
+            if "leaf Variable" in str(error):  # A checkpoint does not allow a change of inputs in place.
                 return (), base.gradients
             raise
         return (), [primal.grad for primal in fresh]
@@ -358,7 +358,7 @@ def randomness(case: Case) -> Iterator[Finding]:
     base = baseline(case)
     yield from _reset(base)
     if case.target.kind not in ("operator", "library"):
-        return  # functions may draw from torch's generators, which are seeded for each call
+        return  # Functions may draw from torch's generators: each call seeds them.
     overload = case.target.operator.torch_op if case.target.operator else _torch.overload_of(case.target.origin)
     if base.random and torch.Tag.nondeterministic_seeded not in overload.tags:
         yield Words(
@@ -416,7 +416,7 @@ def threads(case: Case) -> Iterator[Finding]:
     yield from found
     if found:
         return
-    if case.target.kind != "module":  # each call has a copy of its own
+    if case.target.kind != "module":  # Each call of a module has a copy of its own.
         yield from _interleaved(base, other)
     recorded = case.linearize()
     (result,) = _in_threads([lambda: ((), vjp_of(recorded, base))])
@@ -495,5 +495,5 @@ class _Turns:
             self._turn = 1 - me
             self._condition.notify_all()
             moved = self._condition.wait_for(lambda: self._turn == me or self._done[1 - me], PATIENCE)
-            self._stuck[1 - me] = not moved  # it waits for what this thread holds, so do not wait for it again
+            self._stuck[1 - me] = not moved  # The other thread waits for what this one holds.
             self._turn = me

@@ -102,7 +102,7 @@ class Calls:
             made = self._variants[chosen]
             if made is not None:
                 break
-        assert made is not None  # the plain one is taken
+        assert made is not None  # The plain variant is taken.
         values, sizes, precision = chosen
         return (values, row[1], sizes, precision, *row[4:]), made[0]
 
@@ -120,7 +120,7 @@ class Calls:
                 return None
             with _torch.Effort(WORK):
                 recorded = case.linearize()
-                with contextlib.suppress(Exception):  # of a backward, which is for later
+                with contextlib.suppress(Exception):  # What a backward raises is found later.
                     recorded.vjp([torch.zeros_like(o) if o.requires_grad else None for o in recorded.outputs])
         except (Exception, _torch.TooMuch):
             return None
@@ -170,10 +170,10 @@ class Calls:
         except Exception as error:
             strange = row[0] or row[2] or row[3]
             refused = row[3] and (isinstance(error, DtypeError) or "not implemented for" in str(error))
-            # A kernel says so of values, and one tensor twice has other values than the target was given.
+            # A kernel may refuse values. One tensor given twice has other values than the target was given.
             refused = refused or (isinstance(error, KernelError) and bool(strange or row[4]))
             if not self.own or refused or (strange and not self.free):
-                return None  # to raise is right where nobody asked for it
+                return None  # Nobody asked for it, so that to raise is right.
             return Finding(
                 "backward-raises", Verdict.FAIL, f"The backward raises {type(error).__name__}", "the backward",
                 cause=" ".join(str(error).split())[:160],
@@ -181,11 +181,11 @@ class Calls:
 
     def _gradient(self, row: Row) -> Iterator[Finding]:
         line = self._line(row)
-        # The other precision of single is double, where a number of the backward that stays in single shows.
+        # Single is compared with double: a number of the backward that stays in single shows there.
         digits = line.double and not (row[0] or row[2]) and line.case is not self.case
         if not line.agrees(FINE if digits else CLOSE):
             yield from self._meant(line.case, compare(line.case, line.dense), severities=_LOST if digits else _WRONG)
-            if self.own and not row[1] and line.epsilon in HALVES:  # tiny upstream gradients are 0 in float16
+            if self.own and not row[1] and line.epsilon in HALVES:  # Tiny upstream gradients are 0 in float16.
                 yield from _overflowing(line)
 
     def _order(self, row: Row) -> Iterator[Finding]:
@@ -242,7 +242,7 @@ class Calls:
         if not self.own or self.case.target.kind == "module" or all(given):
             return
         made = self._made(0, 0, COMPLEX)
-        with contextlib.suppress(Exception):  # to refuse them is right
+        with contextlib.suppress(Exception):  # To refuse them is right.
             if made is None or Line(made[0], recorded=made[1]).agrees():
                 return
             title = "It takes complex tensors, for which its gradient is wrong"
@@ -274,8 +274,9 @@ class Calls:
         strange = [dimension for dimension in ("values", "sizes", "precision") if dimension in parts]
         title = finding.title + (f", at {' and '.join(strange)} you did not give" if strange else "")
         case = self.variant(row)[1]
-        code = f"{finding.code}-at-size" if parts.keys() == {"sizes"} else finding.code  # as of the check of sizes
-        # The first part stays: it tells that another check has found the same.
+        # The check of sizes names it so.
+        code = f"{finding.code}-at-size" if parts.keys() == {"sizes"} else finding.code
+        # The first part tells that another check has found the same.
         where = "; ".join([first, *parts.values(), case.label])
         cause = f"only with {' and '.join(parts.values())}" if parts else None
         hint = finding.hint
@@ -293,7 +294,7 @@ def _overflowing(line: Line) -> Iterator[Finding]:
         return
     for name, found, expected in zip(line.case.names, line.gradients, wide.gradients, strict=True):
         gap, size = distance(found, expected), largest([expected])
-        # A smaller one may be the difference of numbers of the size of upstream gradients.
+        # A smaller gradient may be a difference of numbers as large as upstream gradients.
         if gap > size / 8 > 8 * line.epsilon * largest(line.cotangents):
             yield Finding(
                 "wrong-gradient", Verdict.FAIL, f"The gradient of `{name}` is far off in sixteen bits", f"`{name}`",

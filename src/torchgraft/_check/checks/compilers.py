@@ -224,7 +224,7 @@ def fake(case: Case) -> Iterator[Finding]:
         primals = [p if other is None else other for p, other in zip(case.primals, laid_out, strict=True)]
         extra.append(("transposed inputs", case, primals, _torch.fake_call))
     for variant in variants(case):
-        with contextlib.suppress(Exception):  # the target takes no such size
+        with contextlib.suppress(Exception):  # The target takes no such size.
             variant.case.values(nearby(variant.case))
             extra.append((variant.what, variant.case, variant.case.primals, _torch.fake_call))
     for what, other, primals, call in extra:
@@ -250,7 +250,7 @@ def _compare_fake(case: Case, primals: list[Tensor], what: str, call: FakeCall, 
         name = "the output" if len(found) == 1 else f"output {i}"
         looks = {"shape": (tuple(made.shape), tuple(real.shape)), "dtype": (made.dtype, real.dtype)}
         if strides and real.numel() and made.shape == real.shape:
-            # Those of axes with one element or none mean nothing.
+            # Strides of axes with one element or none mean nothing.
             means = [size > 1 for size in real.shape]
             if any(m and a != b for m, a, b in zip(means, made.stride(), real.stride(), strict=True)):
                 looks["stride"] = (made.stride(), real.stride())
@@ -290,7 +290,7 @@ def opcheck(case: Case) -> Iterator[Finding]:
     baseline(case)
     args, kwargs = case.arguments([primal.clone().requires_grad_() for primal in case.primals])
     operator = case.target.operator
-    if operator is not None:  # what is in `torch.ops` takes all arguments by position
+    if operator is not None:  # Operators in `torch.ops` take all arguments by position.
         signature = operator._record.signature
         given = {**dict(zip(signature.names, args, strict=False)), **kwargs}
         args, kwargs = tuple(given.get(p.name, p.default) for p in signature.parameters), {}

@@ -57,7 +57,7 @@ IMAGES = {4: torch.channels_last, 5: torch.channels_last_3d}
 LAYOUTS: dict[str, Layout] = {
     "transposed": transposed,
     "strided": strided,
-    # In the middle of its memory, off the alignment that processors like; NaN before it.
+    # It begins after NaN in its memory, off the alignment that processors like.
     "offset": lambda x: torch.cat([x.new_full((3,), NAN), x.flatten()])[3:].view(x.shape) if x.numel() else None,
     "channels last": lambda x: x.clone(memory_format=IMAGES[x.dim()]) if x.dim() in IMAGES else None,
     LAZY: lazy,
@@ -80,7 +80,7 @@ def _each(tensors: Sequence[Tensor], look: Look, fixed: Container[int] = ()) -> 
         tried = True
         given = [tensor.clone() if other is None else other for tensor, other in zip(tensors, made, strict=True)]
         dense = [tensor.contiguous() for tensor in given] if name.startswith("expanded") else None
-        with contextlib.suppress(Inconclusive):  # equal elements are out of the domain, as a matrix of them is singular
+        with contextlib.suppress(Inconclusive):  # Equal elements may leave the domain: a matrix of them is singular.
             found = list(look(name, given, dense))
             yield from (f for f in found if f.code not in said)
             said |= {f.code for f in found}
@@ -182,7 +182,7 @@ def autocast(case: Case) -> Iterator[Finding]:
         title = "The backward raises after a forward under autocast"
         pairs = zip(base.cotangents, recorded.outputs, strict=True)
         found = recorded.vjp([None if c is None else c.to(o.dtype) for c, o in pairs])
-    except Exception as error:  # what is in double precision is not meant for autocast
+    except Exception as error:  # Autocast is not meant for double precision.
         meant = any(primal.dtype == torch.float32 for primal in case.primals) or claimed(case, "autocast")
         severity, cause = Verdict.FAIL if meant else Verdict.PASS, "forward and backward get different dtypes"
         yield Words("autocast-raises", title, cause, CAST, severity).at(f"{how}; {single.label}", error)

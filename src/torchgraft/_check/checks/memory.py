@@ -47,7 +47,7 @@ def aliasing(case: Case) -> Iterator[Finding]:
     for i in used(base):
         yield from _written_output(base, i)
     if all(leaf.layout == torch.strided for leaf in case.leaves if isinstance(leaf, Tensor)):
-        yield from _written_inputs(base)  # version counters of sparse tensors do not see what is written into them
+        yield from _written_inputs(base)  # Sparse tensors do not count what is written into them.
 
 
 def _shared_parameters(case: Case) -> Iterator[Finding]:
@@ -128,21 +128,21 @@ def _written_output(base: Baseline, index: int) -> Iterator[Finding]:
 
     expected = (), base.case.linearize().vjp(whole)
     if base.outputs[index].numel():
-        with contextlib.suppress(RuntimeError):  # its own version counter, or a view that may not be written to
+        with contextlib.suppress(RuntimeError):  # It counts its versions, or is a view that nobody may write to.
             how = f"{base.output_name(index)}.mul_(2)"
             yield from compared(base, how, write, gradient=OUTPUT_OVERWRITTEN, expected=expected)
 
 
 def _written_inputs(base: Baseline) -> Iterator[Finding]:
     """A gradient belongs to the values that the input had in the call; to refuse is right as well."""
-    case = on_one_module(base.case, lasting=False)  # what runs again in the backward reads parameters again, by design
+    case = on_one_module(base.case, lasting=False)  # What a backward runs again reads parameters again.
     expected = (), vjp_of(case.linearize(), base)
     for i, name in enumerate(case.names):
         leaves = [primal.detach().clone().requires_grad_() for primal in case.primals]
         given = [leaf.clone() for leaf in leaves]
         recorded = Linearization(leaves, case.record(given).outputs)
         if given[i]._version or any(_torch.shares_memory(output, given[i]) for output in recorded.outputs):
-            continue  # it is changed on purpose, or the output is a view of it and changes as well
+            continue  # It is changed on purpose, or an output is its view.
 
         def write(changed: Tensor = given[i], recorded: Linearization = recorded) -> Made:
             changed.mul_(2)
@@ -287,7 +287,7 @@ def _held(base: Baseline, call: Callable[[], None]) -> str:
         watched = {name: weakref.ref(tensor) for name, tensor in results.items()}
         del recorded, results
         if any(reference() is not None for reference in watched.values()):
-            call()  # what keeps the last call alone lets the first one go now
+            call()  # A target that keeps its last call alone lets the first one go now.
         return ", ".join(name for name, reference in watched.items() if reference() is not None)
     finally:
         if enabled:
@@ -300,9 +300,9 @@ def _slopes(call: Callable[[], None]) -> dict[str, float]:
     A cache that fills up grows in some blocks, and fragmentation in short ones: what is suspected is looked at longer.
     """
     meters = _meters()
-    freezing = not gc.get_freeze_count()  # what somebody else has frozen would be let go
+    freezing = not gc.get_freeze_count()  # To unfreeze would let go what somebody else has frozen.
     if freezing:
-        gc.freeze()  # the collector takes a tenth of a second for the objects of torch and the rest
+        gc.freeze()  # To collect the objects of torch and all others takes a tenth of a second.
     try:
         for runs, least in ((8, 0.3), (24, 0.8), (128, 0.9)):
             grown = _growth(call, meters, runs, least)
@@ -343,5 +343,6 @@ def _meters() -> dict[str, Callable[[], int]]:
     with contextlib.suppress(AttributeError, OSError):
         read = ctypes.CDLL(None).mallinfo2
         read.restype = _Mallinfo
-        meters["bytes"] = lambda: sum(read().counts[i] for i in (4, 7))  # mapped, and in the heap
+        # Fields 4 and 7 count mapped bytes, and those in the heap.
+        meters["bytes"] = lambda: sum(read().counts[i] for i in (4, 7))
     return meters

@@ -85,7 +85,7 @@ def _compare(base: Baseline, direction: Sequence[Value], found: Sequence[Value])
         forward = _inner(found[i], base.cotangents[i])
         slack = _slack(base, direction, gradients, found[i], base.cotangents[i])
         error = abs(forward - backward)
-        if error > slack:  # not where one of them is NaN
+        if error > slack:  # NaN is not found here.
             finding = _disagreement(base, i, direction, found[i], f"{base.output_name(i)}; {where}")
             if found[i] is None:
                 finding = finding.but(analytic=forward, numeric=backward)
@@ -105,7 +105,7 @@ def _disagreement(base: Baseline, index: int, direction: Sequence[Value], tangen
         cause = "jvp returns None, or numbers leave torch on the way: the tangent counts as zero"
         return Words("lost-tangent", title, cause, "return the tangent from jvp, or raise").at(where)
     numeric = None
-    with contextlib.suppress(Exception):  # which differences cannot tell
+    with contextlib.suppress(Exception):  # Differences cannot always tell it.
         probe = Probe(base.case)
         dense = [torch.zeros_like(p) if u is None else u for p, u in zip(base.case.primals, direction, strict=True)]
         numeric = probe.outputs.unflatten(probe.climb(flatten(dense)).derivative)[index]
@@ -278,7 +278,8 @@ def backward_case(
     meant = {
         case.names[i]: partial(backward, of=of)
         for i, of in case.surrogates().items()
-        if i in varied and any(output.requires_grad for output in of.linearize().outputs)  # else it has no backward
+        # Without a recorded output there is no backward.
+        if i in varied and any(output.requires_grad for output in of.linearize().outputs)
     }
     declared = Declared(case.target.declared.accuracy, meant)
     target = Target(f"the backward of {case.target.name}", "callable", backward, backward, names, declared=declared)

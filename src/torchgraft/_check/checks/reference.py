@@ -40,7 +40,7 @@ def reference(case: Case) -> Iterator[Finding]:
     found = tensors(case.call())
     try:
         expected = reference_outputs(operator, args, kwargs)
-    except Exception as error:  # the operator must raise as well, or give NaN or infinity, as torch does
+    except Exception as error:  # The operator must raise as well, or give NaN or infinity, as torch does.
         if not any(value.numel() for value in found) or not all(bool(value.isfinite().all()) for value in found):
             raise Inconclusive(f"the reference raises: {short(error)}") from error
         title = "The reference raises, and the operator returns a value"
@@ -98,7 +98,7 @@ def reference_outputs(op: Op[..., Any], args: Sequence[Any], kwargs: Mapping[str
     if not record.signature.loop:
         return of(leaves)
     plan = record.plan(values)
-    with _torch.level():  # sample by sample, whatever the reference is made of
+    with _torch.level():  # It runs sample by sample, whatever the reference is made of.
         return vectorise(of, leaves, [leaf.lead for leaf in plan.leaves], plan.batch)
 
 

@@ -22,7 +22,7 @@ from .ways import Words
 
 # -- the gradient at other sizes: none, one, two, beyond the tiles of a kernel, and different from each other --------
 
-# A gradient that is right for a batch of four may divide by n - 1, and one that is right for squares may swap the axes.
+# A gradient that is right for a batch of four may divide by n - 1. Another, right for squares, may swap the axes.
 
 
 SIZES = (0, 1, 2, 7, 67)
@@ -49,7 +49,7 @@ def other_sizes(case: Case) -> Iterator[Finding]:
             raised = finding.code == "backward-raises"
             refused = raised and "invalid gradient" not in (finding.cause or "")
             if raised and not other.meant and (refused or _has_outputs_of(case, variant)):
-                continue  # the forward, too, should refuse arguments that do not fit each other; it is no wrong number
+                continue  # The forward should refuse what does not fit; it is no wrong number.
             if refused and not claimed and not _has_small_batch(variant, case):
                 hint = "refuse such sizes in the forward, if it is not made for them"
                 finding = finding.but(severity=Verdict.PASS, hint=hint)
@@ -107,7 +107,7 @@ def variants(case: Case) -> Iterator[Variant]:
     fixed |= trusted
     axes = [(i, axis, size) for i, leaf in enumerate(leaves) for axis, size in enumerate(shape_of(leaf))]
     for old in sizes(case):
-        if old == 1 and not free:  # a first axis of 1 in front of others is a batch; others may be there to broadcast
+        if old == 1 and not free:  # A first axis of 1 in front of others is a batch; other axes of 1 may broadcast.
             batches = [i for i, axis, size in axes if size == 1 and not axis and i not in fixed and leaves[i].dim() > 1]
             for new in (2, 7) if batches else ():
                 longer = case
@@ -117,7 +117,7 @@ def variants(case: Case) -> Iterator[Variant]:
             continue
         for new in (*SIZES, old + 1) if any(size == old and i not in fixed for i, _, size in axes) else ():
             if not new and not free and all(size == old for i, _, size in axes if i not in fixed):
-                continue  # nobody means a tensor all of whose axes are empty
+                continue  # Nobody means a tensor all of whose axes are empty.
             yield from _of_size(case, old, new, fixed, trusted)
     for i, axis, size in axes:
         if sum(size == other for *_, other in axes) > 1 < size and i not in fixed:
@@ -224,7 +224,7 @@ def other_options(case: Case) -> Iterator[Finding]:
                 title = f.title if f.code == "backward-raises" else f"{f.title}, with an argument you did not give"
                 cause = "; ".join(filter(None, [f"with {what}", f.cause if f.code == "backward-raises" else None]))
                 f = f.but(title=title, where=f"{what}; {other.label}", cause=cause, case=other)
-                # Some options of torch change gradients on purpose, as of embeddings.
+                # Some options of torch change gradients on purpose: embeddings have such ones.
                 yield f.but(severity=Verdict.PASS if case.target.is_torch else f.severity, given=claimed)
     if not tried:
         raise Skip("it has no options that could be others")
@@ -271,7 +271,7 @@ def ties(case: Case) -> Iterator[Finding]:
         found = [finding for finding in gradient(equal) if finding.code == WRONG_AT_TIES]
         if found and any(gradient(case.replaced(nearby(case)))):
             raise Skip("the gradient is wrong where elements differ already")
-    except Inconclusive as why:  # such as a distance, which has its kink there
+    except Inconclusive as why:  # A distance has its kink there, for instance.
         raise Skip(f"there is no derivative to compare with where elements are equal: {why}") from why
     if found and not any(gradient(equal.replaced(nearby(equal)))):
         yield from found

@@ -314,7 +314,7 @@ def _pushed_back(line: Line) -> Iterator[Finding]:
     try:
         if line.tangents_agree(lambda moves: pushed([*line.primals, *given], moves)):
             return
-    except Exception:  # to refuse is right
+    except Exception:  # To refuse is right.
         return
     base = baseline(case)
     pairs = zip(base.cotangents, line.cotangents, strict=True)

@@ -88,10 +88,10 @@ class Entry:
     """A target by its place, which finds it again in any process."""
 
     place: str  # "package.module:name" or "file.py:name"
-    kind: str  # as in `Target`
+    kind: str  # The kind of the `Target`.
     settings: Settings
-    why_not: str = ""  # it cannot be checked, and this says why
-    declared: tuple[str, ...] = ()  # what qualifies its verdict, in words
+    why_not: str = ""  # The reason where it cannot be checked.
+    declared: tuple[str, ...] = ()  # Words that qualify its verdict.
 
     def target(self) -> Target:
         """Return the target, whose name is its place."""
@@ -111,7 +111,7 @@ def collect(place: str, settings: Settings | None = None) -> list[Entry]:
     """
     where, name = split(place)
     settings = settings or Settings()
-    settings.declarations()  # refuses them once, and not at each target
+    settings.declarations()  # Wrong declarations are refused once, and not at each target.
     if not name:
         return [entry for each in expand(where) for entry in _declared(each, where, settings)]
     entry = _entry(place, _found(place), settings)
@@ -172,7 +172,7 @@ def _declared(where: str, root: str, settings: Settings) -> Iterator[Entry]:
             continue
         try:
             yield _entry(place, value, settings)
-        except Exception as error:  # a module's constructor may raise anything
+        except Exception as error:  # A module's constructor may raise anything.
             why_not = f"it cannot be made: {type(error).__name__}: {error}".partition("\n")[0]
             yield Entry(place, "module", settings, why_not)
 

@@ -31,9 +31,9 @@ from ..runner import Memory
 from ..runner import run as run_checks
 from .collect import NOTHING, Entry, Settings, collect
 
-WIDTH = 100  # columns of the paragraphs, where the terminal has as many
-GRACE = 2.0  # seconds after the end of its time in which a process may end by itself
-INTERRUPTED = 130  # as of a command that SIGINT has ended
+WIDTH = 100  # Columns of the paragraphs, where the terminal has as many.
+GRACE = 2.0  # Seconds that a process has to end by itself when its time is over.
+INTERRUPTED = 130  # Shells report this status of a command that SIGINT has ended.
 
 
 def run(options: argparse.Namespace) -> int:
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
             for check in CHECKS:
                 print(f"{check.name:{width}}  {check.title}" + (f" (--{check.needs})" if check.needs else ""))
             return 0
-        with contextlib.redirect_stdout(_out(options)):  # for what a file prints as it is imported
+        with contextlib.redirect_stdout(_out(options)):  # Files may print as they are imported.
             entries = dict.fromkeys(entry for place in options.targets for entry in find_entries(place, settings))
         chosen = [entry for entry in entries if is_meant(entry.place, options.k)]
         if options.list:
@@ -60,14 +60,14 @@ def run(options: argparse.Namespace) -> int:
         if not chosen:
             raise TorchgraftError(_nothing(options, entries))
         for path in _files(options):
-            _save(path, "", "a")  # so that it fails now, if it does, and not after minutes
+            _save(path, "", "a")  # A path that cannot be written to fails now, and not after minutes.
         if not faulthandler.is_enabled() and sys.__stderr__ is not None:
-            faulthandler.enable(sys.__stderr__, all_threads=False)  # a crash leaves no report, so show its line
+            faulthandler.enable(sys.__stderr__, all_threads=False)  # A crash leaves no report, so show its line.
         return _check(chosen, options)
     except TorchgraftError as error:
         print(error, file=sys.stderr)
         return 2
-    except KeyboardInterrupt:  # while files are imported, which may take long
+    except KeyboardInterrupt:  # The import of files may take long.
         print("interrupted, before anything was checked", file=sys.stderr)
         return INTERRUPTED
 

@@ -136,7 +136,7 @@ class Check(pytest.Item):
     def reportinfo(self) -> tuple[os.PathLike[str] | str, int, str]:
         """Return the place where the target is declared, where Python knows it."""
         file, line = Path(self.path), 0
-        with contextlib.suppress(Exception):  # it is code of the user's, some of it made at run time
+        with contextlib.suppress(Exception):  # The code is the user's, and some of it was made at run time.
             origin = inspect.unwrap(self._entry.target().origin)
             holder = getattr(origin, "__self__", None)
             origin = holder if isinstance(holder, type) else origin

@@ -60,7 +60,7 @@ class Arguments:
         """Tell whether a call's tensors can have this precision."""
         kinds = [p.tensor.dtypes for _, p in self.signature.tensors] + [o.type.dtypes for o in self.signature.outputs]
         if precision in HALVES and any(kind.kind == "Complex" for kind in kinds):
-            return False  # there are no complex halves
+            return False  # There are no complex halves.
         for _, parameter in self.signature.tensors:
             domain = self.domains.get(parameter.name)
             if domain is not None and not domain.reads and not _fits(domain.at({}), precision):
@@ -87,7 +87,7 @@ class _Call:
     def __init__(self, of: Arguments, draw: Draw) -> None:
         self._of, self._domains, self._draw = of, of.domains, draw
         self._precision = precision = draw.choose("dtype", of.precisions)
-        self._sizes = of.sizes.draw(draw, long=precision not in HALVES)  # which lose all their digits on the way
+        self._sizes = of.sizes.draw(draw, long=precision not in HALVES)  # Halves lose all digits along a long axis.
         self._generator = torch.Generator().manual_seed(draw.seed())
         self.traits = {str(precision).removeprefix("torch.")}
 
@@ -158,14 +158,14 @@ class _Call:
         if dtypes.exact is not None:
             return dtypes.exact
         if not dtypes.numeric and not dtypes.admits(self._precision):
-            # Indices: torch takes no other integers for them, and what an annotation admits is more than is used.
+            # They are indices: torch takes few integers for them, whatever an annotation admits.
             options = [d for d in _INTEGERS if dtypes.admits(d)] or sorted(dtypes.admitted or (), key=str)
             return self._draw.choose(f"dtype of {parameter.name}", options)
         kinds = [d for d in (self._precision, complex_twin(self._precision)) if dtypes.admits(d)]
         if self._precision in HALVES or not dtypes.numeric:
             kinds = kinds[:1]
         if dtypes.promotes and parameter.name != self._of.floating and self._precision not in HALVES:
-            kinds.append(torch.int64)  # one stays floating: a case without a derivative shows nothing
+            kinds.append(torch.int64)  # One stays floating: a case without a derivative shows nothing.
         return self._draw.choose(f"dtype of {parameter.name}", kinds)
 
     def _floating(self, name: str, shape: Shape, dtype: torch.dtype) -> Tensor:
@@ -197,9 +197,9 @@ class _Call:
 
 Profile = Callable[[Range, int, torch.Generator], Tensor]
 
-_FAR = 2.0  # how far plain values are from the end of an open domain
+_FAR = 2.0  # Plain values are so far from the end of an open domain.
 _SPECIAL = (0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 3.0, 10.0, math.pi / 2, math.pi)
-_CLOSEST = 12  # to an end, as a power of 1/2: within half of single precision's digits
+_CLOSEST = 12  # The power of 1/2 nearest to an end: half of single precision's digits.
 
 
 def _plain(allowed: Range, count: int, generator: torch.Generator) -> Tensor:
@@ -288,7 +288,7 @@ def _profiles(allowed: Range, dtype: torch.dtype) -> dict[str, Profile]:
     finite = math.isfinite(allowed.low), math.isfinite(allowed.high)
     if allowed.low <= 0 <= allowed.high:
         found["small"] = partial(_magnitudes, low=-6, high=-2)
-    if not all(finite):  # larger ones have exponentials that are infinite in single precision
+    if not all(finite):  # Larger ones have exponentials that are infinite in single precision.
         found["large"] = partial(_magnitudes, low=math.log10(4), high=math.log10(40))
     found["special"] = _special
     if allowed.poles or any(finite):
@@ -310,7 +310,8 @@ def _inside(profile: Profile, allowed: Range, count: int, dtype: torch.dtype, ge
         named = torch.tensor(allowed.members, dtype=dtype)
         return named[torch.randint(len(named), (count,), generator=generator)]
     values = profile(allowed, count, generator)
-    for pole in allowed.poles if profile is not _edges else ():  # an eighth of the way to the next, or 1/8, away
+    # Values stay 1/8 away, or an eighth of the way to the next pole.
+    for pole in allowed.poles if profile is not _edges else ():
         nearest = pole.nearest(values)
         distance, least = values - nearest, 0.125 * min(1.0, pole.step or 1.0)
         pushed = nearest + torch.where(distance < 0, -least, least)

@@ -41,7 +41,7 @@ _IN_VAIN = 60
 
 _REFUSING = (
     ArgumentError, DtypeError, DeviceError, ValueError, ArithmeticError, NotImplementedError,
-    torch.linalg.LinAlgError,  # type: ignore[attr-defined]  # documented, not re-exported
+    torch.linalg.LinAlgError,  # type: ignore[attr-defined] # It is documented, not re-exported.
 )  # fmt: skip
 
 _VALUES = (ValueError, ArithmeticError, KernelError, torch.linalg.LinAlgError)  # type: ignore[attr-defined]
@@ -100,7 +100,8 @@ class Inputs:
                 expected="inputs, or a jaxtyping annotation of each parameter", got="neither",
                 hint="pass tensors to check it with",
             )  # fmt: skip
-        parameters = target.origin.parameters() if target.kind == "module" else ()  # whose precision arguments have
+        # Arguments have the precision of parameters.
+        parameters = target.origin.parameters() if target.kind == "module" else ()
         own = [parameter.dtype.to_real() for parameter in parameters if differentiable(parameter)]
         self._arguments = known and Arguments(*known, own[:1] or precisions, target.constants)
 
@@ -116,7 +117,7 @@ class Inputs:
         draw, in_vain = Draw(self.seed), 0
         while in_vain < _IN_VAIN:
             if self.refused and isinstance(self.refused[-1].error, (BuildError, DeclarationError)):
-                return  # it is not the arguments' fault: a kernel that does not compile refuses all
+                return  # No argument is at fault: a kernel that does not compile refuses all.
             draw.begin()
             taken: list[Case] = []
             with contextlib.suppress(Impossible):
@@ -170,13 +171,13 @@ def attempt(case: Case, *, apart: bool = False) -> Exception | None:
     def call() -> None:
         with torch.no_grad():
             case.call()
-        with contextlib.suppress(Exception):  # what a backward raises is for the checks
+        with contextlib.suppress(Exception):  # The checks report what a backward raises.
             recorded = case.linearize() if apart else Linearization([], [])
             recorded.vjp([torch.ones_like(output) for output in recorded.outputs])
 
     try:
         survive(call, apart=apart)
-    except Exception as error:  # whatever it is, the target does not take these arguments
+    except Exception as error:  # Whatever it is, the target does not take these arguments.
         return error
     return None
 
@@ -204,7 +205,7 @@ def _reference_takes(case: Case) -> bool:
         return False
     try:
         expected = reference_outputs(op, *case.arguments(case.primals))
-    except Exception:  # it refuses them as well
+    except Exception:  # The reference refuses them as well.
         return False
     return all(bool(value.isfinite().all()) for value in expected)
 
@@ -281,6 +282,6 @@ def _read(function: Callable[..., Any], name: str, bound: int) -> Signature:
     stub.__annotations__ = {**{p.name: hints[p.name] for p in parameters}, "return": hints.get("return")}
     try:
         return read_signature(stub, name, loop=False, frames=0)
-    except DeclarationError:  # a return annotation that is no tensor says nothing about shapes
+    except DeclarationError:  # A return annotation that is no tensor says nothing about shapes.
         stub.__annotations__["return"] = Tensor
         return read_signature(stub, name, loop=False, frames=0)

@@ -109,7 +109,7 @@ class SizePlan:
             sizes.names[draw.choose("which axis is long", axes)] = length
         if self._computed:
             least = draw.choose("computed sizes", (2, 1, 0))
-            for node in 2 * self._computed:  # the second time for those that another's growth has made smaller
+            for node in 2 * self._computed:  # Twice: one may grow smaller as another grows.
                 self._grow(node, sizes, least)
         for name in sorted(self._runs):
             sizes.runs[name] = _run(draw, f"*{name}", sizes.used, scalar_first=True)
@@ -125,7 +125,7 @@ class SizePlan:
     def _options(self, name: str, sizes: Sizes) -> Sequence[int]:
         parameter, used = self._signature.names.get(name), sizes.used
         options = tuple(sorted(ROOMY if name in self._bounding else POOL, key=lambda size: size in used))
-        if parameter is not None:  # a number that is no size may still refuse 0
+        if parameter is not None:  # A number that is no size may still refuse 0.
             options = tuple(size for size in options if size > 0)
         if name in self._domains:
             options = integers(self._domains[name].at(sizes.names), options)
@@ -138,7 +138,7 @@ class SizePlan:
         if _value(node, sizes.names) >= least:
             return
         free = [name for name in _read(node) if name in self._names and name not in self._domains]
-        free.sort(key=lambda name: name in self._signature.names)  # axes rather than arguments
+        free.sort(key=lambda name: name in self._signature.names)  # Axes grow before arguments do.
         for more in range(1, 2 + least + 2 * max([0, *sizes.names.values()])):
             for name in free:
                 grown = {**sizes.names, name: sizes.names[name] + more}
@@ -171,7 +171,7 @@ class SizePlan:
 def _value(node: ast.expr, names: Mapping[str, Any]) -> int:
     try:
         return int(evaluate(node, names))
-    except ZeroDivisionError:  # the operator will say so
+    except ZeroDivisionError:  # The operator will say so.
         return 0
 
 
@@ -241,7 +241,7 @@ T = TypeVar("T")
 
 _ODD_AT_MOST = 0.4
 _ODDER_WITH_EACH = 0.08
-_TRIES = 3  # of an option that is in refused cases only
+_TRIES = 3  # An option is tried so often before it counts as refused.
 
 
 class Impossible(Exception):

@@ -117,7 +117,7 @@ class _Comparison:
         if found is not None:
             yield found.but(code=WRONG_AT_TIES, title="The gradient is wrong where elements are equal")
             return
-        if self.drowned and self.probe.reference is not None:  # where fewer digits cannot tell, float64 may
+        if self.drowned and self.probe.reference is not None:  # Where fewer digits cannot tell, float64 may.
             with contextlib.suppress(Inconclusive, Skip):
                 wrong = list(gradient(self.probe.reference.case))
                 yield from wrong
@@ -184,7 +184,7 @@ class _Comparison:
             yield self.probe.direction(self.generator), None
         if relative or not odd:
             yield self.probe.direction(self.generator, relative=True), None
-        if len(names) > 1 and not self._enough(self.known):  # what jumps with one may be smooth in another
+        if len(names) > 1 and not self._enough(self.known):  # A function that jumps with one may be smooth in another.
             self.known = torch.zeros_like(self.known)
             yield from self._each_alone()
 
@@ -215,7 +215,7 @@ class _Comparison:
                 found = not_a_number(probe, backward)
                 if found is not None:
                     return found
-                # 0 times the infinite slope of an output that has weight 0: of no use here, and no error
+                # An output of weight 0 may have an infinite slope: their product is no error.
                 direction = torch.where(pairing.gradient.isfinite(), direction, 0)
                 ladder = self.ladder = probe.climb(direction)
                 weight = covector(ladder, backward.wanted, self.generator, probe.grid, balanced=balanced)
@@ -259,7 +259,7 @@ class _Comparison:
         moves = torch.where(ladder.known & ~self.backward.wanted, ladder.derivative.abs(), 0)
         for name, place in zip(output_names(probe), probe.outputs.slices, strict=True):
             moving = moves[place] > least[place]
-            if moving.any() and not self.moving:  # said once
+            if moving.any() and not self.moving:  # It is said once.
                 self.moving, largest = True, float(moves[place][moving].max())
                 yield Finding(
                     "nondifferentiable-output-moves", Verdict.INCONCLUSIVE,
@@ -404,7 +404,7 @@ def not_a_number(probe: Probe, backward: Backward, cotangent: Tensor | None = No
     weight = signed(len(probe.values), generator, min(24, probe.grid.digits - 4)) if cotangent is None else cotangent
     missing = backward.vjp(torch.where(backward.wanted, weight, 0)).isnan()
     if cotangent is not None:
-        missing &= ~backward.vjp(backward.wanted.double()).isinf()  # 0 times an infinite slope
+        missing &= ~backward.vjp(backward.wanted.double()).isinf()  # 0 times an infinite slope is NaN.
     for name, place in zip(probe.case.names, probe.inputs.slices, strict=True):
         if missing[place].any():
             largest = float(probe.point[place][missing[place]].abs().max())

@@ -156,7 +156,7 @@ def climb(
         table, bars, (derivative, kink), (error, kink_error) = neville(samples, rungs.steps, noise)
         scale = torch.maximum(derivative.abs(), size)
         finest = torch.maximum(grid.epsilon**_DIGITS * scale, 4 * noise / rungs.steps[0])
-        # Smaller steps may only be worse by the noise; where they are by more, the large ones overlooked something.
+        # Smaller steps may be worse by the noise alone. Else the large ones overlooked something.
         jagged = bars[-1] > 16 * (error + 4 * noise / rungs.steps[-1]) + finest
         good = ((error <= finest) & ~jagged) | ~center.isfinite()
         share = float(good.double().mean()) if len(good) else 1.0
@@ -169,7 +169,7 @@ def climb(
     kinked = bend > grid.epsilon**0.5 * scale
     unresolved = ~(torch.maximum(error, kink_error) <= coarsest)
     jagged |= rungs.jagged(derivative, error, noise)
-    error = error + bend  # of a kink too slight to give the element up
+    error = error + bend  # A slight kink does not give the element up.
     grain = noise / rungs.steps[0]
     return Ladder(derivative, error, kinked, unresolved, jagged, scale, grain, tuple(rungs.steps), table, bars)
 
@@ -204,7 +204,7 @@ class _Rungs:
     def _value(self, step: float) -> Tensor | None:
         try:
             value = self.function(step)
-        except Exception:  # whatever it raises beyond its domain
+        except Exception:  # It may raise anything beyond its domain.
             return None
         return value if value.shape == self.center.shape else None
 
@@ -226,16 +226,16 @@ class _Rungs:
 
 # -- extrapolation of differences to the step 0, with an error estimate for each element -----------------------------
 
-# Neville's scheme [1] on differences at steps h, h/2, h/4, ... Each entry of the scheme has an error estimate: what it
-# differs from its neighbours, which shows the truncation error, and a bound on what the noise of the function's values
-# does to it. The entry with the least estimate is taken, for each element of the result on its own.
+# This is Neville's scheme [1] on differences at steps h, h/2, h/4, ... The error estimate of an entry has two parts.
+# Its difference from its neighbours shows the truncation error, and a bound tells what the noise of the function's
+# values does to it. Each element of the result takes the entry with the least estimate.
 #
 # The tables are small and the operations many, for which numpy takes a fourth of torch's time.
 #
 # [1] Ridders, "Accurate computation of F'(x) and F'(x) F''(x)", Adv. Eng. Software 4 (1982), 75-76.
 
 
-@np.errstate(all="ignore")  # what is not finite is never better
+@np.errstate(all="ignore")  # An infinite or NaN error is never the best.
 def neville(samples: Tensor, steps: list[float], noise: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The best extrapolation to h = 0 that ends at each step, and its estimated error; the best of all, and its error.
 
@@ -258,7 +258,7 @@ def neville(samples: Tensor, steps: list[float], noise: Tensor) -> tuple[Tensor,
             powers = powers + 2
         else:
             change = np.zeros_like(column)
-            change[:, 0] = np.inf  # the largest step alone tells nothing of its error
+            change[:, 0] = np.inf  # The largest step alone tells nothing of its error.
         change[:, 1:] = np.maximum(change[:, 1:], abs(column[:, 1:] - column[:, :-1]))
         change += amplified * jitter
         better = change < bars[:, order:]
@@ -305,7 +305,7 @@ def ecnoise(samples: Tensor) -> Tensor:
 
     [1] Moré and Wild, "Estimating computational noise", SIAM J. Sci. Comput. 33 (2011), equation (2.3).
     """
-    unit = samples.abs().amax(0).clamp(min=torch.finfo(samples.dtype).tiny)  # squares of small values would be zero
+    unit = samples.abs().amax(0).clamp(min=torch.finfo(samples.dtype).tiny)  # Squares of small values would be zero.
     largest, differences = torch.zeros_like(samples[0]), samples / unit
     for k in range(1, _ORDERS[-1] + 1):
         differences = differences[1:] - differences[:-1]

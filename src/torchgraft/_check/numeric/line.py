@@ -220,7 +220,7 @@ def is_slope(terms: Tensor, function: Callable[[float], float], close: float = C
     middle, coarse = slope(2 * STEP), slope(4 * STEP)
     limit, other = (4 * fine - middle) / 3, (4 * middle - coarse) / 3
     size, doubt = max(size, abs(limit)), 2 * abs(limit - other)
-    # A slope may vanish, beside which the terms of third order that are taken off are large.
+    # The slope may vanish, and the terms of third order that are taken off are large then.
     return abs(expected - limit) <= close * size + doubt and doubt <= 1e-3 * max(size, abs(coarse))
 
 

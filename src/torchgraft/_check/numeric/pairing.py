@@ -113,7 +113,7 @@ def pair(probe: Probe, backward: Backward, ladder: Ladder, direction: Tensor, co
     size = max(_norm(terms), _norm(products))
     nonlinearity = _norm(noise) + abs(float(noise.sum()))
     roundings = _ROUNDINGS if probe.grid.digits >= SINGLE else _HALF_ROUNDINGS
-    flat = (probe.scale == 0) & (ladder.derivative == 0)  # what came to nothing was computed from some numbers
+    flat = (probe.scale == 0) & (ladder.derivative == 0)  # A result of 0 was computed from some numbers.
     scale = torch.where(flat, 1, probe.scale)
     values = _norm(torch.where(weighted & scale.isfinite(), cotangent * scale, 0))
     grain = 32 * _norm(torch.where(weighted, cotangent * ladder.grain, 0)) + roundings * probe.grid.epsilon * values
@@ -132,15 +132,16 @@ def covector(ladder: Ladder, wanted: Tensor, generator: torch.Generator, grid: G
         balanced: weights are as 1 to the derivative, so that small elements count as much as large ones.
     """
     known = ladder.known & wanted
-    weight = torch.where(known, signed(len(known), generator, min(24, grid.digits - 4)), 0)  # 3 times it is exact
+    # Three times such a weight is exact.
+    weight = torch.where(known, signed(len(known), generator, min(24, grid.digits - 4)), 0)
     slope = ladder.derivative.abs()
-    size = torch.where(known & (slope > 4 * ladder.error), slope, 0)  # of what may be 0 the size is not known
+    size = torch.where(known & (slope > 4 * ladder.error), slope, 0)  # A derivative that may be 0 has no known size.
     if not balanced or not size.any():
         return weight
     root = grid.epsilon**0.5
     size = torch.where(size > 0, torch.maximum(size, ladder.error / root), 0)
     largest = size.max()
-    size = torch.where(size > 0, size.clamp(min=float(root * largest)), largest)  # 0 has no size to be balanced by
+    size = torch.where(size > 0, size.clamp(min=float(root * largest)), largest)  # 0 has no size to be balanced by.
     exponent = torch.frexp(size).exponent
     return weight * torch.exp2((exponent.min() - exponent).double())
 

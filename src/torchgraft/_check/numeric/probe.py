@@ -67,7 +67,7 @@ class Probe:
         self.point, self.values = flatten(primals), flatten(outputs)
         snapped = torch.cat([self.grid.snap(self.point[s]) for s in self.inputs.slices]) if point is None else point
         if not torch.equal(snapped, self.point):
-            with contextlib.suppress(Exception):  # such as of a matrix that must be orthogonal to the last digit
+            with contextlib.suppress(Exception):  # It may refuse: a matrix may have to be orthogonal.
                 moved = self._called(case, snapped)
                 if moved.shape == self.values.shape:
                     self.point, self.values = snapped, moved
@@ -86,7 +86,7 @@ class Probe:
             return None
         near = (probe.values - self.values).abs() <= self.grid.epsilon**0.25 * self.values.abs().sum()
         unlike = ~near & self.values.isfinite()
-        return probe if 2 * int(unlike.sum()) <= len(near) else None  # else it is another function
+        return probe if 2 * int(unlike.sum()) <= len(near) else None  # With most values unlike, it is another function.
 
     @functools.cached_property
     def faintest(self) -> float:
@@ -293,7 +293,7 @@ def with_ladder(evidence: Evidence, case: Case) -> Evidence:
         return evidence
     unit, ladder = min(found, key=lambda pair: float(pair[1].error[row]) / pair[0])
     bars = ladder.bars[:, row]
-    bars = torch.where(bars < torch.finfo(bars.dtype).max, bars / unit, torch.inf)  # nan: nothing is known
+    bars = torch.where(bars < torch.finfo(bars.dtype).max, bars / unit, torch.inf)  # NaN means that nothing is known.
     return replace(
         evidence,
         steps=tuple(step * unit for step in ladder.steps),

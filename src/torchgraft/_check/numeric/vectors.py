@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-# A complex element is two real ones, its parts, so that Re<v, J u> = Re(sum(conj(v) * (J u))) is the plain inner
-# product of two such vectors: torch's convention of complex gradients [1]. Every element is a float64, which holds the
-# values of all smaller dtypes exactly.
+# A complex element counts as two real ones, its parts. Re<v, J u> = Re(sum(conj(v) * (J u))) is then the plain inner
+# product of two such vectors, which is torch's convention of complex gradients [1]. Every element is a float64, which
+# holds the values of all smaller dtypes exactly.
 #
 # [1] https://docs.pytorch.org/docs/stable/notes/autograd.html#autograd-for-complex-numbers
 
@@ -36,7 +36,7 @@ class Layout:
     """
 
     def __init__(self, like: Sequence[Tensor]) -> None:
-        self._like = [torch.empty_like(tensor) for tensor in like]  # dense, and with the same order of axes
+        self._like = [torch.empty_like(tensor) for tensor in like]  # They are dense, with the same order of axes.
         self._sizes = [t.numel() * (2 if t.is_complex() else 1) for t in like]
         ends = list(itertools.accumulate(self._sizes, initial=0))
         self.slices = [slice(a, b) for a, b in itertools.pairwise(ends)]
@@ -150,5 +150,6 @@ def signed(size: int, generator: torch.Generator, bits: int = 24) -> Tensor:
 def _binade(x: Tensor) -> Tensor:
     """For each element the least power of two above its magnitude, 0 for 0."""
     mantissa: Tensor = torch.frexp(x).mantissa
-    binade: Tensor = torch.where(mantissa == 0, mantissa, x / mantissa)  # exact, as exp2 of the exponent need not be
+    # This is exact; exp2 of the exponent need not be.
+    binade: Tensor = torch.where(mantissa == 0, mantissa, x / mantissa)
     return binade

@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 INSTALL = "pip install 'torchgraft[report]'"
-MOST = 32  # rows and columns of a map; of a larger Jacobian the part around the largest deviation is shown
-SLACK = 4  # times its estimate the error of an entry may be; single estimates can be that much too small
-ROUNDED = 256 * float(np.finfo(float).eps)  # of the largest entry: an error that is never called one
-FARTHEST = 2.0  # where the scale of ratios ends on both sides of 1
-NEAR = 0.01  # ratios that are all nearer to 1 are shown as their distances from it
-WIDE = 8  # columns whose cells are wide enough for a number
-LONGEST = 12  # characters of a label
-BESIDE = 30  # characters of labels that have room side by side
-COLORS = "RdBu_r"  # people with any kind of colour vision tell blue from red
+MOST = 32  # Rows and columns of a map: of a larger one, those around the largest deviation.
+SLACK = 4  # An error may be so many times its estimate, which is sometimes too small.
+ROUNDED = 256 * float(np.finfo(float).eps)  # Relative to the largest entry. Less is never called an error.
+FARTHEST = 2.0  # The scale of ratios ends here on both sides of 1.
+NEAR = 0.01  # Ratios that are all nearer to 1 are shown as their distances from it.
+WIDE = 8  # Up to so many columns have room for a number in each cell.
+LONGEST = 12  # Characters of a label.
+BESIDE = 30  # Characters of labels that have room side by side.
+COLORS = "RdBu_r"  # People with any kind of colour vision tell blue from red.
 POINT, UNDER, SOFT, VOID = "#1f5c99", "#b3261e", "#5d646d", "#c9c5bb"
 SUPERSCRIPTS = str.maketrans("-0123456789", "\N{SUPERSCRIPT MINUS}⁰¹²³⁴⁵⁶⁷⁸⁹")
 STYLE = {
@@ -66,7 +66,7 @@ class Map(NamedTuple):
     def text(self, row: int, column: int, fits: int) -> str:
         """The mark of a cell, or its number with as many digits as have room; nothing without room."""
         value = self.values[row, column]
-        texts = [f"{value + 0.0:.{digits}g}" for digits in (3, 2, 1)]  # + 0.0: no negative zero
+        texts = [f"{value + 0.0:.{digits}g}" for digits in (3, 2, 1)]  # Adding 0.0 makes a negative zero positive.
         if self.marks[row, column]:
             texts = [str(self.marks[row, column])]
         elif self.center and self.limit < NEAR and value != self.center:
@@ -84,7 +84,7 @@ class Maps(NamedTuple):
     caption: str
 
 
-@np.errstate(all="ignore")  # what is not finite is shown as it is
+@np.errstate(all="ignore")  # Infinite values and NaN are shown as they are.
 def heat_maps(evidence: Evidence) -> Maps | None:
     """The heat maps: analytic, numeric, and the first over the second; None where there are no entries."""
     analytic, numeric = (side.double().numpy() for side in (evidence.analytic, evidence.numeric))
@@ -188,7 +188,7 @@ def trace(evidence: Evidence) -> Trace | None:
     offsets = [value - reference for value in evidence.ladder]
     distance = None if along is None or not math.isfinite(along) else along - reference
     sizes = [abs(offset) for offset in (*offsets, distance or 0.0) if offset and math.isfinite(offset)]
-    floor = torch.finfo(torch.float64).eps * max(abs(reference), 1e-270)  # by less matplotlib cannot divide
+    floor = torch.finfo(torch.float64).eps * max(abs(reference), 1e-270)  # Matplotlib cannot divide by less.
     linear = max(bar if math.isfinite(bar) else min(sizes, default=floor), floor)
     under, by = apart(along, reference) if along is not None else ("", shown(reference, 7))
     error = f" (error at most about {brief(bar)})" if math.isfinite(bar) else ""
@@ -244,8 +244,8 @@ def figure(evidence: Evidence, heading: Sequence[str]) -> Figure | None:
             part.supxlabel(_literal(caption), fontsize=9, color=SOFT)
             for picture, axes in zip(row, part.subplots(1, len(row), squeeze=False)[0], strict=True):
                 picture.draw(axes)
-        whole.draw_without_rendering()  # makes the ticks, in this style and not in that of a later draw
-    whole._repr_png_ = partial(_rendered, whole, "png")  # type: ignore[attr-defined] # for notebooks without pyplot
+        whole.draw_without_rendering()  # Makes the ticks in this style: a later draw has another one.
+    whole._repr_png_ = partial(_rendered, whole, "png")  # type: ignore[attr-defined] # Notebooks without pyplot ask for it.
     return whole
 
 
@@ -290,7 +290,7 @@ def _style() -> Iterator[None]:
         error.add_note(f"Finding.plot() needs matplotlib: {INSTALL}")
         raise
     with style.context(["default", STYLE]), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from")  # a name in letters that the font lacks
+        warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from")  # The font lacks letters of some names.
         yield
 
 
@@ -349,7 +349,7 @@ def _draw_ladder(steps: Trace, axes: Axes) -> None:
     axes.plot(*place, "o", markersize=10, fillstyle="none", color="black", label="step used", zorder=4)
     if steps.along is not None:
         axes.axhline(steps.along, color=UNDER, linestyle="--", label="under test")
-    axes.set_yticks(_distances(steps))  # matplotlib's own are uneven, and overflow for the largest numbers
+    axes.set_yticks(_distances(steps))  # Matplotlib's own are uneven, and overflow for the largest numbers.
     axes.minorticks_off()
     axes.invert_xaxis()
     axes.set(xlabel="step of the differences", ylabel="distance from the\nnumeric derivative")

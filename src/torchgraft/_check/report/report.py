@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from markupsafe import Markup
     from rich.text import Text
 
-FORMAT = 1  # of the JSON; goes up when a key changes its meaning or goes away
+FORMAT = 1  # Goes up when a key of the JSON changes its meaning or goes away.
 
 
 @dataclass
@@ -139,19 +139,19 @@ def data_of(value: Any) -> Any:
             return [data_of(item) for item in value]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: data_of(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    return f"<{type(value).__qualname__}>"  # not its repr, which may hold an address
+    return f"<{type(value).__qualname__}>"  # Its repr may hold an address.
 
 
 def html_page(reports: Sequence[Outcome]) -> str:
     """A page of one report or of several, the worst first, that needs no other file, no script and no network."""
     page = _template().render(reports=sorted(reports, key=lambda report: -SEVERITY[report.verdict]))
-    return page.strip() + "\n"  # before the page stand the blank lines of its macros
+    return page.strip() + "\n"  # The macros leave blank lines before the page.
 
 
 @functools.cache
 def _template() -> Template:
     """The template of the page, in which all text is escaped."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined  # slow to import, and few write a page
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # It is slow to import, and few write a page.
 
     environment = Environment(
         loader=PackageLoader("torchgraft._check.report", ""), autoescape=True, undefined=StrictUndefined,

@@ -101,10 +101,10 @@ class Check:
     """One check, over all its cases; a case that was skipped takes nothing from those that passed."""
 
     name: str
-    verdict: Verdict  # the worst of its cases
-    share: str  # the number of cases that ended so, of those that were tried: "2 of 3"
-    note: str  # the first reason that was given for the verdict, and the number of other reasons
-    said: str  # the note, else what was found, else what holds where it passes
+    verdict: Verdict  # The worst of its cases.
+    share: str  # The number of cases that ended so, of those that were tried: "2 of 3".
+    note: str  # The first reason that was given for the verdict, and the number of other reasons.
+    said: str  # The note, or what was found, or what holds where it passes.
 
 
 def checks(report: Outcome) -> list[Check]:
