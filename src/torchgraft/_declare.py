@@ -25,7 +25,9 @@ from ._spec.workspace import Workspace
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
-T = TypeVar("T", bound="Tensor | tuple[Tensor | None, ...] | list[Tensor] | None")  # no array: those are others'
+T = TypeVar(
+    "T", bound="Tensor | tuple[Tensor | None, ...] | list[Tensor] | None"
+)  # Arrays have overloads of their own.
 U = TypeVar("U", bound=Tensor)
 R_co = TypeVar("R_co", covariant=True)
 
@@ -72,7 +74,7 @@ if TYPE_CHECKING:
         def __call__(self, **named: Any) -> R_co: ...
         @overload
         def __call__(self, a: Tensor, /, **named: Any) -> R_co: ...
-        def __call__(self: Any, *args: Any, **kwargs: Any) -> Any: ...  # type: ignore[misc]  # mypy reads no ParamSpec here
+        def __call__(self: Any, *args: Any, **kwargs: Any) -> Any: ...  # type: ignore[misc]  # Mypy reads no ParamSpec here.
 
 
 class Declare(Protocol):

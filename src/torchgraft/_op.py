@@ -412,7 +412,7 @@ class Op(Generic[P, R_co]):
                 else "the kernel is written in Python, which a program without it cannot run",
                 operator=record.name, expected="@tg.op(kernel=tg.c(...))", got=f"a kernel in {kernel.kind}",
             )  # fmt: skip
-        from ._build.standalone import save  # costs an import; most programs save nothing
+        from ._build.standalone import save  # The import costs, and most programs save nothing.
 
         called = (self.torch_op.name(), self._lowering.opaque(mapped=False).torch_op.name())
         schema = record.signature.schema()

@@ -79,7 +79,7 @@ class Record:
         self.call_scope: Callable[[Sequence[Any]], contextlib.AbstractContextManager[None]] | None = None
         self.node_scope: Callable[..., tuple[Callable[..., Any], Callable[..., Any]]] | None = None
         self._plans: dict[Any, Plan] = {}
-        self._seen: dict[str, str] = {}  # by the functions in C, see `NativeFunction`
+        self._seen: dict[str, str] = {}  # Functions in C share it, see `NativeFunction`.
         self.declare_domains(declared_domains(function))
         self._forget()
 

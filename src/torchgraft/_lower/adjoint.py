@@ -48,7 +48,9 @@ class _Node(_torch.SingleLevelFunction):  # type: ignore[misc]
     @staticmethod
     def forward(ctx: Any, adjoint: _Adjoint, run: Any, call: RuleCall, *primals: Tensor) -> Any:
         ctx.adjoint, ctx.call = adjoint, call
-        ctx.save_for_backward(*call.reads)  # with their tangents, for a backward pass inside the same forward level
+        ctx.save_for_backward(
+            *call.reads
+        )  # They keep their tangents, for a backward pass inside the same forward level.
         return run(*replace(call, reads=primals).pack())[0]
 
     @staticmethod

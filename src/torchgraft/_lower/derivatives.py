@@ -31,7 +31,7 @@ class Derivatives:
         self.weigh = weigh
         self._vjps: dict[Rule, VJP] = {}
         self._operators: dict[Rule, OperatorRule] = {}
-        self._lock = threading.RLock()  # a name must be defined once, whichever thread needs it first
+        self._lock = threading.RLock()  # A name must be defined once, whichever thread needs it first.
 
     def vjp(self, rule: Rule) -> VJP:
         """Make a vjp, partial or adjoint rule callable."""

@@ -31,7 +31,7 @@ Known = tuple[Any, ...]
 """An `Entry` with what the hot path needs of it before it: attributes would cost it 20 ns each."""
 
 _SHAPES = 1024
-_ALIKE = 16  # dtypes, strides, devices, who requires grad
+_ALIKE = 16  # They differ in dtypes, strides, devices, or in what requires grad.
 
 
 class Entry:
@@ -119,7 +119,7 @@ class EagerCall:
         """Find the entry for tensors like these; the key holds their shapes."""
         try:
             found = self.entries.get(key, ())
-        except TypeError:  # a tracer's SymInts cannot be hashed
+        except TypeError:  # A tracer's SymInts cannot be hashed.
             return None
         return next((entry.known for entry in found if entry.admits(*tensors)), None)
 
@@ -163,7 +163,7 @@ class EagerCall:
         entry = self._make_entry(kernel, values, leaves, plan)
         outputs = self._first_run(entry, values, leaves)
         if self.recognises:
-            entry.kernel = kernel.planned(plan, values)  # which may have changed with what the first run has shown
+            entry.kernel = kernel.planned(plan, values)  # The first run may have changed it.
             self._remember(values, entry)
         return self.signature.pack(outputs)
 
@@ -198,7 +198,7 @@ class EagerCall:
             self.record.shape_values(values),
         )
         entry.kernel_of = kernel
-        if any(leaf.requires_grad for leaf in leaves):  # whatever the mode: `admits` does not look at it
+        if any(leaf.requires_grad for leaf in leaves):  # Grad mode does not count: `admits` does not look at it.
             mask = [leaf.requires_grad for leaf in leaves]
             counts = leaf_counts(self.signature, values)
             entry.node = self._node(counts, mask, batched=bool(plan.batch))

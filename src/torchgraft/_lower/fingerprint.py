@@ -40,7 +40,7 @@ def _describe_function(function: types.FunctionType) -> str:
 
 def _is_filled(cell: types.CellType) -> bool:
     try:
-        cell.cell_contents  # noqa: B018 - raises where it is empty
+        cell.cell_contents  # noqa: B018 - It raises where it is empty.
     except ValueError:
         return False
     return True

@@ -128,7 +128,7 @@ class HotPath:
     def make(self, slow: Any, find: Any, compiled: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
         """Make ``__call__``, and the function that installs what it admits."""
         call, install = self._make(slow, find, compiled)
-        call.__qualname__ = self.signature.name  # as Python calls it where an argument is missing
+        call.__qualname__ = self.signature.name  # Python calls it so where an argument is missing.
         return call, install
 
     def _namespace(self, never: Any) -> dict[str, Any]:
@@ -150,7 +150,7 @@ class HotPath:
             "runtime_error": RuntimeError,
             "is_grad_enabled": torch.is_grad_enabled,
             "set_grad_enabled": _torch.set_grad_enabled,
-            "new": tuple.__new__,  # a third of the time that the class itself takes
+            "new": tuple.__new__,  # The class itself takes three times as long.
             "recorded": Recorded,
         }
         names |= {f"default_{p.name}": p.default for p in self.signature.parameters if not p.required}
@@ -197,7 +197,7 @@ class HotPath:
     def _admitted(self) -> str:
         """The test that the entry is about arguments like these."""
         tests = [f"@admits({', '.join(self._leaves())})"]
-        if self.signature.shape_arguments:  # last: to compare a tracer's symbol is to make a number of it
+        if self.signature.shape_arguments:  # They come last: to compare a tracer's symbol is to make a number of it.
             tests.append(f"({', '.join(self._shape_arguments())},) == @entry.shape_arguments")
         return " and ".join(tests)
 
@@ -228,7 +228,7 @@ class HotPath:
         scalars = ", ".join(p.name for p in self.scalars)
         recorded = f"@new(@recorded, (@entry.run, @entry.plan, ({scalars},), None))" if scalars else "@entry.recorded"
         leaves = ", ".join(p.name for p in self.tensors)
-        if any(p.optional for p in self.tensors):  # the node was made for the tensors that are there
+        if any(p.optional for p in self.tensors):  # The node was made for the tensors that are there.
             leaves = f"*[t for t in ({leaves},) if t is not None]"
         call = f"@node({recorded}, {leaves})"
         if self.signature.structure is None:

@@ -63,7 +63,7 @@ class JVP:
         """One tangent for each output of the operator; None for those that have none."""
         derived: list[Rule] = []
         done: set[Rule] = set()
-        for name, tangents in self.tangents.items() if self.outputs else ():  # integers have no tangent
+        for name, tangents in self.tangents.items() if self.outputs else ():  # Integers have no tangent.
             if all(tangent is None for tangent in tangents):
                 continue
             rule = self.record.forward_rule(name)
@@ -116,7 +116,7 @@ class JVP:
         return [torch.zeros_like(p) if t is None else t for p, t in zip(primals, self.tangents[name], strict=True)]
 
     def _tangent_value(self, name: str) -> Any:
-        if name not in self.tangents:  # an optional input that is absent
+        if name not in self.tangents:  # An optional input may be absent.
             return None
         filled = self._filled(name)
         return filled if self.signature.names[name].many else filled[0]
@@ -174,7 +174,7 @@ class JVP:
         Known as the double-backward trick (J. Townsend, 2017, "A new trick for calculating Jacobian vector products").
         """
         for vjp in vjps:
-            if vjp.opaque and not vjp.residual:  # an array rule
+            if vjp.opaque and not vjp.residual:  # Nothing is recorded in an array rule.
                 raise missing_rule(self.record, vjp.inputs[0], "forward")
         recording = torch.is_grad_enabled()
         with _torch.hooks_on_saved_off(), torch.enable_grad():
@@ -194,7 +194,7 @@ class JVP:
                     made = vjp.call(self.plan, *reads)
                 name = next((name for name in map(watch.lost, made) if name is not None), None)
                 if name is not None and not vjp.opaque:
-                    if any(map(watch.lost_linear, made)):  # a part of the tangent would be missing
+                    if any(map(watch.lost_linear, made)):  # A part of the tangent would be missing.
                         raise _detached(vjp)
                     lost[vjp] = name
                 given = [t for name in vjp.inputs for t in self._transposed(name)]
@@ -208,12 +208,12 @@ class JVP:
                     tangents.append(tangent)
             try:
                 terms = torch.autograd.grad(gradients, cotangents, tangents, create_graph=recording, allow_unused=True)
-            except Exception as error:  # of a step of the rule that torch cannot transpose here, and that has no frame
+            except Exception as error:  # Torch cannot transpose a step of the rule, which has no frame.
                 if not isinstance(error, TorchgraftError):
                     rules = ", ".join(vjp.label for vjp in vjps)
                     error.add_note(f"raised by torch as it transposed {rules}, of which forward mode is derived")
                 raise
-        found: Sequence[Tensor | None] = terms  # the stubs know nothing of allow_unused
+        found: Sequence[Tensor | None] = terms  # The stubs know nothing of allow_unused.
         filled = [torch.zeros_like(c) if t is None else t for c, t in zip(cotangents, found, strict=True)]
         for vjp in vjps:
             reads = [env[r] for r in vjp.reads if r not in names]
@@ -225,16 +225,16 @@ class JVP:
 
     def _look(self, rule: Rule) -> None:
         """Run a rule on cotangents that are not zero, as those of the transpose are: there, no draw would be seen."""
-        if rule.is_operator:  # no transpose is derived of it
+        if rule.is_operator:  # No transpose is derived of it.
             return
         vjp = self.derivatives.vjp(rule)
-        hidden = _torch.dispatch_modes() > 0  # from a tracer that runs everything, or from whoever counts
+        hidden = _torch.dispatch_modes() > 0  # A tracer would run it, and others would count it.
         try:
             with _torch.directly() if hidden else within_level(rule.label):
                 self._run_on_ones(vjp)
         except TorchgraftError:
             raise
-        except Exception:  # a rule that needs its surroundings is run in them, and raises there if it must
+        except Exception:  # A rule that needs its surroundings runs in them later, and raises there.
             if not hidden:
                 raise
 
@@ -255,7 +255,7 @@ class JVP:
         made: Sequence[Any],
         reads: Sequence[Any],
         linear: Sequence[Tensor] = (),
-        hanging: Callable[[], Sequence[bool]] = tuple,  # not asked of what is opaque
+        hanging: Callable[[], Sequence[bool]] = tuple,  # It is not asked of opaque rules.
     ) -> list[Any]:
         sources = [item for value in reads for item in (value if isinstance(value, list) else [value])]
         if rule.residual:
@@ -267,7 +267,7 @@ class JVP:
 def _sum(one: Tensor, other: Tensor) -> Tensor:
     try:
         return one + other
-    except IndexError:  # over no samples, torch cannot add a tensor without axes that is mapped to one that is not
+    except IndexError:  # Over no samples, torch cannot add a mapped and an unmapped tensor without axes.
         return (one[None] + other[None])[0]
 
 

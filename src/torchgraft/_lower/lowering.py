@@ -45,10 +45,10 @@ class Lowering:
         self._nodes: dict[Any, type[Any]] = {}
         self._mapped: DispatcherOp | None = None
         self._opaque: dict[bool, DispatcherOp] = {}
-        self._lock = threading.RLock()  # a name must be defined once, whichever thread needs it first
+        self._lock = threading.RLock()  # A name must be defined once, whichever thread needs it first.
         self.dispatched = self._register(record.qualname, record.signature.schema(), mapped=False)
         if record.opaque:
-            self.opaque(mapped=False)  # so that an exported program finds it in a process that never compiled
+            self.opaque(mapped=False)  # An exported program needs it in a process that never compiled.
 
     def forget(self) -> None:
         """Forget what was derived of declarations that have changed."""
@@ -173,20 +173,20 @@ class _Part:
         A graph that may still be differentiated (`make_fx`, `torch.func.linearize`) keeps the operator: its derivative
         is its rules', not the body's.
         """
-        if not _torch.tracing_to_graph():  # only shapes are wanted, or a mode looks on, such as one that counts
+        if not _torch.tracing_to_graph():  # Only shapes are wanted, or a mode looks on, such as one that counts.
             return self.fake(*args) if _torch.fake_mode_of(args) else NotImplemented
         if not _torch.tracing_final_graph():
             return NotImplemented
-        if self.record.opaque or _torch.tangents_from_outside():  # which the body alone would differentiate
+        if self.record.opaque or _torch.tangents_from_outside():  # The body alone would differentiate them.
             return self.lowering.opaque(mapped=self.is_mapped)(*args)
         values, lead = self._values(args)
         try:
             values = self.record.promoted(values)
             plan = self.record.plan(values, lead)
-            if plan.batch:  # torch.vmap cannot be traced inside of a dispatch mode; `_inline` did it where it could
+            if plan.batch:  # A dispatch mode cannot trace torch.vmap; `_inline` did it where it could.
                 return self.lowering.opaque(mapped=self.is_mapped)(*args)
             outputs = self.record.kernel_for(plan.device).run(values, plan)
-        except Exception:  # what cannot be traced stays one opaque call, and raises there if it must
+        except Exception:  # What cannot be traced stays one opaque call, which raises in its turn.
             return self.lowering.opaque(mapped=self.is_mapped)(*args)
         leaves = self.record.leaves(values)
         return self._pack([o.clone() if _torch.is_view(o) or any(o is x for x in leaves) else o for o in outputs])
@@ -200,7 +200,7 @@ class _Part:
 
     def _autograd(self, keyset: Any, values: list[Any], lead: int) -> Sequence[Tensor]:
         leaves = self.record.leaves(values)
-        if _torch.forward_mode_enabled():  # whether a level is open, Python does not know in a graph of Dynamo
+        if _torch.forward_mode_enabled():  # In a graph of Dynamo, Python does not know whether a level is open.
             duals = [
                 _torch.unpack_dual(leaf) if leaf.is_floating_point() or leaf.is_complex() else (leaf, None)
                 for leaf in leaves
@@ -258,7 +258,7 @@ class _Part:
             with _torch.below_autograd():
                 outputs = self.record.kernel_for(plan.device).run(values, plan, may_loop=False)
                 return outputs[0] if len(outputs) == 1 else tuple(outputs)
-        except Exception:  # as in `decompose`
+        except Exception:  # It stays one opaque call, as in `decompose`.
             return None
 
     def _forward_mode(

@@ -42,7 +42,7 @@ class OperatorRule(ABC):
         self._dispatched.fake(self._fake)
         self._dispatched.vmap(self._vmap)
         self._dispatched.at_key("Batched", self._legacy_vmap)
-        if rule.kind != "adjoint":  # which gets derivatives from `differentiate_adjoint`
+        if rule.kind != "adjoint":  # An adjoint gets its derivatives from `differentiate_adjoint`.
             self._dispatched.at_key("Autograd", _torch.fallthrough_kernel)
 
     @abstractmethod
@@ -97,7 +97,7 @@ class OperatorRule(ABC):
         reads: list[Tensor] = []
         leads: list[int] = []
         for leaf, lead, dim in zip(call.reads, call.leads, dims, strict=True):
-            if dim is not None:  # size-1 axes line the new axis up with the others' leading ones
+            if dim is not None:  # Axes of size 1 line the new axis up with the others' leading ones.
                 moved = leaf.movedim(dim, 0)
                 ones = (1,) * (rank - lead)
                 reads.append(moved.reshape(moved.shape[0], *ones, *moved.shape[1:]))

@@ -115,7 +115,7 @@ def attached(
             _torch.requires_grad_inside(tensor)
     try:
         results = run(*again)
-    except Exception:  # what cannot be found out is refused
+    except Exception:  # What cannot be found out is refused.
         return [False] * len(positions)
     return [results[i].requires_grad for i in positions]
 

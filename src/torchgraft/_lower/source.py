@@ -15,5 +15,5 @@ def compile_source(source: str, title: str, namespace: dict[str, Any]) -> dict[s
     """Execute generated source; `title` is its file name in tracebacks."""
     filename = f"{GENERATED}{title} {next(_numbers)}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
-    exec(compile(source, filename, "exec"), namespace)  # our own text, made from checked identifiers
+    exec(compile(source, filename, "exec"), namespace)  # The text is our own, made from checked identifiers.
     return namespace

@@ -173,7 +173,7 @@ def call_operator(
     counts = tuple(len(_items(name, value)) for name, value in tensors)
     scalars = tuple(by_name[name] for name in operator.scalar_names)
     sizes = tuple(plan.sizes.get(name, -1) for name in operator.size_names)
-    if not leaves:  # a partial derivative that is one number
+    if not leaves:  # The partial derivative is one number.
         results = tuple(((), dtype) for _, dtype in results)
     return operator(RuleCall(tuple(leaves), counts, tuple(leads), sizes, results, scalars))
 

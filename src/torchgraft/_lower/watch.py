@@ -77,19 +77,19 @@ class Watch(torch.overrides.TorchFunctionMode):
     ) -> None:
         super().__init__()
         self.left: str | None = None
-        self._left_linear = False  # and these hang on a cotangent
+        self._left_linear = False  # They hang on a cotangent.
         self._forgiven = forgiven
-        self._recording = torch.is_grad_enabled()  # else only tangents can be lost
+        self._recording = torch.is_grad_enabled()  # Without grad mode only tangents can be lost.
         self._tangents = _torch.tangents_possible()
         self._tainted: dict[int, _Taint] = {}
-        self._aliases: dict[int, Tensor] = {}  # made by `.data` and `.detach()`: what is written there, others see
-        self._memory: dict[int, _Taint] = {}  # what was written to, which views share
+        self._aliases: dict[int, Tensor] = {}  # Tensors by `.data` and `.detach()`: what is written there, others see.
+        self._memory: dict[int, _Taint] = {}  # Memory that was written to, and that views share.
         # Given, read or made, with their memory; kept, so that no other one takes over an id.
         self._known: dict[int, tuple[Tensor, int]] = {}
         self._levels: dict[int, set[int]] = {}
-        self._moving: set[int] = set()  # of those that are known, what a tangent may have been handed down to
-        self._linear: set[int] = set(map(id, linear))  # of those that are known, what hangs on a cotangent
-        self._differentiated: dict[int, Tensor] = {}  # of those that are known, one for each memory
+        self._moving: set[int] = set()  # Known ones to which a tangent may have been handed down.
+        self._linear: set[int] = set(map(id, linear))  # Known ones that hang on a cotangent.
+        self._differentiated: dict[int, Tensor] = {}  # Known ones, one for each memory.
         self.know(given)
 
     def know(self, values: Iterable[Any]) -> None:
@@ -144,15 +144,15 @@ class Watch(torch.overrides.TorchFunctionMode):
         if self._is_known(tensor) or not is_inexact(tensor.dtype):
             return
         if self._is_alias(tensor):
-            # Whose memory it is has been forgotten: maybe a cotangent's.
+            # The memory may be a cotangent's: nobody remembers.
             self._tainted[id(tensor)] = _Taint(tensor, _ALIAS, quiet=False, linear=bool(self._linear))
         self._look_at(tensor, moving=False)
 
     def _is_alias(self, tensor: Tensor) -> bool:
         if tensor.grad_fn is not None or (not _torch.functorch_active() and self._has_tangent(tensor)):
-            return False  # a Function returned one of its inputs
+            return False  # A Function returned one of its inputs.
         if any(map(self._is_known, _torch.wrapped_in(tensor))):
-            return False  # a transform within has wrapped a known one
+            return False  # A transform within has wrapped a known one.
         other = self._differentiated.get(_torch.memory(tensor))
         if other is None and _torch.borrows_plainly(tensor):
             other = next((t for t in self._differentiated.values() if _torch.shares_memory(tensor, t)), None)

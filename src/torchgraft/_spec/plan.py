@@ -379,7 +379,7 @@ def check_dtypes(signature: Signature, leaves: Sequence[tuple[str, Dtypes, torch
                     got=name_of(dtype),
                     hint=f"pass {name}.to({common[0]}.dtype), or annotate with Real, which promotes",
                 )
-            if common[1] == real_twin(common[1]):  # the complex one decides
+            if common[1] == real_twin(common[1]):  # The complex one decides.
                 common = name, dtype
     first = leaves[0][2]
     integer = next((d for _, k, d in leaves if not k.numeric and not is_inexact(d) and d != torch.bool), None)
