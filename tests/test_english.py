@@ -19,14 +19,21 @@ FEW = 4
 OWNERS = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def unclear(sources):
-    """First lines that are clauses without a subject, or too short to be understood."""
+def docstrings(sources):
+    """The file and the first line of each docstring."""
     for path, text in sources.items():
         for node in ast.walk(ast.parse(text)):
-            first = (ast.get_docstring(node) or "").partition("\n")[0] if isinstance(node, OWNERS) else ""
-            words = first.split()
-            if words and (words[0] in CLAUSES or words[:2] == ["The", "same"] or len(words) < FEW):
-                yield f"{path}: {first}"
+            docstring = ast.get_docstring(node) if isinstance(node, OWNERS) else None
+            if docstring:
+                yield path, docstring.partition("\n")[0]
+
+
+def unclear(sources):
+    """First lines that are clauses without a subject, or too short to be understood."""
+    for path, first in docstrings(sources):
+        words = first.split()
+        if words[0] in CLAUSES or words[:2] == ["The", "same"] or len(words) < FEW:
+            yield f"{path}: {first}"
 
 
 def test_first_lines_of_docstrings():

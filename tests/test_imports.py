@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float
 
 import torchgraft
+from torchgraft._torch import names
 
 PACKAGE = Path(torchgraft.__file__).parent
 SOURCES = {path.relative_to(PACKAGE).as_posix(): path.read_text() for path in sorted(PACKAGE.rglob("*.py"))}
@@ -260,6 +261,46 @@ def test_private_names_of_torch_stay_in_one_package(path):
 )
 def test_private_names_of_torch_are_found(source, name):
     assert name in set(private_torch_names(source)) - ALLOWED
+
+
+def names_in_the_room(sources):
+    """Dotted private names of torch that code uses, of which none leads on to another."""
+    found = set()
+    for tree in map(ast.parse, sources.values()):
+        alias = {"torch": "torch"}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and not node.level and node.module.split(".")[0] == "torch":
+                alias |= {name.asname or name.name: f"{node.module}.{name.name}" for name in node.names}
+        used = {".".join([alias[first], *rest]) for first, *rest in map(chain, ast.walk(tree)) if first in alias}
+        found |= {name for name in used | set(alias.values()) if any(map(private, name.split(".")))}
+    return {name.partition(".__")[0] for name in found if not any(other.startswith(f"{name}.") for other in found)}
+
+
+SUBSTITUTED = {
+    "torch._library.simple_registry.singleton.find",
+    "torch.autograd.Function._compiled_autograd_key",
+    "torch._dynamo.symbolic_convert.InstructionTranslator.current_tx",
+}
+"""The room does without these where torch lacks them."""
+
+
+def test_private_names_are_in_the_table():
+    room = {path: text for path, text in SOURCES.items() if path.startswith("_torch/") and "names.py" not in path}
+    listed = {name.replace(":", ".") for name in names.NAMES}
+    assert {n for n in listed if not n.startswith("torch._C._dynamo.eval_frame.")} == {
+        n for n in names_in_the_room(room) - SUBSTITUTED if not n.startswith("torch._C._dynamo.eval_frame")
+    }
+
+
+def test_this_torch_has_the_private_names():
+    for name in names.NAMES:
+        importlib.import_module(name.partition(":")[0])
+    assert list(names.absent_names(names.NAMES)) == []
+
+
+def test_a_torch_without_a_private_name_is_refused_by_its_version():
+    with pytest.raises(ImportError, match=re.escape(f"torch {torch.__version__}, which has no torch._C._gone.way")):
+        names.require(["torch._C:_gone.way", "torch._not_loaded:name", "torch._C:_is_tracing"])
 
 
 # -- documented -------------------------------------------------------------------------------------------------

@@ -53,6 +53,7 @@ class _OnImport(MetaPathFinder):
 def _tell() -> None:
     global _imported
     _imported = True
+    _torch.require()  # Names of Dynamo could not be looked up before.
     while _waiting:
         torch.compiler.allow_in_graph(_waiting.pop())
 

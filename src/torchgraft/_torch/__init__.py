@@ -3,6 +3,12 @@
 Nothing else in the package touches a name of torch that starts with an underscore.
 """
 
+# ruff: noqa: E402 - Names are looked up before anything uses them.
+
+from .names import require as require
+
+require()
+
 from torch.autograd import forward_ad as forward_ad
 from torch.autograd import profiler as profiler
 from torch.utils import _pytree

@@ -1,0 +1,140 @@
+"""How the house stands: sizes, words, circles, what type checkers see, and what a declaration costs.
+
+Figures of source are counted by the same functions that the tests use. Declarations are timed beside
+`torch.library.custom_op` in one process, imports in fresh processes. Run it as
+
+    python benchmarks/house.py               # prints the table
+    python benchmarks/house.py declare       # some rows of it
+    python benchmarks/house.py --write       # and puts it into the page of benchmarks
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable
+
+import torch
+from _timing import ROOT, Row, interleave, ms, ratio, run
+from jaxtyping import Float
+from torch import Tensor
+
+import torchgraft as tg
+
+sys.path.insert(0, str(ROOT))
+from tests.test_english import docstrings, unclear
+from tests.test_imports import SOURCES, circle
+from tests.typing.test_lines import LINES, mypy, pyright
+
+PROCESSES = 11
+_numbers = itertools.count()
+
+
+def types() -> list[Row]:
+    """Lines of wrong and of right use, and what both type checkers say of them."""
+    text = LINES.read_text().splitlines()
+    wrong = {number for number, line in enumerate(text, 1) if line.endswith("# wrong")}
+    rows = []
+    for name, checker in (("mypy --strict", mypy), ("basedpyright", pyright)):
+        found = {number for number, _ in checker()}
+        ours = f"{len(wrong & found)} of {len(wrong)}, {len(found - wrong)}"
+        rows.append(Row(f"lines refused by {name}: wrong ones, right ones", ours, "-", ours, "all, 0"))
+    return rows
+
+
+def words() -> list[Row]:
+    """Lines of source, first lines of docstrings, circles of imports, lines of the README."""
+    lines = sum(text.count("\n") for text in SOURCES.values())
+    checker = {path: text for path, text in SOURCES.items() if path.startswith("_check/")}
+    bad, all_of_them = len(list(unclear(SOURCES))), sum(1 for _ in docstrings(SOURCES))
+    round_trip = " -> ".join(circle(SOURCES, late=True)) or "none"
+    readme = len((ROOT / "README.md").read_text().splitlines())
+    checked = sum(text.count("\n") for text in checker.values())
+    return [
+        Row("lines of Python in src, stubs apart", f"{lines:,}", "-", f"{lines:,}", "29,000"),
+        Row("lines and files of the checker", f"{checked:,}", "-", f"{checked:,}, {len(checker)}", "8,500, 45"),
+        Row("first lines of docstrings that are clauses or short", f"{bad} of {all_of_them}", "-", f"{bad}", "4 %"),
+        Row("circles of imports, late ones and those for types counted", round_trip, "-", round_trip, "none"),
+        Row("lines of the README", f"{readme}", "-", f"{readme}", "130"),
+    ]
+
+
+def _ours() -> Callable[..., Tensor]:
+    @tg.op
+    def mul_exp(x: Float[Tensor, "n"], y: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+        return x * torch.exp(y)
+
+    @mul_exp.vjp("x")
+    def _(grad: Tensor, y: Tensor) -> Tensor:
+        return grad * torch.exp(y)
+
+    @mul_exp.vjp("y")
+    def _(grad: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        return grad * x * torch.exp(y)
+
+    return mul_exp
+
+
+def _theirs() -> Callable[..., Tensor]:
+    @torch.library.custom_op(f"house::mul_exp_{next(_numbers)}", mutates_args=())
+    def mul_exp(x: Tensor, y: Tensor) -> Tensor:
+        return x * torch.exp(y)
+
+    @mul_exp.register_fake
+    def _(x: Tensor, y: Tensor) -> Tensor:
+        return torch.empty_like(x)
+
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    def backward(ctx, grad):
+        x, y = ctx.saved_tensors
+        return grad * torch.exp(y), grad * x * torch.exp(y)
+
+    mul_exp.register_autograd(backward, setup_context=setup_context)
+    return mul_exp
+
+
+def _differentiate(function: Callable[..., Tensor]) -> None:
+    x, y = torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)
+    torch.autograd.grad(function(x, y).sum(), (x, y))
+
+
+def declare() -> list[Row]:
+    """A declaration with two rules, alone and with the first forward and backward."""
+    times = interleave(
+        {
+            "ours": _ours, "theirs": _theirs,
+            "our call": lambda: _differentiate(_ours()), "their call": lambda: _differentiate(_theirs()),
+        },
+        calls=1,
+    )  # fmt: skip
+    alone, called = ratio(times["ours"], times["theirs"]), ratio(times["our call"], times["theirs"])
+    return [
+        Row("declaration with two rules", ms(times["ours"]), f"custom_op {ms(times['theirs'])}",
+            f"{alone:.2f} x", "1.14 x (0.8 ms of 0.7)"),
+        Row("with its first forward and backward", ms(times["our call"]), f"custom_op {ms(times['their call'])}",
+            f"{called:.2f} x custom_op's declaration", "3.6 x (2.5 ms of 0.7)"),
+    ]  # fmt: skip
+
+
+def imports() -> list[Row]:
+    """What an import adds to that of torch, SciPy and jaxtyping, in fresh processes in turn."""
+    base = "import torch, scipy.special, jaxtyping"
+    code = {"torchgraft": "import torchgraft", "torchgraft.scipy.special": "import torchgraft.scipy.special"}
+    times: dict[str, list[float]] = {name: [] for name in code}
+    for _ in range(PROCESSES):
+        for name, statement in code.items():
+            before = "" if name == "torchgraft" else "; import torchgraft"
+            timed = f"{base}{before}; import gc; gc.disable(); import time; t = time.perf_counter(); {statement}; "
+            ran = [sys.executable, "-c", f"{timed}print(time.perf_counter() - t)"]
+            times[name].append(float(subprocess.run(ran, capture_output=True, text=True, check=True).stdout))
+    bars = {"torchgraft": "50 ms", "torchgraft.scipy.special": "150 ms"}
+    found = {name: f"{statistics.median(times[name]) * 1e3:.0f} ms" for name in code}
+    return [Row(f"`import {name}`", found[name], "-", found[name], bars[name]) for name in code]
+
+
+if __name__ == "__main__":
+    run("house", __doc__, {"types": types, "words": words, "declare": declare, "imports": imports})
