@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ._build.source import Source
 from ._errors import DeclarationError
-from ._lower.library import fresh_name
+from ._lower.dispatcher_op import fresh_name
 from ._lower.lowering import Lowering
 from ._lower.product import weigh
 from ._op import Op, own_class

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .._spec.axes import Binding
-from .arguments import CODES, Argument, Array, Arrays, Complexes, Number, Numbers, Scratch, Text, Texts
+from .c_arguments import CODES, Argument, Array, Arrays, Complexes, Number, Numbers, Scratch, Text, Texts
 from .prototype import Prototype, Result
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .arguments import Argument, Array, Arrays, Complexes, Number, Numbers, Scratch, Text, Texts
+from .c_arguments import Argument, Array, Arrays, Complexes, Number, Numbers, Scratch, Text, Texts
 from .unit import Unit, indented
 
 _MAIN = """\

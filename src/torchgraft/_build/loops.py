@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .arguments import Arrays, Scratch
+from .c_arguments import Arrays, Scratch
 from .prototype import Result
 from .sizes import elements_of
 from .unit import Unit, indented

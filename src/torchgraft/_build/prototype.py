@@ -19,7 +19,7 @@ from .._spec.axes import Axes
 from .._spec.dtypes import Dtypes, complex_twin, name_of, real_twin
 from .._spec.signature import Parameter, Signature, TensorType
 from .._spec.workspace import Memory
-from .arguments import (
+from .c_arguments import (
     Argument,
     Array,
     Arrays,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .arguments import Array
+from .c_arguments import Array
 from .prototype import Prototype
 from .unit import indented
 

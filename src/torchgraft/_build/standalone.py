@@ -16,7 +16,7 @@ import torch
 
 from .._errors import BuildError, UnsupportedError
 from .._spec.dtypes import HALVES, name_of
-from .arguments import CODES, Array, Arrays
+from .c_arguments import CODES, Array, Arrays
 from .combinations import combinations
 from .library import build, source_of, write_source
 from .prototype import Prototype

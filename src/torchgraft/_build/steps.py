@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .arguments import Arrays, Scratch
+from .c_arguments import Arrays, Scratch
 from .sizes import core_sizes, elements_of, size_of
 from .unit import Unit
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import torch
 
-from .arguments import CODES, Array
+from .c_arguments import CODES, Array
 from .prototype import C_TYPES, Prototype, spell
 from .source import Language
 

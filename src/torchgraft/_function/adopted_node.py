@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from .. import _torch
+from .._lower.generated import compile_source
 from .._lower.node import Recorded
-from .._lower.source import compile_source
 from .._rules.results import settle_gradient
 from .._spec.dtypes import is_inexact
 from .._spec.plan import LeafCounts

@@ -16,10 +16,10 @@ from torch.compiler import is_dynamo_compiling
 
 from .. import _torch
 from .._kernels.ownership import HOT_ALONE
-from .._spec.arguments import Scalar
+from .._spec.scalars import Scalar
 from .._spec.signature import Parameter, Signature
+from .generated import compile_source
 from .node import Recorded
-from .source import compile_source
 
 _TEMPLATE = """\
 def @make(@slow, @find, @compiled):

@@ -17,8 +17,8 @@ from .._spec.dtypes import FLOATS
 from .._spec.plan import LeafCounts, check_ranges, convert, leaf_counts
 from . import fingerprint, vmap
 from .derivatives import Derivatives
+from .dispatcher_op import DispatcherOp, companion
 from .jvp import JVP
-from .library import DispatcherOp, companion
 from .node import NodeFactory, Recorded
 from .vjp import Weigh
 

@@ -22,10 +22,10 @@ from .._rules.results import as_results, settle_gradient
 from .._spec.plan import LeafCounts, Plan
 from .conduct import mutated
 from .derivatives import Derivatives
+from .generated import compile_source
 from .missing import missing_rule
 from .refuse import attached, connect, explain_saved, watched
 from .shut import shut
-from .source import compile_source
 from .vjp import VJP
 
 _TEMPLATE = """\

@@ -13,7 +13,7 @@ from torch import Tensor
 from .. import _torch
 from .._record import Record
 from .._rules.rule import Rule
-from .library import DispatcherOp, companion
+from .dispatcher_op import DispatcherOp, companion
 from .rule_call import SCHEMA, RuleCall
 
 

@@ -14,7 +14,7 @@ from .. import _torch
 from .._record import Record
 from .._rules.rule import make_rule
 from .._spec.reading import read_signature
-from .library import fresh_name
+from .dispatcher_op import fresh_name
 from .lowering import Lowering
 
 

@@ -17,7 +17,7 @@ from .. import _torch
 from .._errors import DerivativeError
 from .._spec.dtypes import is_inexact
 from .conduct import within_level
-from .library import DispatcherOp
+from .dispatcher_op import DispatcherOp
 from .watch import Watch
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from .. import _torch
 from .._errors import DerivativeError
 from .._record import Record
-from .library import DispatcherOp
+from .dispatcher_op import DispatcherOp
 from .refuse import Why, refuse_derivative
 
 _NONE = Why("an output has no derivative", "pass output.detach() on")

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from .._errors import DeclarationError
-from .._lower.source import compile_source
+from .._lower.generated import compile_source
 from .._op import Op
 from .._spec.signature import Parameter
 from .initial import draw

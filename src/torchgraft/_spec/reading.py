@@ -15,11 +15,11 @@ import numpy as np
 from torch import Tensor
 
 from .._errors import DeclarationError
-from .arguments import Scalar, read_scalar, strip_numbers, strip_optional
 from .axes import Axes
 from .declaration import check_declaration
 from .dtypes import ANY, Dtypes
 from .saved import SavedOutput
+from .scalars import Scalar, read_scalar, strip_numbers, strip_optional
 from .signature import Output, Parameter, Signature, TensorType
 from .workspace import read_workspaces
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from torch import Tensor
 
-from .arguments import Scalar
 from .axes import Axes
 from .dtypes import Dtypes
+from .scalars import Scalar
 from .workspace import Memory
 
 

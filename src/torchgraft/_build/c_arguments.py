@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 
 import torch
 
-from .._spec.arguments import Scalar
 from .._spec.axes import Axes
+from .._spec.scalars import Scalar
 
 CODES = {
     torch.uint8: 0, torch.int8: 1, torch.int16: 2, torch.int32: 3, torch.int64: 4, torch.float32: 6, torch.float64: 7,

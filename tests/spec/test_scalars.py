@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchgraft import ArgumentError
-from torchgraft._spec.arguments import Scalar, read_scalar, strip_optional
+from torchgraft._spec.scalars import Scalar, read_scalar, strip_optional
 
 
 def convert(annotation, value):
