@@ -462,7 +462,7 @@ class Op(Generic[P, R_co]):
         """Change the record, and forget what was derived of it."""
         change(self._record)
         self._lowering.forget()
-        if "__call__" in vars(type(self)):
+        if type(self).__call__ is not Op.__call__:
             own: Any = own_class(self.__name__, type(self).__module__)
             self.__class__ = own
 
@@ -473,4 +473,4 @@ def own_class(name: str, module: str) -> type[Op[..., Any]]:
     Its generated call lives there, so that ``op(x)`` is one Python call. Dynamo, which guards the types of what it
     has seen, tells one operator from another by it, and what was declared before a trace from what came later.
     """
-    return type(name, (Op,), {"__module__": module})
+    return type(name, (Op,), {"__module__": module, "__call__": Op.__call__})
