@@ -53,7 +53,7 @@ class Input:
         domain: as `tg.domain` takes it; None for none.
         rule: the derivative.
         formula: that of the derivative, with its source: the docstring of the rule.
-        type: its annotation, for an input in whose place a number may stand without a tensor beside it.
+        type: its annotation.
     """
 
     text: str
