@@ -73,6 +73,8 @@ def test_functions_of_scipy_are_imported():
     assert "TG_IMPORT(double, scipy_betainc, (double, double, double, int))" in made.code
     assert "T f(T a, T b, T x) { return (T)(SCIPY(betainc)); }" in made.code
     assert ours(None, "x")("f", {"x": "T"}).imports == ()
+    twice = ours(None, "x < 1 ? SCIPY(psi) : -SCIPY(psi)")("f", {"x": "T"})
+    assert twice.code.count("TG_IMPORT(double, scipy_psi, (double, int))") == 1
 
 
 def test_lines_are_broken_beside_relations_and_not_within():

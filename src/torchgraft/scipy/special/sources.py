@@ -22,7 +22,7 @@ FUSED = {
 
 EXPORTED = {name: f"__pyx_fuse_{place}{name}" for names, place in FUSED.items() for name in names.split()}
 _LOCAL = re.compile(r'^#include "(\w+\.[ch])"$', re.M)
-_LENT = re.compile(r"TG_IMPORT\(\w+, scipy_(\w+),")  # an anchor would make the search forty times as slow
+_LENT = re.compile(r"TG_IMPORT\(\w+,\s+scipy_(\w+),")  # an anchor would make the search forty times as slow
 _SCIPY = re.compile(r"\bSCIPY\((\w+)\)")
 
 Kernel = Callable[[str, Mapping[str, str]], Source]
@@ -41,7 +41,8 @@ def ours(file: str | None, code: str) -> Kernel:
     def made(name: str, parameters: Mapping[str, str]) -> Source:
         numbers = [parameter for parameter, kind in parameters.items() if kind == "T"]
         types = ", ".join(["double"] * len(numbers) + ["int"])
-        lent = "".join(f"TG_IMPORT(double, scipy_{theirs}, ({types}))\n" for theirs in _SCIPY.findall(code))
+        theirs = dict.fromkeys(_SCIPY.findall(code))
+        lent = "".join(f"TG_IMPORT(double, scipy_{one}, ({types}))\n" for one in theirs)
         macro = f"#define SCIPY(name) scipy_##name({', '.join(numbers)}, 0)\n" if lent else ""
         head = f"T {name}({', '.join(f'{kind} {parameter}' for parameter, kind in parameters.items())})"
         body = code if code.endswith(";") else f"return (T)({code});"
