@@ -7,6 +7,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
+IN_C   := $(shell find src -name '*.[ch]')
 QUICK  := tests/typing tests/spec tests/kernels tests/wrong_use tests/test_english.py tests/test_errors.py tests/test_hot_path.py \
 	tests/test_imports.py
 
@@ -22,6 +23,7 @@ demo: $(VENV)/.stamp ## a guided tour: declare, lower, prove
 quick: $(VENV)/.stamp ## a minute: style, types, and the tests of declarations, kernels, rules and wrong use
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	$(BIN)/clang-format --dry-run --Werror $(IN_C)
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2 -q $(QUICK) $(ARGS)
 
@@ -40,6 +42,7 @@ net: $(VENV)/.stamp ## what the checker finds, beside what it found when benchma
 lint: $(VENV)/.stamp ## style, formatting and types
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	$(BIN)/clang-format --dry-run --Werror $(IN_C)
 	$(BIN)/mypy
 
 docs: $(VENV)/.stamp ## the documentation site, in site/

@@ -50,7 +50,7 @@ def citations(docstring: str) -> list[str]:
 def rules(op: tg.Op) -> dict[str, str]:
     """The docstring of each rule, by the input that it is for; empty where there is none."""
     found = {name: op._record.reverse_rule(name) for name in op._record.signature.names}
-    return {name: inspect.getdoc(rule.call) or "" for name, rule in found.items() if rule is not None}
+    return {name: inspect.getdoc(rule.written) or "" for name, rule in found.items() if rule is not None}
 
 
 def summary(op: tg.Op) -> str:

@@ -155,7 +155,7 @@ def expand(name: str) -> list[str]:
     """The modules and files that a name stands for: a package or a folder is all that may declare something in it.
 
     Tests are left out, and files in which neither ``torchgraft`` nor ``autograd`` nor ``library`` occurs: to import a
-    file runs it.
+    file runs it. Modules that the package has imported have run, and count: they may declare by helpers of its own.
 
     Raises:
         DeclarationError: there is no such module, or a package cannot be imported.
@@ -187,7 +187,7 @@ def _submodules(package: ModuleType) -> Iterator[str]:
         spec = importlib.util.find_spec(found.name)
         if found.ispkg:
             yield from expand(found.name)
-        elif spec is not None and spec.origin is not None and _declares(Path(spec.origin)):
+        elif found.name in sys.modules or (spec is not None and spec.origin and _declares(Path(spec.origin))):
             yield found.name
 
 

@@ -160,6 +160,21 @@ def test_what_a_package_does_not_export_is_its_own_affair(tmp_path, monkeypatch)
     assert [entry.why_not for entry in [*collect("exporting.ops"), *collect("exporting.ops:cube")]] == ["", "", ""]
 
 
+def test_operators_that_helpers_of_a_package_declare_are_found(tmp_path, monkeypatch):
+    package = tmp_path / "library" / "helping"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("from .rows import twice as twice\n")
+    (package / "helper.py").write_text(
+        HEAD + "def declare(name, factor):\n"
+        "    def f(x: Float[Tensor, '...']) -> Float[Tensor, '...']:\n        return factor * x\n"
+        "    f.__module__ = 'helping.rows'\n    return tg.op(name=name)(f)\n"
+    )
+    (package / "rows.py").write_text("from .helper import declare\ntwice = declare('twice', 2.0)\n")
+    (package / "script.py").write_text("raise RuntimeError('a script that declares nothing')\n")
+    monkeypatch.syspath_prepend(package.parent)
+    assert [(entry.place, entry.why_not) for entry in collect("helping")] == [("helping.rows:twice", "")]
+
+
 def test_a_function_is_checked_on_its_samples(write, check):
     status, out, _ = check(write(FUNCTION + SAMPLES), *QUICK)
     assert (status, verdicts(out)) == (0, {"ops.py:Sin": "PASS"})

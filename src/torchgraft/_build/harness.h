@@ -76,7 +76,8 @@ void __asan_on_error(void) {
     unsigned char *address = (unsigned char *)__asan_get_report_address();
     if (address) __asan_locate_address(address, name, sizeof name, &region, &bytes);
     for (int64_t i = 0; region && i < tg_count; i++)
-        if (tg_pieces[i].block == region) tg_tell("touched", tg_pieces[i].name, address - tg_pieces[i].data, tg_pieces[i].bytes);
+        if (tg_pieces[i].block == region)
+            tg_tell("touched", tg_pieces[i].name, address - tg_pieces[i].data, tg_pieces[i].bytes);
 }
 #ifdef __cplusplus
 }
@@ -167,12 +168,14 @@ static TG_UNUSED unsigned char *tg_next(const char *name) {
 }
 
 static TG_UNUSED void tg_inspect(const tg_piece *piece) {
-    int64_t before = piece->data - piece->block, first = TG_FENCE ? 0 : before & ~(int64_t)7; /* seen by the sanitizer */
+    int64_t before = piece->data - piece->block,
+            first = TG_FENCE ? 0 : before & ~(int64_t)7; /* seen by the sanitizer */
     for (int64_t i = before - 1; i >= first; i--)
         if (piece->block[i] != piece->fence) tg_stop("before", piece->name, i - before, piece->bytes);
     for (int64_t i = piece->bytes; i < piece->bytes + TG_FENCE; i++)
         if (piece->data[i] != piece->fence) tg_stop("past", piece->name, i, piece->bytes);
-    if (piece->digest && piece->digest != tg_digest(piece->data, piece->bytes)) tg_stop("changed", piece->name, 0, piece->bytes);
+    if (piece->digest && piece->digest != tg_digest(piece->data, piece->bytes))
+        tg_stop("changed", piece->name, 0, piece->bytes);
 }
 
 /* Forgets the last piece: an output, which is written, or a workspace. */
@@ -201,9 +204,7 @@ typedef struct {
     int64_t dim, *sizes, *strides;
 } tg_tensor;
 
-typedef struct {
-    int64_t samples;
-} tg_call;
+typedef struct { int64_t samples; } tg_call;
 
 static TG_UNUSED unsigned char *tg_at(const tg_call *call, const tg_tensor *tensor, int64_t sample) {
     (void)call;

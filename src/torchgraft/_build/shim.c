@@ -142,8 +142,8 @@ const char *tg_string(tg_call *call, tg_value slot, int64_t *length) {
     return text;
 }
 
-void tg_read(tg_call *call, tg_tensor *tensor, const char *name, tg_value slot, int64_t core,
-                              int32_t dtype, int64_t item) {
+void tg_read(tg_call *call, tg_tensor *tensor, const char *name, tg_value slot, int64_t core, int32_t dtype,
+             int64_t item) {
     int32_t found = -1, device = -1;
     tg_handle handle = (tg_handle)slot;
     tensor->name = name;
@@ -176,14 +176,12 @@ void tg_bind(tg_call *call, const tg_tensor *tensor, int64_t axis, const char *t
     tg_expect(call, tensor, axis, text, *size);
 }
 
-void tg_bind_broadcast(tg_call *call, const tg_tensor *tensor, int64_t axis, const char *text,
-                                        int64_t *size) {
+void tg_bind_broadcast(tg_call *call, const tg_tensor *tensor, int64_t axis, const char *text, int64_t *size) {
     if (*size < 0 || *size == 1) *size = tg_size(tensor, axis);
     if (tg_size(tensor, axis) != 1) tg_expect(call, tensor, axis, text, *size);
 }
 
-void tg_expect_broadcast(tg_call *call, const tg_tensor *tensor, int64_t axis, const char *text,
-                                          int64_t size) {
+void tg_expect_broadcast(tg_call *call, const tg_tensor *tensor, int64_t axis, const char *text, int64_t size) {
     if (tg_size(tensor, axis) != 1) tg_expect(call, tensor, axis, text, size);
 }
 
@@ -205,8 +203,7 @@ void tg_join(tg_call *call, const char *name, int64_t lead, const int64_t *sizes
     }
     for (int64_t i = 0; i < lead; i++) {
         int64_t *size = &call->sizes[call->dim - lead + i], mine = sizes[i];
-        if (*size == 1)
-            *size = mine;
+        if (*size == 1) *size = mine;
         else if (mine != 1 && mine != *size)
             tg_fail(call, "'%s': leading axes do not broadcast: %lld and %lld", name, (long long)mine,
                     (long long)*size);
@@ -267,8 +264,8 @@ void tg_open_whole(tg_call *call, tg_tensor *tensor) {
     tensor->data = (char *)data;
 }
 
-void tg_make(tg_call *call, tg_tensor *tensor, const char *name, int64_t dim, const int64_t *sizes,
-                              int64_t core, int32_t dtype, int64_t item) {
+void tg_make(tg_call *call, tg_tensor *tensor, const char *name, int64_t dim, const int64_t *sizes, int64_t core,
+             int32_t dtype, int64_t item) {
     int64_t strides[TG_DIMS];
     void *data = NULL;
     memset(tensor, 0, offsetof(tg_tensor, batch_strides));
@@ -296,8 +293,8 @@ void tg_look(tg_tensor *tensor) {
     tg_torch.aoti_torch_get_strides(tensor->handle, (int64_t **)&tensor->strides);
 }
 
-void tg_make_sample(tg_call *call, tg_tensor *tensor, const char *name, int64_t count,
-                                     const int64_t *core, int32_t dtype, int64_t item) {
+void tg_make_sample(tg_call *call, tg_tensor *tensor, const char *name, int64_t count, const int64_t *core,
+                    int32_t dtype, int64_t item) {
     int64_t sizes[TG_DIMS];
     if (call->dim + count >= TG_DIMS) tg_fail(call, "output '%s' has too many axes", name);
     for (int64_t i = 0; i < count; i++)
@@ -307,8 +304,7 @@ void tg_make_sample(tg_call *call, tg_tensor *tensor, const char *name, int64_t 
     tg_make(call, tensor, name, call->dim + count, sizes, count, dtype, item);
 }
 
-const int64_t *tg_given(tg_call *call, const int64_t *shapes, int64_t length, int64_t *at,
-                                         int64_t *dim) {
+const int64_t *tg_given(tg_call *call, const int64_t *shapes, int64_t length, int64_t *at, int64_t *dim) {
     if (*at >= length || shapes[*at] < 0 || shapes[*at] >= TG_DIMS || *at + 1 + shapes[*at] > length)
         tg_fail(call, "the shapes of the outputs are not as they should be");
     *dim = shapes[*at];
@@ -317,18 +313,15 @@ const int64_t *tg_given(tg_call *call, const int64_t *shapes, int64_t length, in
     return sizes;
 }
 
-void tg_at_each(const tg_call *call, const tg_tensor *tensors, int64_t count, int64_t sample,
-                                 const void **found) {
+void tg_at_each(const tg_call *call, const tg_tensor *tensors, int64_t count, int64_t sample, const void **found) {
     for (int64_t i = 0; i < count; i++) found[i] = tg_at(call, &tensors[i], sample);
 }
 
 void tg_note(tg_call *call, int code, const char *text) {
     int none = 0;
     if (!__atomic_compare_exchange_n(&call->error, &none, code, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) return;
-    if (text)
-        snprintf(call->text, TG_TEXT, "%s", text);
-    else
-        snprintf(call->text, TG_TEXT, "the function returned %d", code);
+    if (text) snprintf(call->text, TG_TEXT, "%s", text);
+    else snprintf(call->text, TG_TEXT, "the function returned %d", code);
 }
 
 /* Runs on this thread, or on torch's; other Python threads go on meanwhile where there is much to do. */
@@ -337,10 +330,8 @@ static void tg_spread(tg_call *call, int64_t count, int64_t grain, int64_t work,
     bool holds = work > TG_LONG && tg_torch.PyGILState_Check && tg_torch.PyGILState_Check();
     if (holds) state = tg_torch.PyEval_SaveThread();
     int32_t failed = 0;
-    if (count <= grain)
-        run(0, count, context);
-    else
-        failed = tg_torch.torch_parallel_for(0, count, grain, run, context);
+    if (count <= grain) run(0, count, context);
+    else failed = tg_torch.torch_parallel_for(0, count, grain, run, context);
     if (state) tg_torch.PyEval_RestoreThread(state);
     tg_require(call, failed, "threads failed in", call->operator_name);
     if (call->error) _longjmp(call->failed, 1);
@@ -356,10 +347,8 @@ void tg_samples(tg_call *call, int64_t work, tg_range run, void *context) {
     for (int64_t i = 0; i < call->dim; i++) call->samples *= call->sizes[i];
     work = tg_max(1, work);
     int64_t all = tg_times(call->samples, work), grain = tg_max(1, TG_GRAIN / work);
-    if (call->chunks)
-        tg_spread(call, call->chunks, 1, all, run, context);
-    else
-        tg_spread(call, call->samples, grain, all, run, context);
+    if (call->chunks) tg_spread(call, call->chunks, 1, all, run, context);
+    else tg_spread(call, call->samples, grain, all, run, context);
 }
 
 /* -- sums over samples ----------------------------------------------------------------------------------------- */
@@ -382,7 +371,7 @@ void tg_sum(tg_call *call, tg_tensor *tensor, int64_t parts) {
 }
 
 void tg_add(const tg_call *call, const tg_tensor *tensor, int64_t chunk, int64_t sample, int64_t core,
-                             const void *part) {
+            const void *part) {
     if (!tensor->sums) return;
     int64_t real = tensor->item / tensor->parts, offset = (tg_at(call, tensor, sample) - tensor->data) / real;
     double *sums = tensor->sums + chunk * tensor->count + offset;
@@ -397,10 +386,8 @@ void tg_total(const tg_call *call, tg_tensor *tensor) {
     for (int64_t i = 0; i < tensor->count; i++) {
         double sum = 0;
         for (int64_t chunk = 0; chunk < call->chunks; chunk++) sum += tensor->sums[chunk * tensor->count + i];
-        if (tensor->item / tensor->parts == sizeof(float))
-            ((float *)tensor->data)[i] = (float)sum;
-        else
-            ((double *)tensor->data)[i] = sum;
+        if (tensor->item / tensor->parts == sizeof(float)) ((float *)tensor->data)[i] = (float)sum;
+        else ((double *)tensor->data)[i] = sum;
     }
 }
 

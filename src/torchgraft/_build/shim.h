@@ -22,8 +22,8 @@
 #define TORCHGRAFT 1
 
 /* A C function that a Python module lends: a pointer, which is set where the library is loaded. */
-#define TG_IMPORT(result, name, arguments)                                                                        \
-    static result(*name) arguments;                                                                               \
+#define TG_IMPORT(result, name, arguments) \
+    static result(*name) arguments;        \
     TG_EXPORT void *tg_import_##name(void) { return (void *)&name; }
 
 #define TG_UNUSED __attribute__((unused))
@@ -37,48 +37,48 @@ typedef void (*tg_boxed)(tg_value *, uint64_t, uint64_t);
 typedef void (*tg_range)(int64_t, int64_t, void *);
 typedef struct tg_object *tg_python; /* PyObject */
 
-#define TG_SYMBOLS(X)                                                                                             \
-    X(int32_t, aoti_torch_get_dim, (tg_handle, int64_t *))                                                        \
-    X(int32_t, aoti_torch_get_sizes, (tg_handle, int64_t **))                                                     \
-    X(int32_t, aoti_torch_get_strides, (tg_handle, int64_t **))                                                   \
-    X(int32_t, aoti_torch_get_dtype, (tg_handle, int32_t *))                                                      \
-    X(int32_t, aoti_torch_get_device_type, (tg_handle, int32_t *))                                                \
-    X(int32_t, aoti_torch_get_data_ptr, (tg_handle, void **))                                                     \
-    X(int32_t, aoti_torch_empty_strided,                                                                          \
-      (int64_t, const int64_t *, const int64_t *, int32_t, int32_t, int32_t, tg_handle *))                        \
-    X(int32_t, aoti_torch_copy_, (tg_handle, tg_handle, int32_t))                                                 \
-    X(int32_t, aoti_torch_delete_tensor_object, (tg_handle))                                                      \
-    X(void, aoti_torch_check, (bool, const char *, const char *, uint32_t, const char *))                         \
-    X(int32_t, aoti_torch_library_init_impl, (const char *, const char *, const char *, uint32_t, tg_handle *))   \
-    X(int32_t, aoti_torch_library_init_fragment, (const char *, const char *, uint32_t, tg_handle *))             \
-    X(int32_t, aoti_torch_library_def, (tg_handle, const char *))                                                 \
-    X(int32_t, torch_library_impl, (tg_handle, const char *, tg_boxed, uint64_t))                                 \
-    X(int32_t, torch_parallel_for, (int64_t, int64_t, int64_t, tg_range, void *))                                 \
-    X(int32_t, torch_list_size, (tg_handle, size_t *))                                                            \
-    X(int32_t, torch_list_get_item, (tg_handle, size_t, tg_value *))                                              \
-    X(int32_t, torch_delete_list, (tg_handle))                                                                    \
-    X(int32_t, torch_string_length, (tg_handle, size_t *))                                                        \
-    X(int32_t, torch_string_c_str, (tg_handle, const char **))                                                    \
-    X(int32_t, torch_delete_string, (tg_handle))                                                                  \
-    X(void *, _Znwm, (size_t))   /* operator new and delete: optional arguments come in their memory */           \
+#define TG_SYMBOLS(X)                                                                                           \
+    X(int32_t, aoti_torch_get_dim, (tg_handle, int64_t *))                                                      \
+    X(int32_t, aoti_torch_get_sizes, (tg_handle, int64_t **))                                                   \
+    X(int32_t, aoti_torch_get_strides, (tg_handle, int64_t **))                                                 \
+    X(int32_t, aoti_torch_get_dtype, (tg_handle, int32_t *))                                                    \
+    X(int32_t, aoti_torch_get_device_type, (tg_handle, int32_t *))                                              \
+    X(int32_t, aoti_torch_get_data_ptr, (tg_handle, void **))                                                   \
+    X(int32_t, aoti_torch_empty_strided,                                                                        \
+      (int64_t, const int64_t *, const int64_t *, int32_t, int32_t, int32_t, tg_handle *))                      \
+    X(int32_t, aoti_torch_copy_, (tg_handle, tg_handle, int32_t))                                               \
+    X(int32_t, aoti_torch_delete_tensor_object, (tg_handle))                                                    \
+    X(void, aoti_torch_check, (bool, const char *, const char *, uint32_t, const char *))                       \
+    X(int32_t, aoti_torch_library_init_impl, (const char *, const char *, const char *, uint32_t, tg_handle *)) \
+    X(int32_t, aoti_torch_library_init_fragment, (const char *, const char *, uint32_t, tg_handle *))           \
+    X(int32_t, aoti_torch_library_def, (tg_handle, const char *))                                               \
+    X(int32_t, torch_library_impl, (tg_handle, const char *, tg_boxed, uint64_t))                               \
+    X(int32_t, torch_parallel_for, (int64_t, int64_t, int64_t, tg_range, void *))                               \
+    X(int32_t, torch_list_size, (tg_handle, size_t *))                                                          \
+    X(int32_t, torch_list_get_item, (tg_handle, size_t, tg_value *))                                            \
+    X(int32_t, torch_delete_list, (tg_handle))                                                                  \
+    X(int32_t, torch_string_length, (tg_handle, size_t *))                                                      \
+    X(int32_t, torch_string_c_str, (tg_handle, const char **))                                                  \
+    X(int32_t, torch_delete_string, (tg_handle))                                                                \
+    X(void *, _Znwm, (size_t))   /* operator new and delete: optional arguments come in their memory */         \
     X(void, _ZdlPv, (void *))
 
-#define TG_NEWER_SYMBOLS(X) /* NULL where torch is too old */                                                     \
-    X(const char *, torch_exception_get_what_without_backtrace, (void))                                           \
-    X(int32_t, torch_tensor_from_pyobject, (void *, tg_handle *))                                                 \
+#define TG_NEWER_SYMBOLS(X) /* NULL where torch is too old */           \
+    X(const char *, torch_exception_get_what_without_backtrace, (void)) \
+    X(int32_t, torch_tensor_from_pyobject, (void *, tg_handle *))       \
     X(int32_t, torch_tensor_to_pyobject, (tg_handle, void *, void **))
 
-#define TG_PYTHON_SYMBOLS(X) /* NULL in a program without Python */                                               \
-    X(int, PyGILState_Check, (void))                                                                              \
-    X(void *, PyEval_SaveThread, (void))                                                                          \
-    X(void, PyEval_RestoreThread, (void *))                                                                       \
-    X(void, PyErr_SetString, (tg_python, const char *))                                                           \
-    X(tg_python, PyErr_Occurred, (void))                                                                          \
-    X(double, PyFloat_AsDouble, (tg_python))                                                                      \
-    X(long long, PyLong_AsLongLong, (tg_python))                                                                  \
-    X(int, PyObject_IsTrue, (tg_python))                                                                          \
-    X(tg_python, PyTuple_New, (ptrdiff_t))                                                                        \
-    X(int, PyTuple_SetItem, (tg_python, ptrdiff_t, tg_python))                                                    \
+#define TG_PYTHON_SYMBOLS(X) /* NULL in a program without Python */ \
+    X(int, PyGILState_Check, (void))                                \
+    X(void *, PyEval_SaveThread, (void))                            \
+    X(void, PyEval_RestoreThread, (void *))                         \
+    X(void, PyErr_SetString, (tg_python, const char *))             \
+    X(tg_python, PyErr_Occurred, (void))                            \
+    X(double, PyFloat_AsDouble, (tg_python))                        \
+    X(long long, PyLong_AsLongLong, (tg_python))                    \
+    X(int, PyObject_IsTrue, (tg_python))                            \
+    X(tg_python, PyTuple_New, (ptrdiff_t))                          \
+    X(int, PyTuple_SetItem, (tg_python, ptrdiff_t, tg_python))      \
     X(void, Py_DecRef, (tg_python))
 
 #define TG_MEMBER(result, name, arguments) result(*name) arguments;

@@ -3,7 +3,7 @@
 Nothing else in the package touches a name of torch that starts with an underscore.
 """
 
-# ruff: noqa: E402 - Names are looked up before anything uses them.
+# ruff: noqa: E402 # Names are looked up before anything uses them.
 
 from .names import require as require
 

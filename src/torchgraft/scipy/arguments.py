@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .. import _torch
-from .._errors import ArgumentError, DtypeError, UnsupportedError
+from .._errors import ArgumentError, DeviceError, DtypeError, UnsupportedError
 from .errors import InvalidValueError
 
 
@@ -32,6 +32,19 @@ def check_tensors(operator: str, **arguments: object) -> None:
                 f"is a tensor of layout {str(value.layout).removeprefix('torch.')}", operator=operator, argument=name,
                 expected="a dense tensor", got=value.layout, hint=f"pass {name}.to_dense()",
             )  # fmt: skip
+
+
+def check_cpu(operator: str, name: str, tensor: Tensor) -> None:
+    """Refuse a tensor on another device than that of SciPy.
+
+    Raises:
+        DeviceError: it is on one.
+    """
+    if tensor.device.type != "cpu":
+        raise DeviceError(
+            "is on another device than the CPU, and is not copied", operator=operator, argument=name,
+            expected="a tensor on the CPU", got=tensor.device, hint=f"pass {name}.cpu()",
+        )  # fmt: skip
 
 
 def check_axis(operator: str, x: Tensor, axis: int) -> int:
@@ -77,7 +90,7 @@ def known(condition: Any) -> bool:
     """Return True if a condition on sizes is known to hold: for a compiler's symbols, that it must."""
     if isinstance(condition, bool) and not torch.compiler.is_compiling():
         return condition
-    from torch.fx.experimental.symbolic_shapes import statically_known_true  # which imports what compilers need
+    from torch.fx.experimental.symbolic_shapes import statically_known_true  # The import brings what compilers need.
 
     return statically_known_true(condition)
 

@@ -12,6 +12,8 @@ from torch import Tensor
 
 import torchgraft as tg
 
+from ..arguments import check_cpu
+
 DTYPES = (
     torch.float64, torch.float32, torch.float16, torch.bfloat16,
     torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8,
@@ -44,11 +46,7 @@ def real_tensor(operator: str, name: str, value: Any) -> Tensor:
             "has a dtype that is not supported", operator=operator, argument=name,
             expected="floating or integer", got=value.dtype, hint="map the real and the imaginary part for themselves",
         )  # fmt: skip
-    if value.device.type != "cpu":
-        raise tg.DeviceError(
-            "is on another device than the CPU, and is not copied", operator=operator, argument=name,
-            expected="a tensor on the CPU", got=value.device, hint=f"pass {name}.cpu()",
-        )  # fmt: skip
+    check_cpu(operator, name, value)
     return value
 
 

@@ -71,7 +71,7 @@ def _around(n: int, before: int, after: int, mode: Mode) -> Tensor:
         return i.clamp(0, n - 1)
     if mode == "wrap":
         return i.remainder(n)
-    edge = 1 if mode == "reflect" else 0  # whether the last element is seen twice
+    edge = 1 if mode == "reflect" else 0  # True where the last element is seen twice.
     i = i.remainder(2 * (n - 1 + edge))
     return torch.where(i < n, i, 2 * (n - 1) + edge - i)
 
@@ -108,7 +108,7 @@ def gaussian_weights(sigma: Float64[np.ndarray, ""], order: int, radius: int) ->
 def _(grad: Tensor, sigma: Tensor, order: int, radius: int) -> Any:
     """From He_m' = m He_(m-1) (DLMF 18.9.27) and the derivative of the sum, by which the Gaussian was divided."""
     x, filters = torch.arange(-radius, radius + 1, dtype=torch.float64), sigma > NO_WIDTH
-    sigma = torch.where(filters, sigma, 1.0)  # else nothing depends on it
+    sigma = torch.where(filters, sigma, 1.0)  # Elsewhere nothing depends on it.
     variance = (x**2 * gaussian_weights(sigma, 0, radius)).sum()
     slope = ((x**2 - variance) / sigma**3 - order / sigma) * gaussian_weights(sigma, order, radius)
     if order > 0:
@@ -183,7 +183,7 @@ def gaussian_filter(
         weights = _weights(width, degree, truncate, reach).flip(0)
         name = _mode(extension)
         if has_numbers(width) and not width.requires_grad and width <= NO_WIDTH:
-            continue  # without a step in `output`
+            continue  # There is no step in `output`.
         lines = correlate1d(found.movedim(axis, -1), weights, name, outside)
         found = lines.movedim(-1, axis).to(steps)
     return found.to(dtype)

@@ -38,7 +38,7 @@ class Closure:
         finding = _Finding()
 
         def of_x(x: Tensor) -> Tensor:
-            with finding:  # and not around the transform, which wraps x by means of torch functions
+            with finding:  # It is not around the transform, which wraps x by means of torch functions.
                 finding.made(x)
                 return self.plain(x)
 
@@ -96,7 +96,7 @@ class _Finding(torch.overrides.TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
         self.found: dict[int, Tensor] = {}
-        self._made: dict[int, Tensor] = {}  # kept alive, so that no id is used again
+        self._made: dict[int, Tensor] = {}  # They are kept alive, so that no id is used again.
 
     def made(self, result: Any) -> None:
         """Tensors in `result` are none that are to be found."""

@@ -14,6 +14,7 @@ from torch import Tensor
 import torchgraft as tg
 
 from ... import _torch
+from ..arguments import check_cpu
 
 
 class ConvergenceError(tg.TorchgraftError, RuntimeError):
@@ -68,11 +69,7 @@ def real_start(operator: str, name: str, value: Any) -> Tensor:
             ) from error  # fmt: skip
     if value.is_complex():
         raise tg.DtypeError("is complex", operator=operator, argument=name, expected="a real tensor", got=value.dtype)
-    if value.device.type != "cpu":
-        raise tg.DeviceError(
-            "is on another device than the CPU, and is not copied", operator=operator, argument=name,
-            expected="a tensor on the CPU", got=value.device, hint=f"pass {name}.cpu()",
-        )  # fmt: skip
+    check_cpu(operator, name, value)
     return value if value.is_floating_point() else value.double()
 
 

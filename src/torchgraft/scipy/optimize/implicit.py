@@ -32,7 +32,7 @@ def _key(thing: Any) -> Tensor:
     """A tensor by which operators find a Python object, kept for as long as a graph keeps the tensor."""
     number = next(_NUMBERS)
     _OBJECTS[number] = thing
-    memory = np.array(number)  # which views and wrappers of the tensor keep, too
+    memory = np.array(number)  # Views and wrappers of the tensor keep it, too.
     weakref.finalize(memory, _OBJECTS.pop, number)
     return torch.from_numpy(memory)
 
@@ -46,7 +46,7 @@ Function = Callable[..., Tensor]
 def _lifted(function: Int64[Tensor, ""], inputs: list[Tensor], size: int) -> Float64[Tensor, "{size}"]:
     """The value, of `size` elements, of a function that torch can differentiate."""
     called: Function = _OBJECTS[int(function)]
-    with Replacing({}):  # who watches over rules leaves alone what is called from here, as it does operators
+    with Replacing({}):  # The watch over rules leaves alone what is called from here, as it does operators.
         value = called(*inputs)
     return value
 
@@ -102,11 +102,11 @@ class Equations:
         self, name: str, function: Callable[..., Tensor], start: Tensor, args: Sequence[Any], solver: Solver
     ) -> None:
         self.name, self.start, self.solver = name, start.detach(), solver
-        self._mapped = _torch.functorch_active()  # then the kernel is given other tensors than f has
+        self._mapped = _torch.functorch_active()  # The kernel is then given other tensors than f has.
         self.closure = Closure(name, function, self.start, args)
         self._failure: str | None = None
-        self._left = 0.0  # the greatest value of f at solutions
-        self._way = 0.0  # the longest that a solver went
+        self._left = 0.0  # The greatest value of f at solutions.
+        self._way = 0.0  # The longest that a solver went.
 
     def solved(self) -> Tensor:
         """The solution, differentiable in the tensors that f uses."""

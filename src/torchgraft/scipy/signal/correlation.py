@@ -139,7 +139,7 @@ def _faster(in1: Tensor, kernel: Tensor, sizes: Sequence[int]) -> Method:
 
 
 def _direct(in1: Tensor, kernel: Tensor, starts: Sequence[int], sizes: Sequence[int]) -> Tensor:
-    if in1.dtype is torch.bool:  # as NumPy does: whether any product is true
+    if in1.dtype is torch.bool:  # NumPy tells whether any product is true.
         return _direct(in1.long(), kernel.long(), starts, sizes) != 0
     missing = DIRECT_AXES - in1.dim()
     if missing < 0:

@@ -31,7 +31,7 @@ class Filtered(NamedTuple):
 
 
 @tg.op(kernel=SOURCE)
-@tg.domain(b="[-1, 1]", a="[1, 2]")  # so that feedback does not run away
+@tg.domain(b="[-1, 1]", a="[1, 2]")  # Feedback does not run away.
 def filtered(
     b: Inexact[Tensor, "*batch taps"],
     a: Inexact[Tensor, "*batch taps"],

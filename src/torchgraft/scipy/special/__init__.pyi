@@ -34,8 +34,8 @@ class _Iv(Op[..., Tensor]):
         z: argument, not negative, or any where `v` is an integer.
 
     Returns:
-        In the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy. For z < 0, where
-        I is real at integer orders alone, there is no derivative in `v` (NaN).
+        In the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy. For z < 0, where I is
+        real at integer orders alone, there is no derivative in `v` (NaN).
 
     Raises:
         DerivativeError: a second derivative in `v`, or any third derivative, is asked for.
@@ -60,9 +60,9 @@ class _Ive(Op[..., Tensor]):
         z: argument, not negative, or any where `v` is an integer.
 
     Returns:
-        In the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy. For z < 0, where
-        I is real at integer orders alone, there is no derivative in `v` (NaN). At 0 the derivative of even
-        orders is 0, the mean of both sides.
+        In the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy. For z < 0, where I is
+        real at integer orders alone, there is no derivative in `v` (NaN). At 0 the derivative of even orders is 0, the
+        mean of both sides.
 
     Raises:
         DerivativeError: a second derivative in `v`, or any third derivative, is asked for.
@@ -87,8 +87,8 @@ class _Jv(Op[..., Tensor]):
         z: argument, not negative, or any where `v` is an integer.
 
     Returns:
-        In the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy. For z < 0, where
-        J is real at integer orders alone, there is no derivative in `v` (NaN).
+        In the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy. For z < 0, where J is
+        real at integer orders alone, there is no derivative in `v` (NaN).
 
     Raises:
         DerivativeError: a second derivative in `v`, or any third derivative, is asked for.
@@ -113,8 +113,8 @@ class _Jve(Op[..., Tensor]):
         z: argument, not negative, or any where `v` is an integer.
 
     Returns:
-        In the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy. For z < 0, where
-        J is real at integer orders alone, there is no derivative in `v` (NaN).
+        In the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy. For z < 0, where J is
+        real at integer orders alone, there is no derivative in `v` (NaN).
 
     Raises:
         DerivativeError: a second derivative in `v`, or any third derivative, is asked for.
@@ -491,8 +491,8 @@ class _Stdtrit(Op[..., Tensor]):
         p: between 0 and 1.
 
     Returns:
-        In the shape to which the arguments broadcast; outside of the domain what SciPy gives. Next to p = 1/2,
-        for p < 1e-20, df < 0.01 or ``|t|`` > 1e20 sqrt(df), by Newton's method if SciPy's has lost digits.
+        In the shape to which the arguments broadcast; outside of the domain what SciPy gives. Next to p = 1/2, for
+        p < 1e-20, df < 0.01 or ``|t|`` > 1e20 sqrt(df), by Newton's method if SciPy's has lost digits.
 
     Raises:
         DerivativeError: a second derivative in `df` is asked for.

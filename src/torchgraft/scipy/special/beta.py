@@ -13,15 +13,12 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from jaxtyping import Float, Real
 from torch import Tensor
 
-import torchgraft as tg
-
-from ..._build.source import Source
+from .docstrings import LEVEL
 from .gamma import psi_of
-from .refusals import no_second_derivative
-from .sources import mended, ours
+from .sources import Kernel, ours
+from .table import Input, function, second_of
 
 FILE = "beta.c"
 
@@ -43,288 +40,156 @@ def _times(weight: Tensor, value: Tensor, level: Tensor) -> Tensor:
 
 # -- derivatives of the functions -----------------------------------------------------------------------------------
 
+beta_pdf = function(
+    "beta_pdf", ours(FILE, "beta_density(a, b, x)"),
+    "dI/dx = x^(a-1) (1-x)^(b-1) / B(a, b) (DLMF 8.17.1), the density of the beta distribution.",
+    a=lambda a, b, x: beta_pdf(a, b, x) * _log_gap(a, b, x),
+    b=lambda a, b, x: beta_pdf(a, b, x) * _log_gap(b, a, 1 - x),
+    x=lambda a, b, x: beta_pdf(a, b, x) * _slope(a, b, x, 1 - x),
+)  # fmt: skip
 
-@tg.op(kernel=ours(FILE, "beta_pdf", "beta_density(a, b, x)", "a b x"))
-def beta_pdf(a: Real[Tensor, "..."], b: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """dI/dx = x^(a-1) (1-x)^(b-1) / B(a, b) (DLMF 8.17.1), the density of the beta distribution."""
+betainc_by_a = function(
+    "betainc_by_a", ours(FILE, "betainc_da(a, b, x)"), "The derivative dI/da of I_x(a, b).",
+    a=second_of("betainc"), b=second_of("betainc"),
+    x=lambda a, b, x: beta_pdf(a, b, x) * _log_gap(a, b, x),
+)  # fmt: skip
 
-
-@beta_pdf.partial("a")
-def _(a: Tensor, b: Tensor, x: Tensor) -> Any:
-    return beta_pdf(a, b, x) * _log_gap(a, b, x)
-
-
-@beta_pdf.partial("b")
-def _(a: Tensor, b: Tensor, x: Tensor) -> Any:
-    return beta_pdf(a, b, x) * _log_gap(b, a, 1 - x)
-
-
-@beta_pdf.partial("x")
-def _(a: Tensor, b: Tensor, x: Tensor) -> Any:
-    return beta_pdf(a, b, x) * _slope(a, b, x, 1 - x)
-
-
-@tg.op(kernel=ours(FILE, "betainc_by_a", "betainc_da(a, b, x)", "a b x"))
-def betainc_by_a(a: Real[Tensor, "..."], b: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """The derivative dI/da of I_x(a, b)."""
-
-
-@tg.op(kernel=ours(FILE, "betainc_by_b", "betainc_db(a, b, x)", "a b x"))
-def betainc_by_b(a: Real[Tensor, "..."], b: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """The derivative dI/db of I_x(a, b)."""
-
-
-@betainc_by_a.partial("x")
-def _(a: Tensor, b: Tensor, x: Tensor) -> Any:
-    return beta_pdf(a, b, x) * _log_gap(a, b, x)
-
-
-@betainc_by_b.partial("x")
-def _(a: Tensor, b: Tensor, x: Tensor) -> Any:
-    return beta_pdf(a, b, x) * _log_gap(b, a, 1 - x)
-
-
-no_second_derivative(betainc_by_a, "betainc", "a", "b")
-no_second_derivative(betainc_by_b, "betainc", "a", "b")
+betainc_by_b = function(
+    "betainc_by_b", ours(FILE, "betainc_db(a, b, x)"), "The derivative dI/db of I_x(a, b).",
+    a=second_of("betainc"), b=second_of("betainc"),
+    x=lambda a, b, x: beta_pdf(a, b, x) * _log_gap(b, a, 1 - x),
+)  # fmt: skip
 
 # -- derivatives of the inverses, as functions of x and y = 1 - x ---------------------------------------------------
+#
+# As functions of a, b and x alone, which they are at this level, they do not depend on it; y moves with x, and is there
+# for its digits alone.
 
 
-def _inverse_source(name: str, near_0: str, near_1: str) -> Source:
-    """Of what is to be known at x, and at y = 1 - x of the exchanged function."""
-    call = f"x <= 0.5 ? {near_0}(a, b, x, level, 1 - (double)level) : {near_1}(b, a, y, 1 - (double)level, level)"
-    return ours(FILE, name, call, "a b x y level")
+def _inverse(near_0: str, near_1: str) -> Kernel:
+    """The kernel of what is to be known at x, and at y = 1 - x of the exchanged function."""
+    first, second = (f"{near_0}(a, b, x, level, 1 - (double)level)", f"{near_1}(b, a, y, 1 - (double)level, level)")
+    return ours(FILE, f"x <= 0.5 ? {first} : {second}")
 
 
-@tg.op(kernel=_inverse_source("inverse_by_a", "betaincinv_da", "-betaincinv_db"))
-def inverse_by_a(
-    a: Real[Tensor, "..."], b: Real[Tensor, "..."], x: Real[Tensor, "..."], y: Real[Tensor, "..."],
-    level: Real[Tensor, "..."],
-) -> Float[Tensor, "..."]:  # fmt: skip
-    """dx/da at the level I: -(dI/da) / (dI/dx)."""
+def _still(out: Tensor) -> Tensor:
+    """The derivative in what an operator does not depend on."""
+    return out.new_zeros(())
 
 
-@tg.op(kernel=_inverse_source("inverse_by_b", "betaincinv_db", "-betaincinv_da"))
-def inverse_by_b(
-    a: Real[Tensor, "..."], b: Real[Tensor, "..."], x: Real[Tensor, "..."], y: Real[Tensor, "..."],
-    level: Real[Tensor, "..."],
-) -> Float[Tensor, "..."]:  # fmt: skip
-    """dx/db at the level I."""
-
-
-@tg.op(kernel=_inverse_source("inverse_by_level", "betaincinv_dp", "betaincinv_dp"))
-def inverse_by_level(
-    a: Real[Tensor, "..."], b: Real[Tensor, "..."], x: Real[Tensor, "..."], y: Real[Tensor, "..."],
-    level: Real[Tensor, "..."],
-) -> Float[Tensor, "..."]:  # fmt: skip
-    """dx/dI at the level I: 1 / density, without the error of x, which the density multiplies."""
-
-
-@inverse_by_a.partial("x")
-def _(a: Tensor, b: Tensor, x: Tensor, y: Tensor, level: Tensor, out: Tensor) -> Any:
-    change = -_log_gap(a, b, x) - _times(out, _slope(a, b, x, y), level)
-    return _times(inverse_by_level(a, b, x, y, level) != 0, change, level)  # else x has underflowed, and does not move
-
-
-@inverse_by_b.partial("x")
-def _(a: Tensor, b: Tensor, x: Tensor, y: Tensor, level: Tensor, out: Tensor) -> Any:
-    change = -_log_gap(b, a, y) - _times(out, _slope(a, b, x, y), level)
+def _moving(change: Tensor, a: Tensor, b: Tensor, x: Tensor, y: Tensor, level: Tensor) -> Tensor:
+    """A change of x with its level; 0 where x has underflowed, and does not move."""
     return _times(inverse_by_level(a, b, x, y, level) != 0, change, level)
 
 
-@inverse_by_level.partial("x")
-def _(a: Tensor, b: Tensor, x: Tensor, y: Tensor, level: Tensor, out: Tensor) -> Any:
-    return -_times(out, _slope(a, b, x, y), level)
+inverse_by_a = function(
+    "inverse_by_a", _inverse("betaincinv_da", "-betaincinv_db"), "dx/da at the level I: -(dI/da) / (dI/dx).",
+    a=second_of("betaincinv"), b=second_of("betaincinv"),
+    x=lambda a, b, x, y, level, out: _moving(
+        -_log_gap(a, b, x) - _times(out, _slope(a, b, x, y), level), a, b, x, y, level
+    ),
+    y=_still, level=_still,
+)  # fmt: skip
 
+inverse_by_b = function(
+    "inverse_by_b", _inverse("betaincinv_db", "-betaincinv_da"), "dx/db at the level I.",
+    a=second_of("betaincinv"), b=second_of("betaincinv"),
+    x=lambda a, b, x, y, level, out: _moving(
+        -_log_gap(b, a, y) - _times(out, _slope(a, b, x, y), level), a, b, x, y, level
+    ),
+    y=_still, level=_still,
+)  # fmt: skip
 
-@inverse_by_level.partial("a")
-def _(a: Tensor, b: Tensor, x: Tensor, level: Tensor, out: Tensor) -> Any:
-    return -_times(out, _log_gap(a, b, x), level)
-
-
-@inverse_by_level.partial("b")
-def _(a: Tensor, b: Tensor, y: Tensor, level: Tensor, out: Tensor) -> Any:
-    return -_times(out, _log_gap(b, a, y), level)
-
-
-# As functions of a, b and x alone, which they are at this level, they do not depend on it; y moves with x, and is there
-# for its digits alone.
-for derivative in (inverse_by_a, inverse_by_b, inverse_by_level):
-    derivative.partial("y")(lambda out: out.new_zeros(()))
-    derivative.partial("level")(lambda out: out.new_zeros(()))
-
-no_second_derivative(inverse_by_a, "betaincinv", "a", "b")
-no_second_derivative(inverse_by_b, "betaincinv", "a", "b")
+inverse_by_level = function(
+    "inverse_by_level", _inverse("betaincinv_dp", "betaincinv_dp"),
+    "dx/dI at the level I: 1 / density, without the error of x, which the density multiplies.",
+    a=lambda a, b, x, level, out: -_times(out, _log_gap(a, b, x), level),
+    b=lambda a, b, y, level, out: -_times(out, _log_gap(b, a, y), level),
+    x=lambda a, b, x, y, level, out: -_times(out, _slope(a, b, x, y), level),
+    y=_still, level=_still,
+)  # fmt: skip
 
 # -- functions ------------------------------------------------------------------------------------------------------
 
+SECOND = "a second derivative in a parameter"
+NEWTON = (
+    f"{LEVEL} By Newton's method where SciPy's is NaN within it or below the least normal number, or has lost digits "
+    "for a y below 1e-50."
+)
 
-@tg.op(kernel=mended(FILE, "betainc", "betainc_value(a, b, x, SCIPYS)", "a b x", "__pyx_fuse_0betainc"))
-@tg.domain(a="positive", b="positive", x="[0, 1]")
-def betainc(a: Real[Tensor, "..."], b: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """The regularised incomplete beta function I_x(a, b) (DLMF 8.17.2).
-
-    Args:
-        a: positive parameter.
-        b: positive parameter.
-        x: from 0 to 1.
-
-    Returns:
-        Values between 0 and 1, in the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
-        Where a b < 1e-290, by series or quadrature if SciPy's has lost digits.
-
-    Raises:
-        DerivativeError: a second derivative in a parameter is asked for.
-
-    Example:
-        >>> betainc(torch.tensor(2.0), torch.tensor(3.0), torch.tensor(0.4))
-        tensor(0.5248)
-    """
-
-
-@betainc.partial("a")
-def _(a: Tensor, b: Tensor, x: Tensor) -> Any:
-    """dI/da (DLMF 8.17.2 and 8.17.7, differentiated in a; `kernels/beta.c`)."""
-    return betainc_by_a(a, b, x)
-
-
-@betainc.partial("b")
-def _(a: Tensor, b: Tensor, x: Tensor) -> Any:
-    """dI/db (DLMF 8.17.2 and 8.17.7, differentiated in b; `kernels/beta.c`)."""
-    return betainc_by_b(a, b, x)
-
-
-@betainc.partial("x")
-def _(a: Tensor, b: Tensor, x: Tensor) -> Any:
-    """dI/dx, the density (DLMF 8.17.1 differentiated; `kernels/beta.c`)."""
-    return beta_pdf(a, b, x)
-
-
-@tg.op(
-    kernel=mended(
-        FILE, "betaincc", "betaincc_value(a, b, x, SCIPYS, x < 1e-8 ? OTHER : 1)", "a b x", "__pyx_fuse_0betaincc",
-        "__pyx_fuse_0betainc",
-    )
+betainc = function(
+    "betainc", ours(FILE, "betainc_value(a, b, x, SCIPY(betainc))"),
+    "The regularised incomplete beta function I_x(a, b) (DLMF 8.17.2).",
+    a=Input(
+        "positive parameter.", "positive", lambda a, b, x: betainc_by_a(a, b, x),
+        "dI/da (DLMF 8.17.2 and 8.17.7, differentiated in a; `kernels/beta.c`).",
+    ),
+    b=Input(
+        "positive parameter.", "positive", lambda a, b, x: betainc_by_b(a, b, x),
+        "dI/db (DLMF 8.17.2 and 8.17.7, differentiated in b; `kernels/beta.c`).",
+    ),
+    x=Input(
+        "from 0 to 1.", "[0, 1]", lambda a, b, x: beta_pdf(a, b, x),
+        "dI/dx, the density (DLMF 8.17.1 differentiated; `kernels/beta.c`).",
+    ),
+    returns=f"{LEVEL} Where a b < 1e-290, by series or quadrature if SciPy's has lost digits.", raises=SECOND,
+    example=("betainc(torch.tensor(2.0), torch.tensor(3.0), torch.tensor(0.4))", "tensor(0.5248)"),
 )  # fmt: skip
-@tg.domain(a="positive", b="positive", x="[0, 1]")
-def betaincc(a: Real[Tensor, "..."], b: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """The complement 1 - I_x(a, b) of the regularised incomplete beta function (DLMF 8.17.4).
 
-    Args:
-        a: positive parameter.
-        b: positive parameter.
-        x: from 0 to 1.
+betaincc = function(
+    "betaincc", ours(FILE, "betaincc_value(a, b, x, SCIPY(betaincc), x < 1e-8 ? SCIPY(betainc) : 1)"),
+    "The complement 1 - I_x(a, b) of the regularised incomplete beta function (DLMF 8.17.4).",
+    a=Input(
+        "positive parameter.", "positive", lambda a, b, x: -betainc_by_a(a, b, x),
+        "-dI/da (DLMF 8.17.2 and 8.17.7, differentiated in a; `kernels/beta.c`).",
+    ),
+    b=Input(
+        "positive parameter.", "positive", lambda a, b, x: -betainc_by_b(a, b, x),
+        "-dI/db (DLMF 8.17.2 and 8.17.7, differentiated in b; `kernels/beta.c`).",
+    ),
+    x=Input(
+        "from 0 to 1.", "[0, 1]", lambda a, b, x: -beta_pdf(a, b, x),
+        "-dI/dx, less the density (DLMF 8.17.1 differentiated; `kernels/beta.c`).",
+    ),
+    returns=f"{LEVEL} Where x < 1e-8, of which SciPy's has lost 1 - x, by the function itself; where a b < 1e-290, as "
+    "`betainc`.",
+    raises=SECOND, example=("betaincc(torch.tensor(2.0), torch.tensor(3.0), torch.tensor(0.4))", "tensor(0.4752)"),
+)  # fmt: skip
 
-    Returns:
-        Values between 0 and 1, in the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
-        Where x < 1e-8, of which SciPy's has lost 1 - x, by the function itself; where a b < 1e-290, as `betainc`.
+betaincinv = function(
+    "betaincinv", ours(FILE, "betaincinv_value(a, b, y, SCIPY(betaincinv))"),
+    "The x for which I_x(a, b) is y; derivatives by the implicit function theorem.",
+    a=Input(
+        "positive parameter.", "positive", lambda a, b, y, out: inverse_by_a(a, b, out, betainccinv(b, a, y), y),
+        "-(dI/da) / (dI/dx), by the implicit function theorem (`kernels/beta.c`).",
+    ),
+    b=Input(
+        "positive parameter.", "positive", lambda a, b, y, out: inverse_by_b(a, b, out, betainccinv(b, a, y), y),
+        "-(dI/db) / (dI/dx), by the implicit function theorem (`kernels/beta.c`).",
+    ),
+    y=Input(
+        "between 0 and 1.", "(0, 1)", lambda a, b, y, out: inverse_by_level(a, b, out, betainccinv(b, a, y), y),
+        "1 / (dI/dx), by the implicit function theorem (`kernels/beta.c`).",
+    ),
+    returns=NEWTON, raises=SECOND,
+    example=("betaincinv(torch.tensor(2.0), torch.tensor(3.0), torch.tensor(0.5))", "tensor(0.3857)"),
+)  # fmt: skip
 
-    Raises:
-        DerivativeError: a second derivative in a parameter is asked for.
-
-    Example:
-        >>> betaincc(torch.tensor(2.0), torch.tensor(3.0), torch.tensor(0.4))
-        tensor(0.4752)
-    """
-
-
-@betaincc.partial("a")
-def _(a: Tensor, b: Tensor, x: Tensor) -> Any:
-    """-dI/da (DLMF 8.17.2 and 8.17.7, differentiated in a; `kernels/beta.c`)."""
-    return -betainc_by_a(a, b, x)
-
-
-@betaincc.partial("b")
-def _(a: Tensor, b: Tensor, x: Tensor) -> Any:
-    """-dI/db (DLMF 8.17.2 and 8.17.7, differentiated in b; `kernels/beta.c`)."""
-    return -betainc_by_b(a, b, x)
-
-
-@betaincc.partial("x")
-def _(a: Tensor, b: Tensor, x: Tensor) -> Any:
-    """-dI/dx, less the density (DLMF 8.17.1 differentiated; `kernels/beta.c`)."""
-    return -beta_pdf(a, b, x)
-
-
-@tg.op(kernel=mended(FILE, "betaincinv", "betaincinv_value(a, b, y, SCIPYS)", "a b y", "__pyx_fuse_0betaincinv"))
-@tg.domain(a="positive", b="positive", y="(0, 1)")
-def betaincinv(a: Real[Tensor, "..."], b: Real[Tensor, "..."], y: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """The x for which I_x(a, b) is y; derivatives by the implicit function theorem.
-
-    Args:
-        a: positive parameter.
-        b: positive parameter.
-        y: between 0 and 1.
-
-    Returns:
-        Values between 0 and 1, in the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
-        By Newton's method where SciPy's is NaN within it or below the least normal number, or has lost digits for a y
-        below 1e-50.
-
-    Raises:
-        DerivativeError: a second derivative in a parameter is asked for.
-
-    Example:
-        >>> betaincinv(torch.tensor(2.0), torch.tensor(3.0), torch.tensor(0.5))
-        tensor(0.3857)
-    """
-
-
-@betaincinv.partial("a")
-def _(a: Tensor, b: Tensor, y: Tensor, out: Tensor) -> Any:
-    """-(dI/da) / (dI/dx), by the implicit function theorem (`kernels/beta.c`)."""
-    return inverse_by_a(a, b, out, betainccinv(b, a, y), y)
-
-
-@betaincinv.partial("b")
-def _(a: Tensor, b: Tensor, y: Tensor, out: Tensor) -> Any:
-    """-(dI/db) / (dI/dx), by the implicit function theorem (`kernels/beta.c`)."""
-    return inverse_by_b(a, b, out, betainccinv(b, a, y), y)
-
-
-@betaincinv.partial("y")
-def _(a: Tensor, b: Tensor, y: Tensor, out: Tensor) -> Any:
-    """1 / (dI/dx), by the implicit function theorem (`kernels/beta.c`)."""
-    return inverse_by_level(a, b, out, betainccinv(b, a, y), y)
-
-
-@tg.op(kernel=mended(FILE, "betainccinv", "betainccinv_value(a, b, y, SCIPYS)", "a b y", "__pyx_fuse_0betainccinv"))
-@tg.domain(a="positive", b="positive", y="(0, 1)")
-def betainccinv(a: Real[Tensor, "..."], b: Real[Tensor, "..."], y: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """The x for which 1 - I_x(a, b) is y; derivatives by the implicit function theorem.
-
-    Args:
-        a: positive parameter.
-        b: positive parameter.
-        y: between 0 and 1.
-
-    Returns:
-        Values between 0 and 1, in the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
-        By Newton's method where SciPy's is NaN within it or below the least normal number, or has lost digits for a y
-        below 1e-50.
-
-    Raises:
-        DerivativeError: a second derivative in a parameter is asked for.
-
-    Example:
-        >>> betainccinv(torch.tensor(2.0), torch.tensor(3.0), torch.tensor(0.5))
-        tensor(0.3857)
-    """
-
-
-@betainccinv.partial("a")
-def _(a: Tensor, b: Tensor, y: Tensor, out: Tensor) -> Any:
-    """-(dI/da) / (dI/dx), by the implicit function theorem (`kernels/beta.c`)."""
-    return -inverse_by_b(b, a, betaincinv(b, a, y), out, y)
-
-
-@betainccinv.partial("b")
-def _(a: Tensor, b: Tensor, y: Tensor, out: Tensor) -> Any:
-    """-(dI/db) / (dI/dx), by the implicit function theorem (`kernels/beta.c`)."""
-    return -inverse_by_a(b, a, betaincinv(b, a, y), out, y)
-
-
-@betainccinv.partial("y")
-def _(a: Tensor, b: Tensor, y: Tensor, out: Tensor) -> Any:
-    """-1 / (dI/dx), by the implicit function theorem (`kernels/beta.c`)."""
-    return -inverse_by_level(b, a, betaincinv(b, a, y), out, y)
+betainccinv = function(
+    "betainccinv", ours(FILE, "betainccinv_value(a, b, y, SCIPY(betainccinv))"),
+    "The x for which 1 - I_x(a, b) is y; derivatives by the implicit function theorem.",
+    a=Input(
+        "positive parameter.", "positive", lambda a, b, y, out: -inverse_by_b(b, a, betaincinv(b, a, y), out, y),
+        "-(dI/da) / (dI/dx), by the implicit function theorem (`kernels/beta.c`).",
+    ),
+    b=Input(
+        "positive parameter.", "positive", lambda a, b, y, out: -inverse_by_a(b, a, betaincinv(b, a, y), out, y),
+        "-(dI/db) / (dI/dx), by the implicit function theorem (`kernels/beta.c`).",
+    ),
+    y=Input(
+        "between 0 and 1.", "(0, 1)", lambda a, b, y, out: -inverse_by_level(b, a, betaincinv(b, a, y), out, y),
+        "-1 / (dI/dx), by the implicit function theorem (`kernels/beta.c`).",
+    ),
+    returns=NEWTON, raises=SECOND,
+    example=("betainccinv(torch.tensor(2.0), torch.tensor(3.0), torch.tensor(0.5))", "tensor(0.3857)"),
+)  # fmt: skip

@@ -5,233 +5,115 @@ derivatives in the parameter come from `kernels/gamma.c`, which says how; deriva
 themselves, so that second derivatives follow where there are any.
 """
 
-from __future__ import annotations
-
-from typing import Any
-
-from jaxtyping import Float, Real
-from torch import Tensor
-
-import torchgraft as tg
-
-from .refusals import no_second_derivative
-from .sources import lent, mended, ours
+from .docstrings import BROADCAST, LEVEL
+from .sources import lent, ours
+from .table import Input, function, second_of
 
 FILE = "gamma.c"
 
 # -- derivatives ----------------------------------------------------------------------------------------------------
 
+psi_of = function(
+    "psi_of", ours(FILE, "digamma_of(x)"), "The digamma function for positive x (DLMF 5.2.2), also next to its zero.",
+    x=None,
+)  # fmt: skip
 
-@tg.op(kernel=ours(FILE, "psi_of", "digamma_of(x)", "x"))
-def psi_of(x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """The digamma function for positive x (DLMF 5.2.2), also next to its zero."""
+gamma_density = function(
+    "gamma_density", ours(FILE, "density_of_gamma(a, x)"),
+    "dP/dx = x^(a-1) exp(-x) / Gamma(a) (DLMF 8.8.13), the density of the gamma distribution.",
+    a=lambda a, x: gamma_density(a, x) * (x.log() - psi_of(a)),
+    x=lambda a, x: gamma_density(a, x) * ((a - 1) / x - 1),
+)  # fmt: skip
 
+gammainc_by_a = function(
+    "gammainc_by_a", ours(FILE, "gammainc_da(a, x)"), "The derivative dP/da of P(a, x).",
+    a=second_of("gammainc"),
+    x=lambda a, x: gamma_density(a, x) * (x.log() - psi_of(a)),
+)  # fmt: skip
 
-@tg.op(kernel=ours(FILE, "gamma_density", "density_of_gamma(a, x)", "a x"))
-def gamma_density(a: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """dP/dx = x^(a-1) exp(-x) / Gamma(a) (DLMF 8.8.13), the density of the gamma distribution."""
+gammainc_slope = function(
+    "gammainc_slope", ours(FILE, "gammainc_da_over_density(a, x)"), "(dP/da) / (dP/dx), which underflows nowhere.",
+    a=second_of("gammaincinv"),
+    x=lambda a, x: x.log() - psi_of(a) - gammainc_slope(a, x) * ((a - 1) / x - 1),
+)  # fmt: skip
 
+# As functions of a and x alone, which they are where p = P(a, x), these do not depend on p.
+gammaincinv_by_p = function(
+    "gammaincinv_by_p", ours(FILE, "gammaincinv_dp(a, x, p, 1 - (double)p)"),
+    "dx/dp where p = P(a, x): 1 / density, without the error of x, which the density multiplies by |a - 1 - x|.",
+    a=lambda a, x, out: out * (psi_of(a) - x.log()),
+    x=lambda a, x, out: out * (1 - (a - 1) / x),
+    p=lambda p: p.new_zeros(()),
+)  # fmt: skip
 
-@gamma_density.partial("a")
-def _(a: Tensor, x: Tensor) -> Any:
-    return gamma_density(a, x) * (x.log() - psi_of(a))
-
-
-@gamma_density.partial("x")
-def _(a: Tensor, x: Tensor) -> Any:
-    return gamma_density(a, x) * ((a - 1) / x - 1)
-
-
-@tg.op(kernel=ours(FILE, "gammainc_by_a", "gammainc_da(a, x)", "a x"))
-def gammainc_by_a(a: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """The derivative dP/da of P(a, x)."""
-
-
-@gammainc_by_a.partial("x")
-def _(a: Tensor, x: Tensor) -> Any:
-    return gamma_density(a, x) * (x.log() - psi_of(a))
-
-
-@tg.op(kernel=ours(FILE, "gammainc_slope", "gammainc_da_over_density(a, x)", "a x"))
-def gammainc_slope(a: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """(dP/da) / (dP/dx), which underflows nowhere."""
-
-
-@gammainc_slope.partial("x")
-def _(a: Tensor, x: Tensor) -> Any:
-    return x.log() - psi_of(a) - gammainc_slope(a, x) * ((a - 1) / x - 1)
-
-
-@tg.op(kernel=ours(FILE, "gammaincinv_by_p", "gammaincinv_dp(a, x, p, 1 - (double)p)", "a x p"))
-def gammaincinv_by_p(a: Real[Tensor, "..."], x: Real[Tensor, "..."], p: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """dx/dp where p = P(a, x): 1 / density, without the error of x, which the density multiplies by |a - 1 - x|."""
-
-
-@tg.op(kernel=ours(FILE, "gammainccinv_by_q", "-gammaincinv_dp(a, x, 1 - (double)q, q)", "a x q"))
-def gammainccinv_by_q(a: Real[Tensor, "..."], x: Real[Tensor, "..."], q: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """dx/dq where q = Q(a, x)."""
-
-
-@gammaincinv_by_p.partial("x")
-def _(a: Tensor, x: Tensor, out: Tensor) -> Any:
-    return out * (1 - (a - 1) / x)
-
-
-@gammainccinv_by_q.partial("x")
-def _(a: Tensor, x: Tensor, out: Tensor) -> Any:
-    return out * (1 - (a - 1) / x)
-
-
-# As functions of a and x alone, which they are where p = P(a, x), they do not depend on p.
-gammaincinv_by_p.partial("p")(lambda p: p.new_zeros(()))
-gammainccinv_by_q.partial("q")(lambda q: q.new_zeros(()))
-
-
-@gammaincinv_by_p.partial("a")
-def _(a: Tensor, x: Tensor, out: Tensor) -> Any:
-    return out * (psi_of(a) - x.log())
-
-
-@gammainccinv_by_q.partial("a")
-def _(a: Tensor, x: Tensor, out: Tensor) -> Any:
-    return out * (psi_of(a) - x.log())
-
-
-no_second_derivative(gammainc_by_a, "gammainc", "a")
-no_second_derivative(gammainc_slope, "gammaincinv", "a")
+gammainccinv_by_q = function(
+    "gammainccinv_by_q", ours(FILE, "-gammaincinv_dp(a, x, 1 - (double)q, q)"), "dx/dq where q = Q(a, x).",
+    a=lambda a, x, out: out * (psi_of(a) - x.log()),
+    x=lambda a, x, out: out * (1 - (a - 1) / x),
+    q=lambda q: q.new_zeros(()),
+)  # fmt: skip
 
 # -- functions ------------------------------------------------------------------------------------------------------
 
+SECOND = "a second derivative in `a`"
 
-@tg.op(kernel=mended(FILE, "gammainc", "gammainc_value(a, x, SCIPYS)", "a x"))
-@tg.domain(a="positive", x="nonnegative")
-def gammainc(a: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """The regularised lower incomplete gamma function P(a, x) (DLMF 8.2.4).
+gammainc = function(
+    "gammainc", ours(FILE, "gammainc_value(a, x, SCIPY(gammainc))"),
+    "The regularised lower incomplete gamma function P(a, x) (DLMF 8.2.4).",
+    a=Input(
+        "positive parameter.", "positive", lambda a, x: gammainc_by_a(a, x),
+        "dP/da (DLMF 8.2.4 and 8.7.1, differentiated in a; `kernels/gamma.c`).",
+    ),
+    x=Input(
+        "argument, not negative.", "nonnegative", lambda a, x: gamma_density(a, x),
+        "dP/dx, the density (DLMF 8.8.13; `kernels/gamma.c`).",
+    ),
+    returns=f"{LEVEL} Where x < 0.6 a and a > 100, by quadrature if SciPy's has lost digits; where a < 1e-6 and "
+    "x < 1.1, by series.",
+    raises=SECOND, example=("gammainc(torch.tensor(2.5), torch.tensor(1.3))", "tensor(0.2386)"),
+)  # fmt: skip
 
-    Args:
-        a: positive parameter.
-        x: argument, not negative.
+gammaincc = function(
+    "gammaincc", ours(FILE, "gammaincc_value(a, x, SCIPY(gammaincc))"),
+    "The regularised upper incomplete gamma function Q(a, x) = 1 - P(a, x) (DLMF 8.2.4).",
+    a=Input(
+        "positive parameter.", "positive", lambda a, x: -gammainc_by_a(a, x),
+        "dQ/da = -dP/da (DLMF 8.2.5 and 8.7.1, differentiated in a; `kernels/gamma.c`).",
+    ),
+    x=Input(
+        "argument, not negative.", "nonnegative", lambda a, x: -gamma_density(a, x),
+        "dQ/dx = -dP/dx (DLMF 8.8.13; `kernels/gamma.c`).",
+    ),
+    returns=f"{LEVEL} Where x > 1.4 a and x > 100, by quadrature if SciPy's has lost digits.",
+    raises=SECOND, example=("gammaincc(torch.tensor(2.5), torch.tensor(1.3))", "tensor(0.7614)"),
+)  # fmt: skip
 
-    Returns:
-        Values between 0 and 1, in the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
-        Where x < 0.6 a and a > 100, by quadrature if SciPy's has lost digits; where a < 1e-6 and x < 1.1, by series.
+gammaincinv = function(
+    "gammaincinv", lent("gammaincinv"),
+    "The x for which P(a, x) is y; derivatives by the implicit function theorem.",
+    a=Input(
+        "positive parameter.", "positive", lambda a, out: -gammainc_slope(a, out),
+        "-(dP/da) / (dP/dx), by the implicit function theorem (`kernels/gamma.c`).",
+    ),
+    y=Input(
+        "between 0 and 1.", "(0, 1)", lambda a, y, out: gammaincinv_by_p(a, out, y),
+        "1 / (dP/dx), by the implicit function theorem (`kernels/gamma.c`).",
+    ),
+    returns=BROADCAST, raises=SECOND,
+    example=("gammaincinv(torch.tensor(2.5), torch.tensor(0.5))", "tensor(2.1757)"),
+)  # fmt: skip
 
-    Raises:
-        DerivativeError: a second derivative in `a` is asked for.
-
-    Example:
-        >>> gammainc(torch.tensor(2.5), torch.tensor(1.3))
-        tensor(0.2386)
-    """
-
-
-@gammainc.partial("a")
-def _(a: Tensor, x: Tensor) -> Any:
-    """dP/da (DLMF 8.2.4 and 8.7.1, differentiated in a; `kernels/gamma.c`)."""
-    return gammainc_by_a(a, x)
-
-
-@gammainc.partial("x")
-def _(a: Tensor, x: Tensor) -> Any:
-    """dP/dx, the density (DLMF 8.8.13; `kernels/gamma.c`)."""
-    return gamma_density(a, x)
-
-
-@tg.op(kernel=mended(FILE, "gammaincc", "gammaincc_value(a, x, SCIPYS)", "a x"))
-@tg.domain(a="positive", x="nonnegative")
-def gammaincc(a: Real[Tensor, "..."], x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """The regularised upper incomplete gamma function Q(a, x) = 1 - P(a, x) (DLMF 8.2.4).
-
-    Args:
-        a: positive parameter.
-        x: argument, not negative.
-
-    Returns:
-        Values between 0 and 1, in the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
-        Where x > 1.4 a and x > 100, by quadrature if SciPy's has lost digits.
-
-    Raises:
-        DerivativeError: a second derivative in `a` is asked for.
-
-    Example:
-        >>> gammaincc(torch.tensor(2.5), torch.tensor(1.3))
-        tensor(0.7614)
-    """
-
-
-@gammaincc.partial("a")
-def _(a: Tensor, x: Tensor) -> Any:
-    """dQ/da = -dP/da (DLMF 8.2.5 and 8.7.1, differentiated in a; `kernels/gamma.c`)."""
-    return -gammainc_by_a(a, x)
-
-
-@gammaincc.partial("x")
-def _(a: Tensor, x: Tensor) -> Any:
-    """dQ/dx = -dP/dx (DLMF 8.8.13; `kernels/gamma.c`)."""
-    return -gamma_density(a, x)
-
-
-@tg.op(kernel=lent("gammaincinv", 2))
-@tg.domain(a="positive", y="(0, 1)")
-def gammaincinv(a: Real[Tensor, "..."], y: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """The x for which P(a, x) is y; derivatives by the implicit function theorem.
-
-    Args:
-        a: positive parameter.
-        y: between 0 and 1.
-
-    Returns:
-        In the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
-
-    Raises:
-        DerivativeError: a second derivative in `a` is asked for.
-
-    Example:
-        >>> gammaincinv(torch.tensor(2.5), torch.tensor(0.5))
-        tensor(2.1757)
-    """
-
-
-@gammaincinv.partial("a")
-def _(a: Tensor, out: Tensor) -> Any:
-    """-(dP/da) / (dP/dx), by the implicit function theorem (`kernels/gamma.c`)."""
-    return -gammainc_slope(a, out)
-
-
-@gammaincinv.partial("y")
-def _(a: Tensor, y: Tensor, out: Tensor) -> Any:
-    """1 / (dP/dx), by the implicit function theorem (`kernels/gamma.c`)."""
-    return gammaincinv_by_p(a, out, y)
-
-
-@tg.op(kernel=lent("gammainccinv", 2))
-@tg.domain(a="positive", y="(0, 1)")
-def gammainccinv(a: Real[Tensor, "..."], y: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """The x for which Q(a, x) is y; derivatives by the implicit function theorem.
-
-    Args:
-        a: positive parameter.
-        y: between 0 and 1.
-
-    Returns:
-        In the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
-
-    Raises:
-        DerivativeError: a second derivative in `a` is asked for.
-
-    Example:
-        >>> gammainccinv(torch.tensor(2.5), torch.tensor(0.5))
-        tensor(2.1757)
-    """
-
-
-@gammainccinv.partial("a")
-def _(a: Tensor, out: Tensor) -> Any:
-    """-(dQ/da) / (dQ/dx), by the implicit function theorem (`kernels/gamma.c`)."""
-    return -gammainc_slope(a, out)
-
-
-@gammainccinv.partial("y")
-def _(a: Tensor, y: Tensor, out: Tensor) -> Any:
-    """1 / (dQ/dx), by the implicit function theorem (`kernels/gamma.c`)."""
-    return gammainccinv_by_q(a, out, y)
+gammainccinv = function(
+    "gammainccinv", lent("gammainccinv"),
+    "The x for which Q(a, x) is y; derivatives by the implicit function theorem.",
+    a=Input(
+        "positive parameter.", "positive", lambda a, out: -gammainc_slope(a, out),
+        "-(dQ/da) / (dQ/dx), by the implicit function theorem (`kernels/gamma.c`).",
+    ),
+    y=Input(
+        "between 0 and 1.", "(0, 1)", lambda a, y, out: gammainccinv_by_q(a, out, y),
+        "1 / (dQ/dx), by the implicit function theorem (`kernels/gamma.c`).",
+    ),
+    returns=BROADCAST, raises=SECOND,
+    example=("gammainccinv(torch.tensor(2.5), torch.tensor(0.5))", "tensor(2.1757)"),
+)  # fmt: skip

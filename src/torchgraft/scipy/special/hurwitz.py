@@ -13,40 +13,25 @@ from torch import Tensor
 
 import torchgraft as tg
 
-from .nth import nth, nth_source, refuse_order
+from .sources import ours
+from .table import function, nth, refuse_order
 
 FILE = "zeta.c"
 MOST = 2
-LENT = {"scipy_zetac": "zetac"}
 
-riemann_nth = nth(FILE, "riemann_nth", "riemann_derivative(x, n)", LENT, MOST)
+riemann_nth = nth("riemann", ours(FILE, "riemann_derivative(x, n)"), MOST)
 
+hurwitz_nth = function(
+    "hurwitz_nth", ours(FILE, "zeta_derivative(x, q, n, k)"), "The derivative of order `n` in x and `k` in q.",
+    x=lambda x, q, n, k: hurwitz_nth(x, q, n + 1, k) if n < MOST else refuse_order("zeta", "x", MOST),
+    q=lambda x, q, n, k: hurwitz_nth(x, q, n, k + 1),
+    n=int, k=int,
+)  # fmt: skip
 
-@tg.op(kernel=nth_source(FILE, "T hurwitz_nth(T x, T q, int64_t n, int64_t k)", "zeta_derivative(x, q, n, k)", LENT))
-def hurwitz_nth(x: Real[Tensor, "..."], q: Real[Tensor, "..."], n: int, k: int) -> Float[Tensor, "..."]:
-    """The derivative of order `n` in x and `k` in q."""
-
-
-@hurwitz_nth.partial("x")
-def _(x: Tensor, q: Tensor, n: int, k: int) -> Any:
-    if n >= MOST:
-        refuse_order("zeta", "x", MOST)
-    return hurwitz_nth(x, q, n + 1, k)
-
-
-@hurwitz_nth.partial("q")
-def _(x: Tensor, q: Tensor, n: int, k: int) -> Any:
-    return hurwitz_nth(x, q, n, k + 1)
-
-
-@tg.op(kernel=nth_source(FILE, "T riemann_zeta(T x)", "riemann_value(x)", LENT))
-def riemann_zeta(x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """Riemann's zeta function of x."""
-
-
-@tg.op(kernel=nth_source(FILE, "T hurwitz_zeta(T x, T q)", "zeta_value(x, q)", LENT))
-def hurwitz_zeta(x: Real[Tensor, "..."], q: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """Hurwitz' zeta function of x and q."""
+riemann_zeta = function("riemann_zeta", ours(FILE, "riemann_value(x)"), "Riemann's zeta function of x.", x=None)
+hurwitz_zeta = function(
+    "hurwitz_zeta", ours(FILE, "zeta_value(x, q)"), "Hurwitz' zeta function of x and q.", x=None, q=None
+)
 
 
 @tg.op

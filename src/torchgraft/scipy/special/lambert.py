@@ -3,50 +3,27 @@
 Values and derivatives come from `kernels/lambertw.c`, which says how; SciPy's lose half of their digits there.
 """
 
-from __future__ import annotations
+from typing import Literal
 
-from typing import Any, Literal
-
-from jaxtyping import Float, Real
-from torch import Tensor
-
-import torchgraft as tg
-
-from .nth import nth_source
+from .sources import ours
+from .table import Input, Option, function
 
 FILE = "lambertw.c"
 
+lambertw_nth = function(
+    "lambertw_nth", ours(FILE, "lambertw_derivative(z, k, n)"), "The derivative of order `n` of the branch `k`.",
+    z=lambda z, k, n: lambertw_nth(z, k, n + 1), k=int, n=int,
+)  # fmt: skip
 
-@tg.op(kernel=nth_source(FILE, "T lambertw_nth(T z, int64_t k, int64_t n)", "lambertw_derivative(z, k, n)"))
-def lambertw_nth(z: Real[Tensor, "..."], k: int, n: int) -> Float[Tensor, "..."]:
-    """The derivative of order `n` of the branch `k`."""
-
-
-@lambertw_nth.partial("z")
-def _(z: Tensor, k: int, n: int) -> Any:
-    return lambertw_nth(z, k, n + 1)
-
-
-@tg.op(kernel=nth_source(FILE, "T lambertw(T z, int64_t k, double tol)", "lambertw_value(z, k)"))
-@tg.domain(z="(-1/e, 0)")
-def lambertw(z: Real[Tensor, "..."], k: Literal[0, -1] = 0, tol: float = 1e-8) -> Float[Tensor, "..."]:
-    """The real branches of Lambert's W, the inverse of w exp(w) (DLMF 4.13.1; derivative 4.13.4).
-
-    Args:
-        z: argument, at least -1/e; on the branch -1 also at most 0. The double ``-exp(-1)`` stands for -1/e.
-        k: the branch: 0, which has w >= -1, or -1, which has w <= -1.
-        tol: of SciPy's iteration; it has no effect, as all digits are right.
-
-    Returns:
-        Real numbers, in the shape of the argument; NaN where the branch is not real. SciPy returns complex ones.
-
-    Example:
-        >>> lambertw(torch.tensor([1.0, -0.2]))
-        tensor([ 0.5671, -0.2592])
-    """
-
-
-@lambertw.partial("z")
-def _(z: Tensor, k: int) -> Any:
-    """exp(-w) / (1 + w) (DLMF 4.13.4; `kernels/lambertw.c`)."""
-    return lambertw_nth(z, k, 1)
+lambertw = function(
+    "lambertw", ours(FILE, "lambertw_value(z, k)"),
+    "The real branches of Lambert's W, the inverse of w exp(w) (DLMF 4.13.1; derivative 4.13.4).",
+    z=Input(
+        "argument, at least -1/e; on the branch -1 also at most 0. The double ``-exp(-1)`` stands for -1/e.",
+        "(-1/e, 0)", lambda z, k: lambertw_nth(z, k, 1), "exp(-w) / (1 + w) (DLMF 4.13.4; `kernels/lambertw.c`).",
+    ),
+    k=Option(Literal[0, -1], "the branch: 0, which has w >= -1, or -1, which has w <= -1.", 0),
+    tol=Option(float, "of SciPy's iteration; it has no effect, as all digits are right.", 1e-8),
+    returns="Real numbers, in the shape of the argument; NaN where the branch is not real. SciPy returns complex ones.",
+    example=("lambertw(torch.tensor([1.0, -0.2]))", "tensor([ 0.5671, -0.2592])"),
+)  # fmt: skip

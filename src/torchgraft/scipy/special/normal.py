@@ -3,109 +3,57 @@
 Values are SciPy's. Derivatives come from `kernels/normal.c`, which says how.
 """
 
-from __future__ import annotations
-
-from typing import Any
-
-from jaxtyping import Float, Real
-from torch import Tensor
-
-import torchgraft as tg
-
+from .docstrings import NAN
 from .sources import lent, ours
+from .table import Input, function
 
 FILE = "normal.c"
 
 # -- derivatives ----------------------------------------------------------------------------------------------------
 
-
-@tg.op(kernel=ours(FILE, "ndtri_by_y", "ndtri_dy(x, y)", "x y"))
-def ndtri_by_y(x: Real[Tensor, "..."], y: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """dx/dy where y is the distribution function at x: 1 / density, without the error of x."""
-
-
-@ndtri_by_y.partial("x")
-def _(x: Tensor, out: Tensor) -> Any:
-    return x * out
-
-
 # As a function of x alone, which it is where y belongs to x, it does not depend on y.
-ndtri_by_y.partial("y")(lambda y: y.new_zeros(()))
+ndtri_by_y = function(
+    "ndtri_by_y", ours(FILE, "ndtri_dy(x, y)"),
+    "dx/dy where y is the distribution function at x: 1 / density, without the error of x.",
+    x=lambda x, out: x * out, y=lambda y: y.new_zeros(()),
+)  # fmt: skip
 
+log_ndtr_by_x = function(
+    "log_ndtr_by_x", ours(FILE, "log_ndtr_dx(x)"), "The density over the distribution function.",
+    x=lambda x: log_ndtr_by_x_x(x),
+)  # fmt: skip
 
-@tg.op(kernel=ours(FILE, "log_ndtr_by_x", "log_ndtr_dx(x)", "x"))
-def log_ndtr_by_x(x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """The density over the distribution function."""
+log_ndtr_by_x_x = function(
+    "log_ndtr_by_x_x", ours(FILE, "log_ndtr_dxx(x)"), "The derivative of that, -log_ndtr_by_x(x) excess(x).",
+    x=lambda x, out: log_ndtr_by_x(x) * (excess(x) ** 2 - out - 1),
+)  # fmt: skip
 
-
-@tg.op(kernel=ours(FILE, "log_ndtr_by_x_x", "log_ndtr_dxx(x)", "x"))
-def log_ndtr_by_x_x(x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """The derivative of that, -log_ndtr_by_x(x) excess(x)."""
-
-
-@tg.op(kernel=ours(FILE, "excess", "log_ndtr_excess(x)", "x"))
-def excess(x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """The excess of the density over the distribution function beyond -x."""
-
-
-@log_ndtr_by_x.partial("x")
-def _(x: Tensor) -> Any:
-    return log_ndtr_by_x_x(x)
-
-
-@log_ndtr_by_x_x.partial("x")
-def _(x: Tensor, out: Tensor) -> Any:
-    return log_ndtr_by_x(x) * (excess(x) ** 2 - out - 1)
-
-
-@excess.partial("x")
-def _(x: Tensor) -> Any:
-    return 1 + log_ndtr_by_x_x(x)
-
+excess = function(
+    "excess", ours(FILE, "log_ndtr_excess(x)"),
+    "The excess of the density over the distribution function beyond -x.",
+    x=lambda x: 1 + log_ndtr_by_x_x(x),
+)  # fmt: skip
 
 # -- functions ------------------------------------------------------------------------------------------------------
 
+ndtri = function(
+    "ndtri", lent("ndtri"),
+    "The x at which the normal distribution function is y; derivatives by the implicit function theorem.",
+    y=Input(
+        "between 0 and 1.", "(0, 1)", lambda y, out: ndtri_by_y(out, y),
+        "1 / density, by the implicit function theorem (`kernels/normal.c`).",
+    ),
+    returns=f"In the shape of `y`; -inf at 0, inf at 1, {NAN}",
+    example=("ndtri(torch.tensor(0.975))", "tensor(1.9600)"),
+)  # fmt: skip
 
-@tg.op(kernel=lent("ndtri", 1))
-@tg.domain(y="(0, 1)")
-def ndtri(y: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """The x at which the normal distribution function is y; derivatives by the implicit function theorem.
-
-    Args:
-        y: between 0 and 1.
-
-    Returns:
-        In the shape of `y`; -inf at 0, inf at 1, NaN outside of the domain, as in SciPy.
-
-    Example:
-        >>> ndtri(torch.tensor(0.975))
-        tensor(1.9600)
-    """
-
-
-@ndtri.partial("y")
-def _(y: Tensor, out: Tensor) -> Any:
-    """1 / density, by the implicit function theorem (`kernels/normal.c`)."""
-    return ndtri_by_y(out, y)
-
-
-@tg.op(kernel=lent("log_ndtr", 1, "__pyx_fuse_1log_ndtr"))
-def log_ndtr(x: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """The logarithm of the normal distribution function (DLMF 7.2.2; far out by 7.9.3).
-
-    Args:
-        x: any real number.
-
-    Returns:
-        In the shape of `x`.
-
-    Example:
-        >>> log_ndtr(torch.tensor([-10.0, 0.0]))
-        tensor([-53.2313,  -0.6931])
-    """
-
-
-@log_ndtr.partial("x")
-def _(x: Tensor) -> Any:
-    """The density over the distribution function, by definition (DLMF 7.2.2, 7.9.3; `kernels/normal.c`)."""
-    return log_ndtr_by_x(x)
+log_ndtr = function(
+    "log_ndtr", lent("log_ndtr"),
+    "The logarithm of the normal distribution function (DLMF 7.2.2; far out by 7.9.3).",
+    x=Input(
+        "any real number.", None, lambda x: log_ndtr_by_x(x),
+        "The density over the distribution function, by definition (DLMF 7.2.2, 7.9.3; `kernels/normal.c`).",
+    ),
+    returns="In the shape of `x`.",
+    example=("log_ndtr(torch.tensor([-10.0, 0.0]))", "tensor([-53.2313,  -0.6931])"),
+)  # fmt: skip

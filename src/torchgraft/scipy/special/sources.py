@@ -1,94 +1,77 @@
-"""Sources of the kernels: SciPy's own C functions for values, the files in `kernels` for derivatives."""
+"""Sources of the kernels: SciPy's own C functions for values, the files in `kernels` for derivatives.
+
+All are computed in double precision, whatever the dtype.
+"""
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ..._build.source import Source, c
 
 KERNELS = Path(__file__).parent / "kernels"
+FUSED = {
+    "betainc betaincc betaincinv betainccinv expn fdtr stdtr stdtrit": 0,
+    "airy dawsn erfcx erfi exp1 expi fresnel hyp0f1 hyp1f1 hyp2f1 iv ive jv jve kv kve log_ndtr psi shichi sici spence "
+    "spherical_in spherical_jn spherical_kn spherical_yn xlog1py xlogy yv yve": 1,
+}
+"""The functions that `scipy.special.cython_special` has for several types, and the place of doubles among these."""
+
+EXPORTED = {name: f"__pyx_fuse_{place}{name}" for names, place in FUSED.items() for name in names.split()}
 _LOCAL = re.compile(r'^#include "(\w+\.[ch])"$', re.M)
+_LENT = re.compile(r"TG_IMPORT\(\w+,\s+scipy_(\w+),")  # An anchor would make the search forty times as slow.
+_SCIPY = re.compile(r"\bSCIPY\((\w+)\)")
+
+Kernel = Callable[[str, Mapping[str, str]], Source]
+"""The kernel of an operator, made of its name and of its parameters with their types in C."""
 
 
-def lent(name: str, count: int, exported: str | None = None) -> Source:
-    """The kernel of a function of `count` real numbers that `scipy.special` has.
-
-    Args:
-        name: of the operator.
-        exported: of the function in `scipy.special.cython_special`, where that is another one.
-    """
-    numbers = ", ".join(f"T x{i}" for i in range(count))
-    types = ", ".join(["double"] * count + ["int"])
-    values = ", ".join(f"x{i}" for i in range(count))
-    return c(
-        f"TG_IMPORT(double, scipy_{name}, ({types}))\nT {name}({numbers}) {{ return (T)scipy_{name}({values}, 0); }}",
-        imports={f"scipy_{name}": f"scipy.special.cython_special:{exported or name}"},
-    )
-
-
-def mended(
-    file: str, name: str, call: str, parameters: str, exported: str | None = None, other: str | None = None
-) -> Source:
-    """The kernel of a function that `scipy.special` has, where a file in `kernels` knows better.
+def ours(file: str | None, code: str) -> Kernel:
+    """The kernel that is an expression in C, such as ``"gammainc_value(a, x, SCIPY(gammainc))"``.
 
     Args:
-        file: in `kernels`.
-        name: of the operator.
-        call: an expression in C of the parameters and of SciPy's value, such as ``"gammainc_value(a, x, SCIPYS)"``.
-        parameters: such as ``"a x"``.
-        exported: as of `lent`.
-        other: another function there, of the same parameters, whose value `OTHER` is in the expression.
+        file: in `kernels`, whose functions `code` calls.
+        code: of the parameters. ``SCIPY(jv)`` is the value of SciPy's function `jv` at those that are numbers of the
+            dtype. Statements that return the value serve as well.
     """
-    arguments = ", ".join(f"T {parameter}" for parameter in parameters.split())
-    types = ", ".join(["double"] * len(parameters.split()) + ["int"])
-    values = ", ".join(parameters.split())
-    lent = {"SCIPYS": (f"scipy_{name}", exported or name)} | ({"OTHER": ("scipy_other", other)} if other else {})
-    heads = "".join(
-        f"TG_IMPORT(double, {local}, ({types}))\n#define {macro} {local}({values}, 0)\n"
-        for macro, (local, _) in lent.items()
-    )
-    return c(
-        f"{kernel_text(file)}\n{heads}T {name}({arguments}) {{ return (T)({call}); }}",
-        flags=["-ffp-contract=off"],
-        imports={local: f"scipy.special.cython_special:{there}" for local, there in lent.values()},
-    )
+
+    def made(name: str, parameters: Mapping[str, str]) -> Source:
+        numbers = [parameter for parameter, kind in parameters.items() if kind == "T"]
+        types = ", ".join(["double"] * len(numbers) + ["int"])
+        theirs = dict.fromkeys(_SCIPY.findall(code))
+        lent = "".join(f"TG_IMPORT(double, scipy_{one}, ({types}))\n" for one in theirs)
+        macro = f"#define SCIPY(name) scipy_##name({', '.join(numbers)}, 0)\n" if lent else ""
+        head = f"T {name}({', '.join(f'{kind} {parameter}' for parameter, kind in parameters.items())})"
+        body = code if code.endswith(";") else f"return (T)({code});"
+        return source(f"{kernel_text(file) if file else ''}\n{lent}{macro}{head} {{ {body} }}")
+
+    return made
 
 
-def lent_outputs(name: str, outputs: int, exported: str | None = None, then: str = "") -> Source:
-    """The kernel of a function of one real number that `scipy.special` has, and that has several results.
+def lent(theirs: str) -> Kernel:
+    """The kernel that is a function of `scipy.special.cython_special`, as it is."""
+    return ours(None, f"SCIPY({theirs})")
 
-    Args:
-        name: of the operator, whose outputs have no names.
-        outputs: how many there are.
-        exported: as of `lent`.
-        then: what mends its results `f0`, `f1` and so on, in C.
+
+def whole(file: str) -> Kernel:
+    """The kernel that stands in a file in `kernels`, under the name of its operator."""
+    return lambda name, parameters: source(kernel_text(file))
+
+
+def source(text: str) -> Source:
+    """A text in C, with the functions of SciPy that it declares as ``TG_IMPORT(double, scipy_jv, ...)``.
+
+    It is compiled without fused multiplications, as SciPy is.
     """
-    pointers = ", ".join(["double", *["double *"] * outputs])
-    results = "".join(f", T *out{i}" for i in range(outputs))
-    found = ", ".join(f"f{i}" for i in range(outputs))
-    places = "".join(f", &f{i}" for i in range(outputs))
-    stored = " ".join(f"*out{i} = (T)f{i};" for i in range(outputs))
-    return c(
-        f"#include <math.h>\nTG_IMPORT(void, scipy_{name}, ({pointers}))\n"
-        f"void {name}(T x{results}) {{ double {found}; scipy_{name}(x{places}); {then} {stored} }}",
-        imports={f"scipy_{name}": f"scipy.special.cython_special:{exported or name}"},
-    )
+    lent = _LENT.findall(text)
+    imports = {f"scipy_{name}": f"scipy.special.cython_special:{EXPORTED.get(name, name)}" for name in lent}
+    return c(text, flags=["-ffp-contract=off"], imports=imports)
 
 
-def ours(file: str, name: str, call: str, parameters: str) -> Source:
-    """The kernel of a function that a file in `kernels` has, in double precision whatever the dtype.
-
-    Args:
-        file: in `kernels`.
-        name: of the operator.
-        call: an expression in C, such as ``"gammainc_da(a, x)"``.
-        parameters: its variables, such as ``"a x"``.
-    """
-    arguments = ", ".join(f"T {parameter}" for parameter in parameters.split())
-    return c(f"{kernel_text(file)}\nT {name}({arguments}) {{ return (T){call}; }}", flags=["-ffp-contract=off"])
-
-
+@functools.cache
 def kernel_text(file: str) -> str:
     """The text of a file in `kernels`, as a whole: what is compiled is what names the library in the cache."""
     return _LOCAL.sub(lambda found: kernel_text(found[1]), (KERNELS / file).read_text())

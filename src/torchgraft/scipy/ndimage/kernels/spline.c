@@ -33,7 +33,8 @@ static bool bring(double *x, double *slope, int64_t n, int64_t mode) {
         double period = mode == WRAP ? last : (double)n, rest = fmod(*x, period);
         *x = *x < 0 ? rest + period : rest;
     } else {
-        double shift = mode == REFLECT ? 0.5 : 0, period = 2 * (last + 2 * shift), rest = fmod(fabs(*x + shift), period);
+        double shift = mode == REFLECT ? 0.5 : 0, period = 2 * (last + 2 * shift),
+               rest = fmod(fabs(*x + shift), period);
         bool below = *x < -shift, back = below || mode == REFLECT ? 2 * rest >= period : rest >= (double)n;
         *slope = back == below ? 1 : -1;
         *x = (back ? period - rest : rest) - shift;
@@ -71,10 +72,8 @@ static bool find(neighbours *found, double x, int64_t n, int64_t stride, int64_t
     for (int64_t d = 1; d <= degree; d++)
         for (int64_t j = d; j >= 0; j--) {
             double before = j > 0 ? weight[j - 1] : 0, here = j < d ? weight[j] : 0;
-            if (d + order > degree)
-                weight[j] = slope * (before - here);
-            else
-                weight[j] = ((t + (double)(d - j)) * before + (1 - t + (double)j) * here) / (double)d;
+            if (d + order > degree) weight[j] = slope * (before - here);
+            else weight[j] = ((t + (double)(d - j)) * before + (1 - t + (double)j) * here) / (double)d;
         }
     found->total = 0;
     for (int64_t j = 0; j <= degree; j++) {
@@ -119,10 +118,8 @@ static double sum(const neighbours *at, int64_t axes, int64_t degree, const doub
 static void scatter(const neighbours *at, int64_t axes, int64_t degree, double value, double *coefficients) {
     for (int64_t j = 0; j <= degree; j++) {
         if (at->offset[j] < 0) continue;
-        if (axes == 1)
-            coefficients[at->offset[j]] += at->weight[j] * value;
-        else
-            scatter(at + 1, axes - 1, degree, at->weight[j] * value, coefficients + at->offset[j]);
+        if (axes == 1) coefficients[at->offset[j]] += at->weight[j] * value;
+        else scatter(at + 1, axes - 1, degree, at->weight[j] * value, coefficients + at->offset[j]);
     }
 }
 
@@ -134,9 +131,9 @@ static bool fit(int64_t count, const int64_t *sizes, int64_t sizes_length, int64
     return product == count && axes_fit;
 }
 
-int interpolate(int64_t size, int64_t n, int64_t axes, const double *coefficients, const double *coordinates, const int64_t *sizes,
-                int64_t sizes_length, const int64_t *orders, int64_t orders_length, int64_t degree, int64_t mode,
-                double cval, double *out) {
+int interpolate(int64_t size, int64_t n, int64_t axes, const double *coefficients, const double *coordinates,
+                const int64_t *sizes, int64_t sizes_length, const int64_t *orders, int64_t orders_length,
+                int64_t degree, int64_t mode, double cval, double *out) {
     if (!fit(size, sizes, sizes_length, orders_length, axes) || degree < 0 || degree >= MOST_NEIGHBOURS) return 1;
     bool values = true;
     for (int64_t axis = 0; axis < axes; axis++) values &= orders[axis] == 0;
@@ -149,8 +146,9 @@ int interpolate(int64_t size, int64_t n, int64_t axes, const double *coefficient
     return 0;
 }
 
-int spread(int64_t n, int64_t axes, const double *values, const double *coordinates, const int64_t *sizes, int64_t sizes_length,
-           const int64_t *orders, int64_t orders_length, int64_t degree, int64_t mode, int64_t size, double *out) {
+int spread(int64_t n, int64_t axes, const double *values, const double *coordinates, const int64_t *sizes,
+           int64_t sizes_length, const int64_t *orders, int64_t orders_length, int64_t degree, int64_t mode,
+           int64_t size, double *out) {
     if (!fit(size, sizes, sizes_length, orders_length, axes) || degree < 0 || degree >= MOST_NEIGHBOURS) return 1;
     neighbours found[MOST_AXES];
     memset(out, 0, (size_t)size * sizeof(double));

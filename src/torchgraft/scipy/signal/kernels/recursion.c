@@ -94,15 +94,15 @@ INLINE void reverse_rows(const int width, int64_t taps, int64_t rows, int64_t n,
 }
 
 /* Calls with numbers that the compiler knows, where they are the usual ones: z stays in registers then. */
-#define EACH_CASE(CALL)                                                                                           \
-    for (int64_t r = 0, some; r < rows; r += some) {                                                              \
-        some = rows - r <= LANES ? rows - r : rows - r < LANES * WIDTH ? LANES : LANES * WIDTH;                   \
-        if (some <= LANES) CALL(1, taps);                                                                         \
-        else if (taps == 2) CALL(WIDTH, 2);                                                                       \
-        else if (taps == 3) CALL(WIDTH, 3);                                                                       \
-        else if (taps == 4) CALL(WIDTH, 4);                                                                       \
-        else if (taps == 5) CALL(WIDTH, 5);                                                                       \
-        else CALL(WIDTH, taps);                                                                                   \
+#define EACH_CASE(CALL)                                                                         \
+    for (int64_t r = 0, some; r < rows; r += some) {                                            \
+        some = rows - r <= LANES ? rows - r : rows - r < LANES * WIDTH ? LANES : LANES * WIDTH; \
+        if (some <= LANES) CALL(1, taps);                                                       \
+        else if (taps == 2) CALL(WIDTH, 2);                                                     \
+        else if (taps == 3) CALL(WIDTH, 3);                                                     \
+        else if (taps == 4) CALL(WIDTH, 4);                                                     \
+        else if (taps == 5) CALL(WIDTH, 5);                                                     \
+        else CALL(WIDTH, taps);                                                                 \
     }
 
 int filtered(int64_t taps, int64_t rows, int64_t n, const T *b, const T *a, const T *x, const T *zi, bool sections,
@@ -127,8 +127,7 @@ int reverse_recursion(int64_t taps, int64_t rows, int64_t n, const T *a, const T
     if (!z) return 2;
     W *a1 = (W *)(z + taps * WIDTH);
     normalise(taps, a, 1, a1);
-#define CALL(WIDE, K) \
-    reverse_rows(WIDE, K, some, n, a1, drive + r * n, state + r * (K - 1), z, out + r * (n + K - 1))
+#define CALL(WIDE, K) reverse_rows(WIDE, K, some, n, a1, drive + r * n, state + r * (K - 1), z, out + r * (n + K - 1))
     EACH_CASE(CALL)
 #undef CALL
     free(z);

@@ -80,13 +80,14 @@ static void dot(int64_t start, int64_t count, int64_t w, int64_t r, int64_t left
             int64_t first = most(0, -shift - k), last = least(r, w - shift - k);
             for (int64_t j = first; j < least(last, n > 0 ? low : last); j++)
                 sums[i + k] += (W)kernel[j] * row[j + shift + k];
-            for (int64_t j = most(first, high); n > 0 && j < last; j++) sums[i + k] += (W)kernel[j] * row[j + shift + k];
+            for (int64_t j = most(first, high); n > 0 && j < last; j++)
+                sums[i + k] += (W)kernel[j] * row[j + shift + k];
         }
     }
 }
 
-void slide(int64_t d, int64_t h, int64_t w, int64_t p, int64_t q, int64_t r, const T *x, const T *kernel,
-           int64_t depth, int64_t height, int64_t width, int64_t front, int64_t top, int64_t left, T *out) {
+void slide(int64_t d, int64_t h, int64_t w, int64_t p, int64_t q, int64_t r, const T *x, const T *kernel, int64_t depth,
+           int64_t height, int64_t width, int64_t front, int64_t top, int64_t left, T *out) {
     for (int64_t a = 0; a < depth; a++)
         for (int64_t b = 0; b < height; b++)
             for (int64_t start = 0; start < width; start += BLOCK) {

@@ -16,8 +16,7 @@ TG_IMPORT(void, scipy_airy, (double, double *, double *, double *, double *))
 #define SQRT_PI 1.77245385090551602730
 
 /* 2/3 x^(3/2) = zeta + low */
-static long double zeta_of(double x, long double *low)
-{
+static long double zeta_of(double x, long double *low) {
     long double s = sqrtl(x), r = fmal(-s, s, x) / (2 * s); /* sqrt(x) = s + r */
     long double p = x * s, e = fmal(x, s, -p) + x * r;      /* x^(3/2) = p + e */
     long double zeta = p / 1.5L;
@@ -31,8 +30,7 @@ static long double zeta_of(double x, long double *low)
  */
 typedef struct { double u[2], v[2]; } sums;
 
-static sums expansion(double zeta, bool oscillating)
-{
+static sums expansion(double zeta, bool oscillating) {
     sums s = {{1, 0}, {1, 0}};
     double u = 1;
     for (int k = 1; k < 40 && fabs(u) > 1e-18; k++) {
@@ -44,8 +42,7 @@ static sums expansion(double zeta, bool oscillating)
 }
 
 /* Ai(-x), Ai'(-x), Bi(-x), Bi'(-x) for x > 10 */
-static void oscillating(double x, double *f)
-{
+static void oscillating(double x, double *f) {
     long double low, zeta = zeta_of(x, &low);
     long double cz = cosl(zeta), sz = sinl(zeta), cl = cosl(low), sl = sinl(low), half = sqrtl(0.5L);
     long double cosine = cz * cl - sz * sl, sine = sz * cl + cz * sl;
@@ -59,8 +56,7 @@ static void oscillating(double x, double *f)
 }
 
 /* Ai(x), Ai'(x), Bi(x), Bi'(x) for x > 100 */
-static void exponential(double x, double *f)
-{
+static void exponential(double x, double *f) {
     long double low, zeta = zeta_of(x, &low), up = expl(zeta) * (1 + low), down = expl(-zeta) * (1 - low) / 2;
     double quarter = sqrt(sqrt(x)), a = 1 / (SQRT_PI * quarter), b = quarter / SQRT_PI;
     sums p = expansion((double)zeta, false);
@@ -71,8 +67,7 @@ static void exponential(double x, double *f)
 }
 
 /* Ours where it is better, but for values. */
-static void airy_at(double z, double *f)
-{
+static void airy_at(double z, double *f) {
     if (z > 1e4) f[0] = f[1] = 0, f[2] = f[3] = INFINITY;
     else if (z == -INFINITY) f[0] = f[2] = 0, f[1] = f[3] = NAN; /* oscillations that grow */
     else if (z > 100) exponential(z, f);
@@ -81,15 +76,13 @@ static void airy_at(double z, double *f)
 }
 
 /* SciPy's values; ours where it has 0 or NaN too early. */
-static void airy_values(double z, double *f)
-{
+static void airy_values(double z, double *f) {
     if (!(z > 100)) scipy_airy(z, &f[0], &f[1], &f[2], &f[3]);
     if (fabs(z) > 100 && (z > 0 || isnan(f[0]))) airy_at(z, f);
 }
 
 /* Derivatives of order n of Ai, Ai', Bi, Bi'. */
-static void airy_derivatives(double z, int64_t n, double *f)
-{
+static void airy_derivatives(double z, int64_t n, double *f) {
     airy_at(z, f);
     if (z > 1e4) return;
     for (int i = 0; i < 4; i += 2) {
@@ -104,15 +97,13 @@ static void airy_derivatives(double z, int64_t n, double *f)
 
 /* ---- operators ---- */
 
-void airy(T z, T *out0, T *out1, T *out2, T *out3)
-{
+void airy(T z, T *out0, T *out1, T *out2, T *out3) {
     double f[4];
     airy_values(z, f);
     *out0 = (T)f[0], *out1 = (T)f[1], *out2 = (T)f[2], *out3 = (T)f[3];
 }
 
-void airy_nth(T z, int64_t n, T *out0, T *out1, T *out2, T *out3)
-{
+void airy_nth(T z, int64_t n, T *out0, T *out1, T *out2, T *out3) {
     double f[4];
     airy_derivatives(z, n, f);
     *out0 = (T)f[0], *out1 = (T)f[1], *out2 = (T)f[2], *out3 = (T)f[3];

@@ -10,14 +10,12 @@
 #include "bessel.h"
 
 /* a f + b d: 0 inf is 0 here, sin(pi v) = 0 is exact; where both are infinite, d is the larger. */
-static double combine(double a, double f, double b, double d)
-{
+static double combine(double a, double f, double b, double d) {
     if (b != 0 && isinf(d)) return b * d;
     return (a == 0 ? 0 : a * f) + (b == 0 ? 0 : b * d);
 }
 
-static double sum(double a, long double ea, double b, long double eb)
-{
+static double sum(double a, long double ea, double b, long double eb) {
     return a == 0 ? scaled(b, eb) : b == 0 ? scaled(a, ea) : scaled(a, ea) + scaled(b, eb);
 }
 
@@ -28,14 +26,12 @@ static double parity(double v) { return fmod(fabs(v), 2) == 0 ? 1 : -1; }
 /* ---- first terms as x -> 0, and limits ---- */
 
 /* c (x/2)^p exp(e) */
-static double power(double c, double x, double p, long double e)
-{
+static double power(double c, double x, double p, long double e) {
     return c == 0 ? 0 : scaled(c, (p == 0 ? 0 : p * (logl(x) - LN2L)) + e);
 }
 
 /* Derivative n of (x/2)^v/Gamma(v + 1) (1 + sign (x/2)^2/(v + 1)), DLMF 10.2.2, 10.25.2. */
-static double first_kind_near_0(double v, double x, int n, int sign)
-{
+static double first_kind_near_0(double v, double x, int n, int sign) {
     if (v < 0 && integer(v)) return (sign < 0 ? parity(v) : 1) * first_kind_near_0(-v, x, n, sign);
     if (v > 10) return 0;
     double m = fabs(v), inverse; /* 1/Gamma(v + 1) = inverse exp(e), DLMF 5.5.3 */
@@ -48,8 +44,7 @@ static double first_kind_near_0(double v, double x, int n, int sign)
 }
 
 /* Derivative n > 0 of -(Gamma(m) (x/2)^-m + cosine Gamma(-m) (x/2)^m), m >= 0: -2 K, pi Y; DLMF 10.27.4, 10.2.3 */
-static double second_kind_near_0(double m, double x, int n, double cosine)
-{
+static double second_kind_near_0(double m, double x, int n, double cosine) {
     if (x == 0) return n == 1 ? INFINITY : -INFINITY;
     double sign = n == 1 ? 0.5 : -0.25, c = n == 1 ? 1 : m + 1, d = n == 1 ? 1 : 1 - m;
     long double e;
@@ -59,8 +54,7 @@ static double second_kind_near_0(double m, double x, int n, double cosine)
 
 /* ---- derivatives in the argument, and values ---- */
 
-static double kv_scaled(double v, double x, int n, int scale)
-{
+static double kv_scaled(double v, double x, int n, int scale) {
     if (unknown(v, x) || x < 0) return NAN;
     if (isinf(x)) return 0;
     if (x == 0) return n == 1 ? -INFINITY : INFINITY;
@@ -69,8 +63,7 @@ static double kv_scaled(double v, double x, int n, int scale)
     return scale ? scaled(k.s[n], k.es) : scaled(k.f[n], k.e);
 }
 
-static double iv_scaled(double v, double x, int n, int scale)
-{
+static double iv_scaled(double v, double x, int n, int scale) {
     if (unknown(v, x)) return NAN;
     if (x < 0) return integer(v) ? parity(v) * parity(n) * iv_scaled(v, -x, n, scale) : NAN;
     if (isinf(x)) return scale ? 0 : INFINITY;
@@ -96,8 +89,7 @@ double kv_n(double v, double x, int n) { return kv_scaled(v, x, n, 0); }
 double ive_n(double v, double x, int n) { return iv_scaled(v, x, n, -1); }
 double kve_n(double v, double x, int n) { return kv_scaled(v, x, n, 1); }
 
-double jv_n(double v, double x, int n)
-{
+double jv_n(double v, double x, int n) {
     if (unknown(v, x)) return NAN;
     if (x < 0) return integer(v) ? parity(v) * parity(n) * jv_n(v, -x, n) : NAN;
     if (isinf(x)) return 0;
@@ -109,8 +101,7 @@ double jv_n(double v, double x, int n)
     return sum(combine(cospi_(m), j.f[n], 0, 0), j.e, combine(-sinpi_(m), y.f[n], 0, 0), y.e);
 }
 
-double yv_n(double v, double x, int n)
-{
+double yv_n(double v, double x, int n) {
     if (unknown(v, x) || x < 0) return NAN;
     if (isinf(x)) return 0;
     double m = fabs(v), s = v < 0 ? sinpi_(m) : 0, c = v < 0 ? cospi_(m) : 1;
@@ -127,8 +118,7 @@ double yv_n(double v, double x, int n)
 /* ---- derivatives in the order, and of these in the argument ---- */
 
 /* As x -> 0: (x/2)^v log(x/2)/Gamma(v + 1), or (x/2)^v (1/Gamma)'(v + 1) at the zeros of 1/Gamma; f' is f_{v-1}/2. */
-static double first_kind_dv_at_0(double v, int n)
-{
+static double first_kind_dv_at_0(double v, int n) {
     if (v - n > 0) return 0;
     bool even_floor = fmod(floor(v - n), 2) == 0;
     return integer(v) == even_floor ? -INFINITY : INFINITY;
@@ -137,8 +127,7 @@ static double first_kind_dv_at_0(double v, int n)
 /* Where 1/x may overflow one term of f_v' = (f_{v-1} +- f_{v+1})/2 is all: DLMF 10.6.1, 10.29.1. */
 static bool next_to_0(double x, int n) { return n == 1 && x < 1e-300; }
 
-static double kv_scaled_dv(double v, double x, int n, int scale)
-{
+static double kv_scaled_dv(double v, double x, int n, int scale) {
     if (unknown(v, x) || x < 0) return NAN;
     if (v == 0 || isinf(x)) return 0;
     if (x == 0) return copysign(INFINITY, n == 0 ? v : -v);
@@ -147,8 +136,7 @@ static double kv_scaled_dv(double v, double x, int n, int scale)
     return copysign(1, v) * (scale ? scaled(k.t[n], k.es) : scaled(k.d[n], k.e));
 }
 
-static double iv_scaled_dv(double v, double x, int n, int scale)
-{
+static double iv_scaled_dv(double v, double x, int n, int scale) {
     if (unknown(v, x) || x < 0) return NAN;
     if (isinf(x)) return scale || v == 0 ? 0 : copysign(INFINITY, -v);
     if (x == 0) return first_kind_dv_at_0(v, n);
@@ -176,8 +164,7 @@ double kv_dv(double v, double x, int n) { return kv_scaled_dv(v, x, n, 0); }
 double ive_dv(double v, double x, int n) { return iv_scaled_dv(v, x, n, -1); }
 double kve_dv(double v, double x, int n) { return kv_scaled_dv(v, x, n, 1); }
 
-double jv_dv(double v, double x, int n)
-{
+double jv_dv(double v, double x, int n) {
     if (unknown(v, x) || x < 0) return NAN;
     if (isinf(x)) return 0;
     if (x == 0) return first_kind_dv_at_0(v, n);
@@ -189,8 +176,7 @@ double jv_dv(double v, double x, int n)
     return sum(PI * s * j.f[n] - c * j.d[n], j.e, combine(PI * c, y.f[n], s, y.d[n]), y.e);
 }
 
-double yv_dv(double v, double x, int n)
-{
+double yv_dv(double v, double x, int n) {
     if (unknown(v, x) || x < 0) return NAN;
     if (isinf(x)) return 0;
     double m = fabs(v), s = sinpi_(m), c = cospi_(m);

@@ -50,11 +50,13 @@
  * argument, d; for I and K, s and t, the same of the scaled functions (s[1] = I' - I and so on: for large x the sum
  * loses it). f and d times exp(e), s and t times exp(es).
  */
-typedef struct { double f[3], d[2], s[3], t[2]; long double e, es; } bessel;
+typedef struct {
+    double f[3], d[2], s[3], t[2];
+    long double e, es;
+} bessel;
 
 /* Completes s and t by their sums; sign -1: I exp(-x), +1: K exp(x). */
-static bessel with_scaled(bessel p, int sign, double x)
-{
+static bessel with_scaled(bessel p, int sign, double x) {
     p.es = p.e + sign * (long double)x, p.s[0] = p.f[0], p.s[1] = p.f[1] + sign * p.f[0];
     p.s[2] = isinf(p.f[2]) ? p.f[2] : p.f[2] + 2 * sign * p.f[1] + p.f[0];
     p.t[0] = p.d[0], p.t[1] = p.d[1] + sign * p.d[0];
@@ -62,23 +64,20 @@ static bessel with_scaled(bessel p, int sign, double x)
 }
 
 /* f'' by Bessel's equation, DLMF 10.2.1 (sign -1: J, Y), 10.25.1 (sign +1: I, K) */
-static bessel by_equation(bessel p, int sign, double v, double x)
-{
+static bessel by_equation(bessel p, int sign, double v, double x) {
     p.f[2] = -p.f[1] / x + (sign + v / x * (v / x)) * p.f[0];
     return p;
 }
 
 /* Completes f and d by s and t. */
-static bessel with_plain(bessel p, int sign, double v, double x)
-{
+static bessel with_plain(bessel p, int sign, double v, double x) {
     p.s[0] = p.f[0], p.f[1] = p.s[1] - sign * p.f[0];
     p.t[0] = p.d[0], p.d[1] = p.t[1] - sign * p.d[0];
     return by_equation(p, 1, v, x);
 }
 
 /* a exp(e) with one rounding where it under- or overflows. */
-static double scaled(double a, long double e)
-{
+static double scaled(double a, long double e) {
     if (a == 0 || e < -2000) return 0 * a;
     if (e > 2000) return a * INFINITY;
     long double n = rintl(e / LN2L);
@@ -86,15 +85,13 @@ static double scaled(double a, long double e)
 }
 
 /* sin(pi v), cos(pi v): exact reduction, exact zeros. */
-static inline double sinpi_(double v)
-{
+static inline double sinpi_(double v) {
     double r = fmod(fabs(v), 2), s = v < 0 ? -1 : 1;
     if (r >= 1) r -= 1, s = -s;
     return s * (r > 0.5 ? sin(PI * (1 - r)) : sin(PI * r));
 }
 
-static inline double cospi_(double v)
-{
+static inline double cospi_(double v) {
     double r = fmod(fabs(v), 2);
     if (r > 1) r = 2 - r;
     return r <= 0.25 ? cos(PI * r) : r >= 0.75 ? -cos(PI * (1 - r)) : sin(PI * (0.5 - r));
@@ -105,35 +102,34 @@ static double log_half(double x) { return log(x) - (double)LN2L; }
 static double pow_half(double x, double v) { return pow(x, v) * exp2(-v); }
 
 /* psi(z), z >= 1: recurrence to z >= 10, then DLMF 5.11.2. */
-static double digamma(double z)
-{
+static double digamma(double z) {
     double s = 0;
     for (; z < 10; z += 1) s -= 1 / z;
     double r = 1 / (z * z);
-    double b = r * (1./12 - r * (1./120 - r * (1./252 - r * (1./240 - r * (1./132 - r * (691./32760 - r * (1./12)))))));
+    double b =
+        r * (1. / 12 -
+             r * (1. / 120 - r * (1. / 252 - r * (1. / 240 - r * (1. / 132 - r * (691. / 32760 - r * (1. / 12)))))));
     return s + (log(z) - 0.5 / z - b);
 }
 
 /* ---- power series: DLMF 10.2.2 (sign -1: J), 10.25.2 (sign +1: I); derivatives 10.15.1, 10.38.1 ---- */
 
 /* log Gamma(z), z >= 100: DLMF 5.11.1 */
-static long double log_gamma(long double z)
-{
+static long double log_gamma(long double z) {
     long double r = 1 / (z * z);
-    return (z - 0.5L) * logl(z) - z + 0.918938533204672741780329736405617640L
-         + (1 / 12.0L - r * (1 / 360.0L - r * (1 / 1260.0L - r / 1680.0L))) / z;
+    return (z - 0.5L) * logl(z) - z + 0.918938533204672741780329736405617640L +
+           (1 / 12.0L - r * (1 / 360.0L - r * (1 / 1260.0L - r / 1680.0L))) / z;
 }
 
 /* 1/Gamma(v + 1) = a exp(e), v >= 0 */
-static double reciprocal_gamma(double v, long double *e)
-{
+static double reciprocal_gamma(double v, long double *e) {
     *e = v < 150 ? 0 : -log_gamma(v + 1.0L);
     return v < 150 ? 1 / (v < 1 ? tgamma(v + 1) : v * tgamma(v)) : 1; /* the rounding of v + 1 matters */
 }
 
-static bessel power_series(double v, double x, int sign)
-{
-    long double z = sign * (long double)x * x / 4, term = 1, f = 1, g = v, h = v * (v - 1.0L); /* sums that may cancel */
+static bessel power_series(double v, double x, int sign) {
+    long double z = sign * (long double)x * x / 4, term = 1, f = 1, g = v,
+                h = v * (v - 1.0L); /* sums that may cancel */
     double l = log_half(x) - digamma(v + 1), d = l, m = v * l + 1;
     for (int k = 1; k < MOST_NODES; k++) {
         long double power = v + 2.0L * k, vk = (long double)v + k;
@@ -150,8 +146,11 @@ static bessel power_series(double v, double x, int sign)
     if (e == 0 && direct > 1e-290) a = direct;
     else e += v * (logl(x) - LN2L);
     return (bessel){
-        .f = {(double)(f * a), (double)(g * a), (double)(h * a)}, .d = {d * a, m * a}, .e = e,
-        .s = {(double)(f * a), (double)((g - f) * a), (double)((h - 2 * g + f) * a)}, .t = {d * a, (m - d) * a},
+        .f = {(double)(f * a), (double)(g * a), (double)(h * a)},
+        .d = {d * a, m * a},
+        .e = e,
+        .s = {(double)(f * a), (double)((g - f) * a), (double)((h - 2 * g + f) * a)},
+        .t = {d * a, (m - d) * a},
         .es = e - x,
     };
 }
@@ -165,8 +164,7 @@ static even add(even a, even b) { return (even){a.v + b.v, a.d + b.d}; }
 static even mul(even a, even b) { return (even){a.v * b.v, a.v * b.d + a.d * b.v}; }
 static even times(double c, even a) { return (even){c * a.v, c * a.d}; }
 
-static even even_polynomial(const double *c, int n, double e)
-{
+static even even_polynomial(const double *c, int n, double e) {
     even p = {0, 0};
     while (n--) p = (even){p.v * e + c[n], p.d * e + p.v};
     return p;
@@ -176,8 +174,7 @@ static even even_polynomial(const double *c, int n, double e)
 typedef struct { double f, d; } pair;
 
 /* a, b of orders v - 1, v to orders v - 1 + n, v + n: DLMF 10.6.1 (sign -1), 10.29.1 (sign +1) */
-static void recur_up(pair *a, pair *b, double v, int n, double x, int sign)
-{
+static void recur_up(pair *a, pair *b, double v, int n, double x, int sign) {
     long double below = a->f, f = b->f; /* v / x is rounded n times */
     for (; n > 0; n--, v += 1) {
         double d = 2 * v / x * b->d + 2 / x * b->f + sign * a->d;
@@ -195,20 +192,32 @@ static void recur_up(pair *a, pair *b, double v, int n, double x, int sign)
  * (x/2)^-eps/Gamma(1 - eps) = s + eps f and (x/2)^eps/Gamma(1 + eps) = s - eps f, with s and f even in eps;
  * 1/Gamma(1 + eps) = g2 - eps g1 (Taylor series DLMF 5.7.1, g1 and g2 Temme's Gamma_1 and Gamma_2).
  */
-static void temme_start(double eps, double x, even *g1, even *g2, even *s, even *f)
-{
-    static const double odd[] = {-0.57721566490153286061, 0.042002635034095235529, 0.042197734555544336748,
-        -0.0072189432466630995424, 0.00021524167411497095, 2.0134854780788238656e-5, -1.1330272319816958824e-6,
-        -6.1160951044814158179e-9, 1.1812745704870201446e-9, -7.7822634399050712540e-12, -5.1003702874544759790e-13};
-    static const double evn[] = {1, -0.65587807152025388108, 0.16653861138229148950, -0.0096219715278769735621,
-        -0.0011651675918590651121, 0.00012805028238811618615, -1.2504934821426706573e-6, -2.0563384169776071035e-7,
-        5.0020076444692229301e-9, 1.0434267116911005105e-10, -3.6968056186422057082e-12, -2.0583260535665067832e-14};
+static void temme_start(double eps, double x, even *g1, even *g2, even *s, even *f) {
+    static const double odd[] = {-0.57721566490153286061,    0.042002635034095235529,   0.042197734555544336748,
+                                 -0.0072189432466630995424,  0.00021524167411497095,    2.0134854780788238656e-5,
+                                 -1.1330272319816958824e-6,  -6.1160951044814158179e-9, 1.1812745704870201446e-9,
+                                 -7.7822634399050712540e-12, -5.1003702874544759790e-13};
+    static const double evn[] = {
+        1,
+        -0.65587807152025388108,
+        0.16653861138229148950,
+        -0.0096219715278769735621,
+        -0.0011651675918590651121,
+        0.00012805028238811618615,
+        -1.2504934821426706573e-6,
+        -2.0563384169776071035e-7,
+        5.0020076444692229301e-9,
+        1.0434267116911005105e-10,
+        -3.6968056186422057082e-12,
+        -2.0583260535665067832e-14};
     double e = eps * eps, L = -log_half(x), w = e * L * L, sg = fabs(eps * L);
     even ch, sc; /* cosh(eps L), sinh(eps L)/(eps L) */
     *g1 = even_polynomial(odd, 11, e), *g2 = even_polynomial(evn, 12, e);
     if (w < 0.25) {
-        static const double c[] = {1, 1/2., 1/24., 1/720., 1/40320., 1/3628800., 1/479001600., 1/87178291200.};
-        static const double h[] = {1, 1/6., 1/120., 1/5040., 1/362880., 1/39916800., 1/6227020800., 1/1307674368e3};
+        static const double c[] = {1,          1 / 2.,       1 / 24.,        1 / 720.,
+                                   1 / 40320., 1 / 3628800., 1 / 479001600., 1 / 87178291200.};
+        static const double h[] = {1,           1 / 6.,        1 / 120.,        1 / 5040.,
+                                   1 / 362880., 1 / 39916800., 1 / 6227020800., 1 / 1307674368e3};
         ch = even_polynomial(c, 8, w), sc = even_polynomial(h, 8, w);
         ch.d *= L * L, sc.d *= L * L;
     } else {
@@ -220,8 +229,7 @@ static void temme_start(double eps, double x, even *g1, even *g2, even *s, even 
 }
 
 /* sign +1: K, -1: Y. Temme's f_k, p_k, q_k; p_k + q_k = s_k, (p_k - q_k)/eps = f_k. */
-static bessel temme(double v, double x, int sign)
-{
+static bessel temme(double v, double x, int sign) {
     double n = rint(v), eps = v - n, e = eps * eps, L = -log_half(x);
     even g1, g2, s, f;
     temme_start(eps, x, &g1, &g2, &s, &f);
@@ -262,11 +270,12 @@ static bessel temme(double v, double x, int sign)
 }
 
 /* sinh(u) - u, S = sinh(u) (sign +1); sin(u) - u, S = sin(u) (sign -1) */
-static double minus(double S, double u, int sign)
-{
+static double minus(double S, double u, int sign) {
     double w = sign * u * u;
     if (u * u > 0.25) return S - u;
-    return u * w * (1/6. + w * (1/120. + w * (1/5040. + w * (1/362880. + w * (1/39916800. + w * (1/6227020800.))))));
+    return u * w *
+           (1 / 6. +
+            w * (1 / 120. + w * (1 / 5040. + w * (1 / 362880. + w * (1 / 39916800. + w * (1 / 6227020800.))))));
 }
 
 /* asinh(a/x) = log((a + b)/x), b^2 = a^2 + x^2; a/x may overflow. */
@@ -276,8 +285,7 @@ static double asinh_ratio(double a, double b, double x) { return a < x ? asinh(a
 static double step(double a, double b, double c) { return 1 / hypot(sqrt(a), sqrt(b) * sqrt(c)); }
 
 /* sin, cos t (sign -1), sinh, cosh t (sign +1) of |t| <= 2: power series at t/16, and four doublings */
-static void circular(double t, int sign, dd *sine, dd *cosine)
-{
+static void circular(double t, int sign, dd *sine, dd *cosine) {
     dd r = {t / 16, 0}, square = dd_mul(r, r), s = r, term = r;
     for (int k = 2; k < 24; k += 2) {
         term = dd_div(dd_mul(term, square), (dd){sign * k * (k + 1.0), 0});
@@ -303,16 +311,17 @@ static dd exponent(double x, dd f, double v, double t) { return dd_add(dd_mul(f,
 /* ---- K: trapezoidal rule on the real line ---- */
 
 /* Nodes t = j h >= 0 (the integrand is even) outwards from the one next to base, sinh base = v/x; u = t - base. */
-static bessel k_integral(double v, double x)
-{
-    double r = hypot(v, x), h = step(14, 2.4, r), base = asinh_ratio(v, r, x), mid = rint(base / h), off = mid * h - base;
+static bessel k_integral(double v, double x) {
+    double r = hypot(v, x), h = step(14, 2.4, r), base = asinh_ratio(v, r, x), mid = rint(base / h),
+           off = mid * h - base;
     long double E = expl(base), xc = x * (E + 1 / E) / 2, xs = base > 0.1 ? x * (E - 1 / E) / 2 : x * sinhl(base);
     double c = xc, s = xs, rho = v - xs, S1 = sinh(h / 2), C1 = cosh(h / 2), f = 0, d = 0, g = 0, q = 0, m = 0;
     double Sm = sinh(off / 2), Cm = sqrt(1 + Sm * Sm);
     for (int side = 1; side >= -1; side -= 2) {
         double S = Sm, C = Cm; /* sinh, cosh of u/2 */
         for (int i = 0; i < MOST_NODES && mid + i * side >= 0; i++) {
-            double j = mid + i * side, t = j * h, u = off + i * side * h, phi = rho * u - s * minus(2 * S * C, u, 1) - 2 * (c * S) * S;
+            double j = mid + i * side, t = j * h, u = off + i * side * h,
+                   phi = rho * u - s * minus(2 * S * C, u, 1) - 2 * (c * S) * S;
             if (!(phi >= NEGLIGIBLE)) break;
             if (side > 0 || i > 0) {
                 double w = exp(phi), o = v * t > 19 ? 1 : -expm1(-2 * v * t); /* cosh, sinh = exp(vt) (1 - o/2, o/2) */
@@ -341,25 +350,26 @@ static bessel k_integral(double v, double x)
  * all terms of one sign, and d/dx is a factor under the integral over t, cosh t - 1 for I - scaled - and sinh t for J.
  * theta = 2 atan(sinh s), s = j h: double exponential decay as theta -> pi.
  */
-static bessel steepest(double v, double x, int sign)
-{
+static bessel steepest(double v, double x, int sign) {
     double c0 = v / x, r0 = sign > 0 ? hypot(v, x) / x : sqrt((v - x) * (v + x)) / x;
     double tau0 = sign > 0 ? asinh(c0) : asinh(r0), near = sign > 0 ? 0 : 1 / tau0; /* J: r = 0 at theta ~ i tau0 */
     double h = step(20 + 30 * near * near, 10, x * r0);
     double S = 0, C = 1, S1 = sinh(h), C1 = cosh(h), f = 0, d = 0, g = 0, p = 0, m = 0;
     for (int j = 0; j < MOST_NODES; j++) {
         double a = j ? atan(S) / S : 1, y2 = S * S; /* tan^2(theta/2) */
+        /* clang-format off */
         double q = y2 > 0.01 ? a - 1 + a * y2           /* theta/sin(theta) - 1 */
             : y2 * (2/3. - y2 * (2/15. - y2 * (2/35. - y2 * (2/63. - y2 * (2/99. - y2 * (2/143. - y2 * (2/195.)))))));
+        /* clang-format on */
         double c = c0 * (1 + q), r = sqrt(r0 * r0 + c0 * c0 * q * (2 + q));
         double dr = c0 * c0 * q * (2 + q) / (r + r0), vers = 2 * y2 / (1 + y2), cosine = 1 - vers;
         double dtau = log1p((c0 * q + dr) / (c0 + r0)), phi = x * (dr * cosine - r0 * vers) - v * dtau;
         if (!(phi >= NEGLIGIBLE)) break;
-        double w = exp(phi) * (j ? 2 : 1) / C;  /* dtheta/ds = 2/cosh s */
+        double w = exp(phi) * (j ? 2 : 1) / C; /* dtheta/ds = 2/cosh s */
         f += w;
         double slope = c * ((1 + q) * vers - q) / r; /* theta tau', tau' = c (1 - theta cot(theta))/(r theta) */
         double tau = tau0 + dtau, re = (sign > 0 ? c * c / (1 + r) : r) - r * vers; /* the factor of d/dx */
-        double im = c * 2 * S / (1 + y2), tilt = slope * c / (1 + q);             /* tilt = im tau' */
+        double im = c * 2 * S / (1 + y2), tilt = slope * c / (1 + q); /* tilt = im tau' */
         g += w * (re + tilt), p += w * (re * re - im * im + 2 * re * tilt);
         d += w * (tau + slope), m += w * (re * (tau + slope) + tilt * tau - 2 * a * S * im);
         double S0 = S;
@@ -384,13 +394,13 @@ static bessel steepest(double v, double x, int sign)
  * x <= 21: power series of E, u_k = (P + Q)/2 and w_k = (P - Q)/(2v) with P, Q = (x/2)^(+-v)/Gamma(k + 1 +- v), in even
  * functions of v. x > 21: DLMF 10.40.5, whose two exponentials are E and -sin(pi v)/pi K.
  */
-static inline pair i_even_part(double v, double x)
-{
+static inline pair i_even_part(double v, double x) {
     double e = v * v;
     if (x > 21) {
         even a = {1, 0};
         double value = 0, slope = 0;
-        for (int k = 1; k < MOST_NODES && fabs(a.v) + x * fabs(a.d) > 1e-17; k++) { /* a.v = 0 from k = 1 on at v = 1/2 */
+        for (int k = 1; k < MOST_NODES && fabs(a.v) + x * fabs(a.d) > 1e-17;
+             k++) { /* a.v = 0 from k = 1 on at v = 1/2 */
             a = mul(a, (even){((2 * k - 1) * (2 * k - 1) - 4 * e) / (8 * k * x), -4 / (8 * k * x)});
             value += a.d, slope -= (k + 0.5) / x * a.d;
         }
@@ -424,14 +434,13 @@ static inline pair i_even_part(double v, double x)
  */
 typedef struct {
     double v, x, a, b, sb, cb, tb, m; /* sin, cos b, tan(b/2) */
-    double xc, xs, rho;               /* x cosh a, x sinh a, phi'(base): 0 but for rounding, or off the saddle */
+    double xc, xs, rho; /* x cosh a, x sinh a, phi'(base): 0 but for rounding, or off the saddle */
 } contour;
 
 typedef struct { double re, im, s, theta, slope, sh, ch; } node; /* phi - phi(base), t, dtheta/ds, sinh t */
 
 /* The node at s = a + u; S, C = sinh, cosh u. */
-static node hankel_node(const contour *p, double u, double S, double C)
-{
+static node hankel_node(const contour *p, double u, double S, double C) {
     double x = p->x, sb = p->sb, cb = p->cb, tb = p->tb;
     double xsh = p->xc * S + p->xs * C, xch = p->xc * C + p->xs * S, sh = xsh / x; /* x sinh s, x cosh s */
     double root = sqrt(sh * sh + sb * sb), dy = p->m * (sh + sh * sh / (root + sb));
@@ -443,8 +452,8 @@ static node hankel_node(const contour *p, double u, double S, double C)
         n.re = p->xc * minus(S, u, 1) + p->rho * u + p->xs * S * S / (1 + C) - xsh * y * sine;
         n.im = xch * sine - p->v * n.theta;
     } else {
-        double z = dy / (1 + y * tb), eta = 2 * atan(z);   /* eta = theta - b */
-        double se = 2 * z / (1 + z * z), ve = z * se;      /* sin, 1 - cos */
+        double z = dy / (1 + y * tb), eta = 2 * atan(z); /* eta = theta - b */
+        double se = 2 * z / (1 + z * z), ve = z * se; /* sin, 1 - cos */
         n.theta = p->b + eta;
         n.re = -xsh * (sb * se + cb * ve) + x * cb * minus(S, u, 1) + p->rho * u;
         n.im = x * (S * S / (1 + C) * sine + cb * minus(se, eta, -1) - sb * ve) + p->rho * eta;
@@ -454,11 +463,11 @@ static node hankel_node(const contour *p, double u, double S, double C)
 
 typedef struct { bessel j, y; } hankel_pair;
 
-#define NOTHING_KNOWN {.f = {NAN, NAN, NAN}, .d = {NAN, NAN}, .s = {NAN, NAN, NAN}, .t = {NAN, NAN}}
+#define NOTHING_KNOWN \
+    { .f = {NAN, NAN, NAN}, .d = {NAN, NAN}, .s = {NAN, NAN, NAN}, .t = {NAN, NAN} }
 #define UNKNOWN ((hankel_pair){NOTHING_KNOWN, NOTHING_KNOWN})
 
-static hankel_pair hankel(double v, double x)
-{
+static hankel_pair hankel(double v, double x) {
     double w = sqrt(fabs(x - v)) * sqrt(x + v), least = fmin(1, 1.3 / cbrt(x)), c = 1, s = 0;
     contour p = {v, x, .b = atan2(w, v), .sb = w / x, .cb = v / x, .xc = x};
     long double e = 0; /* phi(base) = e + i chi, c + i s = exp(i chi) */
@@ -524,22 +533,19 @@ static hankel_pair hankel(double v, double x)
 static bool is_far(double v, double x) { return v > 1e4 || x > 1e4 || x < 1e-30; }
 
 /* J is exp(-zeta), Y exp(zeta), but for powers: v acosh(v/x) - sqrt(v^2 - x^2) for v > x, else 0; DLMF 10.19.3 */
-static double zeta_of(double v, double x)
-{
+static double zeta_of(double v, double x) {
     double q = x / v, t = sqrt((v - x) / v * (1 + q));
     return v > x ? v * (asinh(t / q) - t) : 0;
 }
 
-static bessel j_of(double v, double x)
-{
+static bessel j_of(double v, double x) {
     if (is_far(v, x) && zeta_of(v, x) > GONE) return (bessel){.f = {1, 1, 1}, .d = {-1, -1}, .e = -INFINITY};
     if (x * x <= 8 * (v + 1)) return power_series(v, x, -1); /* largest term/sum <= exp(2 x^2/(4(v + 1))) */
     if (v > x && zeta_of(v, x) > 1) return steepest(v, x, -1); /* J/Y ~ exp(-2 zeta) */
     return hankel(v, x).j;
 }
 
-static bessel y_of(double v, double x)
-{
+static bessel y_of(double v, double x) {
     if (is_far(v, x) && zeta_of(v, x) > GONE) return (bessel){.f = {-1, 1, -1}, .d = {-1, 1}, .e = INFINITY};
     if (x * x <= 8 && v < 10) {
         bessel y = temme(v, x, -1);
@@ -552,30 +558,29 @@ static bessel y_of(double v, double x)
  * I is exp(-e), K exp(e), but for powers: v asinh(v/x) - sqrt(v^2 + x^2), DLMF 10.41.3; with the factor of the scaled
  * functions x more. A quarter of it, which is a number.
  */
-static double quarter_exponent(double v, double x, bool scale)
-{
+static double quarter_exponent(double v, double x, bool scale) {
     double a = v / 4, b = x / 4, r = hypot(a, b), t = x < 1 ? asinh_ratio(v, hypot(v, x), x) : asinh_ratio(a, r, b);
     return scale ? a * (t - a / (r + b)) : a * t - r;
 }
 
 static bool by_series(double v, double x) { return x <= 21 || x * x <= 2 * (v + 1); }
 
-static bessel i_of(double v, double x)
-{
+static bessel i_of(double v, double x) {
     if (is_far(v, x) && quarter_exponent(v, x, true) > GONE / 4) { /* I exp(-x) is 0 */
         double e = quarter_exponent(v, x, false), f = fabs(e) < GONE / 4 && v > 1e16 ? NAN : 1;
         if (e > GONE / 4 || e < -GONE / 4 || isnan(f))
-            return (bessel){.f = {f, f, f}, .d = {-f, -f}, .s = {1, 1, 1}, .t = {-1, -1}, .e = -e * INFINITY, .es = -INFINITY};
+            return (bessel){
+                .f = {f, f, f}, .d = {-f, -f}, .s = {1, 1, 1}, .t = {-1, -1}, .e = -e * INFINITY, .es = -INFINITY};
     }
     return by_series(v, x) ? power_series(v, x, 1) : steepest(v, x, 1);
 }
 
-static bessel k_of(double v, double x)
-{
+static bessel k_of(double v, double x) {
     if (is_far(v, x) && quarter_exponent(v, x, true) > GONE / 4) { /* K exp(x) is infinite */
         double e = quarter_exponent(v, x, false), f = fabs(e) < GONE / 4 && v > 1e16 ? NAN : 1;
         if (e > GONE / 4 || e < -GONE / 4 || isnan(f))
-            return (bessel){.f = {f, -f, f}, .d = {f, -f}, .s = {1, -1, 1}, .t = {1, -1}, .e = e * INFINITY, .es = INFINITY};
+            return (bessel){
+                .f = {f, -f, f}, .d = {f, -f}, .s = {1, -1, 1}, .t = {1, -1}, .e = e * INFINITY, .es = INFINITY};
     }
     if (x * x <= 2 && v < 10) {
         bessel k = temme(v, x, 1);

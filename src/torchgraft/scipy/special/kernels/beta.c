@@ -19,7 +19,12 @@
  * Limits: a = 0 or b = 0 stands for -> 0+; outside the domain and for NaN: NaN. */
 #include "gammabeta.h"
 
-typedef struct { double a, b; dd x, y; double log_x, log_y; dd n, e; } point;  /* e = b x - a y = n x - a */
+typedef struct {
+    double a, b;
+    dd x, y;
+    double log_x, log_y;
+    dd n, e;
+} point;  /* e = b x - a y = n x - a */
 
 typedef struct { double da, db, tail; } pair;  /* tail: I or 1 - I */
 
@@ -208,8 +213,14 @@ static pair quadrature(point p, int want_a, int want_b) {
     double gap_a = want_a ? log_gap(p) : 0, gap_b = want_b ? log_gap(q) : 0, da = 0, db = 0;
     if ((want_a && gap_a < 0) || (want_b && gap_b > 0)) {
         moments m = lower_moments(p);
-        if (want_a && gap_a * m.one < 0.5 * m.own) { da = gap_a * m.one - m.own; want_a = 0; }
-        if (want_b && -gap_b * m.one < 0.5 * m.other) { db = gap_b * m.one + m.other; want_b = 0; }
+        if (want_a && gap_a * m.one < 0.5 * m.own) {
+            da = gap_a * m.one - m.own;
+            want_a = 0;
+        }
+        if (want_b && -gap_b * m.one < 0.5 * m.other) {
+            db = gap_b * m.one + m.other;
+            want_b = 0;
+        }
     }
     if (want_a || want_b) {
         moments m = lower_moments(q);
@@ -342,7 +353,10 @@ double betaincinv_dp(double a, double b, double x, double p, double q) {
 /* ---- values, where SciPy's are wrong ---- */
 
 /* log I, and I/(dI/du), u = log(x/y) */
-typedef struct { dd log; double ratio; } level;
+typedef struct {
+    dd log;
+    double ratio;
+} level;
 
 /* S of the series of I */
 static double series_sum(point p) {
@@ -356,9 +370,7 @@ static double series_sum(point p) {
 }
 
 /* log(1 - I), x the greater side: parts of order b, as I is where b is small */
-static double log_upper(point p) {
-    return p.b * p.log_y - log_a_beta(p.b, p.a) + log1p(p.b * series_sum(exchange(p)));
-}
+static double log_upper(point p) { return p.b * p.log_y - log_a_beta(p.b, p.a) + log1p(p.b * series_sum(exchange(p))); }
 
 /* by what I is to be multiplied where b is below TINY: share */
 static level lower_level(point p, double share) {
@@ -369,7 +381,8 @@ static level lower_level(point p, double share) {
         return (level){dd_add(log_I, dd_log((dd){share, 0})), exp(log_I.hi - d.e.hi - log(f))};
     }
     double ratio = p.x.hi <= small ? (1 + p.a * series_sum(p)) * exp(-p.b * p.log_y) / p.a : lower_moments(p).one;
-    return (level){dd_add(d.e, dd_add(dd_log((dd){share, 0}), dd_log(dd_prod(f, ratio)))), ratio}; /* f share may underflow */
+    return (level){
+        dd_add(d.e, dd_add(dd_log((dd){share, 0}), dd_log(dd_prod(f, ratio)))), ratio}; /* f share may underflow */
 }
 
 /* x, y of x/y = r with all their digits, and e */
@@ -378,8 +391,8 @@ static point odds_point(double a, double b, double r) {
     if (scale(b, a) < 1) b = TINY;
     dd sum = r > 1 ? dd_sum(r, 1) : dd_sum(1, r), x = dd_div((dd){r, 0}, sum), y = dd_div((dd){1, 0}, sum);
     dd e = dd_div(dd_add(dd_prod(b, r), (dd){-a, 0}), sum);
-    return (point){a, b, x, y, x.hi < 0.5 ? log(x.hi) : log1p(-y.hi), y.hi < 0.5 ? log(y.hi) : log1p(-x.hi),
-                   dd_sum(a, b), e};
+    return (point){
+        a, b, x, y, x.hi < 0.5 ? log(x.hi) : log1p(-y.hi), y.hi < 0.5 ? log(y.hi) : log1p(-x.hi), dd_sum(a, b), e};
 }
 
 typedef struct { double x, y; } sides;

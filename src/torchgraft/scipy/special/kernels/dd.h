@@ -7,16 +7,25 @@
 typedef struct { double hi, lo; } dd;
 
 /* |a| >= |b| */
-static inline dd dd_fast(double a, double b) { double s = a + b; return (dd){s, b - (s - a)}; }
+static inline dd dd_fast(double a, double b) {
+    double s = a + b;
+    return (dd){s, b - (s - a)};
+}
 
 static inline dd dd_sum(double a, double b) {
     double s = a + b, t = s - a;
     return (dd){s, (a - (s - t)) + (b - t)};
 }
 
-static inline dd dd_prod(double a, double b) { double p = a * b; return (dd){p, fma(a, b, -p)}; }
+static inline dd dd_prod(double a, double b) {
+    double p = a * b;
+    return (dd){p, fma(a, b, -p)};
+}
 
-static inline dd dd_add(dd a, dd b) { dd s = dd_sum(a.hi, b.hi); return dd_fast(s.hi, s.lo + (a.lo + b.lo)); }
+static inline dd dd_add(dd a, dd b) {
+    dd s = dd_sum(a.hi, b.hi);
+    return dd_fast(s.hi, s.lo + (a.lo + b.lo));
+}
 
 static inline dd dd_neg(dd a) { return (dd){-a.hi, -a.lo}; }
 
@@ -32,8 +41,8 @@ static inline dd dd_div(dd a, dd b) {
 
 /* (atanh(s) - s)/s^3 = 1/3 + s^2/5 + ..., |s| <= 0.1716 (that is (1 + s)/(1 - s) in [1/sqrt 2, sqrt 2]). DLMF 4.38.5 */
 static inline double atanh_tail(double s) {
-    static const double c[] = {1.0 / 25, 1.0 / 23, 1.0 / 21, 1.0 / 19, 1.0 / 17, 1.0 / 15, 1.0 / 13, 1.0 / 11, 1.0 / 9,
-                               1.0 / 7, 1.0 / 5, 1.0 / 3};
+    static const double c[] = {1.0 / 25, 1.0 / 23, 1.0 / 21, 1.0 / 19, 1.0 / 17, 1.0 / 15,
+                               1.0 / 13, 1.0 / 11, 1.0 / 9,  1.0 / 7,  1.0 / 5,  1.0 / 3};
     double t = s * s, r = c[0];
     for (int i = 1; i < 12; i++) r = r * t + c[i];
     return r;
@@ -43,7 +52,10 @@ static inline double atanh_tail(double s) {
 static inline dd dd_log(dd x) {
     int k;
     double m = frexp(x.hi, &k);
-    if (m < 0.70710678118654752) { m *= 2; k--; }
+    if (m < 0.70710678118654752) {
+        m *= 2;
+        k--;
+    }
     double ml = ldexp(x.lo, -k);
     dd s = dd_div(dd_add(dd_sum(m, -1.0), (dd){ml, 0}), dd_add(dd_sum(m, 1.0), (dd){ml, 0}));
     dd l = dd_fast(2 * s.hi, 2 * s.lo + 2 * s.hi * s.hi * s.hi * atanh_tail(s.hi));

@@ -20,8 +20,7 @@
 
 typedef struct { double b, d, j; } integrals;
 
-static integrals complete(double c)
-{
+static integrals complete(double c) {
     double m = 1 - c, g = sqrt(c), a = (1 + g) / 2, part = 1 / (4 * a), sum = part * part, weight = 1, term;
     g = sqrt(g);
     do { /* part is c_n/m, where c_1 = m/(4 a_1) and c_(n+1) = c_n^2/(4 a_(n+1)) */
@@ -36,8 +35,7 @@ static integrals complete(double c)
     return (integrals){k * (0.5 - m * sum), k * (0.5 + m * sum), 2 * k * sum};
 }
 
-double ellipk_by_c(double c, int n)
-{
+double ellipk_by_c(double c, int n) {
     if (!(c >= 0)) return NAN;
     if (c == 0) return INFINITY;
     if (isinf(c)) return 0;
@@ -45,8 +43,7 @@ double ellipk_by_c(double c, int n)
     return n == 1 ? i.b / (2 * c) : (i.j / 4 + i.b / (2 * c)) / c;
 }
 
-double ellipe_by_c(double c, int n)
-{
+double ellipe_by_c(double c, int n) {
     if (!(c >= 0)) return NAN;
     if (c == 0) return -INFINITY;
     if (isinf(c)) return -0.0;

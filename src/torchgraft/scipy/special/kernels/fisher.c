@@ -50,7 +50,7 @@ static pair fisher_series(point p) {
         if (!(step > 1e-17 * fabs(S_b) * b) || step < 1e-300) break;
     }
     double I = 1 + a * S, gap_b = b < LARGE ? digamma_diff(b, a) - a * (y / b)
-        : digamma_diff_rest(b, a) + log1p_rest(a / b) + a * (x / b);
+                                            : digamma_diff_rest(b, a) + log1p_rest(a / b) + a * (x / b);
     double gap_a = log_x_plus_psi_n(p) - psi(a + 1) + y, F = exp(-b * p.log_y) / a;
     return (pair){F * (gap_a * I + S_a), F * (gap_b * I + a * S_b), 0};
 }
@@ -82,13 +82,11 @@ static pair fisher_reduced(point p) {
 /* An X next to 0 on the scale of b/a: F is a power of it, and x may underflow. */
 static int is_next_to_0(double a, double b, double X) { return (X < 1e-100 || a < 1e-88) && X * (a / b) < 1e-200; }
 
-static double log_next_to_0(double a, double b, double X) {
-    return a * (log(X) + log(a) - log(b)) - log_a_beta(a, b);
-}
+static double log_next_to_0(double a, double b, double X) { return a * (log(X) + log(a) - log(b)) - log_a_beta(a, b); }
 
 static pair derivatives_next_to_0(double a, double b, double X) {
-    double F = exp(log_next_to_0(a, b, X)), gap_b = b < LARGE ? digamma_diff(b, a) - a / b
-        : digamma_diff_rest(b, a) + log1p_rest(a / b);
+    double F = exp(log_next_to_0(a, b, X)),
+           gap_b = b < LARGE ? digamma_diff(b, a) - a / b : digamma_diff_rest(b, a) + log1p_rest(a / b);
     return (pair){0.5 * F * (log(X) + log(a) - log(b) + 1 + psi(a + b) - psi(a + 1)), 0.5 * F * gap_b, 0};
 }
 
@@ -152,7 +150,8 @@ double fdtr_value(double dfn, double dfd, double X, double F) {
     double a = 0.5 * dfn, b = 0.5 * dfd;
     if (!(a > 0 && b > 0 && X > 0) || isinf(X) || fmax(a, b) > HUGE_PARAMETER) return F;
     if (is_next_to_0(a, b, X)) return unless_lost(F, exp(log_next_to_0(a, b, X)), 1e-12);
-    if ((X > 1e100 || b < 1e-88) && is_next_to_0(b, a, 1 / X)) return unless_lost(F, -expm1(log_next_to_0(b, a, 1 / X)), 1e-12);
+    if ((X > 1e100 || b < 1e-88) && is_next_to_0(b, a, 1 / X))
+        return unless_lost(F, -expm1(log_next_to_0(b, a, 1 / X)), 1e-12);
     if (are_tiny(a, b)) return unless_lost(F, tiny_level(a, b, X * (a / b)), 1e-12);
     return !(F > 0) && fmin(a, b) > TINY ? level_of(fisher_point(dfn, dfd, X)) : F;
 }

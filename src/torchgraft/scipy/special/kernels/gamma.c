@@ -66,7 +66,7 @@ static sums quadrature(double a, double x, int *below) {
     if (side > 0) {
         range = positive_root(((a - x) - 0.5 * TAIL) / a, 2 * TAIL / a);  /* from h(u) >= u^2/(2 + u) */
     } else {
-        range = positive_root((x - a) / x, 2 * TAIL / x);                 /* from h(-u) >= u^2/2, or as a fixed point */
+        range = positive_root((x - a) / x, 2 * TAIL / x); /* from h(-u) >= u^2/2, or as a fixed point */
         for (int i = 0; i < 2; i++) range = fmin(range, log1p((TAIL + a * range) / x));
     }
     double scale = side * range;
@@ -88,9 +88,7 @@ static double reduced_derivative(double a, double x) {
     return x <= 1.5 ? series(a, x).J : quadrature(a, x, &below).J;
 }
 
-static int outside(double a, double x) {
-    return !(a >= 0 && x >= 0) || (a == 0 && x == 0) || (isinf(a) && isinf(x));
-}
+static int outside(double a, double x) { return !(a >= 0 && x >= 0) || (a == 0 && x == 0) || (isinf(a) && isinf(x)); }
 
 /* D a/x; D may be subnormal or 0, or a/x infinite, where the density is a normal number */
 static double density_from(mass d, double a, double x) {

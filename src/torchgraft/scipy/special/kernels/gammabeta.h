@@ -22,7 +22,10 @@
 #define TAIL 38.0    /* exp(-38) = 3e-17 */
 
 /* a positive number exp(e) f, kept apart while it may be out of range */
-typedef struct { dd e; double f; } mass;
+typedef struct {
+    dd e;
+    double f;
+} mass;
 
 #define VANISHING 800.0                      /* exp(-800) times a moderate factor is 0 */
 #define NOTHING ((mass){{-INFINITY, 0}, 1})  /* a mass that is certainly 0 */
@@ -47,8 +50,10 @@ static inline double scaled_exp(dd e, double factor) {
 /* log Gamma(a + 1) - (a + 1/2) log a + a - log sqrt(2 pi), a >= LARGE. DLMF 5.11.1 */
 static inline double stirling_error(double a) {
     double r = 1 / a, t = r * r;
+    /* clang-format off */
     return r * (1.0 / 12 - t * (1.0 / 360 - t * (1.0 / 1260 - t * (1.0 / 1680 - t * (1.0 / 1188
            - t * (691.0 / 360360 - t * (1.0 / 156 - t * (3617.0 / 122400))))))));
+    /* clang-format on */
 }
 
 /* a log(a/X) + X - a >= 0 for X > 0 given with e = X - a; infinite or NaN where it overflows. Near X = a: with
@@ -70,24 +75,32 @@ static inline dd deviance(double a, dd X, dd e) {
 /* psi(a) - log a, a >= LARGE. DLMF 5.11.2 */
 static inline double digamma_minus_log(double a) {
     double r = 1 / a, t = r * r;
+    /* clang-format off */
     return -r * (0.5 + r * (1.0 / 12 - t * (1.0 / 120 - t * (1.0 / 252 - t * (1.0 / 240 - t * (1.0 / 132
            - t * (691.0 / 32760 - t * (1.0 / 12 - t * (3617.0 / 8160)))))))));
+    /* clang-format on */
 }
 
 /* psi(x), x > 0, 1-2 ulp, also next to its zero x0. DLMF 5.5.2, 5.11.2; on [1, 2] x(x+1) psi(x)/(x - x0) is a
  * polynomial (tables.py). */
 static inline double psi(double x) {
-    static const double c[] = {
-        3.6705099070453692e-10, -1.2971714501147594e-9, 4.2078833730328992e-9, -1.4983361569181767e-8,
-        5.3815052656246987e-8, -1.9408024077161765e-7, 7.0691003896267964e-7, -2.6105896080141669e-6,
-        9.8282187019515761e-6, -3.8035668796413382e-5, 0.00015331863479519386, -0.0006580250111798858,
-        0.003130508723547599, -0.017975945770502872, 0.15858050680894182, 2.2156206743218547,
-        3.5664595351193733};
+    static const double c[] = {3.6705099070453692e-10, -1.2971714501147594e-9, 4.2078833730328992e-9,
+                               -1.4983361569181767e-8, 5.3815052656246987e-8,  -1.9408024077161765e-7,
+                               7.0691003896267964e-7,  -2.6105896080141669e-6, 9.8282187019515761e-6,
+                               -3.8035668796413382e-5, 0.00015331863479519386, -0.0006580250111798858,
+                               0.003130508723547599,   -0.017975945770502872,  0.15858050680894182,
+                               2.2156206743218547,     3.5664595351193733};
     if (!(x > 0)) return x == 0 ? -INFINITY : NAN;
     if (x >= LARGE) return log(x) + digamma_minus_log(x);
     double shift = 0;
-    if (x < 1) { shift = -1 / x; x += 1; }
-    while (x > 2) { x -= 1; shift += 1 / x; }
+    if (x < 1) {
+        shift = -1 / x;
+        x += 1;
+    }
+    while (x > 2) {
+        x -= 1;
+        shift += 1 / x;
+    }
     double t = x - 1.5, p = c[0];
     for (int i = 1; i < 17; i++) p = p * t + c[i];
     double from_zero = (x - 0x1.762d86356be3fp+0) - 0x1.b86a722197829p-54;
@@ -98,8 +111,8 @@ static inline double psi(double x) {
  * the asymptotic series (5.11.2), in which p^2k - q^2k = (p^2 - q^2)(p^(2k-2) + ...), p = 1/b, q = 1/(b+d). What is
  * left after log((b+d)/b) also comes by itself, for callers who merge the logarithm. */
 static inline double digamma_diff_rest(double b, double d) {  /* b >= LARGE */
-    static const double c[] = {1.0 / 12, -1.0 / 120, 1.0 / 252, -1.0 / 240, 1.0 / 132, -691.0 / 32760, 1.0 / 12,
-                               -3617.0 / 8160};
+    static const double c[] = {1.0 / 12,  -1.0 / 120,     1.0 / 252, -1.0 / 240,
+                               1.0 / 132, -691.0 / 32760, 1.0 / 12,  -3617.0 / 8160};
     double p = 1 / b, q = 1 / (b + d), pp = p * p, qq = q * q, t = 1, qk = 1, series = 0;
     for (int k = 0; k < 8; k++) {
         series += c[k] * t;
@@ -127,8 +140,8 @@ static inline double log1p_rest(double w) {
 /* log Gamma(a + d) - log Gamma(a), a > 0, d >= 0, as digamma_diff: every part falls as d. DLMF 5.5.1, 5.11.1, in which
  * p^(2k-1) - q^(2k-1) = (p - q)(p^(2k-2) + ...), p = 1/a, q = 1/(a+d). */
 static inline double lgamma_diff(double a, double d) {
-    static const double c[] = {1.0 / 12, 0, -1.0 / 360, 0, 1.0 / 1260, 0, -1.0 / 1680, 0, 1.0 / 1188, 0,
-                               -691.0 / 360360, 0, 1.0 / 156, 0, -3617.0 / 122400};
+    static const double c[] = {1.0 / 12,   0, -1.0 / 360,      0, 1.0 / 1260, 0, -1.0 / 1680,     0,
+                               1.0 / 1188, 0, -691.0 / 360360, 0, 1.0 / 156,  0, -3617.0 / 122400};
     double sum = 0;
     for (; a < LARGE; a += 1) sum -= log1p(d / a);
     double p = 1 / a, q = 1 / (a + d), power = 1, t = 1, series = 0, w = d / a;
@@ -145,8 +158,8 @@ static inline double lgamma_diff(double a, double d) {
 /* log B(1 + e, 1 + d), next to its zero, |e|, |d| < NEAR_1: -log(1 + e + d), and what is left of the series DLMF 5.7.3 */
 static inline double log_beta_near_1(double e, double d) {
     double s = e + d, ed = e * d;
-    double rest = 1.6449340668482264 - s * 1.2020569031595943 + (4 * s * s - 2 * ed) * (1.0823232337111382 / 4)
-        - s * (s * s - ed) * 1.0369277551433699;
+    double rest = 1.6449340668482264 - s * 1.2020569031595943 + (4 * s * s - 2 * ed) * (1.0823232337111382 / 4) -
+                  s * (s * s - ed) * 1.0369277551433699;
     return -log1p(s) - ed * rest;
 }
 
@@ -155,7 +168,11 @@ static inline int are_near_1(double a, double b) { return fabs(a - 1) < NEAR_1 &
 /* log B(a, b), a, b > 0 (DLMF 5.12.1): from LARGE on Stirling's formula, no terms of which cancel */
 static inline double log_beta(double a, double b) {
     if (are_near_1(a, b)) return log_beta_near_1(a - 1, b - 1);
-    if (a < b) { double c = a; a = b; b = c; }
+    if (a < b) {
+        double c = a;
+        a = b;
+        b = c;
+    }
     if (b < LARGE) return lgamma(b) - lgamma_diff(a, b);
     double n = a + b, rest = stirling_error(a) + stirling_error(b) - stirling_error(n);
     return 0.5 * log(TWO_PI * (1 / a + 1 / b)) + rest - (a * log1p(b / a) + b * log1p(a / b));
@@ -176,7 +193,9 @@ static inline int log_beta_is_better(double a, double b) {
 static inline double betaln_value(double a, double b, double scipys) {
     double more = fmax(a, b), less = fmin(a, b);
     if (log_beta_is_better(a, b)) return log_beta(a, b);
-    return less < 0 && more > 100 && more > -10 * less && less != floor(less) && !isinf(more) ? log_beta_below(more, less) : scipys;
+    return less < 0 && more > 100 && more > -10 * less && less != floor(less) && !isinf(more)
+               ? log_beta_below(more, less)
+               : scipys;
 }
 
 /* SciPy's value, unless it differs from what was found here by more than so much */
@@ -190,23 +209,21 @@ static inline double unless_lost(double scipys, double found, double most) {
  * with a slow tail have their structure; 1e-14 or better over the regions of gamma.c and beta.c (tables.py). */
 #define NODES 32
 static const double node[NODES] = {
-    0.000428840309180792, 0.0022683320967584001, 0.0056136540849969622, 0.010527260985130393,
-    0.017098638023587895, 0.025444948454992906, 0.03571089037153902, 0.048067987590734393,
-    0.062713028730426994, 0.079865264748394258, 0.099761903929330853, 0.12265139284863401,
-    0.14878395544751697, 0.17839889997697798, 0.21170831864751441, 0.24887702106418233,
-    0.28999887904820776, 0.33507022507676584, 0.38396152787559975, 0.43638922806424566,
-    0.49189028276985113, 0.54980253608344608, 0.60925437163789443, 0.66916707563160708,
-    0.72827282342527978, 0.78515013311294827, 0.83827702379794563, 0.88610010274845092,
-    0.92711562707436589, 0.95995659002090515, 0.98347860324531987, 0.99683993311717696};
+    0.000428840309180792, 0.0022683320967584001, 0.0056136540849969622, 0.010527260985130393, 0.017098638023587895,
+    0.025444948454992906, 0.03571089037153902,   0.048067987590734393,  0.062713028730426994, 0.079865264748394258,
+    0.099761903929330853, 0.12265139284863401,   0.14878395544751697,   0.17839889997697798,  0.21170831864751441,
+    0.24887702106418233,  0.28999887904820776,   0.33507022507676584,   0.38396152787559975,  0.43638922806424566,
+    0.49189028276985113,  0.54980253608344608,   0.60925437163789443,   0.66916707563160708,  0.72827282342527978,
+    0.78515013311294827,  0.83827702379794563,   0.88610010274845092,   0.92711562707436589,  0.95995659002090515,
+    0.98347860324531987,  0.99683993311717696};
 static const double weight[NODES] = {
-    0.0011015461569479486, 0.0025841456323823639, 0.0041168484779011061, 0.0057252741309252616,
-    0.0074370092982013637, 0.0092797390097907071, 0.011280757206926541, 0.013466280937108225,
-    0.015860417021243389, 0.018483700434747977, 0.021351142173836821, 0.02446975027221188,
-    0.027835530879652774, 0.031430041694402479, 0.035216659647986774, 0.039136836727987204,
-    0.043106744537655084, 0.047014834485419649, 0.050720942983019671, 0.054057619117472499,
-    0.056834311792429225, 0.058844893218907686, 0.059878697089675776, 0.059734816634834119,
-    0.05823887517496831, 0.055260919784446295, 0.050732597358490827, 0.044661467422321213,
-    0.037140298137938022, 0.028349586634618584, 0.018552748899073037, 0.0080949670264771879};
+    0.0011015461569479486, 0.0025841456323823639, 0.0041168484779011061, 0.0057252741309252616, 0.0074370092982013637,
+    0.0092797390097907071, 0.011280757206926541,  0.013466280937108225,  0.015860417021243389,  0.018483700434747977,
+    0.021351142173836821,  0.02446975027221188,   0.027835530879652774,  0.031430041694402479,  0.035216659647986774,
+    0.039136836727987204,  0.043106744537655084,  0.047014834485419649,  0.050720942983019671,  0.054057619117472499,
+    0.056834311792429225,  0.058844893218907686,  0.059878697089675776,  0.059734816634834119,  0.05823887517496831,
+    0.055260919784446295,  0.050732597358490827,  0.044661467422321213,  0.037140298137938022,  0.028349586634618584,
+    0.018552748899073037,  0.0080949670264771879};
 
 /* positive root of u^2 + 2 h u - c = 0, c > 0 */
 static inline double positive_root(double h, double c) {
@@ -217,10 +234,10 @@ static inline double positive_root(double h, double c) {
 /* x[i] = exp(x[i]) for |x[i]| <= 700 (no check), about 1 ulp. In plain arithmetic without a branch, so that compilers
  * vectorise it; with libm's exp a derivative takes twice as long. 2^k from the low bits of x/log 2 + 1.5 2^52. */
 static inline void exp_all(double *x) {
-    static const double c[] = {
-        2.5110037605963778e-8, 2.763263963904103e-7, 2.755724091857897e-6, 2.4801485482328492e-5,
-        0.00019841269890047114, 0.0013888888952314775, 0.0083333333333196006, 0.041666666666488095,
-        0.16666666666666681, 0.50000000000000184};
+    static const double c[] = {2.5110037605963778e-8, 2.763263963904103e-7,   2.755724091857897e-6,
+                               2.4801485482328492e-5, 0.00019841269890047114, 0.0013888888952314775,
+                               0.0083333333333196006, 0.041666666666488095,   0.16666666666666681,
+                               0.50000000000000184};
     double k[NODES];
     uint64_t bits[NODES];
     for (int i = 0; i < NODES; i++) {
@@ -237,11 +254,11 @@ static inline void exp_all(double *x) {
 
 /* expm1(-v) + v for |v| <= 1 (tables.py) */
 static inline double expm1_tail(double v) {
-    static const double c[] = {
-        -7.7461785930188275e-13, 1.1639194124150522e-11, -1.6057679623801638e-10, 2.0874435575862874e-9,
-        -2.5052117695907824e-8, 2.7557335068933727e-7, -2.7557319191381817e-6, 2.4801587246096817e-5,
-        -0.00019841269841324198, 0.0013888888888981404, -0.0083333333333332994, 0.041666666666666088,
-        -0.16666666666666667, 0.50000000000000001};
+    static const double c[] = {-7.7461785930188275e-13, 1.1639194124150522e-11, -1.6057679623801638e-10,
+                               2.0874435575862874e-9,   -2.5052117695907824e-8, 2.7557335068933727e-7,
+                               -2.7557319191381817e-6,  2.4801587246096817e-5,  -0.00019841269841324198,
+                               0.0013888888888981404,   -0.0083333333333332994, 0.041666666666666088,
+                               -0.16666666666666667,    0.50000000000000001};
     double r = c[0];
     for (int i = 1; i < 14; i++) r = r * v + c[i];
     return v * v * r;

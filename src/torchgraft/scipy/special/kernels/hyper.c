@@ -40,15 +40,13 @@ static dd dd_of(double x) { return (dd){x, 0}; }
 
 static dd dd_shift(double x, double n) { return dd_sum(x, n); }
 
-static dd dd_times(dd x, double y)
-{
+static dd dd_times(dd x, double y) {
     dd p = dd_prod(x.hi, y);
     return dd_fast(p.hi, p.lo + x.lo * y);
 }
 
 /* (x)_n */
-static double pochhammer(double x, int n)
-{
+static double pochhammer(double x, int n) {
     double product = 1;
     for (int i = 0; i < n; i++) product *= x + i;
     return product;
@@ -58,8 +56,7 @@ static double pochhammer(double x, int n)
 typedef struct { double value, error; } estimated;
 
 /* base^x m 2^e, base of 0 to 1: out of range only where the product is */
-static double dd_power(dd base, dd x, floating f)
-{
+static double dd_power(dd base, dd x, floating f) {
     double p = pow(base.hi, x.hi), correction = 1 + x.hi * (base.lo / base.hi) + x.lo * log(base.hi);
     if (p > 1e-290 && p < 1e290) return ldexp(f.m * correction * p, (int)fmax(-3000, fmin(3000, (double)f.e)));
     int parts = 2, e; /* a power of 2, by which division is exact */
@@ -78,11 +75,13 @@ typedef struct { dd a, b, c, z, rest, base, power; } form;
 static bool ends(dd x) { return x.hi <= 0 && x.hi == floor(x.hi) && x.lo == floor(x.lo); }
 
 /* F and F' at a point, and the errors that they may have; without bound where a series did not converge. */
-typedef struct { dd f, slope; double f_error, slope_error; } solution;
+typedef struct {
+    dd f, slope;
+    double f_error, slope_error;
+} solution;
 
 /* At z by the power series of 1F1(a; c; z) or 2F1(a, b; c; z), as `upper` says. */
-static solution series_of(int upper, dd a, dd b, dd c, dd z)
-{
+static solution series_of(int upper, dd a, dd b, dd c, dd z) {
     solution s = {dd_of(1), dd_of(0), INFINITY, INFINITY};
     dd term = dd_of(1);
     double size = 1, steep = 0;
@@ -111,8 +110,7 @@ static solution series_of(int upper, dd a, dd b, dd c, dd z)
 static bool extreme(double x) { return fabs(x) > LARGE_PARAMETER || (x != 0 && fabs(x) < 1e-250); }
 
 /* The same in plain numbers, for such parameters; NaN where more than half of a digit cancels. */
-static double plain_series(int upper, double a, double b, double c, double z)
-{
+static double plain_series(int upper, double a, double b, double c, double z) {
     double term = 1, sum = 1, all = 1;
     for (int k = 0; k < MOST_OF_STEP; k++) {
         double factor = upper > 1 ? (b + k) / (k + 1) : 1 / (k + 1.0), next = term * ((a + k) / (c + k) * z * factor);
@@ -127,17 +125,18 @@ static double plain_series(int upper, double a, double b, double c, double z)
 
 /* ---- power series in numbers of many words ---- */
 
-typedef struct { multi f, slope; bool converged; } long_solution;
+typedef struct {
+    multi f, slope;
+    bool converged;
+} long_solution;
 
 static multi multi_of_dd(dd x, int words) { return multi_shift(multi_of(x.hi, words), x.lo); }
 
-static bool negligible(multi x, multi sum)
-{
+static bool negligible(multi x, multi sum) {
     return x.sign == 0 || (sum.sign != 0 && x.exponent < sum.exponent - sum.words);
 }
 
-static long_solution long_series(int upper, form x, multi at, double z, double *work)
-{
+static long_solution long_series(int upper, form x, multi at, double z, double *work) {
     int words = at.words;
     multi a = multi_of_dd(x.a, words), b = multi_of_dd(x.b, words), c = multi_of_dd(x.c, words);
     multi one = multi_of(1, words), term = one, largest = one;
@@ -162,11 +161,11 @@ static long_solution long_series(int upper, form x, multi at, double z, double *
 static floating long_2f1(form x, int words, double *work);
 
 /* With more and more words, until two results agree; NaN where that takes too long. */
-static double sure(int upper, form x)
-{
+static double sure(int upper, form x) {
     floating last = {NAN, 0};
     double work = MOST_WORK;
-    if (x.c.hi < -MOST_WORK / 16 && !(upper > 0 && ends(x.a)) && !(upper > 1 && ends(x.b))) return NAN; /* they fall from -c on */
+    if (x.c.hi < -MOST_WORK / 16 && !(upper > 0 && ends(x.a)) && !(upper > 1 && ends(x.b)))
+        return NAN; /* they fall from -c on */
     for (int words = 4; words <= MOST_WORDS; words += words / 2) {
         floating f;
         if (upper == 2) f = long_2f1(x, words, &work);
@@ -183,8 +182,7 @@ static double sure(int upper, form x)
 
 /* ---- 0F1 ---- */
 
-static estimated series_0f1(dd c, double z)
-{
+static estimated series_0f1(dd c, double z) {
     dd term = dd_of(1), sum = term;
     double size = 1;
     for (int k = 0; k < MOST_TERMS; k++) {
@@ -203,8 +201,7 @@ static bool out_of_range(double v, double z) { return v > 150 || v < -165 || fab
 
 /* J_v(2 sqrt(-z)), whose phase needs what the root has lost, e, next to which J is a sine (DLMF 10.2.1). NaN where e has lost
  * digits before the point. */
-static double jv_at_root(double v, double z)
-{
+static double jv_at_root(double v, double z) {
     double x = sqrt(-z), e = fma(-x, x, -z) / x;
     return fabs(e) < 1e4 ? jv_n(v, 2 * x, 0) * cos(e) + jv_n(v, 2 * x, 1) * sin(e) : NAN;
 }
@@ -214,8 +211,7 @@ static double jv_at_root(double v, double z)
  * direction J grows. Beyond, and for v < 0, by logarithms of its factors. NaN where J has underflown, or is not of
  * moderate size.
  */
-static double hyp0f1_out_of_range(double v, double z)
-{
+static double hyp0f1_out_of_range(double v, double z) {
     if (v < 0 && -v > sqrt(-z)) return NAN;
     if (v > 0 && z > -1e7) {
         double steps = fmax(0, ceil(-z / 15 - v));
@@ -234,8 +230,7 @@ static double hyp0f1_out_of_range(double v, double z)
     return fabs(j) < 1e-290 ? NAN : gamma_sign(v) * copysign(exp(log_front + log(fabs(j))), j);
 }
 
-static double hyp0f1_at(dd c, double z)
-{
+static double hyp0f1_at(dd c, double z) {
     double v = c.hi;
     if (isnan(v) || isnan(z) || ends(c)) return NAN;
     if (isinf(v)) return v > 0 ? 1 : NAN;
@@ -259,17 +254,16 @@ static double hyp0f1_at(dd c, double z)
 double hyp0f1_derivative(double v, double z, int n) { return hyp0f1_at(dd_shift(v, n), z) / pochhammer(v, n); }
 
 /* Not an integer, but next to one: SciPy takes it for the integer, or loses what the two differ by. */
-static bool beside_integer(double x, double distance)
-{
+static bool beside_integer(double x, double distance) {
     double off = fabs(x - rint(x));
     return off > 0 && off < distance;
 }
 
 /* SciPy's, which goes through Gamma(v) x^(1 - v) J: infinite, 0 or NaN where these are, few digits next to the
  * poles of Gamma, and of large z. There, ours. */
-double hyp0f1_value(double v, double z)
-{
-    bool theirs_fails = fabs(z) > 1e4 || fabs(v) > 1e3 || (z < 0 && out_of_range(v, z)) || (v < 0.01 && beside_integer(v, 0.01));
+double hyp0f1_value(double v, double z) {
+    bool theirs_fails =
+        fabs(z) > 1e4 || fabs(v) > 1e3 || (z < 0 && out_of_range(v, z)) || (v < 0.01 && beside_integer(v, 0.01));
     double theirs = theirs_fails ? NAN : scipy_hyp0f1(v, z, 0);
     return isfinite(theirs) ? theirs : hyp0f1_derivative(v, z, 0);
 }
@@ -277,17 +271,16 @@ double hyp0f1_value(double v, double z)
 /* ---- 1F1 ---- */
 
 /* Where SciPy's was found to be right, to 1e-11 relative to the condition and mostly to 1e-15. */
-static bool scipy_has_1f1(double a, double b, double z)
-{
+static bool scipy_has_1f1(double a, double b, double z) {
     if (a > 0 && b > 0 && z >= 0) return true;
     if (z < 0 && b < a && fabs(b - a - rint(b - a)) < 1e-3) return false; /* a polynomial, by Kummer's transformation */
-    if ((z < 0 && z > -3 && !(a > 1.25 && b > a)) || (b < 0 && (fabs(a) < 0.1 || fabs(a) > 100 || b < -10))) return false;
+    if ((z < 0 && z > -3 && !(a > 1.25 && b > a)) || (b < 0 && (fabs(a) < 0.1 || fabs(a) > 100 || b < -10)))
+        return false;
     return !(beside_integer(a, 1e-3) || beside_integer(b, 1e-3) || beside_integer(b - a, 1e-3));
 }
 
 /* Kummer's transformation (DLMF 13.2.39) where z < 0. */
-static double hyp1f1_ours(dd a, dd ba, dd b, double z)
-{
+static double hyp1f1_ours(dd a, dd ba, dd b, double z) {
     if (z < 0 && z > -3 && b.hi > 0) { /* few terms, and most of one sign */
         long double top = (long double)ba.hi + ba.lo, bottom = (long double)b.hi + b.lo, term = 1, sum = 1, all = 1;
         int k = 0;
@@ -312,8 +305,7 @@ static double hyp1f1_ours(dd a, dd ba, dd b, double z)
 }
 
 /* |z| large beside the squares of parameters: DLMF 13.7.1 and 13.2.39. NaN where its terms do not fall. */
-static double hyp1f1_far(double a, double ba, double b, double z)
-{
+static double hyp1f1_far(double a, double ba, double b, double z) {
     double p = z > 0 ? 1 - a : a, q = z > 0 ? ba : 1 - ba, other = z > 0 ? a : ba, x = fabs(z), term = 1, sum = 1;
     for (int k = 0; fabs(term) > 1e-17 * fabs(sum); k++) {
         if (k == MOST_OF_STEP) return NAN;
@@ -326,19 +318,19 @@ static double hyp1f1_far(double a, double ba, double b, double z)
 }
 
 /* SciPy's does not return, or ends the program, at many points with large or tiny numbers. */
-static bool scipy_returns_1f1(double a, double b, double z)
-{
-    return fabs(a) <= 1e4 && fabs(b) <= 1e4 && fabs(z) <= 1e4 && fabs(b) > 1e-250 && fabs(a) > 1e-250 && fabs(z) > 1e-250;
+static bool scipy_returns_1f1(double a, double b, double z) {
+    return fabs(a) <= 1e4 && fabs(b) <= 1e4 && fabs(z) <= 1e4 && fabs(b) > 1e-250 && fabs(a) > 1e-250 &&
+           fabs(z) > 1e-250;
 }
 
 /* At infinity DLMF 13.7.1 and 13.7.2 give the limit; next to a = 0 it is 1 to all digits. What is too large has the
  * sign of what it tends to (13.7.1). */
-static double hyp1f1_at(dd a, dd b, double z)
-{
+static double hyp1f1_at(dd a, dd b, double z) {
     if (isnan(a.hi + b.hi + z)) return NAN;
     if (isinf(a.hi) || isinf(b.hi)) return b.hi == INFINITY && isfinite(a.hi) && isfinite(z) ? 1 : NAN;
     if (a.hi == 0 || (fabs(a.hi) < 1e-280 && fabs(z) < 500 && fabs(b.hi) > 1e-10)) return 1;
-    if (ends(b)) return ends(a) && scipy_returns_1f1(a.hi, b.hi, 1) && isfinite(z) ? scipy_hyp1f1(a.hi, b.hi, z, 0) : INFINITY;
+    if (ends(b))
+        return ends(a) && scipy_returns_1f1(a.hi, b.hi, 1) && isfinite(z) ? scipy_hyp1f1(a.hi, b.hi, z, 0) : INFINITY;
     if (z == 0) return 1;
     if (isinf(z)) return a.hi > 0 && b.hi > 0 ? (z > 0 ? INFINITY : 0) : NAN;
     if (extreme(a.hi) || extreme(b.hi) || fabs(z) < 1e-250) {
@@ -356,11 +348,11 @@ static double hyp1f1_at(dd a, dd b, double z)
     dd other = z > 0 ? a : ba;
     value = hyp1f1_ours(a, ba, b, z);
     return isnan(value) && fabs(z) > 1e3 && !ends(other) && !beside_integer(other.hi, 1e-3)
-        ? hyp1f1_far(a.hi, ba.hi, b.hi, z) : value;
+               ? hyp1f1_far(a.hi, ba.hi, b.hi, z)
+               : value;
 }
 
-double hyp1f1_derivative(double a, double b, double z, int n)
-{
+double hyp1f1_derivative(double a, double b, double z, int n) {
     double ratio = pochhammer(a, n);
     if (ratio == 0) return isnan(b + z) ? NAN : 0;
     double quotient = 1;
@@ -372,8 +364,7 @@ double hyp1f1_derivative(double a, double b, double z, int n)
 
 /* At z + t from z, by the Taylor series that the differential equation gives; rest = 1 - z. Its coefficients may be
  * large beside the sum, and errors grow as they do: these run along, by the recurrence in absolute values. */
-static solution step_2f1(solution s, dd a, dd b, dd c, dd z, dd rest, dd t)
-{
+static solution step_2f1(solution s, dd a, dd b, dd c, dd z, dd rest, dd t) {
     dd u = s.f, v = dd_mul(s.slope, t), f = dd_add(u, v), g = v; /* u_k t^k, u_(k+1) t^(k+1) */
     dd bend = dd_add(rest, dd_neg(z)), p = dd_div(t, dd_mul(z, rest)), q = dd_mul(p, t);
     dd drift = dd_add(c, dd_neg(dd_mul(dd_add(dd_add(a, b), dd_of(1)), z)));
@@ -397,8 +388,7 @@ static solution step_2f1(solution s, dd a, dd b, dd c, dd z, dd rest, dd t)
 
 /* At 0 <= z < 1; rest = 1 - z, which z has lost next to 1. Steps are short where the other solution of the
  * equation, z^(1 - c), has large Taylor coefficients. */
-static solution inside_2f1(dd a, dd b, dd c, dd z, dd rest)
-{
+static solution inside_2f1(dd a, dd b, dd c, dd z, dd rest) {
     double to_zero = 12 / (1 + fabs(c.hi));
     if (z.hi <= 0.6 || c.hi - a.hi - b.hi > MILD || to_zero < 0.1) {
         solution s = series_of(2, a, b, c, z);
@@ -419,8 +409,7 @@ static solution inside_2f1(dd a, dd b, dd c, dd z, dd rest)
 }
 
 /* F at 0 <= z < 1 for positive parameters, whose terms are positive: the same in plain numbers, 20 times as fast. */
-static double positive_2f1(double a, double b, double c, double z, double rest)
-{
+static double positive_2f1(double a, double b, double c, double z, double rest) {
     double at = z <= 0.9 || c - a - b > MILD ? z : 0.9, left = 1 - at, f = 1, slope = 0, term = 1;
     for (int k = 0;; k++) {
         double growth = at * (a + k) * (b + k) / ((c + k) * (k + 1.0));
@@ -445,12 +434,12 @@ static double positive_2f1(double a, double b, double c, double z, double rest)
     return f;
 }
 
-static estimated form_2f1(form x, bool plain)
-{
+static estimated form_2f1(form x, bool plain) {
     double excess = x.c.hi - x.a.hi - x.b.hi;
     plain &= x.z.hi <= 0.9 || excess > MILD || (x.c.hi < MILD && excess > -MILD);
     if (plain && x.a.hi > 0 && x.b.hi > 0 && x.c.hi > 0) {
-        double value = dd_power(x.base, x.power, (floating){positive_2f1(x.a.hi, x.b.hi, x.c.hi, x.z.hi, x.rest.hi), 0});
+        double value =
+            dd_power(x.base, x.power, (floating){positive_2f1(x.a.hi, x.b.hi, x.c.hi, x.z.hi, x.rest.hi), 0});
         if (isfinite(value) && value != 0) return (estimated){value, 0};
     }
     solution s = inside_2f1(x.a, x.b, x.c, x.z, x.rest);
@@ -459,8 +448,7 @@ static estimated form_2f1(form x, bool plain)
 }
 
 /* the same in numbers of many words */
-static long_solution long_step_2f1(long_solution s, multi a, multi b, multi c, multi z, multi t, double *work)
-{
+static long_solution long_step_2f1(long_solution s, multi a, multi b, multi c, multi z, multi t, double *work) {
     int words = z.words;
     multi one = multi_of(1, words), rest = multi_add(one, multi_neg(z)), ab = multi_mul(a, b), sum = multi_add(a, b);
     multi u = s.f, v = multi_mul(s.slope, t), f = multi_add(u, v), g = v;
@@ -484,8 +472,7 @@ static long_solution long_step_2f1(long_solution s, multi a, multi b, multi c, m
 }
 
 /* F(a, b; c; z) of a form; NaN where it takes too long. */
-static floating long_2f1(form x, int words, double *work)
-{
+static floating long_2f1(form x, int words, double *work) {
     multi a = multi_of_dd(x.a, words), b = multi_of_dd(x.b, words), c = multi_of_dd(x.c, words);
     multi z = multi_of_dd(x.z, words), one = multi_of(1, words);
     bool near = x.z.hi <= 0.7 || ends(x.a) || ends(x.b), last = near;
@@ -503,8 +490,7 @@ static floating long_2f1(form x, int words, double *work)
 }
 
 /* plain: whether the last three digits may be lost for the sake of speed */
-static double hyp2f1_at(dd a, dd b, dd c, double z, bool plain)
-{
+static double hyp2f1_at(dd a, dd b, dd c, double z, bool plain) {
     if (z == 0) return 1;
     if (isnan(a.hi + b.hi + c.hi + z) || isinf(z) || ends(c)) return scipy_hyp2f1(a.hi, b.hi, c.hi, z, 0);
     dd rest = dd_sum(1, -z), ca = dd_add(c, dd_neg(a)), cb = dd_add(c, dd_neg(b)), none = dd_of(0);
@@ -537,8 +523,7 @@ static double hyp2f1_at(dd a, dd b, dd c, double z, bool plain)
     return forms[0].rest.hi > 1e-100 ? sure(2, forms[0]) : NAN; /* some 300 steps */
 }
 
-double hyp2f1_derivative(double a, double b, double c, double z, int n)
-{
+double hyp2f1_derivative(double a, double b, double c, double z, int n) {
     double ratio = 1;
     for (int i = 0; i < n; i++) {
         double next = (a + i) / (c + i) * (b + i);
@@ -551,15 +536,13 @@ double hyp2f1_derivative(double a, double b, double c, double z, int n)
 
 /* Where SciPy's was found to be right, to 1e-11 relative to the condition and mostly to 1e-15, and
  * 20 times as fast. */
-static bool scipy_has_2f1(double a, double b, double c, double z)
-{
+static bool scipy_has_2f1(double a, double b, double c, double z) {
     if (!(fabs(a) <= 6 && fabs(b) <= 6 && c >= 0.1 && z > -2 && z <= 0.9)) return false;
     if ((a < 0.1 || b < 0.1) && fabs(z) > 0.5) return false;
     if (beside_integer(a, 1e-9) || beside_integer(b, 1e-9)) return false;
     return !beside_integer(c - a, 1e-9) && !beside_integer(c - b, 1e-9);
 }
 
-double hyp2f1_value(double a, double b, double c, double z)
-{
+double hyp2f1_value(double a, double b, double c, double z) {
     return scipy_has_2f1(a, b, c, z) ? scipy_hyp2f1(a, b, c, z, 0) : hyp2f1_derivative(a, b, c, z, 0);
 }

@@ -30,29 +30,29 @@ static double factorial(int n) { return tgamma(n + 1.0); }
 static double alternating(int n, double x) { return n % 2 ? -x : x; }
 
 /* exp(sign x^2): the square as a sum of two doubles, as the error of one would be an error of x^2 ulps. */
-static double exp_square(double x, double sign)
-{
+static double exp_square(double x, double sign) {
     double high = x * x, low = fma(x, x, -high);
     if (high > 800) return sign > 0 ? INFINITY : 0;
     return exp(sign * high) * (1 + sign * low);
 }
 
 /* exp(x) a, also where exp(x) overflows and the product does not. */
-static double exp_times(double x, double a) { double half = exp(x / 2); return half * (half * a); }
+static double exp_times(double x, double a) {
+    double half = exp(x / 2);
+    return half * (half * a);
+}
 
 /* ---- exponential integrals ---- */
 
 /* The sum of x^k/k! for k <= m. */
-static double exponential_sum(int m, double x)
-{
+static double exponential_sum(int m, double x) {
     double term = 1, sum = 1;
     for (int k = 1; k <= m; k++) sum += term *= x / k;
     return sum;
 }
 
 /* E_order(x), x >= 0, the order an integer, also a negative one. */
-static double expn_of_any_order(double order, double x)
-{
+static double expn_of_any_order(double order, double x) {
     if (order > 0) return scipy_expn(order, x, 0);
     if (isnan(x) || x < 0) return NAN;
     if (x == 0) return INFINITY;
@@ -63,8 +63,7 @@ static double expn_of_any_order(double order, double x)
     return exp(-x) * quotient;
 }
 
-double expn_derivative(double order, double x, int n)
-{
+double expn_derivative(double order, double x, int n) {
     order = trunc(order); /* as SciPy does */
     if (!(order >= 0)) return NAN;
     return alternating(n, expn_of_any_order(order - n, x));
@@ -72,8 +71,7 @@ double expn_derivative(double order, double x, int n)
 
 double exp1_derivative(double x, int n) { return expn_derivative(1, x, n); }
 
-double expi_derivative(double x, int n)
-{
+double expi_derivative(double x, int n) {
     if (isinf(x)) return x > 0 ? x : -0.0;
     double quotient = exponential_sum(n - 1, -x) / x;
     for (int k = 1; k < n; k++) quotient *= -k / x;
@@ -83,8 +81,7 @@ double expi_derivative(double x, int n)
 /* ---- sine and cosine integrals, circular (sign -1) and hyperbolic (sign +1) ---- */
 
 /* The integral over [0, 1] of t^m f(xt), f the m-th derivative of cos or of cosh. */
-static double moment_series(int m, double x, int sign)
-{
+static double moment_series(int m, double x, int sign) {
     int odd = m % 2;
     double square = sign * x * x, term = odd ? sign * x : 1, sum = 0;
     if (sign < 0 && (m / 2) % 2) term = -term;
@@ -97,8 +94,7 @@ static double moment_series(int m, double x, int sign)
 }
 
 /* The m-th derivative of sin(x + shift pi/2). */
-static double circular(int m, int shift, double x)
-{
+static double circular(int m, int shift, double x) {
     switch ((m + shift) % 4) {
     case 0: return sin(x);
     case 1: return cos(x);
@@ -107,8 +103,7 @@ static double circular(int m, int shift, double x)
     }
 }
 
-double sici_derivative(double x, int n, bool cosine)
-{
+double sici_derivative(double x, int n, bool cosine) {
     if (isinf(x)) return 0;
     if (!cosine && fabs(x) <= n + 1) return moment_series(n - 1, x, -1);
     double f = circular(0, cosine, x) / x;
@@ -116,8 +111,7 @@ double sici_derivative(double x, int n, bool cosine)
     return f;
 }
 
-double shichi_derivative(double x, int n, bool cosine)
-{
+double shichi_derivative(double x, int n, bool cosine) {
     if (isinf(x)) return !cosine && n % 2 ? INFINITY : cosine && n % 2 == 0 ? INFINITY : x;
     if (!cosine && fabs(x) <= n + 1) return moment_series(n - 1, x, 1);
     double size = fabs(x), small = exp(-2 * size), sinh_scaled = copysign(-expm1(-2 * size) / 2, x),
@@ -129,8 +123,7 @@ double shichi_derivative(double x, int n, bool cosine)
 /* ---- Fresnel integrals ---- */
 
 /* sin and cos of pi x^2/2: x^2 modulo 4, as the sum of two doubles and exactly. */
-static void sine_of_square(double x, double *sine, double *cosine)
-{
+static void sine_of_square(double x, double *sine, double *cosine) {
     *sine = isfinite(x) ? 0 : NAN, *cosine = isfinite(x) ? 1 : NAN;
     if (!(fabs(x) < 0x1p53)) return; /* from there on x is even, and x^2 a multiple of 4 */
     double high = x * x, low = fma(x, x, -high), quarter = remainder(high, 4), turns = rint(quarter);
@@ -147,8 +140,7 @@ static void sine_of_square(double x, double *sine, double *cosine)
     }
 }
 
-double fresnel_derivative(double x, int n, bool cosine)
-{
+double fresnel_derivative(double x, int n, bool cosine) {
     double s, c, before_s = 0, before_c = 0;
     sine_of_square(x, &s, &c);
     for (int m = 1; m < n; m++) {
@@ -160,8 +152,7 @@ double fresnel_derivative(double x, int n, bool cosine)
 
 /* ---- Spence's function ---- */
 
-double spence_derivative(double z, int n)
-{
+double spence_derivative(double z, int n) {
     double w = z - 1, power = 1, sum = 0, g = w == 0 ? -1 : fabs(w) < 0.5 ? -log1p(w) / w : -log(z) / w;
     if (!(z >= 0)) return NAN;
     if (isinf(z)) return alternating(n, 0.0);
@@ -186,8 +177,7 @@ double spence_derivative(double z, int n)
 
 /* ---- error functions ---- */
 
-double dawsn_derivative(double x, int n)
-{
+double dawsn_derivative(double x, int n) {
     double r = 1 / x, square = r * r;
     if (fabs(x) > 7) { /* the sum over k of (2k-1)!! / 2^(k+1) times the n-th derivative of x^-(2k+1) */
         double term = 0.5 * factorial(n), sum = 0;
@@ -209,8 +199,7 @@ double dawsn_derivative(double x, int n)
     return d;
 }
 
-double erfi_derivative(double x, int n)
-{
+double erfi_derivative(double x, int n) {
     double before = 0, h = 1;
     for (int m = 1; m < n; m++) {
         double next = 2 * (x * h + (m - 1) * before);
@@ -220,8 +209,7 @@ double erfi_derivative(double x, int n)
     return TWO_OVER_SQRT_PI * h * exp_square(x, 1);
 }
 
-double erfcx_derivative(double x, int n)
-{
+double erfcx_derivative(double x, int n) {
     if (x < 2) {
         double before = exp_square(x, 1) * erfc(x), d = 2 * x * before - TWO_OVER_SQRT_PI;
         for (int m = 1; m < n; m++) {

@@ -17,8 +17,7 @@
 #define NEAR 0.26 /* s where the unknown is u: W = -2 on the branch -1 */
 
 /* e z + 1, or any number above NEAR where it is one */
-static double above_branch_point(double z)
-{
+static double above_branch_point(double z) {
     if (z > 0) return 1;
     double high = 0x1.5bf0a8b145769p+1 * z, low = fma(0x1.5bf0a8b145769p+1, z, -high);
     double sum = 1 + high, error = high - (sum - 1);
@@ -26,8 +25,7 @@ static double above_branch_point(double z)
 }
 
 /* 1 + (u - 1) exp(u), the sum of u^k/(k (k - 2)!) from k = 2 on */
-static double curve(double u)
-{
+static double curve(double u) {
     double power = u * u, sum = power / 2;
     for (int k = 3; k < 30; k++) {
         power *= u / (k - 2);
@@ -38,15 +36,13 @@ static double curve(double u)
 }
 
 /* u = 1 + W for 0 <= s <= NEAR, from DLMF 4.13.6 */
-static double offset_near(double s, int k)
-{
+static double offset_near(double s, int k) {
     double p = copysign(sqrt(2 * s), k ? -1.0 : 1.0), u = p * (1 - p / 3 + 11 * p * p / 72);
     for (int i = 0; i < 4 && u != 0; i++) u -= (curve(u) - s) / (u * exp(u));
     return u;
 }
 
-static double principal(double z)
-{
+static double principal(double z) {
     double w = z < 1 ? z / (1 + z) : log1p(z) * (1 - log1p(log1p(z)) / (2 + log1p(z)));
     if (isinf(z) || z == 0) return z;
     for (int i = 0; i < 8; i++) {
@@ -58,8 +54,7 @@ static double principal(double z)
     return w;
 }
 
-static double lower(double z)
-{
+static double lower(double z) {
     double l = log(-z), w = l - log(-l);
     for (int i = 0; i < 12; i++) {
         double step = (w - (l - log(-w))) / (1 + 1 / w);
@@ -69,8 +64,7 @@ static double lower(double z)
     return w;
 }
 
-double lambertw_of(double z, int k, double *u)
-{
+double lambertw_of(double z, int k, double *u) {
     double s = above_branch_point(z), w;
     *u = NAN;
     if (!(s >= 0) || (k == -1 && z > 0)) return NAN;
@@ -80,8 +74,7 @@ double lambertw_of(double z, int k, double *u)
     return w;
 }
 
-double lambertw_derivative(double z, int k, int n)
-{
+double lambertw_derivative(double z, int k, int n) {
     double u, w = lambertw_of(z, k, &u), p[MOST + 1] = {1}, sum = 0;
     if (isnan(w) || n > MOST) return NAN;
     if (isinf(w)) return w > 0 ? (n % 2 ? 0.0 : -0.0) : w;
@@ -95,4 +88,7 @@ double lambertw_derivative(double z, int k, int n)
     return result;
 }
 
-double lambertw_value(double z, int k) { double u; return lambertw_of(z, k, &u); }
+double lambertw_value(double z, int k) {
+    double u;
+    return lambertw_of(z, k, &u);
+}

@@ -10,20 +10,25 @@
 
 #define MOST_WORDS 48
 
-typedef struct { int words, sign; int64_t exponent; uint64_t digit[MOST_WORDS]; } multi;
+typedef struct {
+    int words, sign;
+    int64_t exponent;
+    uint64_t digit[MOST_WORDS];
+} multi;
 
 /* m 2^e, for what a double may not hold */
-typedef struct { double m; int64_t e; } floating;
+typedef struct {
+    double m;
+    int64_t e;
+} floating;
 
-static multi multi_zero(int words)
-{
+static multi multi_zero(int words) {
     multi r;
     r.words = words, r.sign = 0, r.exponent = 0;
     return r;
 }
 
-static multi multi_of(double x, int words)
-{
+static multi multi_of(double x, int words) {
     multi r = multi_zero(words);
     int e;
     double m = frexp(fabs(x), &e);
@@ -38,30 +43,26 @@ static multi multi_of(double x, int words)
     return r;
 }
 
-static multi multi_neg(multi x)
-{
+static multi multi_neg(multi x) {
     x.sign = -x.sign;
     return x;
 }
 
 /* the digit of weight 2^(64 (exponent - i)), for an exponent that is not less than the number's own */
-static uint64_t multi_digit(const multi *x, int64_t exponent, int64_t i)
-{
+static uint64_t multi_digit(const multi *x, int64_t exponent, int64_t i) {
     int64_t at = i - (exponent - x->exponent);
     return at >= 0 && at < x->words ? x->digit[at] : 0;
 }
 
 /* -1, 0 or 1, as |x| - |y| is, of numbers that are not 0 */
-static int multi_compare(const multi *x, const multi *y)
-{
+static int multi_compare(const multi *x, const multi *y) {
     if (x->exponent != y->exponent) return x->exponent < y->exponent ? -1 : 1;
     for (int i = 0; i < x->words; i++)
         if (x->digit[i] != y->digit[i]) return x->digit[i] < y->digit[i] ? -1 : 1;
     return 0;
 }
 
-static multi multi_add(multi x, multi y)
-{
+static multi multi_add(multi x, multi y) {
     if (x.sign == 0) return y;
     if (y.sign == 0) return x;
     int order = multi_compare(&x, &y), n = x.words;
@@ -94,8 +95,7 @@ static multi multi_add(multi x, multi y)
     return x;
 }
 
-static multi multi_mul(multi x, multi y)
-{
+static multi multi_mul(multi x, multi y) {
     int n = x.words;
     if (x.sign == 0 || y.sign == 0) return multi_zero(n);
     uint64_t p[2 * MOST_WORDS] = {0};
@@ -115,8 +115,7 @@ static multi multi_mul(multi x, multi y)
 }
 
 /* x/m for a positive integer m below 2^63 */
-static multi multi_over(multi x, uint64_t m)
-{
+static multi multi_over(multi x, uint64_t m) {
     if (x.sign == 0) return x;
     unsigned __int128 rest = 0;
     int zeros = x.digit[0] < m;
@@ -134,8 +133,7 @@ static multi multi_times(multi x, double y) { return multi_mul(x, multi_of(y, x.
 static multi multi_shift(multi x, double y) { return multi_add(x, multi_of(y, x.words)); }
 
 /* 1/x by Newton's method */
-static multi multi_inverse(multi x)
-{
+static multi multi_inverse(multi x) {
     multi r = multi_of(x.sign / ((double)x.digit[0] + ldexp((double)x.digit[1], -64)), x.words);
     r.exponent -= x.exponent;
     for (int bits = 50; bits < 64 * x.words; bits *= 2)
@@ -144,8 +142,7 @@ static multi multi_inverse(multi x)
 }
 
 /* |m| from 1/2 to 1, or 0 */
-static floating multi_scaled(multi x)
-{
+static floating multi_scaled(multi x) {
     if (x.sign == 0) return (floating){0, 0};
     int e;
     /* what is beyond the second word matters where it decides how to round: next to a half */

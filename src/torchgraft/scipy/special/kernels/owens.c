@@ -17,22 +17,19 @@
 #define SQRT_TWO_PI 2.50662827463100050242
 
 /* exp(-(x + error)^2/2) */
-static double bell(double x, double error)
-{
+static double bell(double x, double error) {
     double square = x * x;
     if (square > 1600) return 0;
     return exp(-square / 2) * (1 - fma(x, x, -square) / 2 - x * error);
 }
 
 /* exp(-h^2 (1 + a^2)/2)/(2 pi) */
-static double mass(double h, double a)
-{
+static double mass(double h, double a) {
     double x = h == 0 ? 0 : h * a, error = isfinite(x) ? fma(h, a, -x) : 0;
     return bell(h, 0) * bell(x, error) / (2 * PI);
 }
 
-double owens_t_derivative(double h, double a, int i, int j)
-{
+double owens_t_derivative(double h, double a, int i, int j) {
     if (isnan(h) || isnan(a)) return NAN;
     if (isinf(h) || (j > 0 && isinf(a))) return 0;
     double b = 1 + a * a, slope = -bell(h, 0) * erf(a * h * SQRT_HALF) / (2 * SQRT_TWO_PI);
@@ -45,8 +42,7 @@ double owens_t_derivative(double h, double a, int i, int j)
 /* Where SciPy's values lose digits. */
 bool owens_t_by_series(double h, double a) { return fabs(a) < 0.01 && fabs(h) > 4 && fabs(h) < 40; }
 
-double owens_t_series(double h, double a)
-{
+double owens_t_series(double h, double a) {
     double power = a, sum = 0, term = 1, partial = 1, added = a, z = h * h / 2;
     for (int k = 1; fabs(added) > 1e-17 * fabs(sum); k++) {
         sum += added;

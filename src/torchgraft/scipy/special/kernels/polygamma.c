@@ -17,8 +17,15 @@ static double power_of(double s, double q, double k) {
 
 /* sum_{k >= 1} (q/(q+k))^s, q > 0, s >= 2 */
 static double zeta_rest(double s, double q) {
-    static const double c[] = {1.0 / 12, -1.0 / 720, 1.0 / 30240, -1.0 / 1209600, 1.0 / 47900160,
-                               -691.0 / 1307674368000.0, 1.0 / 74724249600.0, -3617.0 / 10670622842880000.0};
+    static const double c[] = {
+        1.0 / 12,
+        -1.0 / 720,
+        1.0 / 30240,
+        -1.0 / 1209600,
+        1.0 / 47900160,
+        -691.0 / 1307674368000.0,
+        1.0 / 74724249600.0,
+        -3617.0 / 10670622842880000.0};
     double sum = 0, k = 1, term;
     for (; q + k < 2 * s + 10; k += 1) {
         term = power_of(s, q, k);
@@ -49,7 +56,8 @@ static double scaled_by_power(double n, double q, double f) {
 static long double quotient_power(double s, long double p, long double q) {
     long double square = p / q, power = 1;
     if (s > 16) return (fmod(s, 2) != 0 && square < 0 ? -1 : 1) * exp(s * log1p((double)((fabsl(p) - q) / q)));
-    for (int k = (int)s; k > 0; k /= 2, square *= square) if (k % 2) power *= square;
+    for (int k = (int)s; k > 0; k /= 2, square *= square)
+        if (k % 2) power *= square;
     return power;
 }
 
@@ -73,7 +81,8 @@ double polygamma_real(double n, double x) {
     if (x > 0) return even * scaled_by_power(n, x, 1 + zeta_rest(s, x));
     double r = x - nearbyint(x);
     if (r == 0) return even * INFINITY;
-    if (x < 0 && fabs(r) == 0.5 && even < 0) return -scaled_by_power(n, 1 - x, 1 + zeta_rest(s, 1 - x)); /* pairs cancel */
+    if (x < 0 && fabs(r) == 0.5 && even < 0)
+        return -scaled_by_power(n, 1 - x, 1 + zeta_rest(s, 1 - x)); /* pairs cancel */
     long double up = quotient_power(s, r, 1.0L + r), down = quotient_power(s, r, 1.0L - r);
     long double sum = 1 + up + up * zeta_rest(s, 1 + r), far = quotient_power(s, r, 1.0L - x);
     if (x < -0.5) sum += even * (down + down * zeta_rest(s, 1 - r) - far * (1 + zeta_rest(s, 1 - x)));
@@ -98,8 +107,8 @@ double betaln_da(double a, double b) {
 /* psi'(a) - psi'(a+b), likewise: recurrence (DLMF 5.15.5), then the asymptotic series (5.15.8) at p = 1/a less that at
  * q = 1/(a+b), by p^(m+1) - q^(m+1) = (p - q) sum, sum = p^m + p^(m-1) q + ... */
 double betaln_da_da(double a, double b) {
-    static const double c[] = {0.5, 1.0 / 6, 0, -1.0 / 30, 0, 1.0 / 42, 0, -1.0 / 30, 0, 5.0 / 66, 0, -691.0 / 2730, 0,
-                               7.0 / 6, 0, -3617.0 / 510};
+    static const double c[] = {0.5, 1.0 / 6,  0, -1.0 / 30,     0, 1.0 / 42, 0, -1.0 / 30,
+                               0,   5.0 / 66, 0, -691.0 / 2730, 0, 7.0 / 6,  0, -3617.0 / 510};
     if (!(a > 0 && b >= 0) || isinf(a) || isinf(b)) return polygamma_real(1, a) - polygamma_real(1, a + b);
     double result = 0;
     for (; a < LARGE; a += 1) result += b / (a + b) / a * (1 / a + 1 / (a + b));

@@ -20,20 +20,17 @@
 TG_IMPORT(double, scipy_struve, (double, double, int))
 
 /* 1/Gamma(v + 3/2), for v < -1 by DLMF 5.5.3: long double for its range */
-static long double gamma_factor(double v)
-{
+static long double gamma_factor(double v) {
     return v < -1 ? -cospi_(v) * tgammal(-v - 0.5L) / PI : 1 / tgammal(v + 1.5L);
 }
 
 /* Derivative n of the term c (x/2)^(v + q): a factor that is 0 wins. */
-static double differentiated(double c, double v, int q, double x, int64_t n)
-{
+static double differentiated(double c, double v, int q, double x, int64_t n) {
     for (int64_t k = 0; k < n; k++) c *= (v + (double)(q - k)) / 2;
     return c == 0 ? 0 : c * pow_half(x, v + (double)(q - n));
 }
 
-static double series(double v, double x, int64_t n)
-{
+static double series(double v, double x, int64_t n) {
     double c = (double)(2 / SQRT_PI * gamma_factor(v)), found = 0, term = 0;
     for (int k = 0; isfinite(found) && (k < 2 || fabs(term) > 1e-18 * fabs(found)); k++) {
         found += term = differentiated(c, v, 2 * k + 1, x, n);
@@ -46,8 +43,7 @@ static double series(double v, double x, int64_t n)
  * Derivative n of K_v = a int_0^oo exp(-u) (1 + (u/x)^2)^(v - 1/2) du, a = (x/2)^(v - 1)/(sqrt(pi) Gamma(v + 1/2)): of
  * the integral over u/x, factors -u/x. The trapezoidal rule in s, u = exp(s - exp(-s)).
  */
-static double struve_k(double v, double x, int64_t n)
-{
+static double struve_k(double v, double x, int64_t n) {
     double sums[3] = {0}, h = 0.08;
     for (double s = -3.75; s < 700; s += h) {
         double e = exp(-s), u = exp(s - e), q = u / x, w = exp((v - 0.5) * log1p(q * q) - u) * u * (1 + e);
@@ -56,29 +52,28 @@ static double struve_k(double v, double x, int64_t n)
     }
     long double log_a = (v - 1.0L) * logl(x / 2.0L) - lgammal(v + 0.5L), a;
     if (fabs(v) < 1000) a = powl(x / 2.0L, v - 1) * gamma_factor(v) * (v + 0.5L) / SQRT_PI * h;
-    else a = (v < 0 ? cospi_(v) * expl((v - 1.0L) * logl(x / 2.0L) + lgammal(0.5L - v)) / PI : expl(log_a)) / SQRT_PI * h;
+    else
+        a = (v < 0 ? cospi_(v) * expl((v - 1.0L) * logl(x / 2.0L) + lgammal(0.5L - v)) / PI : expl(log_a)) / SQRT_PI *
+            h;
     if (n == 0) return (double)(a * sums[0]);
     double k = n == 1 ? v * sums[0] - sums[1] : v * (v - 1) * sums[0] - 2 * v * sums[1] + sums[2];
     return (double)(a * k / x / (n == 1 ? 1 : x));
 }
 
 /* As x -> infinity, DLMF 11.6.1: (x/2)^(v - 1)/(sqrt(pi) Gamma(v + 1/2)), and for v < 1/2 oscillations that vanish. */
-static double at_infinity(double v, int64_t n)
-{
+static double at_infinity(double v, int64_t n) {
     double power = v - 1 - (double)n;
     return power < 0 ? 0 : power > 0 ? INFINITY : differentiated(1 / (SQRT_PI * tgamma(v + 0.5)), v, -1, 2, n);
 }
 
 /* Next to 0, v <= -5/4: the first term of the power series, where v + 3/2 is no pole; else H_v = (-1)^m J_{m + 1/2}. */
-static double near_0(double v, double x, int64_t n)
-{
+static double near_0(double v, double x, int64_t n) {
     double c = (double)(2 / SQRT_PI * gamma_factor(v));
     return c != 0 ? differentiated(c, v, 1, x, n) : parity(-v - 0.5) * jv_n(-v, x, (int)n);
 }
 
 /* Y_v + K_v. Where both are infinite, they are as powers of v, and that of K_v is the larger one where v > 0. */
-static double split(double v, double x, int64_t n)
-{
+static double split(double v, double x, int64_t n) {
     double y = yv_n(v, x, (int)n), k = struve_k(v, x, n);
     return isinf(k) && v > 0 ? k : isinf(y) ? y : y + k;
 }
@@ -88,8 +83,7 @@ static double split(double v, double x, int64_t n)
  * v > 1/2 and x > sqrt(v) the Fourier integral 11.5.1 begins, and below that less than the first of 11.2.1. Of -v it is
  * infinite up to x = |v|/2, as terms of 11.2.1 have one sign there; but of half an integer, 10.2.2's J.
  */
-static bool out_of_range(double v, double x, int64_t n, double *limit)
-{
+static bool out_of_range(double v, double x, int64_t n, double *limit) {
     if (!(fabs(v) > 1e4 && x > 0 && isfinite(v))) return false;
     double size = v * (log(x / 2) - log(fabs(v)) + 1) - log(x / 2), sign = cospi_(v);
     *limit = v < 0 ? (sign == 0 ? 0 : copysign(INFINITY, -sign) * parity((double)n)) : size < 0 ? 0 : INFINITY;
@@ -101,8 +95,7 @@ static bool splits(double v, double x) { return x > 5 && x >= (v < 0 ? 0.5 : 0.9
 
 /* SciPy's value; ours where that loses digits, next to |v| from above and far from 0, and where it has no limits, next to 0
  * and of large orders. At two infinities it does not return. */
-double struve_value(double v, double x)
-{
+double struve_value(double v, double x) {
     bool lost = ((fabs(v) > 15 && x <= 2 * fabs(v) && x >= 0.9 * fabs(v)) || x > 0x1p13) && splits(v, x);
     double limit;
     if (isnan(v + x) || isinf(v)) return isinf(x) ? NAN : scipy_struve(v, x, 0);
@@ -113,8 +106,7 @@ double struve_value(double v, double x)
     return lost ? split(v, x, 0) : scipy_struve(v, x, 0);
 }
 
-double struve_derivative(double v, double x, int64_t n)
-{
+double struve_derivative(double v, double x, int64_t n) {
     if (!isfinite(v) || isnan(x)) return NAN;
     if (x < 0) {
         return v == floor(v) ? -parity(v) * parity((double)n) * struve_derivative(v, -x, n) : NAN;

@@ -23,8 +23,10 @@ static double gap(double v) {
     double sum = 0;
     for (; v < 24; v += 2) sum += 2 / v / ((v + 1) * (v + 2));
     double q = 1 / v / v;
-    return sum + 2 * q * (1.0 / 4 - q * (1.0 / 8 - q * (1.0 / 4 - q * (17.0 / 16 - q * (31.0 / 4 - q * (691.0 / 8
-           - q * (5461.0 / 4)))))));
+    return sum +
+           2 * q *
+               (1.0 / 4 -
+                q * (1.0 / 8 - q * (1.0 / 4 - q * (17.0 / 16 - q * (31.0 / 4 - q * (691.0 / 8 - q * (5461.0 / 4)))))));
 }
 
 /* C, by Stirling's formula where v is large */
@@ -127,7 +129,8 @@ static double below(point p) {
 static point refined(double v, double t, double p) {
     point at = point_at(v, t);
     double half = fabs(p - 0.5), tail = p < 0.5 ? p : 1 - p, C = scale_of(at.v), log_tail = log(tail), moved = 1;
-    if (tail < 1e-3 || !(at.z < INFINITY)) at.z = fmax((log(C / at.v) - log_tail) * (2 / at.v), 1 / at.v), at.y = sqrt(at.z);
+    if (tail < 1e-3 || !(at.z < INFINITY))
+        at.z = fmax((log(C / at.v) - log_tail) * (2 / at.v), 1 / at.v), at.y = sqrt(at.z);
     for (int i = 0; i < 40 && moved > 1e-9; i++) {
         double m = -expm1(-at.z), rho = m > 0 ? at.y / sqrt(m) : 1, decay = exp(-0.5 * at.v * at.z), y;
         if (at.z < 1 && half < 0.25) {

@@ -21,8 +21,7 @@ TG_IMPORT(double, scipy_zetac, (double, int))
 
 typedef struct { double c[JET]; } jet;
 
-static jet jet_mul(jet x, jet y)
-{
+static jet jet_mul(jet x, jet y) {
     jet r = {{0}};
     for (int i = 0; i < JET; i++)
         for (int j = 0; i + j < JET; j++) r.c[i + j] += x.c[i] * y.c[j];
@@ -32,8 +31,7 @@ static jet jet_mul(jet x, jet y)
 /* (x + e) y */
 static jet jet_step(double x, jet y) { return jet_mul((jet){{x, 1, 0}}, y); }
 
-static jet jet_add(jet x, jet y)
-{
+static jet jet_add(jet x, jet y) {
     for (int i = 0; i < JET; i++) x.c[i] += y.c[i];
     return x;
 }
@@ -41,15 +39,25 @@ static jet jet_add(jet x, jet y)
 /* x exp(l e) */
 static jet jet_exp(double x, double l) { return (jet){{x, x * l, x * l * l / 2}}; }
 
-static const double bernoulli[] = { /* B_2i/(2i)! */
-    1 / 12., -1 / 720., 1 / 30240., -1 / 1209600., 1 / 47900160., -691 / 1307674368000., 1 / 74724249600.,
-    -3617 / 10670622842880000., 43867 / 5109094217170944000., -174611 / 802857662698291200000.,
-    77683 / 14101100039391805440000., -236364091 / 1693824136731743669452800000.,
-    657931 / 186134520519971831808000000., -3392780147. / 37893265687455865519472640000000.};
+static const double bernoulli[] = {
+    /* B_2i/(2i)! */
+    1 / 12.,
+    -1 / 720.,
+    1 / 30240.,
+    -1 / 1209600.,
+    1 / 47900160.,
+    -691 / 1307674368000.,
+    1 / 74724249600.,
+    -3617 / 10670622842880000.,
+    43867 / 5109094217170944000.,
+    -174611 / 802857662698291200000.,
+    77683 / 14101100039391805440000.,
+    -236364091 / 1693824136731743669452800000.,
+    657931 / 186134520519971831808000000.,
+    -3392780147. / 37893265687455865519472640000000.};
 
 /* zeta(s + e, q), s > 1 unless q = 1, q > 0; n is the order for whose sake terms are summed */
-static jet hurwitz(double s, double q, int n)
-{
+static jet hurwitz(double s, double q, int n) {
     double a = q, enough = (s + 27) / 1.7, size = 0;
     jet sum = {{0}};
     for (int j = 0; a < enough && j < MOST_TERMS; j++, a = q + j) {
@@ -69,15 +77,13 @@ static jet hurwitz(double s, double q, int n)
 }
 
 /* The error of a sum: x + y = s + lost(x, y, s). */
-static double lost(double x, double y, double s)
-{
+static double lost(double x, double y, double s) {
     double t = s - x;
     return (x - (s - t)) + (y - t);
 }
 
 /* zeta(s, q), s > 1 unless q = 1, q > 0: the same, with hardly more than the errors of the powers. */
-static double hurwitz_value(double s, double q)
-{
+static double hurwitz_value(double s, double q) {
     double a = q, rest_of_a = 0, enough = 8 + 0.6 * s, sum = 0, low = 0;
     for (int j = 0;; j++) {
         double power = pow(a, -s), term = power - power * (s * rest_of_a / a), next;
@@ -101,8 +107,7 @@ static double hurwitz_value(double s, double q)
 }
 
 /* psi(t), t > 1: DLMF 5.5.2, 5.11.2; its zero is not approached with small relative error, and need not */
-static double digamma(double t)
-{
+static double digamma(double t) {
     double shift = 0;
     for (; t < 12; t++) shift -= 1 / t;
     double r = 1 / (t * t);
@@ -110,8 +115,7 @@ static double digamma(double t)
 }
 
 /* Sine and cosine of pi s/2. */
-static void quarter_turns(double s, double *sine, double *cosine)
-{
+static void quarter_turns(double s, double *sine, double *cosine) {
     /* one rounding error in s shows beside a zero: the remainder modulo 4 is exact */
     double angle = remainder(s, 4);
     double turn = rint(angle), x = PI / 2 * (angle - turn);
@@ -124,8 +128,7 @@ static void quarter_turns(double s, double *sine, double *cosine)
 }
 
 /* zeta(s + e) = 2 (2 pi)^-t Gamma(t) sin(pi (s + e)/2) zeta(t), t = 1 - s - e > 1 */
-static jet reflected(double s)
-{
+static jet reflected(double s) {
     double t = 1 - s, factor = 2, low = t;
     for (; low > 160 && isfinite(factor); low--) factor *= (low - 1) / (2 * PI);
     if (isfinite(factor)) factor *= tgamma(low) * pow(2 * PI, -low);
@@ -140,8 +143,7 @@ static jet reflected(double s)
 }
 
 /* The same for e = 0; in double-double, but for Gamma(1) to Gamma(2), the sine and zeta(t). */
-static double reflected_value(double s)
-{
+static double reflected_value(double s) {
     dd t = dd_sum(1, -s), two_pi = {6.283185307179586, 2.4492935982947064e-16}, product = {0x1p-99, 0};
     double whole = floor(t.hi) - 1, low = t.hi - whole + t.lo, sine, cosine;
     quarter_turns(s, &sine, &cosine);
@@ -153,8 +155,7 @@ static double reflected_value(double s)
     return product.hi * least * sine * hurwitz_value(t.hi, 1) * 0x1p100;
 }
 
-double riemann_derivative(double s, int n)
-{
+double riemann_derivative(double s, int n) {
     if (isnan(s) || s == -INFINITY || n >= JET) return NAN;
     if (s == INFINITY) return 0;
     if (s == 1) return n % 2 ? -INFINITY : INFINITY;
@@ -165,8 +166,7 @@ double riemann_derivative(double s, int n)
  * zeta(s, q) for an integer s and q < 0, no integer: the terms (q + j)^-s below 0 are those of -(q + j), up to the sign, from
  * the one next to 0 to -q. What is infinite is so by the term next to 0.
  */
-static double below_0(double s, double q)
-{
+static double below_0(double s, double q) {
     double above = q - floor(q), next = 1 - above, up = hurwitz_value(s, above), down = hurwitz_value(s, next);
     double far = hurwitz_value(s, 1 - q), sign = fmod(s, 2) == 0 ? 1 : -1;
     if (above == next) return sign > 0 ? up + (down - far) : far;
@@ -175,8 +175,7 @@ static double below_0(double s, double q)
 }
 
 /* What SciPy gives outside of the domain and at its ends. */
-double zeta_value(double s, double q)
-{
+double zeta_value(double s, double q) {
     if (s == 1) return INFINITY;
     if (isnan(s) || isnan(q) || s < 1) return NAN;
     if (q <= 0) {
@@ -188,8 +187,7 @@ double zeta_value(double s, double q)
     return hurwitz_value(s, q);
 }
 
-double zeta_derivative(double s, double q, int n, int k)
-{
+double zeta_derivative(double s, double q, int n, int k) {
     if (isnan(s) || isnan(q) || s < 1 || n >= JET) return NAN;
     if (q < 0 && (q == floor(q) || s != floor(s) || n > 0)) return NAN;
     double sign = k % 2 ? -1 : 1;
@@ -204,8 +202,7 @@ double zeta_derivative(double s, double q, int n, int k)
 }
 
 /* SciPy's for 0 <= s < 1 and next to 0; it loses digits next to its zeros, and with large -s. */
-double riemann_value(double s)
-{
+double riemann_value(double s) {
     if (isnan(s) || s == -INFINITY) return NAN;
     if (s == 1 || s == INFINITY) return s == 1 ? INFINITY : 1;
     if (s > 1) return hurwitz_value(s, 1);
