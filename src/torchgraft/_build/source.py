@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -159,8 +160,8 @@ def _read(
                 "is no name in C", argument="function" if name == function else "names", got=repr(name),
                 expected="letters, digits and underscores",
             )  # fmt: skip
-    caller = Path(sys._getframe(2).f_globals.get("__file__", "."))
-    folder = (caller.parent if caller.suffix else Path()).resolve()
+    caller = sys._getframe(2).f_globals.get("__file__")
+    folder = Path().resolve() if caller is None else _folder_of(caller)
     path = _as_path(language, source, folder)
     return Source(
         language,
@@ -174,6 +175,12 @@ def _read(
         function,
         tuple(names.items()),
     )
+
+
+@functools.cache
+def _folder_of(file: str) -> Path:
+    """The folder of a file that declares operators."""
+    return Path(file).parent.resolve()
 
 
 def _text_of(path: Path) -> str:

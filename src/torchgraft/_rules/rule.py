@@ -294,13 +294,13 @@ def _renamed(function: Callable[..., Any], label: str) -> Callable[..., Any]:
         return function
     code = function.__code__.replace(co_name=label, co_qualname=label)
     copy = types.FunctionType(code, function.__globals__, label, function.__defaults__, function.__closure__)
-    copy.__kwdefaults__ = function.__kwdefaults__
+    copy.__kwdefaults__, copy.__doc__ = function.__kwdefaults__, function.__doc__
     copy.__qualname__ = label
     copy.__module__ = function.__module__
-    names = list(inspect.signature(function).parameters)
-    only = {p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY}
-    if not only:
+    if not code.co_kwonlyargcount:
         return copy
+    names = list(inspect.signature(function).parameters)
+    only = set(code.co_varnames[code.co_argcount :][: code.co_kwonlyargcount])
 
     def call(*values: Any) -> Any:
         pairs = dict(zip(names, values, strict=True))
