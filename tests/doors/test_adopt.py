@@ -14,6 +14,8 @@ from torch.utils.checkpoint import checkpoint
 
 import torchgraft as tg
 
+from ..functions import linear_function
+
 
 class Cube(torch.autograd.Function):
     @staticmethod
@@ -74,21 +76,7 @@ class Scale(tg.Function):
 def doubled_square(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]: ...
 
 
-class Linear(tg.Function):
-    @staticmethod
-    def forward(ctx, input, weight, bias=None):
-        ctx.save_for_backward(input, weight)
-        out = input @ weight.mT
-        return out if bias is None else out + bias
-
-    @staticmethod
-    def backward(ctx, grad):
-        input, weight = ctx.saved_tensors
-        bias = grad.sum(0) if ctx.needs_input_grad[2] else None
-        return grad @ weight, grad.mT @ input, bias
-
-
-@tg.adopt(Linear)
+@tg.adopt(linear_function(tg.Function))
 def linear(
     input: Float[Tensor, "b n"], weight: Float[Tensor, "m n"], bias: Float[Tensor, "m"] | None = None
 ) -> Float[Tensor, "b m"]: ...

@@ -11,6 +11,8 @@ from torch import Tensor
 
 import torchgraft as tg
 
+from ..functions import linear_function
+
 
 @dataclass(frozen=True)
 class Case:
@@ -380,30 +382,8 @@ def documented_relu(base):
 
 @case(lambda x, w: torch.nn.functional.linear(x[None], w, w[:, 0]), X, MATRIX)
 def documented_linear(base):
-    """That of PyTorch's documentation."""
-
-    class LinearFunction(base):
-        @staticmethod
-        def forward(ctx, input, weight, bias=None):
-            ctx.save_for_backward(input, weight, bias)
-            output = input.mm(weight.t())
-            if bias is not None:
-                output += bias.unsqueeze(0).expand_as(output)
-            return output
-
-        @staticmethod
-        def backward(ctx, grad_output):
-            input, weight, bias = ctx.saved_tensors
-            grad_input = grad_weight = grad_bias = None
-            if ctx.needs_input_grad[0]:
-                grad_input = grad_output.mm(weight)
-            if ctx.needs_input_grad[1]:
-                grad_weight = grad_output.t().mm(input)
-            if bias is not None and ctx.needs_input_grad[2]:
-                grad_bias = grad_output.sum(0)
-            return grad_input, grad_weight, grad_bias
-
-    return lambda x, w: LinearFunction.apply(x[None], w, w[:, 0])
+    Linear = linear_function(base)
+    return lambda x, w: Linear.apply(x[None], w, w[:, 0])
 
 
 @case(lambda x: 2 * x, on_stock=False)

@@ -7,6 +7,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
+from ...functions import linear_function
 from .looking import DOUBLE, SIN, function, modern, normal, plain
 
 COMPLEX = torch.complex128
@@ -25,23 +26,7 @@ class InPlace(Function):
         return grad * ctx.saved_tensors[0]
 
 
-class Linear(Function):
-    @staticmethod
-    def forward(ctx, x, weight, bias=None):
-        ctx.save_for_backward(x, weight)
-        ctx.biased = bias is not None
-        out = x @ weight.t()
-        return out if bias is None else out + bias
-
-    @staticmethod
-    def backward(ctx, grad):
-        x, weight = ctx.saved_tensors
-        needs = ctx.needs_input_grad
-        return (
-            grad @ weight if needs[0] else None,
-            grad.t() @ x if needs[1] else None,
-            grad.sum(0) if ctx.biased and needs[2] else None,
-        )
+Linear = linear_function(Function)
 
 
 class SinAndCos(Function):
