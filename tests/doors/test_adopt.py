@@ -436,7 +436,7 @@ class Calls(torch.nn.Module):
 def test_random_numbers_that_would_be_drawn_again(draw, again):
     f = adopted_noise(draw)
     for _ in range(2):
-        with pytest.raises(Exception, match="draws random numbers"):
+        with pytest.raises(Exception, match=r"draws random numbers|type: <class 'torch._C.Generator'>"):  # torch 2.11
             AGAIN[again](f, X)
         f(X)  # and in eager code it still works
 

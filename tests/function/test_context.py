@@ -110,7 +110,8 @@ def test_the_context_is_the_node(base):
         return product(ctx, x, y)
 
     x, y = leaf(X), leaf(Y)
-    node = define(base, forward=forward, backward=product_backward).apply(x, y).grad_fn
+    out = define(base, forward=forward, backward=product_backward).apply(x, y)  # of which the node is no owner
+    node = out.grad_fn
     assert node.label == "kept"
     assert [saved is given for saved, given in zip(node.saved_tensors, (x, y), strict=True)] == [True, True]
     node.label = "changed"

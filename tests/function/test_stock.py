@@ -119,7 +119,8 @@ def hooks(f, *leaves):
 
 
 def graph(f, *leaves):
-    node = next(output.grad_fn for output in smooth(f(*leaves)) if output.requires_grad)
+    outputs = smooth(f(*leaves))  # torch 2.11 gives no name of a node whose outputs are gone
+    node = next(output.grad_fn for output in outputs if output.requires_grad)
     return node.name(), [edge and edge.name() for edge, _ in node.next_functions], sorted(node.metadata)
 
 
@@ -277,7 +278,8 @@ def traced(f, *leaves):
         return None  # it wants tensors alone
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        module = torch.jit.trace(f, tuple(leaf.detach() for leaf in leaves), check_trace=False)
+        # Not `f` itself: `apply` is a builtin of torch 2.14, which has no name to trace it by.
+        module = torch.jit.trace(lambda *xs: f(*xs), tuple(leaf.detach() for leaf in leaves), check_trace=False)
     kinds = [node.kind() for node in module.graph.nodes()]
     try:
         return kinds, torch.autograd.grad(total(module(*leaves)), leaves)
