@@ -12,7 +12,7 @@ QUICK  := tests/typing tests/spec tests/kernels tests/wrong_use tests/test_engli
 	tests/test_imports.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test test-all fuzz net lint docs wheel bench test-torch clean
+.PHONY: help demo quick test test-all fuzz net lint docs wheel bench smoke test-torch clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,9 @@ wheel: $(VENV)/.stamp ## the wheel, in dist/, with the kernels of torchgraft.sci
 
 bench: $(VENV)/.stamp ## every benchmark, printing the tables of docs/benchmarks.md
 	@set -e; for script in benchmarks/[!_]*.py; do echo "== $$script"; $(BIN)/python "$$script"; done
+
+smoke: .venv-torch-$(or $(TORCH),unset)/.stamp ## a slice of the tests on another torch: make smoke TORCH=2.15.0
+	$(BIN)/python -m tests.versions .venv-torch-$(TORCH)
 
 test-torch: .venv-torch-$(or $(TORCH),unset)/.stamp ## the test suite on another torch: make test-torch TORCH=2.15.0
 	.venv-torch-$(TORCH)/bin/python -m pytest -n 2 tests $(ARGS)

@@ -41,7 +41,7 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """End the traceback of an error of torchgraft's in the test's own line."""
-    errors = sys.modules.get("torchgraft._errors")
+    errors = sys.modules.get("torchgraft.errors")
     if errors is not None and call.excinfo is not None and isinstance(call.excinfo.value, errors.TorchgraftError):
         from torchgraft._frames import shorten
 

@@ -66,7 +66,7 @@ def test_heavy_imports_are_found():
 
 LAYERS = (
     ("_frames", "_torch"),
-    ("_errors",),
+    ("errors",),
     ("_captures",),
     ("_spec", "_randomness"),
     ("_build",),
@@ -137,7 +137,7 @@ def test_imports_point_one_way():
     [
         ("_spec/axes.py", "from .._record import Record", "_record"),
         ("_kernels/kernel.py", "from .._rules.rule import Rule", "_rules"),
-        ("_errors.py", "def f():\n    from . import _op", "_op"),
+        ("errors.py", "def f():\n    from . import _op", "_op"),
         ("_lower/node.py", "import torchgraft._op", "_op"),
         ("_record.py", "from torchgraft import op", "__init__"),
         ("_lower/node.py", "from .. import __version__", "__init__"),

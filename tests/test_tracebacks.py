@@ -81,7 +81,7 @@ def test_causes_are_shortened_too(capsys):
     shown = printed(raised(outer), capsys)
     assert "came of another one" in shown
     assert "has 2 axes" in shown
-    assert "torchgraft/_" not in shown.replace("torchgraft._errors", "")
+    assert "torchgraft/_" not in shown.replace("torchgraft.errors", "")
 
 
 def test_a_traceback_without_a_frame_of_the_user_stays():

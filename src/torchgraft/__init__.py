@@ -7,7 +7,14 @@ from ._check.finding import Finding, Verdict
 from ._check.gradcheck import gradcheck, gradgradcheck
 from ._check.report.report import Report
 from ._declare import op
-from ._errors import (
+from ._function.adopt import adopt
+from ._function.function import Function
+from ._nn.module import Module, module
+from ._op import Op
+from ._spec.domain import domain
+from ._spec.saved import Saved
+from ._spec.workspace import Workspace, native, workspace
+from .errors import (
     ArgumentError,
     BuildError,
     CheckError,
@@ -22,13 +29,6 @@ from ._errors import (
     TorchgraftWarning,
     UnsupportedError,
 )
-from ._function.adopt import adopt
-from ._function.function import Function
-from ._nn.module import Module, module
-from ._op import Op
-from ._spec.domain import domain
-from ._spec.saved import Saved
-from ._spec.workspace import Workspace, native, workspace
 
 __version__ = "0.1.0"
 

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from ._build.source import Source
-from ._errors import DeclarationError
 from ._lower.dispatcher_op import fresh_name
 from ._lower.lowering import Lowering
 from ._lower.product import weigh
@@ -22,6 +21,7 @@ from ._spec.accuracy import read_accuracy
 from ._spec.reading import read_signature
 from ._spec.saved import Saved
 from ._spec.workspace import Workspace
+from .errors import DeclarationError
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")

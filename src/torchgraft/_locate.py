@@ -17,8 +17,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ._errors import DeclarationError
 from ._op import Op
+from .errors import DeclarationError
 
 
 def find_operator(place: str) -> Op[..., Any]:

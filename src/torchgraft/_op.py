@@ -12,7 +12,6 @@ import torch
 from . import _torch
 from ._build.source import Source
 from ._capabilities import Capability, capabilities, describe
-from ._errors import DeclarationError, UnsupportedError
 from ._kernels.make import make_kernel
 from ._kernels.native_kernel import NativeKernel
 from ._lower.eager_call import EagerCall
@@ -22,6 +21,7 @@ from ._rules.kinds import Kind
 from ._rules.rule import make_rule
 from ._spec.reading import with_workspaces
 from ._spec.reference import read_reference
+from .errors import DeclarationError, UnsupportedError
 
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")

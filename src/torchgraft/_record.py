@@ -16,7 +16,6 @@ from torch import Tensor
 from ._build.native_function import NativeFunction
 from ._build.prototype import Prototype
 from ._build.source import Source
-from ._errors import DeclarationError, DeviceError
 from ._kernels.kernel import Kernel
 from ._kernels.make import make_kernel
 from ._kernels.native_kernel import NativeKernel
@@ -27,6 +26,7 @@ from ._spec.domain import Domain, check_domains, declared_domains
 from ._spec.plan import LeafCounts, Plan, ShapeRule, common_dtype, flatten, make_plan, replace
 from ._spec.reference import Reference
 from ._spec.signature import Signature
+from .errors import DeclarationError, DeviceError
 
 _MEMO_SIZE = 1024
 

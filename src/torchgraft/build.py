@@ -43,9 +43,9 @@ from hatchling.plugin import hookimpl
 from ._build import library, shipped, toolchain
 from ._build.combinations import combinations, read_dtypes
 from ._build.native_function import NativeFunction
-from ._errors import BuildError
 from ._op import Op
 from ._rules.weighed import weighed
+from .errors import BuildError
 
 _LEVELS = {"x86_64": (None, "x86-64-v3"), "AMD64": (None, "x86-64-v3")}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from . import __version__
-from ._errors import TorchgraftError
+from .errors import TorchgraftError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -20,7 +20,7 @@ import torchgraft as tg
 from torchgraft import build
 from torchgraft._build import library, shipped
 from torchgraft._build.combinations import combinations
-from torchgraft._errors import BuildError
+from torchgraft.errors import BuildError
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "examples/package"

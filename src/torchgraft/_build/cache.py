@@ -16,7 +16,7 @@ from pathlib import Path
 
 import platformdirs
 
-from .._errors import TorchgraftWarning
+from ..errors import TorchgraftWarning
 from .inputs import Inputs
 
 _RECENT = 2 * 10**9  # Nanoseconds. A file that is younger may change again and keep its age.

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from .._errors import BuildError, DtypeError
 from .._spec.dtypes import FLOATS, HALVES, Dtypes, complex_twin, name_of
 from .._spec.plan import check_dtypes
+from ..errors import BuildError, DtypeError
 from .native_function import WIDE
 from .prototype import C_TYPES, Prototype
 

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._errors import BuildError, TorchgraftError, TorchgraftWarning
 from .._spec.plan import check_ranges
+from ..errors import BuildError, TorchgraftError, TorchgraftWarning
 from . import cache
 from .debug import Mode
 from .debug_call import Call

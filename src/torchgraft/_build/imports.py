@@ -11,7 +11,7 @@ import importlib
 import re
 from typing import Any
 
-from .._errors import BuildError, DeclarationError
+from ..errors import BuildError, DeclarationError
 from .heads import bare
 from .source import Source
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from .. import _torch
-from .._errors import BuildError, TorchgraftWarning
+from ..errors import BuildError, TorchgraftWarning
 from . import cache, imports, shipped
 from .floating import kept_environment
 from .inputs import Inputs

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._errors import ArgumentError, DeviceError, KernelError, TorchgraftError
 from .._spec.axes import Shape
 from .._spec.dtypes import HALVES, name_of
 from .._spec.plan import check_ranges
+from ..errors import ArgumentError, DeviceError, KernelError, TorchgraftError
 from . import debug, library
 from .prototype import Prototype
 from .source import Source

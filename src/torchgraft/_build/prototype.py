@@ -14,11 +14,11 @@ from functools import cached_property
 
 import torch
 
-from .._errors import DeclarationError, DtypeError
 from .._spec.axes import Axes
 from .._spec.dtypes import Dtypes, complex_twin, name_of, real_twin
 from .._spec.signature import Parameter, Signature, TensorType
 from .._spec.workspace import Memory
+from ..errors import DeclarationError, DtypeError
 from .c_arguments import (
     Argument,
     Array,

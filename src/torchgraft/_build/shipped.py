@@ -12,8 +12,8 @@ from pathlib import Path
 
 import torch
 
-from .._errors import BuildError
 from .._spec.dtypes import name_of
+from ..errors import BuildError
 from . import cache
 from .prototype import Prototype
 from .source import Source

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from .._errors import DeclarationError
+from ..errors import DeclarationError
 from .heads import heads
 
 Language = Literal["c", "c++"]

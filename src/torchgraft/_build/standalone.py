@@ -14,8 +14,8 @@ from pathlib import Path
 
 import torch
 
-from .._errors import BuildError, UnsupportedError
 from .._spec.dtypes import HALVES, name_of
+from ..errors import BuildError, UnsupportedError
 from .c_arguments import CODES, Array, Arrays
 from .combinations import combinations
 from .library import build, source_of, write_source

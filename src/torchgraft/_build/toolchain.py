@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .._errors import BuildError, TorchgraftWarning
+from ..errors import BuildError, TorchgraftWarning
 from . import cache
 from .heads import Head, has_conditions, heads
 from .inputs import ENVIRONMENT, Inputs, Search, environment, folders_in, inputs_of

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from .._errors import TorchgraftError
+from ..errors import TorchgraftError
 from .ended import Ended, Hung, TimeOver, ended_by, ended_with, line_in, staying
 from .progress import THREAD
 

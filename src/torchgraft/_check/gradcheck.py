@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd.gradcheck import GradcheckError
 
-from .._errors import CheckError, UnsupportedError
+from ..errors import CheckError, UnsupportedError
 from .finding import Finding, Verdict
 from .report.report import Report
 from .report.result import Result

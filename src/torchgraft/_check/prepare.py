@@ -12,8 +12,8 @@ from typing import Any
 from torch import Tensor
 
 from .. import _torch
-from .._errors import ArgumentError, ShapeError
 from .._locate import own_line
+from ..errors import ArgumentError, ShapeError
 from .case import Case, describe
 from .children import survive
 from .clock import Clock, OutOfTime

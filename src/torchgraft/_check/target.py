@@ -12,11 +12,11 @@ import torch
 from torch import nn
 
 from .. import _torch
-from .._errors import ArgumentError
 from .._function.function import Function
 from .._op import Op
 from .._rules.surrogate import function_name, read_surrogates
 from .._spec.accuracy import read_accuracy
+from ..errors import ArgumentError
 
 FUNCTIONS = (torch.autograd.Function, Function)
 

@@ -14,8 +14,8 @@ from typing import Any, Literal
 import torch
 
 from .._declare import Declare, make_op
-from .._errors import DeclarationError
 from .._op import Op
+from ..errors import DeclarationError
 from .adopted import Adopted
 from .adopted_kernel import AdoptedKernel, call_scope, node_scope
 from .adopted_node import AdoptedNode

@@ -17,12 +17,12 @@ import torch
 from torch import Tensor
 
 from .. import _torch
-from .._errors import KernelError, TorchgraftError
 from .._lower.watch import Watch
 from .._rules.kinds import cotangent_names
 from .._rules.rule import Rule
 from .._spec.dtypes import is_inexact
 from .._spec.signature import Signature
+from ..errors import KernelError, TorchgraftError
 from .call import Call
 from .careful import Careful, Scope, outside
 from .context import Recorder, explained, recorder_class, take_constants

@@ -13,8 +13,8 @@ import numpy as np
 from torch import Tensor
 
 from .. import _torch
-from .._errors import ArgumentError, DerivativeError, KernelError, TorchgraftWarning
 from .._spec.dtypes import is_inexact
+from ..errors import ArgumentError, DerivativeError, KernelError, TorchgraftWarning
 from .context import take_constants
 from .dialect import Dialect
 from .nested import as_outputs, holds_tensors, leaves_in, tensors_in

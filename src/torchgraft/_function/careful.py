@@ -13,7 +13,7 @@ from typing import Any
 from torch import Tensor
 
 from .. import _torch
-from .._errors import KernelError, UnsupportedError
+from ..errors import KernelError, UnsupportedError
 from .asked import Answering
 from .nested import as_outputs
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from .._errors import TorchgraftError, UnsupportedError
 from .._lower.refuse import explain_saved
+from ..errors import TorchgraftError, UnsupportedError
 from .dialect import Dialect
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from .. import _torch
-from .._errors import ArgumentError, DeclarationError, DerivativeError
+from ..errors import ArgumentError, DeclarationError, DerivativeError
 
 Kind = Literal["context", "setup", "instance"]
 

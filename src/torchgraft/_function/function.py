@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from .. import _torch
-from .._errors import ArgumentError, DeclarationError
 from .._lower.watch import hand_on
+from ..errors import ArgumentError, DeclarationError
 from .context import Marks, recorder_class
 from .dialect import Dialect, defines
 from .functional import Carried, make_functional

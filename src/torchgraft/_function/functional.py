@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor
 
 from .. import _torch
-from .._errors import DerivativeError, UnsupportedError
+from ..errors import DerivativeError, UnsupportedError
 from .asked import Answering, has_derivative
 from .call import Call, check_dirty, check_output, known
 from .context import Recorder, recorder_class

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._errors import RuleError
 from .._spec.dtypes import is_inexact
+from ..errors import RuleError
 from .call import UNSUMMED, Call, warn_once
 from .dialect import Dialect
 

@@ -12,10 +12,10 @@ from typing import Any
 from torch import Tensor
 
 from .. import _torch
-from .._errors import DerivativeError
 from .._lower.refuse import Why, refuse_derivative
 from .._lower.watch import Watch
 from .._spec.dtypes import is_inexact
+from ..errors import DerivativeError
 from .call import Call, attributes_of
 from .context import handing_out, take_constants
 from .dialect import Dialect

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from .. import _torch
-from .._errors import RuleError
 from .._lower.generated import compile_source
+from ..errors import RuleError
 from .call import Call, check_attributes, check_dirty, check_output
 from .context import explained, node_context_class, versions
 from .dialect import Dialect, defines

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from .. import _torch
-from .._errors import UnsupportedError
 from .._spec.dtypes import is_inexact
+from ..errors import UnsupportedError
 from .context import Recorder
 from .dialect import defines
 

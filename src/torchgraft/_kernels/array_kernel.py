@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from .. import _torch
-from .._errors import KernelError
 from .._spec.dtypes import complex_twin
 from .._spec.plan import Plan, flatten, replace
 from .._spec.signature import Signature
+from ..errors import KernelError
 from .arrays import array_dtype, to_array, to_tensor
 from .batching import loop_arrays, vectorise
 from .kernel import Kernel

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._errors import DeviceError, KernelError, TorchgraftError
 from .._spec.dtypes import HALVES, name_of
+from ..errors import DeviceError, KernelError, TorchgraftError
 
 Array = np.ndarray[Any, Any]
 

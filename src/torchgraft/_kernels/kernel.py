@@ -12,10 +12,10 @@ from torch import Tensor
 
 from .. import _torch
 from .._captures import CaptureWatch, captured_with_grad
-from .._errors import KernelError
 from .._randomness import Probe
 from .._spec.plan import Plan, flatten, replace
 from .._spec.signature import Signature
+from ..errors import KernelError
 from .batching import vectorise
 from .ownership import held_elsewhere
 from .results import as_sequence, refuse_captured, refuse_mutated, refuse_random, settle

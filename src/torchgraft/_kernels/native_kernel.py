@@ -8,10 +8,10 @@ from typing import Any
 from .._build.native_function import NativeFunction, Result
 from .._build.prototype import Prototype
 from .._build.source import Source
-from .._errors import DeclarationError
 from .._spec.axes import Shape
 from .._spec.plan import Plan
 from .._spec.signature import Signature
+from ..errors import DeclarationError
 from .kernel import Kernel
 
 

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from .. import _torch
-from .._errors import KernelError
 from .._randomness import draw_words
 from .._spec.dtypes import name_of
 from .._spec.plan import Plan
 from .._spec.signature import Signature
 from .._spec.workspace import Native
+from ..errors import KernelError
 
 
 def as_sequence(signature: Signature, result: Any) -> Sequence[Any]:

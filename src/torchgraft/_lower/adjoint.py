@@ -18,12 +18,12 @@ import torch
 from torch import Tensor
 
 from .. import _torch
-from .._errors import DerivativeError
 from .._record import Record
 from .._rules.kinds import cotangent_names
 from .._rules.results import settle_gradient
 from .._rules.rule import Rule
 from .._spec.plan import leaves_of
+from ..errors import DerivativeError
 from .missing import missing_rule
 from .operator_rule import OperatorRule
 from .rule_call import RuleCall

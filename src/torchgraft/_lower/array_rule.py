@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._errors import RuleError
 from .._kernels.arrays import array_dtype, to_array, to_tensor
 from .._kernels.batching import loop_arrays
 from .._kernels.ownership import release
 from .._randomness import trusted
 from .._rules.results import as_results, broadcasts_to
 from .._spec.axes import Shape
+from ..errors import RuleError
 from .operator_rule import OperatorRule
 from .rule_call import RuleCall
 

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from .. import _torch
-from .._errors import DerivativeError, RuleError
+from ..errors import DerivativeError, RuleError
 
 
 @contextlib.contextmanager

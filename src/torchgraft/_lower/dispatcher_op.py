@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from .. import _torch
-from .._errors import DeclarationError
+from ..errors import DeclarationError
 from . import fingerprint
 
 _lock = threading.Lock()

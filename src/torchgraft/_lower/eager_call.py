@@ -18,10 +18,10 @@ from torch import Tensor
 
 from .. import _torch
 from .._build import debug
-from .._errors import RuleError, UnsupportedError
 from .._kernels.kernel import Kernel
 from .._kernels.results import refuse_mutated, settle
 from .._spec.plan import LeafCounts, Plan, common_dtype, convert, leaf_counts, with_tensors
+from ..errors import RuleError, UnsupportedError
 from . import in_graph
 from .hot_path import Checks, HotPath
 from .lowering import Lowering

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from .. import _torch
-from .._errors import DerivativeError, TorchgraftError
 from .._randomness import is_looked_at
 from .._rules.kinds import cotangent_names, differentiable_outputs, inert_outputs
 from .._rules.results import as_results, settle_gradient, settle_tangent
 from .._rules.rule import Rule
 from .._spec.plan import Plan, leaves_of
+from ..errors import DerivativeError, TorchgraftError
 from .conduct import unwritten, within_level
 from .derivatives import Derivatives
 from .missing import missing_rule

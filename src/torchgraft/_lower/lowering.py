@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from .. import _torch
-from .._errors import UnsupportedError
 from .._record import Record
 from .._spec.dtypes import FLOATS
 from .._spec.plan import LeafCounts, check_ranges, convert, leaf_counts
+from ..errors import UnsupportedError
 from . import fingerprint, vmap
 from .derivatives import Derivatives
 from .dispatcher_op import DispatcherOp, companion

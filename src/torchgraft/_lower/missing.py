@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .._errors import DerivativeError
 from .._record import Record
+from ..errors import DerivativeError
 
 
 def missing_rule(record: Record, name: str, mode: str) -> DerivativeError:

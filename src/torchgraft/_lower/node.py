@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 from .. import _torch
-from .._errors import DerivativeError
 from .._randomness import trusted
 from .._rules.kinds import cotangent_names, inert_outputs
 from .._rules.results import as_results, settle_gradient
 from .._spec.plan import LeafCounts, Plan
+from ..errors import DerivativeError
 from .conduct import mutated
 from .derivatives import Derivatives
 from .generated import compile_source

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from .. import _torch
-from .._errors import DerivativeError
 from .._spec.dtypes import is_inexact
+from ..errors import DerivativeError
 from .conduct import within_level
 from .dispatcher_op import DispatcherOp
 from .watch import Watch

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from .. import _torch
-from .._errors import DerivativeError
 from .._record import Record
+from ..errors import DerivativeError
 from .dispatcher_op import DispatcherOp
 from .refuse import Why, refuse_derivative
 

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._errors import RuleError
 from .._kernels.batching import vectorise
 from .._record import Record
 from .._rules.kinds import cotangent_names, differentiable_outputs
@@ -17,6 +16,7 @@ from .._rules.results import as_results, settle_partial
 from .._rules.rule import Rule
 from .._rules.weighed import weighed
 from .._spec.plan import Plan, leaves_of
+from ..errors import RuleError
 from .native_rule import NativeVJP
 from .operator_rule import OperatorRule
 from .rule_call import RuleCall

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
-from .._errors import DeclarationError
 from .._lower.generated import compile_source
 from .._op import Op
 from .._spec.signature import Parameter
+from ..errors import DeclarationError
 from .initial import draw
 from .plan import Plan
 

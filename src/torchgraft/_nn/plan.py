@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from .._errors import ArgumentError, DeclarationError, DtypeError
 from .._op import Op
 from .._spec.axes import Axes, Axis, Binding
 from .._spec.dtypes import COMPLEXES, FLOATS, complex_twin, name_of, real_twin
 from .._spec.signature import Parameter, Signature
+from ..errors import ArgumentError, DeclarationError, DtypeError
 from .initial import fan_in
 
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from .._build.prototype import Prototype
-from .._errors import DeclarationError
 from .._spec.signature import Output, Parameter, Signature
 from .._spec.workspace import Memory
+from ..errors import DeclarationError
 from .kinds import Kind, cotangent_names, differentiable_outputs
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from torch import Tensor
 
-from .._errors import RuleError
 from .._spec.axes import Shape
 from .._spec.dtypes import name_of
 from .._spec.plan import Leaf
+from ..errors import RuleError
 
 
 def as_results(label: str, result: Any, names: Sequence[str], *, many: bool) -> Sequence[Any]:

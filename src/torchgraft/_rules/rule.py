@@ -14,11 +14,11 @@ import numpy as np
 from .._build.native_function import NativeFunction
 from .._build.prototype import Prototype
 from .._build.source import Source
-from .._errors import DeclarationError, RuleError
 from .._randomness import Probe, draw_words
 from .._spec.reading import resolve_hints
 from .._spec.signature import Signature
 from .._spec.workspace import read_workspaces
+from ..errors import DeclarationError, RuleError
 from .kinds import Kind, cotangent_names, differentiable_outputs
 from .native import rule_prototype
 

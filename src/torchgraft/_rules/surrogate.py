@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .._errors import TorchgraftError
+from ..errors import TorchgraftError
 
 
 def read_surrogates(given: object, refuse: type[TorchgraftError]) -> dict[str, Callable[..., Any]]:

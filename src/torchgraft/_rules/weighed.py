@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from .._build.native_function import NativeFunction
-from .._errors import RuleError
 from .._spec.signature import Signature
+from ..errors import RuleError
 from .kinds import cotangent_names
 from .native import rule_prototype
 from .rule import Rule

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .._errors import TorchgraftError
+from ..errors import TorchgraftError
 
 
 def read_accuracy(value: object, refuse: type[TorchgraftError]) -> float | None:

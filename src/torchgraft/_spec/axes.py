@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from .._errors import DeclarationError, ShapeError
+from ..errors import DeclarationError, ShapeError
 
 Size = Any  # A size is an int or a torch.SymInt.
 Shape = tuple[Size, ...]

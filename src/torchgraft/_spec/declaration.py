@@ -6,7 +6,7 @@ import keyword
 from collections.abc import Callable
 from typing import Any
 
-from .._errors import DeclarationError
+from ..errors import DeclarationError
 from .dtypes import ANY
 from .signature import Signature
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from .._errors import DeclarationError
+from ..errors import DeclarationError
 from .numbers import evaluate, names_in, read_number
 from .signature import Parameter, Signature
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from .._errors import DeclarationError
+from ..errors import DeclarationError
 from .axes import Axes
 from .declaration import check_declaration
 from .dtypes import ANY, Dtypes

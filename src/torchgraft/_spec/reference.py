@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .._errors import DeclarationError
+from ..errors import DeclarationError
 from .reading import resolve_hints
 from .signature import Signature
 

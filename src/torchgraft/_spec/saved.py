@@ -6,7 +6,7 @@ import typing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
-from .._errors import DeclarationError
+from ..errors import DeclarationError
 
 if TYPE_CHECKING:
     X = TypeVar("X")

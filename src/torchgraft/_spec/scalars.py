@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._errors import ArgumentError
+from ..errors import ArgumentError
 
 _SCHEMA: dict[type, str] = {
     bool: "bool",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
-from .._errors import DeclarationError
+from ..errors import DeclarationError
 from .axes import Axes
 from .dtypes import Dtypes, name_of
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .. import _torch
-from .._errors import ArgumentError, DeviceError, DtypeError, UnsupportedError
+from ..errors import ArgumentError, DeviceError, DtypeError, UnsupportedError
 from .errors import InvalidValueError
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .._errors import TorchgraftError
+from ..errors import TorchgraftError
 
 
 class InvalidValueError(TorchgraftError, ValueError):

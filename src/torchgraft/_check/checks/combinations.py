@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ... import _torch
-from ..._errors import DtypeError, KernelError
+from ...errors import DtypeError, KernelError
 from ..baseline import baseline, distance, generator
 from ..case import Case, Linearization
 from ..finding import Finding, Inconclusive, Skip, Verdict

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ... import _torch
-from ..._errors import DerivativeError
+from ...errors import DerivativeError
 from ..baseline import Baseline, Value, baseline, distance, generator, signed
 from ..case import Case, Linearization
 from ..finding import Finding, Inconclusive, Skip, Verdict

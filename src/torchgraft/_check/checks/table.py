@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
-from ..._errors import ArgumentError
+from ...errors import ArgumentError
 from ..case import Case
 from ..finding import Finding
 from ..numeric.gradient import gradient

@@ -13,11 +13,11 @@ import torch
 from torch import nn
 
 from ... import _torch
-from ..._errors import ArgumentError, DeclarationError, TorchgraftError
 from ..._locate import attribute, expand, load, split
 from ..._op import Op
 from ..._rules.kinds import differentiable_outputs
 from ..._spec.accuracy import read_accuracy
+from ...errors import ArgumentError, DeclarationError, TorchgraftError
 from ..checks.table import Check, chosen
 from ..ended import staying
 from ..generate.inputs import signature_of

@@ -14,8 +14,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
-from ..._errors import ArgumentError, DeclarationError, TorchgraftError
 from ..._locate import own_line
+from ...errors import ArgumentError, DeclarationError, TorchgraftError
 from ..checks.table import CHECKS, NAMED
 from ..children import isolated
 from ..clock import Clock

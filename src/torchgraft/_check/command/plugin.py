@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from ..._errors import TorchgraftError
 from ..._locate import split
+from ...errors import TorchgraftError
 from ..checks.table import NAMED
 from ..clock import Clock
 from ..ended import Ended, contained

@@ -14,7 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from ... import _torch
-from ..._errors import (
+from ..._spec.domain import Domain, check_domains, declared_domains
+from ..._spec.reading import read_signature, resolve_hints
+from ..._spec.signature import Signature
+from ...errors import (
     ArgumentError,
     BuildError,
     DeclarationError,
@@ -23,9 +26,6 @@ from ..._errors import (
     KernelError,
     TorchgraftError,
 )
-from ..._spec.domain import Domain, check_domains, declared_domains
-from ..._spec.reading import read_signature, resolve_hints
-from ..._spec.signature import Signature
 from ..case import Case, Linearization
 from ..checks.reference import reference_outputs
 from ..children import survive

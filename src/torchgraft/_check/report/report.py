@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..._errors import CheckError
+from ...errors import CheckError
 from ..evidence import printable, typeset
 from ..finding import Verdict
 from .plot import INSTALL, has_matplotlib, illustrations

@@ -6,6 +6,22 @@ from typing import Any
 
 from . import _frames
 
+__all__ = [
+    "ArgumentError",
+    "BuildError",
+    "CheckError",
+    "DeclarationError",
+    "DerivativeError",
+    "DeviceError",
+    "DtypeError",
+    "KernelError",
+    "RuleError",
+    "ShapeError",
+    "TorchgraftError",
+    "TorchgraftWarning",
+    "UnsupportedError",
+]
+
 
 class TorchgraftError(Exception):
     """Base of every error that torchgraft raises.
