@@ -26,7 +26,7 @@ HEAD = """\
 # Operators and transforms
 
 What becomes of {operators} small operators (`tests/operators.py`, `examples/`), which together use every feature of a
-declaration, under {transforms} transforms of torch {torch}. The tests run every cell.
+declaration, under {transforms} transforms of torch {torch}. `make test-all` tests every cell.
 
 - **yes**: values, shapes, dtypes and recording equal those of the same function in plain torch.
 - **refused**: raises an error of torchgraft's that names the operator and what to add.
@@ -35,7 +35,7 @@ declaration, under {transforms} transforms of torch {torch}. The tests run every
 There is no fourth answer. Beside the table, `make fuzz` draws declarations (inputs, axes, outputs, kernels and rules in
 torch, NumPy and C, made of functions whose derivatives are known) and stacks of up to four transforms. It compares each
 with the same expression in plain torch: value, structure, dtype, and whether a gradient is there. What fails is shrunk
-to a program that stands alone. The tests run it for a minute; what they refuse although the rules suffice is listed in
+to a program that stands alone. The tests run it for a while; what they refuse although the rules suffice is listed in
 `tests/fuzz/refusals.md`.
 
 Operators that behave alike share a column:
