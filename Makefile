@@ -8,6 +8,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
 IN_C   := $(shell find src -name '*.[ch]')
+# Each of two processes begins with half of the tests in their order: what the tests of a file share is made once.
+PYTEST := -m pytest -n 2 --dist worksteal
 QUICK  := tests/typing tests/spec tests/kernels tests/wrong_use tests/test_english.py tests/test_errors.py tests/test_hot_path.py \
 	tests/test_imports.py
 
@@ -25,13 +27,13 @@ quick: $(VENV)/.stamp ## a minute: style, types, and the tests of declarations, 
 	$(BIN)/ruff format --check
 	$(BIN)/clang-format --dry-run --Werror $(IN_C)
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n 2 -q $(QUICK) $(ARGS)
+	$(BIN)/python $(PYTEST) -q $(QUICK) $(ARGS)
 
-test: $(VENV)/.stamp ## the test suite; make test ARGS='-k compile -x' passes options to pytest
-	$(BIN)/python -m pytest -n 2 tests $(ARGS)
+test: $(VENV)/.stamp ## six minutes: the test suite; make test ARGS='-k compile -x' passes options to pytest
+	$(BIN)/python $(PYTEST) tests $(ARGS)
 
-test-all: $(VENV)/.stamp ## the test suite with its slow tests, which need CMake and a C++20 compiler
-	$(BIN)/python -m pytest -n 2 -m "slow or not slow" tests $(ARGS)
+test-all: $(VENV)/.stamp ## half an hour: with the slow tests, most of them further rows of tables; needs CMake and a C++20 compiler
+	$(BIN)/python $(PYTEST) -m "slow or not slow" tests $(ARGS)
 
 fuzz: $(VENV)/.stamp ## random operators under random transforms, beside plain torch; make fuzz SECONDS=600 SEED=1
 	$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),600) --seed $(or $(SEED),0) $(ARGS)
@@ -58,7 +60,7 @@ smoke: .venv-torch-$(or $(TORCH),unset)/.stamp ## a slice of the tests on anothe
 	$(BIN)/python -m tests.versions .venv-torch-$(TORCH)
 
 test-torch: .venv-torch-$(or $(TORCH),unset)/.stamp ## the test suite on another torch: make test-torch TORCH=2.15.0
-	.venv-torch-$(TORCH)/bin/python -m pytest -n 2 tests $(ARGS)
+	.venv-torch-$(TORCH)/bin/python $(PYTEST) tests $(ARGS)
 
 clean: ## remove caches and products; the environments (.venv*) stay, they are slow to make
 	rm -rf build dist site demo/*.png .pytest_cache .mypy_cache .ruff_cache .hypothesis

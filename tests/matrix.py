@@ -27,7 +27,8 @@ HEAD = """\
 # Operators and transforms
 
 This page says what becomes of {operators} small operators (`tests/operators.py`, `examples/`) under {transforms}
-transforms of torch {torch}. Together the operators use every feature of a declaration. The tests run every cell.
+transforms of torch {torch}. Together the operators use every feature of a declaration. `make test-all` tests
+every cell.
 
 - **yes**: values, shapes, dtypes and recording equal those of the same function in plain torch.
 - **refused**: raises an error of torchgraft's that names the operator and what to add.
@@ -36,7 +37,7 @@ transforms of torch {torch}. Together the operators use every feature of a decla
 There is no fourth answer. Beside the table, `make fuzz` draws declarations (inputs, axes, outputs, kernels and rules in
 torch, NumPy and C, made of functions whose derivatives are known) and stacks of up to four transforms. It compares each
 with the same expression in plain torch: value, structure, dtype, and whether a gradient is there. What fails is shrunk
-to a program that stands alone. The tests run it for a minute. `tests/fuzz/refusals.md` lists what is refused although
+to a program that stands alone. The tests run it for a while. `tests/fuzz/refusals.md` lists what is refused although
 the rules suffice.
 
 Operators that behave alike share a column:

@@ -12,6 +12,8 @@ from mpmath import mp, mpf
 import torchgraft as tg
 from torchgraft.scipy import special
 
+from .default import by_default
+
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 from _accuracy import cache  # noqa: E402
@@ -62,9 +64,7 @@ def test_arguments_are_those_of_the_operator(label):
 SHOWN = {"erfcx", "gammainc", "hyp2f1", "jv", "kv", "stdtr", "zeta"}
 
 
-@pytest.mark.parametrize(
-    "label", [pytest.param(label, marks=[] if label in SHOWN else [pytest.mark.slow]) for label in ENTRIES]
-)
+@pytest.mark.parametrize("label", by_default(ENTRIES, SHOWN.__contains__))
 def test_bars_are_met_at_some_points(label):
     """But for those that the result says are missed."""
     missed = {quantity for quantity, score in scored(*measured(label, 3)).items() if not score.met}

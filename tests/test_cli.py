@@ -58,6 +58,7 @@ def test_demo(tmp_path):
         assert (folder / name).read_bytes().startswith(PNG)
 
 
+@pytest.mark.slow
 def test_demo_in_c(tmp_path):
     done = run("demo", "--native", "--quick", "--out", str(tmp_path))
     assert (done.returncode, done.stderr) == (0, "")

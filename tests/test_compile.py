@@ -15,6 +15,7 @@ from examples.softplus import softplus
 
 from . import operators as ops
 from .cases import CASES, ONE_OF_EACH, REVERSE, Case
+from .default import by_default
 from .matrix import assert_same
 from .test_examples import conv2d
 
@@ -156,14 +157,13 @@ def test_a_graph_break_beside_the_operator():
     torch.testing.assert_close(x.grad, y.grad)
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        pytest.param(case, id=case.name, marks=[] if case.name in ONE_OF_EACH else [pytest.mark.slow])
-        for case in CASES
-        if case.in_matrix
-    ],
-)
+def some_by_default(cases):
+    """Over one operator of each kind, and with the slow tests over all."""
+    rows = by_default(cases, lambda case: case.name in ONE_OF_EACH, lambda case: case.name)
+    return pytest.mark.parametrize("case", rows)
+
+
+@some_by_default(case for case in CASES if case.in_matrix)
 def test_exported_torch_kernels_are_aten(case: Case):
     """Torch kernels decompose and load without torchgraft; NumPy kernels stay one call."""
     raw = case.raw(case.op)
@@ -219,7 +219,7 @@ def test_an_exported_training_graph_keeps_the_rules():
     torch.testing.assert_close(dict(exported.named_parameters())["weight"].grad, module.weight.grad)
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if c.in_matrix and REVERSE not in c.cannot], ids=lambda c: c.name)
+@some_by_default(case for case in CASES if case.in_matrix and REVERSE not in case.cannot)
 def test_autocast_eager_and_compiled_agree(case: Case):
     x = tuple(v.detach() for v in case.primals(torch.float32))
     f = case.smooth(case.op, torch.float32)

@@ -20,6 +20,7 @@ from examples.softplus import softplus
 
 from . import operators as ops
 from .cases import CASES, REVERSE, Case
+from .default import by_default
 from .matrix import assert_same
 
 
@@ -108,7 +109,8 @@ class Images(Dataset):
         return correlate2d(torch.full((4, 5), float(i)), torch.ones(2, 3))
 
 
-@start_methods
+@pytest.mark.parametrize("method", by_default(["spawn", "fork"], lambda method: method == "fork"))
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_loader_workers(method: str):
     loader = DataLoader(Images(), batch_size=4, num_workers=2, multiprocessing_context=method)
     batches = torch.cat(list(loader))

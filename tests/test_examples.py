@@ -20,6 +20,8 @@ from examples.linear import linear
 from examples.linear_cpp import linear as linear_cpp
 from examples.softplus import softplus
 
+from .default import by_default
+
 ROOT = Path(__file__).parents[1]
 dtypes = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 
@@ -166,10 +168,8 @@ def test_half_precision_is_the_rounded_result(op: tg.Op, shapes: list[tuple[int,
 
 
 SLOW = ("tutorial_mistakes",)  # half a minute, and a family of the zoo besides
-PROGRAMS = [
-    pytest.param(file, id=file.stem, marks=[pytest.mark.slow] if file.stem in SLOW else [])
-    for file in sorted((ROOT / "examples").glob("[!_]*.py"))
-]
+FILES = sorted((ROOT / "examples").glob("[!_]*.py"))
+PROGRAMS = by_default(FILES, lambda file: file.stem not in SLOW, lambda file: file.stem)
 
 
 def shows_something(printed: str) -> bool:
@@ -202,7 +202,7 @@ def test_the_file_runs_as_a_program(file: Path, tmp_path: Path):
     assert shows_something(run.stdout), run.stdout
 
 
-@pytest.mark.parametrize("file", sorted((ROOT / "examples").glob("[!_]*.py")), ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_the_file_begins_by_saying_what_it_shows(file: Path):
     first, second, third = file.read_text().splitlines()[:3]
     assert first.startswith("# ")

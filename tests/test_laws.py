@@ -8,7 +8,8 @@ from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 from torch.func import jvp
 
-from .cases import CASES, FORWARD, FORWARD_AGAIN, ONE_LEVEL, REVERSE, REVERSE_AGAIN, Case
+from .cases import CASES, FORWARD, FORWARD_AGAIN, ONE_LEVEL, ONE_OF_EACH, REVERSE, REVERSE_AGAIN, Case
+from .default import by_default
 from .transforms import directions, weights
 
 every = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -17,10 +18,19 @@ linear_inputs = [
 ]
 
 
+def cases_of(*needs: str) -> list[Case]:
+    """List every operator that can do all of `needs`; what the others do is the matrix's matter."""
+    return [case for case in CASES if not case.cannot & set(needs)]
+
+
 def able(*needs: str):
-    """Over every operator that can do all of `needs`; what the others do is the matrix's matter."""
-    cases = [case for case in CASES if not case.cannot & set(needs)]
-    return pytest.mark.parametrize("case", cases, ids=lambda case: case.name)
+    return pytest.mark.parametrize("case", cases_of(*needs), ids=lambda case: case.name)
+
+
+def some(*needs: str):
+    """Over one operator of each kind by default, where each takes half a second."""
+    rows = by_default(cases_of(*needs), lambda case: case.name in ONE_OF_EACH, lambda case: case.name)
+    return pytest.mark.parametrize("case", rows)
 
 
 def inner(a: Tensor, b: Tensor) -> Tensor:
@@ -124,13 +134,13 @@ def test_forward_mode_alone(case: Case):
     torch.testing.assert_close(torch.func.jvp(f, x, tangents)[1], (plus - minus) / (2 * step), rtol=1e-6, atol=1e-7)
 
 
-@able(REVERSE, REVERSE_AGAIN)
+@some(REVERSE, REVERSE_AGAIN)
 def test_gradgradcheck(case: Case):
     both = not case.cannot & {FORWARD, ONE_LEVEL}
     assert gradgradcheck(*checked(case), check_fwd_over_rev=both, check_rev_over_rev=True)
 
 
-@able(FORWARD, FORWARD_AGAIN)
+@some(FORWARD, FORWARD_AGAIN)
 def test_third_derivative_is_symmetric(case: Case):
     """d3 f / dx_i dx_j dx_k does not depend on the order of i, j, k."""
 
@@ -155,7 +165,7 @@ def test_third_derivative_is_symmetric(case: Case):
         torch.testing.assert_close(other, first, rtol=1e-9, atol=1e-9)
 
 
-@every
+@some()
 def test_opcheck(case: Case):
     arguments = [
         [v.requires_grad_() for v in a] if isinstance(a, list) and REVERSE not in case.cannot else a

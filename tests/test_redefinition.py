@@ -113,6 +113,21 @@ print(x.grad[0, 0].item())
 """
 
 
+def test_another_rule_is_another_name():
+    """By which compilers know an operator, also in what they keep on disk."""
+
+    def declare(rule):
+        @tg.op(namespace="edited")
+        def f(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+            return x * 2.0
+
+        f.vjp("x")(rule)
+        return str(f.torch_op)
+
+    assert declare(lambda grad: 2.0 * grad) != declare(lambda grad: 3.0 * grad)
+
+
+@pytest.mark.slow
 def test_an_edited_file_is_not_served_from_caches_on_disk(tmp_path):
     """AOTAutograd's cache knows an operator by its name alone: a bare custom operator gets the old derivative.
 

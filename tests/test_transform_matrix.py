@@ -1,5 +1,7 @@
 """Every operator through every transform: right, refused by torchgraft, or nothing that plain torch does either."""
 
+import itertools
+
 import pytest
 import torch
 
@@ -7,34 +9,41 @@ import torchgraft as tg
 
 from . import matrix, operators
 from .cases import ONE_OF_EACH, Case
+from .default import by_default, first_of_each
 from .transforms import TRANSFORMS, Transform
 
-# Half a second to three a cell. The others compile too, and what differs is shown by one operator of each kind.
-SLOW = {
-    "export, run_decompositions", "export, strict", "compile(jvp)", "compile(jacfwd)", "compile(hessian)",
-    "compile(vmap(grad))", "backward of compile(vmap)", "backward of compile(grad)", "jacfwd(compile)",
-    "hessian(compile)", "make_fx(grad), symbolic", "compile, dynamic", "compile(grad)", "compile(vmap)",
-    "grad(compile)", "jvp(compile)", "vmap(compile)",
-}  # fmt: skip
+# What compiles takes half a second to three a cell. All operators go through one such transform; what is different in
+# the others is shown by an operator with a kernel in torch, in NumPy and in C++, and by one with a list.
+FOR_ALL = {"compile, forward and backward"}
+COMPILED = {"linear", "correlate2d", "linear_cpp", "mixture"}
+
+# Surroundings, in which operators differ by their kind and by what they cannot.
+AROUND = ("contexts", "other tensors", "tracers")
+THIRD = {"jacfwd(jacrev(jacfwd))"}
+KINDS = ONE_OF_EACH | {case.name for case in first_of_each(matrix.MATRIX, lambda case: [case.cannot])}
 
 
-def marks(case: Case, transform: Transform) -> list[pytest.MarkDecorator]:
-    return [pytest.mark.slow] if transform.name in SLOW and case.name not in ONE_OF_EACH else []
+def is_quick(transform: Transform, case: Case) -> bool:
+    if transform.slow:
+        return transform.name in FOR_ALL or case.name in COMPILED
+    if transform.group in AROUND or transform.name in THIRD or transform.name.startswith("functional."):
+        return case.name in KINDS
+    return True
 
 
-CELLS = [
-    pytest.param(case, transform, id=f"{transform!r}-{case.name}", marks=marks(case, transform))
-    for transform in TRANSFORMS
-    for case in matrix.MATRIX
-]
+CELLS = by_default(
+    itertools.product(TRANSFORMS, matrix.MATRIX), is_quick, lambda transform, case: f"{transform!r}-{case.name}"
+)
 
 
-def test_slow_transforms_are_transforms():
-    assert {transform.name for transform in TRANSFORMS} >= SLOW
+def test_what_is_chosen_is_there():
+    assert {transform.name for transform in TRANSFORMS} >= FOR_ALL | THIRD
+    assert {transform.group for transform in TRANSFORMS} >= set(AROUND)
+    assert {case.name for case in matrix.MATRIX} >= COMPILED
 
 
-@pytest.mark.parametrize(("case", "transform"), CELLS)
-def test_cell(case: Case, transform: Transform):
+@pytest.mark.parametrize(("transform", "case"), CELLS)
+def test_cell(transform: Transform, case: Case):
     cell, wanted = matrix.judge(case, transform), matrix.expected(case, transform)
     if cell != wanted and not matrix.is_pinned_torch():  # other versions can do more, or less
         assert matrix.ABSENT in (cell, wanted)

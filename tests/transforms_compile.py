@@ -125,7 +125,7 @@ def _(s: Subject) -> Any:
     return make_fx(s.f)(*s.x)(*[2 * v for v in s.x])
 
 
-@transform(TRACERS, "make_fx(grad), symbolic", REVERSE)
+@transform(TRACERS, "make_fx(grad), symbolic", REVERSE, slow=True)
 def _(s: Subject) -> Any:
     return make_fx(grad(s.loss, argnums=s.every), tracing_mode="symbolic", _allow_non_fake_inputs=True)(*s.x)(
         *[2 * v for v in s.x]

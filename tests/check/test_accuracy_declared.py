@@ -8,6 +8,7 @@ from scipy.integrate import solve_ivp
 
 import torchgraft as tg
 
+pytestmark = pytest.mark.usefixtures("unexplained")
 Y0 = torch.tensor([1.0, -0.5, 0.7], dtype=torch.float64)
 RATES = torch.tensor([0.5, 1.5, 0.9], dtype=torch.float64)
 PLAIN = ("gradient", "linearity", "reference")

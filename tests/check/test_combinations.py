@@ -32,11 +32,22 @@ def test_the_rows_have_each_pair_of_traits():
     assert len(ROWS) <= 60
 
 
+@pytest.mark.usefixtures("unexplained")
 @pytest.mark.parametrize("pair", TWENTY, ids=lambda pair: pair.name)
 def test_functions_that_no_check_was_written_for(pair):
     assert tg.check(pair.wrong, *pair.inputs()).ok is (pair.name in NOT_FOUND)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pair", TWENTY, ids=lambda pair: pair.name)
+def test_their_right_versions(pair):
     report = tg.check(pair.right, *pair.inputs())
     assert report.ok, str(report)
+
+
+@pytest.mark.parametrize("pair", TWENTY, ids=lambda pair: pair.name)
+def test_their_right_versions_in_combinations(pair):
+    assert not findings(pair.right, *pair.inputs())
 
 
 # -- one mistake a trait -----------------------------------------------------------------------------------------------
@@ -77,6 +88,7 @@ TRAITED = {
 }
 
 
+@pytest.mark.usefixtures("unexplained")
 @pytest.mark.parametrize("trait", TRAITED)
 def test_a_mistake_with_one_trait_is_found_and_named(trait):
     found = findings(wrong_where(TRAITED[trait]), normal(4))
@@ -161,6 +173,7 @@ class Module(torch.nn.Module):
         return Weighted.apply(x, flag, factor, word, side)
 
 
+@pytest.mark.usefixtures("unexplained")
 @pytest.mark.parametrize("target", [Weighted.apply, weighted, Module()], ids=["Function", "function", "module"])
 @pytest.mark.parametrize("given", [(), (False,), (False, 1.0, "one", Side.LEFT)], ids=len)
 def test_options_that_are_given_or_left_out(target, given):

@@ -13,6 +13,7 @@ import torchgraft as tg
 
 from .checks.looking import DOUBLE, normal
 
+pytestmark = pytest.mark.usefixtures("unexplained")
 X = normal(3, 4)
 
 

@@ -10,6 +10,8 @@ from torch.utils.checkpoint import checkpoint
 
 import torchgraft as tg
 
+from ..default import by_default
+
 X = torch.tensor([1.0, 2.0], dtype=torch.float64)
 B = torch.tensor([10.0, 20.0], dtype=torch.float64)
 LEARNED = B.clone().requires_grad_()
@@ -103,8 +105,16 @@ EAGER = {
 each_way = pytest.mark.parametrize("way", ["value", "needs_input_grad", "gradient alone", "setup"])
 
 
-@pytest.mark.parametrize("stub", STUBS)
-@pytest.mark.parametrize("how", EAGER)
+def is_quick(stub, how):
+    return "compiled" not in how or stub == "elementwise"
+
+
+def product(hows):
+    """Each way with each stub; what is compiled for one stub by default."""
+    return pytest.mark.parametrize(("stub", "how"), by_default(itertools.product(STUBS, hows), is_quick))
+
+
+@product(EAGER)
 @each_way
 def test_in_eager_code(how, way, stub):
     if stub == "vector" and "batch" in how:
@@ -137,8 +147,7 @@ UNDER_FUNC = {
 }
 
 
-@pytest.mark.parametrize("stub", STUBS)
-@pytest.mark.parametrize("how", UNDER_FUNC)
+@product(UNDER_FUNC)
 @each_way
 def test_under_transforms(how, way, stub):
     """There a bare Function is told that nothing requires grad, or goes nowhere; here it is told as in eager code."""

@@ -4,6 +4,7 @@ import copy
 import ctypes
 import functools
 import io
+import itertools
 import pickle
 import types
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from torch.utils.checkpoint import checkpoint
 
 import torchgraft as tg
 
+from ..default import by_default
 from .table import X
 
 pytestmark = [
@@ -220,8 +222,26 @@ OF_BACKWARD = [
 OF_JVP = [by_jacrev_of_jacfwd, by_jacfwd_of_jacfwd, by_reverse_over_dual]
 
 
+def name_of(way):
+    return way.__name__.removeprefix("by_")
+
+
 def each(ways):
-    return pytest.mark.parametrize("way", ways, ids=lambda way: way.__name__.removeprefix("by_"))
+    return pytest.mark.parametrize("way", ways, ids=name_of)
+
+
+# Plain autograd, `torch.func` in reverse and in forward mode, and surroundings for which there is code.
+USUAL = (by_create_graph_and_a_term, by_grad_of_grad, by_forward_over_reverse, by_a_dual_level, by_checkpoint)
+
+
+def product(table, ways):
+    """Each row of a table in each way; by default a few rows in all ways, and all rows in the usual ways."""
+    few = list(table)[:3]
+    rows = by_default(
+        itertools.product(table, ways), lambda name, way: name in few or way in USUAL,
+        lambda name, way: f"{name_of(way)}-{name}",
+    )  # fmt: skip
+    return pytest.mark.parametrize(("name", "way"), rows)
 
 
 def right_or_refused(way, f, reference=plain):
@@ -358,15 +378,13 @@ LOSE = {
 lose = pytest.mark.parametrize("name", LOSE)
 
 
-@lose
-@each(OF_BACKWARD)
+@product(LOSE, OF_BACKWARD)
 def test_a_factor_that_backward_loses(name, way):
     right_or_refused(way, coupled(in_backward=LOSE[name]))
 
 
 @pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")  # torch 2.15 maps a custom operator so
-@lose
-@each(OF_BACKWARD)
+@product(LOSE, OF_BACKWARD)
 def test_a_cotangent_that_backward_loses(name, way):
     f = coupled(in_backward=LOSE[name], of_grad=True)
     right_or_refused(way, lambda x: f(x.sin()).sin(), lambda x: plain(x.sin()).sin())
@@ -406,15 +424,13 @@ ALIASES = {
 }
 
 
-@pytest.mark.parametrize("name", ALIASES)
-@each(OF_BACKWARD)
+@product(ALIASES, OF_BACKWARD)
 def test_what_shares_memory_with_a_factor(name, way):
     """Of most of these, no function of torch is told."""
     assert right_or_refused(way, coupled(in_backward=ALIASES[name])) == "refused"
 
 
-@pytest.mark.parametrize("name", ALIASES)
-@each(OF_BACKWARD)
+@product(ALIASES, OF_BACKWARD)
 def test_what_shares_memory_with_a_factor_of_a_rule(name, way):
     @tg.op
     def ruled(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
@@ -427,8 +443,7 @@ def test_what_shares_memory_with_a_factor_of_a_rule(name, way):
     assert right_or_refused(way, ruled) == "refused"
 
 
-@pytest.mark.parametrize("name", ALIASES)
-@each(OF_BACKWARD)
+@product(ALIASES, OF_BACKWARD)
 def test_what_shares_memory_with_a_factor_of_an_adopted_function(name, way):
     @tg.adopt(coupled(in_backward=ALIASES[name]).__self__)
     def adopted(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]: ...
@@ -739,8 +754,7 @@ def expected_of(name, way):
     return ("right", "refused") if way in BEYOND_TORCH.get(name, ()) else ("right",)
 
 
-@harmless
-@each(OF_BACKWARD)
+@product(HARMLESS, OF_BACKWARD)
 def test_no_false_alarm(name, way):
     assert right_or_refused(way, coupled(in_backward=HARMLESS[name])) in expected_of(name, way)
 

@@ -1,4 +1,4 @@
-"""The fuzz itself: for a minute with a fixed seed, and whether it sees what it must."""
+"""The fuzz itself: for half a minute with a fixed seed, and whether it sees what it must."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REFUSALS = Path(__file__).with_name("refusals.md")
 LAYERS = {
     layer.name: layer for maker in {**ENDS, **DERIVATIVES, **VALUES, **RECORDS} for layer in [maker(Seeded(3), 1)]
 }
-SEED, CASES = 20, 400
+SEED, CASES, MANY = 20, 100, 600
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +40,13 @@ def report() -> Report:
 
 def test_every_case_is_right_or_refused(report: Report):
     assert not report.failures, "\n\n".join(f"{f.title}\n\n{f.program}" for f in report.failures)
+
+
+@pytest.mark.slow
+def test_many_more_cases_are_right_or_refused():
+    report = search(SEED + 2, MANY, Report())
+    assert not report.failures, "\n\n".join(f"{f.title}\n\n{f.program}" for f in report.failures)
+    assert report.share_refused <= 0.05, report.table()
 
 
 def test_few_cases_are_refused_that_the_rules_suffice_for(report: Report):
@@ -186,7 +193,7 @@ def test_a_failure_is_shrunk_and_known_afterwards(monkeypatch):
     monkeypatch.setattr(
         Case, "case_text", lambda self, body=Case.case_text: body(self).replace("dtype):", "dtype):\n    case.f = f", 1)
     )
-    report = search(1, 60, Report(), slow=False, shrinking=5)
+    report = search(1, 30, Report(), slow=False, shrinking=2)
     assert report.failures
     assert any("grad" in found.layers and len(found.layers) <= 2 for found in report.failures)
 

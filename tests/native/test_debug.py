@@ -12,6 +12,7 @@ from torch import Tensor
 import torchgraft as tg
 from torchgraft._build import debug
 
+from ..default import by_default
 from . import operators as ops
 from . import test_arguments, test_cpp, test_rules, test_whole
 
@@ -486,9 +487,18 @@ CALLS = {
 }
 
 
-@pytest.mark.parametrize("sanitize", MODES)
 @pytest.mark.parametrize("name", CALLS)
-def test_right_kernels_give_the_same(name, sanitize):
+def test_right_kernels_give_the_same(name):
+    same(name, None)
+
+
+@pytest.mark.parametrize("name", by_default(CALLS, ["batch", "elements", "every argument"].__contains__))
+def test_right_kernels_give_the_same_between_fences(name):
+    same(name, False)
+
+
+def same(name, sanitize):
+    """Compare a call with itself in the mode."""
     results = []
     for mode in (True, False):
         torch.manual_seed(0)

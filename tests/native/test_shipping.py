@@ -111,6 +111,7 @@ def called(user, dtype="float32", **environment):
     return result.stdout + result.stderr
 
 
+@pytest.mark.slow
 def test_a_library_that_was_not_shipped_is_missed(user):
     for path in user.libraries.glob("smooth-*"):
         path.unlink()
@@ -124,6 +125,7 @@ def test_a_library_that_was_not_shipped_is_missed(user):
     assert list(user.cache.glob("*.so"))
 
 
+@pytest.mark.slow
 def test_a_library_that_is_damaged_is_no_matter_of_silence(user):
     for path in user.libraries.glob("smooth-*"):
         path.write_bytes(b"\x7fELF")
@@ -132,6 +134,7 @@ def test_a_library_that_is_damaged_is_no_matter_of_silence(user):
     assert "file too short" in said
 
 
+@pytest.mark.slow
 def test_another_source_is_another_library(user):
     source = user.packages / "sequences/smooth.c"
     source.write_text(source.read_text().replace("+ x[i]", "+ 10 * x[i]"))
@@ -236,6 +239,22 @@ def test_gradients_by_a_partial_derivative_are_shipped(installed, no_compiler):
     assert torch.autograd.grad(ops.g(x), x)[0].item() == 12
     assert torch.func.jvp(ops.g, (torch.tensor([2.0]),), (torch.ones(1),))[1].item() == 12
     assert all(path.parent.name == "_torchgraft" for path in library._loaded)
+
+
+def test_a_library_that_is_not_there_is_missed(installed, no_compiler, own_cache):
+    ops, _ = installed
+    for path in Path(ops.__file__).parent.glob("_torchgraft/*"):
+        path.unlink()
+    with pytest.raises(BuildError, match="its package ships no library for x: float32, out: float32"):
+        ops.f(torch.ones(2))
+
+
+def test_a_damaged_library_is_no_matter_of_silence(installed, no_compiler):
+    ops, _ = installed
+    for path in Path(ops.__file__).parent.glob("_torchgraft/*"):
+        path.write_bytes(b"\x7fELF")
+    with pytest.raises(BuildError, match="the library that was shipped with its package cannot be loaded"):
+        ops.f(torch.ones(2))
 
 
 def test_halves_are_those_of_float32(installed, no_compiler):

@@ -54,18 +54,6 @@ def without_torchgraft(code, *libraries):
     return result.stdout.split("\n")[:-1], result.stderr
 
 
-def test_dtypes_are_told_from_each_other(tmp_path):
-    bytes.save_library(tmp_path / "bytes.so")
-    printed, _ = without_torchgraft(
-        """
-        for dtype in (torch.float32, torch.float64, torch.float32):
-            print(t.bytes(torch.ones(2, 3, dtype=dtype)).tolist()[1])
-        """,
-        tmp_path / "bytes.so",
-    )
-    assert printed == ["[16.0, 16.0, 16.0]", "[64.0, 64.0, 64.0]", "[16.0, 16.0, 16.0]"]
-
-
 UNFIT = {
     "t.bytes(torch.ones(2).half())": "argument 'x' has dtype 5, this kernel was built for 6",
     "t.bytes(torch.ones(0))": "RuntimeError('nothing",
@@ -77,21 +65,31 @@ UNFIT = {
 }
 
 
-def test_what_does_not_fit_is_an_error(libraries):
-    calls = ", ".join(f"lambda: {call}" for call in UNFIT)
-    printed, _ = without_torchgraft(
-        f"""
-        for call in ({calls}):
+NAME = operators.everything.torch_op.name().partition("::")[2]  # another one, where it was declared twice
+ARGUMENTS = "torch.arange(4).double(), torch.ones(2).double(), torch.tensor([1, 2]), True, 3, 2.0, [1.0], {}, 'aa'"
+NUMBERS = [f"t.{NAME}({ARGUMENTS.format(maybe)})" for maybe in ("5", "None")]
+
+PARTS = {
+    "dtypes": """
+        for dtype in (torch.float32, torch.float64, torch.float32):
+            print(t.bytes(torch.ones(2, 3, dtype=dtype)).tolist()[1])
+        """,
+    "what does not fit": f"""
+        for call in ({", ".join(f"lambda: {call}" for call in UNFIT)}):
             try:
                 print(call())
             except Exception as error:
                 print(repr(error).replace(chr(10), " "))
         """,
-        *libraries,
-    )
-    assert len(printed) == len(UNFIT)
-    for line, (call, message) in zip(printed, UNFIT.items(), strict=True):
-        assert message in line, (call, line)
+    "what may be left out": """
+        x = torch.ones(2)
+        print(t.add([x, x], None).tolist(), t.add([x], x).tolist(), t.add([], x.double()).tolist())
+        """,
+    "numbers": f"""
+        for made in ({", ".join(NUMBERS)}):
+            print(made[0].tolist())
+        """,
+}
 
 
 @pytest.fixture(scope="module")
@@ -99,30 +97,36 @@ def libraries(tmp_path_factory):
     folder = tmp_path_factory.mktemp("libraries")
     bytes.save_library(folder / "bytes.so")
     add.save_library(folder / "add.so")
+    operators.everything.save_library(folder / "everything.so", dtypes=[torch.float64])
     return sorted(folder.glob("*.so"))
 
 
-def test_what_may_be_left_out(libraries):
-    printed, _ = without_torchgraft(
-        """
-        x = torch.ones(2)
-        print(t.add([x, x], None).tolist(), t.add([x], x).tolist(), t.add([], x.double()).tolist())
-        """,
-        *libraries,
-    )
-    assert printed == ["[2.0, 2.0] [2.0, 2.0] [1.0, 1.0]"]
+@pytest.fixture(scope="module")
+def printed(libraries):
+    """The lines that each part prints, of one program, since each would take two seconds to start."""
+    code = "\n".join(f"print('# {name}')\n{textwrap.dedent(part)}" for name, part in PARTS.items())
+    lines, said = without_torchgraft(code, *libraries)
+    assert len(lines) > len(PARTS), said
+    groups = "\n".join(lines).split("# ")[1:]
+    return {name: lines for name, *lines in (group.rstrip("\n").split("\n") for group in groups)}
 
 
-def test_numbers_and_strings(tmp_path):
-    operators.everything.save_library(tmp_path / "everything.so", dtypes=[torch.float64])
-    arguments = "torch.arange(4).double(), torch.ones(2).double(), torch.tensor([1, 2]), True, 3, 2.0, [1.0], {}, 'aa'"
-    name = operators.everything.torch_op.name().partition("::")[2]  # another one, where it was declared twice
-    calls = [f"t.{name}({arguments.format(maybe)})" for maybe in ("5", "None")]
-    printed, said = without_torchgraft(
-        "".join(f"print({call}[0].tolist())\n" for call in calls), tmp_path / "everything.so"
-    )
-    scope = {"torch": torch, "t": SimpleNamespace(**{name: operators.everything})}
-    assert printed == [str(eval(call, scope)[0].tolist()) for call in calls], said
+def test_dtypes_are_told_from_each_other(printed):
+    assert printed["dtypes"] == ["[16.0, 16.0, 16.0]", "[64.0, 64.0, 64.0]", "[16.0, 16.0, 16.0]"]
+
+
+def test_what_does_not_fit_is_an_error(printed):
+    for line, (call, message) in zip(printed["what does not fit"], UNFIT.items(), strict=True):
+        assert message in line, (call, line)
+
+
+def test_what_may_be_left_out(printed):
+    assert printed["what may be left out"] == ["[2.0, 2.0] [2.0, 2.0] [1.0, 1.0]"]
+
+
+def test_numbers_and_strings(printed):
+    scope = {"torch": torch, "t": SimpleNamespace(**{NAME: operators.everything})}
+    assert printed["numbers"] == [str(eval(call, scope)[0].tolist()) for call in NUMBERS]
 
 
 def test_a_second_definition_is_told(libraries, tmp_path):

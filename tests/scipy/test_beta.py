@@ -9,6 +9,8 @@ import torch
 import torchgraft as tg
 from torchgraft.scipy import special
 
+from .references import kept
+
 # Where others fail: large and equal parameters, tiny ones, both ends, both sides of the switches between methods.
 POINTS = [
     (2.0, 3.0, 0.4), (500.0, 300.0, 0.62), (1e3, 1e3, 0.5), (1e-6, 2.0, 0.3), (3.0, 1e-6, 0.9), (0.5, 0.5, 1e-8),
@@ -38,6 +40,22 @@ def exact(a, b, x):
         return by_a, by_b, x ** (a - 1) * (1 - x) ** (b - 1) / mpmath.beta(a, b)
 
 
+@kept
+def slopes(a, b, x):
+    """Those of `betainc`."""
+    return list(map(float, exact(a, b, x)))
+
+
+@kept
+def slopes_of_inverse(name, a, b, level):
+    """Those at the x that SciPy gives, by its complement next to 1: that has its digits."""
+    other, sign = ("betainccinv", 1) if name == "betaincinv" else ("betaincinv", -1)
+    x, complement = getattr(scipy.special, name)(a, b, level), getattr(scipy.special, other)(b, a, level)
+    with mpmath.workdps(80):
+        by_a, by_b, density = exact(a, b, mpmath.mpf(x) if x <= 0.5 else 1 - mpmath.mpf(complement))
+        return [float(-by_a / density), float(-by_b / density), float(sign / density)]
+
+
 def all_of(name, point):
     """The value, and its derivatives."""
     arguments = [torch.tensor(v, dtype=torch.float64, requires_grad=True) for v in point]
@@ -51,23 +69,23 @@ def test_derivatives(name, point):
     value, found = all_of(name, point)
     assert value == getattr(scipy.special, name)(*point)
     sign = -1 if name == "betaincc" else 1
-    assert found == pytest.approx([float(sign * d) for d in exact(*point)], rel=1e-12)
+    assert found == pytest.approx([sign * slope for slope in slopes(*point)], rel=1e-12)
 
 
 @pytest.mark.parametrize("point", LEVELS, ids=str)
 @pytest.mark.parametrize("name", ["betaincinv", "betainccinv"])
 def test_derivatives_of_inverses(name, point):
-    """At the x that SciPy gives, by its complement next to 1: that has its digits."""
-    a, b, level = point
     value, found = all_of(name, point)
     assert value == getattr(scipy.special, name)(*point)
-    other = {"betaincinv": scipy.special.betainccinv, "betainccinv": scipy.special.betaincinv}[name](b, a, level)
-    with mpmath.workdps(80):
-        x = mpmath.mpf(value) if value <= 0.5 else 1 - mpmath.mpf(other)
-        by_a, by_b, density = exact(a, b, x)
-        sign = -1 if name == "betainccinv" else 1
-        expected = [float(-by_a / density), float(-by_b / density), float(sign / density)]
-    assert found == pytest.approx(expected, rel=1e-9)
+    assert found == pytest.approx(slopes_of_inverse(name, *point), rel=1e-9)
+
+
+@kept
+def inverses(a, b, level):
+    """The x for which I is this, and 1 - x."""
+    with mpmath.workdps(700 if min(a, b) < 1e-100 else 120):
+        odds = odds_of(a, b, level)
+        return [float(odds / (1 + odds)), float(1 / (1 + odds))]
 
 
 def odds_of(a, b, level):
@@ -92,9 +110,7 @@ def odds_of(a, b, level):
 @pytest.mark.parametrize("point", LOST, ids=str)
 def test_inverses_where_scipys_are_wrong(point):
     a, b, level = point
-    with mpmath.workdps(700 if min(a, b) < 1e-100 else 120):
-        odds = odds_of(*point)
-        x, y = float(odds / (1 + odds)), float(1 / (1 + odds))
+    x, y = inverses(*point)
     scipys = scipy.special.betaincinv(*point), scipy.special.betainccinv(b, a, level)
     assert scipys != pytest.approx((x, y), rel=1e-9, abs=0)
     assert special.betaincinv(*torch.tensor(point, dtype=torch.float64)) == pytest.approx(x, rel=1e-12, abs=5e-324)

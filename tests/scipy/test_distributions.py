@@ -10,6 +10,8 @@ import torch
 import torchgraft as tg
 from torchgraft.scipy import special
 
+from .references import kept
+
 NAMES = ["stdtr", "stdtrit", "fdtr", "chdtr", "chdtrc", "pdtr"]
 
 # Few and very many degrees of freedom, t next to 0 and far out, both sides of z = 1 and of the sign change of d f/dv.
@@ -91,42 +93,61 @@ def fisher(dfn, dfd, x):
     return -mass * both.real / 2, -mass * both.imag / 2, mass / x
 
 
-@pytest.mark.parametrize("point", STUDENT, ids=str)
-def test_stdtr(point):
-    value, found = derivatives(special.stdtr, *point)
-    assert value == scipy.special.stdtr(*point)
+@kept
+def slopes_of_stdtr(v, t):
     with mpmath.workdps(40):
-        assert found == pytest.approx([float(d) for d in student(*point)], rel=3e-13, abs=0)
+        return list(map(float, student(v, t)))
 
 
-@pytest.mark.parametrize("point", LEVELS, ids=str)
-def test_stdtrit(point):
-    """At the true quantile, of which SciPy's value may have few digits, or none."""
-    value, found = derivatives(special.stdtrit, *point)
+@kept
+def quantile(v, p):
+    """The true one, and its slopes; ours is where the search begins."""
+    start = special.stdtrit(torch.tensor(v, dtype=torch.float64), p).item()
     with mpmath.workdps(60):
-        v, p = map(mpmath.mpf, point)
+        v, p = mpmath.mpf(v), mpmath.mpf(p)
         tail = min(p, 1 - p)
 
         def error(z):
             return mpmath.log(mpmath.betainc(v / 2, 0.5, 0, mpmath.exp(-z), regularized=True) / 2 / tail)
 
-        guess = mpmath.log1p(mpmath.mpf(value) ** 2 / v)
+        guess = mpmath.log1p(mpmath.mpf(start) ** 2 / v)
         z = mpmath.findroot(error, (guess * (1 - mpmath.mpf(10) ** -4), guess), tol=1e-50)
         t = mpmath.sign(p - 0.5) * mpmath.sqrt(v * mpmath.expm1(z))
         by_v, density = student(v, t)
-    assert found == pytest.approx([float(-by_v / density), float(1 / density)], rel=1e-12, abs=0)
-    if point[0] >= 0.01 and p > 1e-20 and abs(p - 0.5) > 1 / 256:
-        assert value == scipy.special.stdtrit(*point)
+        return [float(t), float(-by_v / density), float(1 / density)]
+
+
+@kept
+def slopes_of_fdtr(dfn, dfd, x):
+    with mpmath.workdps(35):
+        return list(map(float, fisher(dfn, dfd, x)))
+
+
+@pytest.mark.parametrize("point", STUDENT, ids=str)
+def test_stdtr(point):
+    value, found = derivatives(special.stdtr, *point)
+    assert value == scipy.special.stdtr(*point)
+    assert found == pytest.approx(slopes_of_stdtr(*point), rel=3e-13, abs=0)
+
+
+@pytest.mark.parametrize("point", LEVELS, ids=str)
+def test_stdtrit(point):
+    """At the true quantile, of which SciPy's value may have few digits, or none."""
+    v, p = point
+    value, found = derivatives(special.stdtrit, v, p)
+    t, *slopes = quantile(v, p)
+    assert found == pytest.approx(slopes, rel=1e-12, abs=0)
+    if v >= 0.01 and p > 1e-20 and abs(p - 0.5) > 1 / 256:
+        assert value == scipy.special.stdtrit(v, p)
     else:
-        assert value == pytest.approx(float(t), rel=1e-15 + 3e-16 / point[0], abs=0)
+        assert value == pytest.approx(t, rel=1e-15 + 3e-16 / v, abs=0)
 
 
 @pytest.mark.parametrize("point", FISHER, ids=str)
 def test_fdtr(point):
     value, found = derivatives(special.fdtr, *point)
     assert value == scipy.special.fdtr(*point)
-    with mpmath.workdps(35):
-        assert found == pytest.approx([float(d) for d in fisher(*point)], rel=1e-12, abs=0)
+    assert found == pytest.approx(slopes_of_fdtr(*point), rel=1e-12, abs=0)
 
 
 @pytest.mark.parametrize("point", [(3.0, 2.0), (1e-3, 5.0), (2e4, 2.1e4), (40.0, 1e-3)], ids=str)

@@ -23,7 +23,7 @@ MEASURED = {}  # the worst errors of values, as docs/scipy.md shows them
 for row in json.loads((ROOT / "benchmarks/accuracy.json").read_text()):
     if row["kind"] == "value":
         MEASURED[row["function"]] = max(MEASURED.get(row["function"], 0.0), float(row["ours"]["worst"]))
-SAMPLE = 24  # of so many points one is in the quick test
+SAMPLE = 48  # of so many points one is in the quick test
 GREATEST = sys.float_info.max
 INF, NAN = math.inf, math.nan
 

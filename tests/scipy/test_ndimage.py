@@ -1,6 +1,7 @@
 """Interpolation and smoothing: values are SciPy's, derivatives those of differences."""
 
 import doctest
+import itertools
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ import torch
 import torchgraft as tg
 from torchgraft.scipy import ndimage
 from torchgraft.scipy.ndimage import splines
+
+from ..default import by_default
 
 MODES = ["reflect", "grid-mirror", "constant", "grid-constant", "nearest", "mirror", "grid-wrap", "wrap"]
 
@@ -40,8 +43,13 @@ def test_interpolated_values_are_scipys(mode, order, prefilter):
         torch.testing.assert_close(found, expected, rtol=0, atol=2e-14 * x.abs().max().item())
 
 
-@pytest.mark.parametrize("order", range(6))
-@pytest.mark.parametrize("mode", MODES)
+def modes_and(orders, usual):
+    """Each mode with each order; by default each with the usual order, and the first mode with all."""
+    rows = by_default(itertools.product(MODES, orders), lambda mode, order: order == usual or mode == MODES[0])
+    return pytest.mark.parametrize(("mode", "order"), rows)
+
+
+@modes_and(range(6), 3)
 def test_derivatives_of_interpolation(mode, order):
     """In values and coordinates, first and second; away from kinks."""
     x = random(3, 7).requires_grad_()
@@ -162,8 +170,7 @@ def test_smoothed_values_are_scipys(mode, dtype):
             torch.testing.assert_close(found, torch.from_numpy(expected), rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("order", range(3))
-@pytest.mark.parametrize("mode", MODES)
+@modes_and(range(3), 0)
 def test_derivatives_of_smoothing(mode, order):
     x, sigma = random(2, 5).requires_grad_(), torch.tensor([0.6, 1.4], dtype=torch.float64, requires_grad=True)
     function = lambda x, sigma: ndimage.gaussian_filter(x, sigma, order, mode=mode, cval=1.5)  # noqa: E731

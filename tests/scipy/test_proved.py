@@ -1,10 +1,12 @@
 """Every operator is proved, as `torchgraft check torchgraft.scipy` proves it."""
 
 import pytest
+import torch
 
 import torchgraft as tg
 from torchgraft._check.command.collect import collect
-from torchgraft.scipy import special
+
+from ..default import by_default, first_of_each
 
 OPERATORS = [entry for entry in collect("torchgraft.scipy") if not entry.why_not]
 
@@ -13,27 +15,26 @@ def test_there_are_operators():
     assert len(OPERATORS) >= 66
 
 
-# Elementwise functions are alike to compilers: those of `special` meet them with the slow tests, but for these.
-SHOWN = {"airy", "betainc", "gammainc", "hyp2f1", "kv", "polygamma", "spherical_jn", "zeta"}
-COMPILERS = ("compile", "export", "opcheck")
-
-
 def name(entry):
     return entry.place.rpartition(":")[2]
 
 
-def leaves_compilers_out(entry):
-    return hasattr(special, name(entry)) and name(entry) not in SHOWN
+def module(entry):
+    return [entry.place.rpartition(":")[0]]
 
 
-@pytest.mark.parametrize("entry", OPERATORS, ids=name)
-def test_the_operators_are_proved(entry):
-    report = tg.check(entry.target().origin, compilers=not leaves_compilers_out(entry))
+def kernel(entry):
+    return [type(entry.target().origin._record.kernel_for(torch.device("cpu")))]
+
+
+# The derivatives of each function have tests with references besides.
+@pytest.mark.parametrize("entry", by_default(OPERATORS, first_of_each(OPERATORS, module).__contains__, name))
+def test_their_derivatives_are_proved(entry):
+    report = tg.check(entry.target().origin, only="gradient")
     assert report.ok, str(report)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("entry", list(filter(leaves_compilers_out, OPERATORS)), ids=name)
-def test_to_compilers_too(entry):
-    report = tg.check(entry.target().origin, only=COMPILERS)
+@pytest.mark.parametrize("entry", by_default(OPERATORS, first_of_each(OPERATORS, kernel).__contains__, name))
+def test_the_operators_are_proved(entry):
+    report = tg.check(entry.target().origin, compilers=True)
     assert report.ok, str(report)
