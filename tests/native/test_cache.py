@@ -103,11 +103,11 @@ def test_the_cache_is_its_owner_s_alone(own_cache):
     assert own_cache.stat().st_mode & 0o777 == 0o700
 
 
-@pytest.mark.parametrize("what", ["open", "file"])
+@pytest.mark.parametrize("what", ["open", "shared", "file"])
 def test_what_cannot_be_trusted_is_not_used(own_cache, what):
-    if what == "open":
+    if what != "file":
         own_cache.mkdir()
-        own_cache.chmod(0o777)
+        own_cache.chmod(0o777 if what == "open" else 0o770)
     else:
         own_cache.write_text("a file is in the way")
     with pytest.warns(tg.TorchgraftWarning, match="kernels are not cached in .*; this process uses"):

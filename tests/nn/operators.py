@@ -123,3 +123,8 @@ Linear = tg.module(linear, parameters=("weight", "bias"))
 Correlate2d = tg.module(correlate2d, parameters=("kernel",))
 Affine = tg.module(affine, parameters=("scale", "offset"), buffers=("mean", "steps"))
 Renamed = tg.module(linear, parameters=("weight",), name="Renamed", init={"weight": torch.nn.init.ones_})
+
+
+@tg.op
+def rows_and_columns(weight: Float[Tensor, "n n"]) -> tuple[Float[Tensor, "n"], Float[Tensor, "n"]]:
+    return weight.sum(0), weight.sum(1)

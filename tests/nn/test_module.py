@@ -25,6 +25,7 @@ from tests.nn.operators import (
     keyword,
     linear,
     rotate,
+    rows_and_columns,
 )
 
 
@@ -128,6 +129,11 @@ def test_fan_in_is_what_is_summed_over():
     assert 0.95 / 5 < squares.abs().max() <= 1 / 5
     scales = Affine(2000, 2).scale  # an axis of the output: nothing is summed
     assert 0.95 < scales.abs().max() <= 1
+
+
+def test_an_axis_of_two_outputs_is_one_axis():
+    weight = tg.module(rows_and_columns, parameters=("weight",))(25).weight
+    assert 0.95 / 5 < weight.abs().max() <= 1 / 5
 
 
 def test_complex_parameters():

@@ -54,6 +54,13 @@ def test_a_backward_that_mixes_the_samples():
     assert alarms("vmap", modern(torch.sin, backward, vmap=rule), normal(3)) == {"vmap-gradient"}
 
 
+def test_a_jvp_that_mixes_the_samples():
+    """Its jvp calls another Function, whose rule exchanges the samples."""
+    copied = modern(torch.clone, lambda g, x: g, vmap=lambda apply, dims, x: (apply(x).flip(dims[0]), dims[0]))
+    sine = modern(torch.sin, lambda g, x: g * x.cos(), lambda dx, x: copied(dx) * x.cos())
+    assert alarms("vmap", sine, normal(3)) == {"vmap-tangent"}
+
+
 def test_vmap_that_is_right_or_refused():
     assert findings("vmap", MATMUL, X, normal(4, 2)) == []
     assert findings("vmap", torch.matmul, X, normal(4, 2)) == []
