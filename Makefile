@@ -27,7 +27,7 @@ quick: $(VENV)/.stamp ## a minute: style, types, and the tests of declarations, 
 	$(BIN)/ruff format --check
 	$(BIN)/clang-format --dry-run --Werror $(IN_C)
 	$(BIN)/mypy
-	$(BIN)/python $(PYTEST) -q $(QUICK) $(ARGS)
+	$(BIN)/python $(PYTEST) -q -m "slow or not slow" $(QUICK) $(ARGS)
 
 test: $(VENV)/.stamp ## six minutes: the test suite; make test ARGS='-k compile -x' passes options to pytest
 	$(BIN)/python $(PYTEST) tests $(ARGS)
@@ -56,7 +56,7 @@ wheel: $(VENV)/.stamp ## the wheel, in dist/, with the kernels of torchgraft.sci
 bench: $(VENV)/.stamp ## every benchmark, printing the tables of docs/benchmarks.md
 	@set -e; for script in benchmarks/[!_]*.py; do echo "== $$script"; $(BIN)/python "$$script"; done
 
-smoke: .venv-torch-$(or $(TORCH),unset)/.stamp ## a slice of the tests on another torch: make smoke TORCH=2.15.0
+smoke: $(VENV)/.stamp .venv-torch-$(or $(TORCH),unset)/.stamp ## a slice of the tests on another torch: make smoke TORCH=2.15.0
 	$(BIN)/python -m tests.versions .venv-torch-$(TORCH)
 
 test-torch: .venv-torch-$(or $(TORCH),unset)/.stamp ## the test suite on another torch: make test-torch TORCH=2.15.0
