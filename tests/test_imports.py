@@ -58,6 +58,25 @@ def test_operators_work_without_what_compilers_need():
     assert imported_by(compiled) >= {"sympy", "torch._dynamo"}
 
 
+FIRST_CALL = """
+@tg.op
+def triple(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    return 3 * x
+
+def broken(x):
+    y = triple(x)
+    torch._dynamo.graph_break()
+    return triple(y)
+
+assert "__call__" not in vars(type(triple))
+assert torch.compile(broken, backend="eager")(torch.ones(2)).tolist() == [9, 9]
+"""
+
+
+def test_a_first_call_in_a_graph_that_breaks():
+    assert imported_by(DECLARED + FIRST_CALL) >= {"torch._dynamo"}
+
+
 def test_heavy_imports_are_found():
     assert imported_by("import torchgraft, rich") == {"rich"}
 

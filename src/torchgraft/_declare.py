@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ._build.source import Source
+from ._lower import in_graph
 from ._lower.dispatcher_op import fresh_name
 from ._lower.lowering import Lowering
 from ._lower.product import weigh
@@ -232,4 +233,5 @@ def make_op(
     functools.update_wrapper(made, function)
     made._record = record
     made._lowering = Lowering(record, weigh)
+    in_graph.once_loaded(made._generate_call)
     return made

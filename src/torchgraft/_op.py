@@ -9,11 +9,11 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 import torch
 
-from . import _torch
 from ._build.source import Source
 from ._capabilities import Capability, capabilities, describe
 from ._kernels.make import make_kernel
 from ._kernels.native_kernel import NativeKernel
+from ._lower import in_graph
 from ._lower.eager_call import EagerCall
 from ._lower.lowering import Lowering
 from ._record import Record
@@ -452,11 +452,10 @@ class Op(Generic[P, R_co]):
         self._generate_call()
         return self(*args, **kwargs)
 
-    @_torch.at_trace_time
-    def _generate_call(self) -> bool:
+    def _generate_call(self) -> None:
         own: Any = type(self)
-        own.__call__ = EagerCall(self._lowering).function
-        return True
+        if own.__call__ is Op.__call__:
+            own.__call__ = EagerCall(self._lowering).function
 
     def _declare(self, change: Callable[[Record], None]) -> None:
         """Change the record, and forget what was derived of it."""
@@ -465,6 +464,7 @@ class Op(Generic[P, R_co]):
         if type(self).__call__ is not Op.__call__:
             own: Any = own_class(self.__name__, type(self).__module__)
             self.__class__ = own
+            in_graph.once_loaded(self._generate_call)
 
 
 def own_class(name: str, module: str) -> type[Op[..., Any]]:
@@ -473,4 +473,4 @@ def own_class(name: str, module: str) -> type[Op[..., Any]]:
     Its generated call lives there, so that ``op(x)`` is one Python call. Dynamo, which guards the types of what it
     has seen, tells one operator from another by it, and what was declared before a trace from what came later.
     """
-    return type(name, (Op,), {"__module__": module, "__call__": Op.__call__})
+    return type(name, (Op,), {"__module__": module})

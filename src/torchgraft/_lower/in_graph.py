@@ -1,7 +1,8 @@
-"""Functions that Dynamo puts into its graphs as they are.
+"""Preparations for Dynamo, which its import alone makes necessary.
 
-Telling Dynamo means importing it, which takes a second: those who never compile shall not wait for it. Functions are
-kept until something else imports it.
+The import takes a second: those who never compile shall not wait for it. What Dynamo has to be told is kept until
+something else imports it; and the calls of operators, which are generated when they are first called, are generated
+then, for Dynamo must not meet one that changes while it traces.
 """
 
 from __future__ import annotations
@@ -18,15 +19,20 @@ import torch
 
 from .. import _torch
 
-_waiting: list[Callable[..., Any]] = []
+_waiting: list[Callable[[], object]] = []
+
+
+def once_loaded(action: Callable[[], object]) -> None:
+    """Do something now if Dynamo is loaded, or else when it is."""
+    if _imported:
+        action()
+    else:
+        _waiting.append(action)
 
 
 def allow(function: Callable[..., Any]) -> None:
-    """Apply `torch.compiler.allow_in_graph`, now or when Dynamo is there."""
-    if _imported:
-        torch.compiler.allow_in_graph(function)
-    else:
-        _waiting.append(function)
+    """Have Dynamo put a function into its graphs as it is."""
+    once_loaded(lambda: torch.compiler.allow_in_graph(function))
 
 
 class _OnImport(MetaPathFinder):
@@ -55,7 +61,7 @@ def _tell() -> None:
     _imported = True
     _torch.require()  # Names of Dynamo could not be looked up before.
     while _waiting:
-        torch.compiler.allow_in_graph(_waiting.pop())
+        _waiting.pop()()
 
 
 _imported = _torch.DYNAMO in sys.modules

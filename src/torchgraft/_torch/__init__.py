@@ -94,7 +94,6 @@ from .thread_modes import modes as modes
 from .thread_modes import set_grad_enabled as set_grad_enabled
 from .tracing import DYNAMO as DYNAMO
 from .tracing import DYNAMO_KNOWS_FUNCTIONS as DYNAMO_KNOWS_FUNCTIONS
-from .tracing import at_trace_time as at_trace_time
 from .tracing import checkpointed as checkpointed
 from .tracing import disabled as disabled
 from .tracing import fake_call as fake_call

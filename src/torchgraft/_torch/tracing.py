@@ -91,15 +91,6 @@ _set_strategy: Callable[[CodeType, Any], None] = _frames.set_code_exec_strategy
 _SKIP = _frames._FrameExecStrategy(_frames._FrameAction.SKIP, _frames._FrameAction.SKIP)
 
 
-def at_trace_time(function: F) -> F:
-    """Have Dynamo call a function while it traces, and put nothing into the graph.
-
-    So does `torch.compiler.assume_constant_result`, which imports Dynamo.
-    """
-    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
-    return function
-
-
 def no_dynamo(function: F) -> F:
     """`function`, marked so that Dynamo looks neither into it nor into what it calls.
 
