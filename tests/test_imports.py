@@ -27,7 +27,8 @@ HEAVY = ("scipy", "matplotlib", "sklearn", "rich", "sympy", "torch._dynamo", "to
 def imported_by(statement):
     """The heavy modules that a statement imports and `import torch` does not."""
     code = f"import sys, torch; before = set(sys.modules)\n{statement}\nprint(*set(sys.modules) - before)"
-    out = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
+    quiet = ["-W", "error", "-W", "ignore:Guards may run slower:RuntimeWarning"]  # of Dynamo, on Python 3.13.0
+    out = subprocess.run([sys.executable, *quiet, "-c", code], capture_output=True, text=True, check=True)
     return set(HEAVY) & set(out.stdout.split())
 
 
