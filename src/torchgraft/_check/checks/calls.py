@@ -390,7 +390,7 @@ def _reset(base: Baseline) -> Iterator[Finding]:
 QUIET = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]), "<frozen")
 """Beginnings of files whose lines are not interleaved, beside those of Python's own modules."""
 
-PATIENCE = 0.1
+PATIENCE = 0.5
 """Seconds that a thread waits for its turn before it goes on all the same: the other one may wait for a lock."""
 DISTURBED = Words(
     "threads", "Two threads disturb each other: {} is another",
@@ -464,6 +464,7 @@ class _Turns:
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
+        self._start = threading.Barrier(2)  # A thread that has not begun is not one that waits for a lock.
         self._turn = 0
         self._done = [False, False]
         self._stuck = [False, False]
@@ -478,6 +479,7 @@ class _Turns:
                 self._pass_on(me)
             return trace
 
+        self._start.wait()
         sys.settrace(trace)
         try:
             return function()
