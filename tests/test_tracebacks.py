@@ -2,6 +2,7 @@
 
 import sys
 import traceback
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 import torchgraft as tg
+from torchgraft._frames import is_own
 
 pytest_plugins = ["pytester"]
 
@@ -100,6 +102,12 @@ def test_errors_of_others_keep_their_frames(capsys):
         raise ValueError("of the user's own")
 
     assert "eager_call.py" in printed(raised(lambda: failing(torch.ones(2))), capsys)
+
+
+def test_examples_in_a_wheel_are_not_own_code():
+    package = Path(tg.__file__).parent
+    assert is_own(str(package / "_op.py"))
+    assert not is_own(str(package / "_examples" / "linear.py"))
 
 
 def test_a_notebook_shows_the_cell_alone(capsys):

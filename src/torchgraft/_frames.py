@@ -16,15 +16,16 @@ from typing import Any
 import torch
 
 GENERATED = "<torchgraft "
-"""What file names of generated code begin with."""
+"""Beginning of the file names of generated code."""
 
 _PACKAGE = str(Path(__file__).parent) + os.sep
+_EXAMPLES = _PACKAGE + "_examples"  # A wheel carries them there, and they are written as users write.
 _TORCH = str(Path(torch.__file__).parent) + os.sep
 
 
 def is_own(file: str) -> bool:
     """Return True if a file name is of code of torchgraft's, written or generated."""
-    return file.startswith((GENERATED, _PACKAGE))
+    return file.startswith((GENERATED, _PACKAGE)) and not file.startswith(_EXAMPLES)
 
 
 def shorten(error: BaseException) -> None:
