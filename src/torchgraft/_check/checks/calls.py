@@ -1,21 +1,14 @@
-"""Calls that are repeated, among other calls, in other modes and on other threads: all give the same."""
+"""Calls that are repeated, among other calls, and in other modes: all give the same."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 import pickle
 import random
-import sys
-import sysconfig
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import partial
-from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -28,7 +21,7 @@ from ..case import Case, Linearization, describe
 from ..finding import Finding, Verdict
 from ..target import can_be_copied, copied
 from ..variations import admitted, elsewhere, nearby, options, resized, sizes
-from .ways import Made, Words, compared, made, on_one_module, require_fixed
+from .ways import Made, Words, compared, made, on_one_module
 
 # -- the same call again, and the same backward again ----------------------------------------------------------------
 
@@ -383,119 +376,3 @@ def _reset(base: Baseline) -> Iterator[Finding]:
             "all random numbers that are drawn after it are those of this seed",
             "draw from a torch.Generator of its own, or save in forward what was drawn",
         ).at(f"the state of torch's generator after a backward; {base.case.label}")  # fmt: skip
-
-
-# -- several threads at once, and a backward on another thread than the forward --------------------------------------
-
-QUIET = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]), "<frozen")
-"""Beginnings of files whose lines are not interleaved, beside those of Python's own modules."""
-
-PATIENCE = 0.5
-"""Seconds that a thread waits for its turn before it goes on all the same: the other one may wait for a lock."""
-DISTURBED = Words(
-    "threads", "Two threads disturb each other: {} is another",
-    "both write into a global, a class attribute or a buffer that is made once",
-    "make buffers in each call, and keep on ctx what belongs to it",
-)  # fmt: skip
-
-
-ELSEWHERE = Words(
-    "thread-state", "On another thread than the main one {} is another",
-    "it reads something that each thread has for itself, such as a threading.local",
-    "take it as an argument, and keep on ctx what the backward needs of it",
-)  # fmt: skip
-
-
-def threads(case: Case) -> Iterator[Finding]:
-    """A call on another thread; two that take turns at each line of their Python code; a backward on another thread."""
-    base, other = baseline(case), nearby(case)
-    require_fixed(base, ", which threads share")
-    (result,) = _in_threads([partial(made, case, base)])
-    raises = Words("threads-raise", "It raises on another thread than the main one")
-    found = list(compared(base, "one thread", result, raises=raises, output=ELSEWHERE, gradient=ELSEWHERE))
-    yield from found
-    if found:
-        return
-    if case.target.kind != "module":  # Each call of a module has a copy of its own.
-        yield from _interleaved(base, other)
-    recorded = case.linearize()
-    (result,) = _in_threads([lambda: ((), vjp_of(recorded, base))])
-    title = "The gradient is another where the backward runs on another thread"
-    yield from compared(
-        base, "backward on another thread", result,
-        raises=Words("threads-raise", "The backward raises on another thread"),
-        gradient=Words("threads", title, "state that belongs to a thread", "keep on ctx what backward needs"),
-    )  # fmt: skip
-
-
-def _interleaved(base: Baseline, other: list[Tensor]) -> Iterator[Finding]:
-    case, turns = base.case, _Turns()
-    right = [(base.outputs, base.gradients), made(case, base, other)]
-    results = _in_threads(
-        [partial(turns.take, i, partial(made, case, base, at)) for i, at in enumerate((case.primals, other))]
-    )
-    for result, expected in zip(results, right, strict=True):
-        found = compared(
-            base, "two threads that take turns at each line", result,
-            raises=Words("threads-raise", "It raises where two threads call it"),
-            output=DISTURBED, gradient=DISTURBED, expected=expected,
-        )  # fmt: skip
-        told = list(found)
-        yield from told
-        if told:
-            return
-
-
-def _in_threads(functions: Sequence[Callable[[], Made]]) -> list[Callable[[], Made]]:
-    """Run each function in a thread of its own; return functions that return or raise what these did."""
-    with ThreadPoolExecutor(len(functions)) as pool:
-        return [future.result for future in [pool.submit(function) for function in functions]]
-
-
-@functools.cache
-def _is_quiet(file: str) -> bool:
-    """Return True for a file of torch, of torchgraft or of Python."""
-    packages = {"site-packages", "dist-packages"} & set(Path(file).parts)
-    return file.startswith(QUIET) or (file.startswith(sysconfig.get_path("stdlib")) and not packages)
-
-
-class _Turns:
-    """Two threads that run one line each, in turns: races then happen every time, not once in a million calls."""
-
-    def __init__(self) -> None:
-        self._condition = threading.Condition()
-        self._start = threading.Barrier(2)  # A thread that has not begun is not one that waits for a lock.
-        self._turn = 0
-        self._done = [False, False]
-        self._stuck = [False, False]
-
-    def take(self, me: int, function: Callable[[], Made]) -> Made:
-        """Run a function as one of the two threads."""
-
-        def trace(frame: FrameType, event: str, argument: Any) -> Any:
-            if _is_quiet(frame.f_code.co_filename):
-                return None
-            if event == "line":
-                self._pass_on(me)
-            return trace
-
-        self._start.wait()
-        sys.settrace(trace)
-        try:
-            return function()
-        finally:
-            sys.settrace(None)
-            with self._condition:
-                self._done[me] = True
-                self._condition.notify_all()
-
-    def _pass_on(self, me: int) -> None:
-        with self._condition:
-            self._stuck[me] = False
-            if self._done[1 - me] or self._stuck[1 - me]:
-                return
-            self._turn = 1 - me
-            self._condition.notify_all()
-            moved = self._condition.wait_for(lambda: self._turn == me or self._done[1 - me], PATIENCE)
-            self._stuck[1 - me] = not moved  # The other thread waits for what this one holds.
-            self._turn = me

@@ -13,7 +13,7 @@ from ..case import Case
 from ..finding import Finding
 from ..numeric.gradient import gradient
 from .backward import freed, linearity, outputs, returned, subsets
-from .calls import captures, determinism, modes, randomness, state, threads
+from .calls import captures, determinism, modes, randomness, state
 from .combinations import combinations
 from .compilers import compiled, exported, fake, opcheck, traced
 from .layouts import autocast, gradients, inputs
@@ -21,6 +21,7 @@ from .memory import aliasing, leaks, mutation
 from .orders import second_order, tangents
 from .reference import reference
 from .sizes import other_options, other_sizes, ties
+from .threads import threads
 from .vmap import mapped
 
 Look = Callable[[Case], Iterator[Finding]]
