@@ -1,5 +1,7 @@
 """torchgraft: declare an operator once, and it becomes a full citizen of PyTorch."""
 
+import typing as _typing
+
 from ._build.debug import debug
 from ._build.source import c, cpp
 from ._check.check import check
@@ -30,6 +32,9 @@ from .errors import (
     UnsupportedError,
 )
 
+if _typing.TYPE_CHECKING:
+    from ._nn.shard_axis import ShardAxis
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -49,6 +54,7 @@ __all__ = [
     "RuleError",
     "Saved",
     "ShapeError",
+    "ShardAxis",
     "TorchgraftError",
     "TorchgraftWarning",
     "UnsupportedError",
@@ -67,3 +73,11 @@ __all__ = [
     "op",
     "workspace",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name == "ShardAxis":  # Its base class takes half a second to import.
+        from ._nn.shard_axis import ShardAxis
+
+        return ShardAxis
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ._kernels.kernel import Kernel
+from ._mesh.cuts import promised_axes
 from ._record import Record
 from ._rules.kinds import Kind, differentiable_outputs, inert_outputs
 from ._rules.rule import Rule
@@ -197,6 +198,7 @@ def describe(record: Record) -> str:
     width = max(len(p.name) for _, p in signature.tensors)
     lines += [f"    {p.name:{width}}  {_rule_text(record, p.name)}" for _, p in signature.tensors]
     lines += [f"    {o.name:{width}}  {_no_derivative(record, o.name)}" for o in inert_outputs(signature)]
+    lines.append(f"  mesh     {_mesh_text(record)}")
     lines.append("  transforms")
     answers = capabilities(record)
     width = max(map(len, answers))
@@ -209,6 +211,26 @@ def describe(record: Record) -> str:
             if str(other) != str(answer)
         ]
     return "\n".join(lines)
+
+
+def _mesh_text(record: Record) -> str:
+    """Say which axes of DTensors are cut, and which are gathered."""
+    promised = promised_axes(record)
+    linear = ", ".join(record.rules["adjoint"])
+    gathered = [
+        token.text
+        for axes in dict.fromkeys(p.tensor.axes for _, p in record.signature.tensors)
+        for token in (axes.tokens if axes is not None else ())
+        if token.text not in {name for names in promised.values() for name in names}
+    ]
+    whole = ", ".join(dict.fromkeys(gathered)) or ("" if promised["batch"] else "everything")
+    parts = {
+        "cuts": ", ".join([*promised["batch"], *promised["parallel"]]),
+        "cuts and sums over": ", ".join(promised["reduction"]),
+        "passes sums through": linear,
+        "gathers": whole,
+    }
+    return "; ".join(f"{words} {names}" for words, names in parts.items() if names)
 
 
 def _signature_text(signature: Signature) -> str:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol
 import torch
 from torch import Tensor
 
+from . import _torch
 from ._build.source import Source
-from ._lower import in_graph
 from ._lower.dispatcher_op import fresh_name
 from ._lower.lowering import Lowering
 from ._lower.product import weigh
+from ._mesh.cuts import read_axes
 from ._op import Op, own_class
 from ._record import Record
 from ._spec.accuracy import read_accuracy
@@ -127,6 +128,8 @@ def op(
     name: str | None = None,
     autocast: torch.dtype | None = None,
     accuracy: float | None = None,
+    parallel: str = "",
+    reduction: str = "",
 ) -> Declare: ...
 
 
@@ -140,6 +143,8 @@ def op(
     name: str | None = None,
     autocast: torch.dtype | None = None,
     accuracy: float | None = None,
+    parallel: str = "",
+    reduction: str = "",
 ) -> Any:
     """Make an operator of a typed function.
 
@@ -154,12 +159,17 @@ def op(
         autocast: dtype to which floating inputs are cast under autocast; by default mixed ones go to the widest.
         accuracy: to which the values are right, where the kernel has a tolerance of its own (an adaptive solver, a
             quadrature, an iteration): relative to the largest element of each output. `check` compares at it.
+        parallel: names of axes, separated by spaces, that every output has, and along which each slice is computed by
+            itself, as along batch axes. A mesh may cut them, see `ShardAxis`.
+        reduction: names of axes that no output has: the outputs are sums over their slices. A mesh may cut them too;
+            floating inputs without the axis, such as a bias, then count once. `check` proves both.
 
     Returns:
         The `Op`, which is called like the function.
 
     Raises:
-        DeclarationError: an annotation cannot be read, or contradicts another; or `accuracy` is not between 0 and 1.
+        DeclarationError: an annotation cannot be read, or contradicts another; `accuracy` is not between 0 and 1; or
+            the axes that `parallel` or `reduction` names are not such.
 
     Example:
         >>> @tg.op
@@ -175,6 +185,7 @@ def op(
         def decorate(function: Callable[..., Any]) -> Op[..., Any]:
             made = make_op(function, batch, namespace, name, autocast, frames=2, source=kernel)
             made._record.accuracy = accuracy
+            made._record.declare_axes(*read_axes(made._record.signature, parallel, reduction))
             return made
 
         return decorate
@@ -233,5 +244,5 @@ def make_op(
     functools.update_wrapper(made, function)
     made._record = record
     made._lowering = Lowering(record, weigh)
-    in_graph.once_loaded(made._generate_call)
+    _torch.once_loaded(_torch.DYNAMO, made._generate_call)
     return made

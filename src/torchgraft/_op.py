@@ -9,11 +9,11 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 import torch
 
+from . import _torch
 from ._build.source import Source
 from ._capabilities import Capability, capabilities, describe
 from ._kernels.make import make_kernel
 from ._kernels.native_kernel import NativeKernel
-from ._lower import in_graph
 from ._lower.eager_call import EagerCall
 from ._lower.lowering import Lowering
 from ._record import Record
@@ -464,7 +464,7 @@ class Op(Generic[P, R_co]):
         if type(self).__call__ is not Op.__call__:
             own: Any = own_class(self.__name__, type(self).__module__)
             self.__class__ = own
-            in_graph.once_loaded(self._generate_call)
+            _torch.once_loaded(_torch.DYNAMO, self._generate_call)
 
 
 def own_class(name: str, module: str) -> type[Op[..., Any]]:

@@ -46,6 +46,9 @@ class Record:
         samples: functions that yield arguments, for the same.
         reference: what its values are compared with.
         surrogates: functions whose derivatives the rules of named inputs are meant to give, in the place of its own.
+        parallel: axes along which slices are computed each by itself, beside the batch axes.
+        reduction: axes over whose slices the outputs are sums.
+        state: another object after each declaration; what was derived of the one before is stale.
         accuracy: to which its values are right, relative to the largest element of each output; None is its dtype's.
         eager_node: makes the autograd node of eager code, where the rules alone would not make the best one; or None.
         call_scope: makes what surrounds a call through the dispatcher, from its arguments; or None.
@@ -61,6 +64,8 @@ class Record:
         source: Source | None = None,
     ) -> None:
         self.signature = signature
+        self.parallel: tuple[str, ...] = ()
+        self.reduction: tuple[str, ...] = ()
         self.function = function
         self.qualname = qualname
         self.autocast = autocast
@@ -96,6 +101,7 @@ class Record:
 
     def _forget(self) -> None:
         """Forget the plans of calls, and have all functions in C share what they have seen."""
+        self.state = object()
         self._plans.clear()
         for native in self.natives():
             native.seen = self._seen
@@ -153,6 +159,11 @@ class Record:
         self.nondifferentiable.update(dict.fromkeys(names, reason))
         inert = [replace_fields(o, inert=True) if o.name in names else o for o in self.signature.outputs]
         self.signature = replace_fields(self.signature, outputs=tuple(inert))
+        self._forget()
+
+    def declare_axes(self, parallel: tuple[str, ...], reduction: tuple[str, ...]) -> None:
+        """Say along which axes slices are independent, and over which the outputs are sums."""
+        self.parallel, self.reduction = parallel, reduction
         self._forget()
 
     def declare_surrogates(self, names: Sequence[str], of: Callable[..., Any]) -> None:

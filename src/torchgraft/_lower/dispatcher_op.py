@@ -92,6 +92,10 @@ class DispatcherOp:
         """The kernel for fake and meta tensors."""
         _torch.register_fake(self._library, self._qualname, function)
 
+    def dtensors(self, function: Callable[..., Any]) -> None:
+        """Register a function for DTensors that arrive below autograd."""
+        _torch.register_dtensor_rule(self._library, self._qualname, _torch.no_dynamo(function))
+
     def at_key(self, key: str, function: Callable[..., Any], *, with_keyset: bool = False) -> None:
         """The kernel of one dispatch key."""
         kernel = function if function is _torch.fallthrough_kernel else _torch.no_dynamo(function)

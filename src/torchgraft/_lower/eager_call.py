@@ -20,9 +20,9 @@ from .. import _torch
 from .._build import debug
 from .._kernels.kernel import Kernel
 from .._kernels.results import refuse_mutated, settle
+from .._mesh import call as mesh
 from .._spec.plan import LeafCounts, Plan, common_dtype, convert, leaf_counts, with_tensors
 from ..errors import RuleError, UnsupportedError
-from . import in_graph
 from .hot_path import Checks, HotPath
 from .lowering import Lowering
 from .node import Recorded
@@ -139,6 +139,8 @@ class EagerCall:
             return self._again(given)
         values = convert(self.signature, args)
         leaves = self.record.leaves(values)
+        if _torch.any_dtensor_below(leaves) and _torch.runs_eagerly():
+            return self._on_mesh(self.record.promoted(values))
         alive = [_torch.unwrap_dead(leaf) for leaf in leaves]
         if any(one is not other for one, other in zip(alive, leaves, strict=True)):
             return self.slow(*self.record.replace(values, alive))
@@ -166,6 +168,16 @@ class EagerCall:
             entry.kernel = kernel.planned(plan, values)  # The first run may have changed it.
             self._remember(values, entry)
         return self.signature.pack(outputs)
+
+    def _on_mesh(self, values: Sequence[Any]) -> Any:
+        """The call on DTensors: the parts of this rank may take the hot path."""
+
+        def run(values: Sequence[Any]) -> Sequence[Tensor]:
+            result = self._again(values)
+            return (result,) if self.signature.structure is None else tuple(result)
+
+        made = mesh.call(self.record, values, 0, run, shown=True)
+        return self.signature.pack_shown(made)
 
     def _again(self, values: Sequence[Any]) -> Any:
         """The call with tensors in the place of others or of numbers, which the hot path may know."""
@@ -264,5 +276,5 @@ class EagerCall:
             return tuple(self.lowering.call(convert(self.signature, args)))
 
         call.__name__ = call.__qualname__ = self.signature.name
-        in_graph.allow(call)
+        _torch.once_loaded(_torch.DYNAMO, lambda: torch.compiler.allow_in_graph(call))
         return call

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from .. import _torch
+from .._mesh import call as mesh
 from .._record import Record
 from .._spec.dtypes import FLOATS
 from .._spec.plan import LeafCounts, check_ranges, convert, leaf_counts
@@ -67,6 +68,7 @@ class Lowering:
         dispatched.backend(part.backend)
         dispatched.fake(part.fake)
         dispatched.vmap(part.vmap)
+        dispatched.dtensors(part.mesh)
         dispatched.at_key("Autograd", part.autograd, with_keyset=True)
         if decomposes:
             dispatched.decomposition(part.decompose)
@@ -195,8 +197,17 @@ class _Part:
 
     def autograd(self, keyset: Any, *args: Any) -> Any:
         values, lead = self._values(args)
+        if _torch.any_dtensor(self.record.leaves(values)):
+            return self._pack(self._on_mesh(values, lead))
         with _torch.level() if _torch.functorch_active() else contextlib.nullcontext():
             return self._pack(self._autograd(keyset, self.record.promoted(values), lead))
+
+    def mesh(self, *args: Any) -> Any:
+        """The operator on DTensors, below autograd."""
+        return self._pack(self._on_mesh(*self._values(args)))
+
+    def _on_mesh(self, values: list[Any], lead: int) -> list[Tensor]:
+        return mesh.call(self.record, self.record.promoted(values), lead, lambda v: self._again(v, lead), shown=False)
 
     def _autograd(self, keyset: Any, values: list[Any], lead: int) -> Sequence[Tensor]:
         leaves = self.record.leaves(values)

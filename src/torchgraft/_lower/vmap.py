@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from .._spec.axes import Axis
+from .._spec.plan import owners_of
 from .._spec.signature import Parameter, Signature
 
 
@@ -32,7 +33,7 @@ def into_batch_axes(
     signature: Signature, values: Sequence[Any], leaves: Sequence[Tensor], dims: Sequence[int | None], size: int
 ) -> list[Tensor] | None:
     """The leaves with the mapped axis among the operator's own batch axes; None where it has no place there."""
-    owners = _owners(signature, values)
+    owners = owners_of(signature, values)
     if signature.loop or _all_lead(signature, None):
         return _align(owners, leaves, dims)
     runs = {token.name for _, p in signature.tensors if p.tensor.axes and (token := p.tensor.axes.leading_run)}
@@ -53,11 +54,6 @@ def into_batch_axes(
 
 def _run(owner: Parameter) -> Axis | None:
     return owner.tensor.axes.leading_run if owner.tensor.axes is not None else None
-
-
-def _owners(signature: Signature, values: Sequence[Any]) -> list[Parameter]:
-    """The parameter of each leaf."""
-    return [p for i, p in signature.tensors if values[i] is not None for _ in (values[i] if p.many else [values[i]])]
 
 
 def _leads(run: Any, name: str | None) -> bool:

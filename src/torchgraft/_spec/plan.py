@@ -80,6 +80,11 @@ def leaves_of(plan: Plan, names: Sequence[str]) -> list[Leaf]:
     return [leaf for name in names for leaf in plan.leaves if leaf.name.partition("[")[0] == name]
 
 
+def owners_of(signature: Signature, values: Sequence[Any]) -> list[Parameter]:
+    """The parameter of each tensor that is there, lists flattened."""
+    return [p for i, p in signature.tensors if values[i] is not None for _ in (values[i] if p.many else [values[i]])]
+
+
 def leaf_counts(signature: Signature, values: Sequence[Any]) -> LeafCounts:
     """Count the tensors of a call, parameter by parameter."""
     return tuple(

@@ -172,7 +172,10 @@ class Signature:
 
     def pack(self, outputs: Sequence[Tensor]) -> Any:
         """All outputs of the kernel as the caller sees them."""
-        seen = [value for value, output in zip(outputs, self.outputs, strict=True) if not output.saved]
+        return self.pack_shown([v for v, output in zip(outputs, self.outputs, strict=True) if not output.saved])
+
+    def pack_shown(self, seen: Sequence[Tensor]) -> Any:
+        """The outputs that the caller sees, as one value."""
         if self.structure is None:
             return seen[0]
         return tuple(seen) if self.structure is tuple else self.structure(*seen)

@@ -26,6 +26,19 @@ from .dispatcher import module_of as module_of
 from .dispatcher import overload_of as overload_of
 from .dispatcher import redispatch_below_autograd as redispatch_below_autograd
 from .dispatcher import register_fake as register_fake
+from .dtensors import DTENSOR as DTENSOR
+from .dtensors import any_dtensor as any_dtensor
+from .dtensors import any_dtensor_below as any_dtensor_below
+from .dtensors import dtensor_below as dtensor_below
+from .dtensors import is_dtensor as is_dtensor
+from .dtensors import lies_as as lies_as
+from .dtensors import local_part as local_part
+from .dtensors import make_dtensor as make_dtensor
+from .dtensors import make_spec as make_spec
+from .dtensors import memo_of as memo_of
+from .dtensors import redistributed as redistributed
+from .dtensors import register_dtensor_rule as register_dtensor_rule
+from .dtensors import spec_of as spec_of
 from .duals import any_tangent as any_tangent
 from .duals import has_tangent as has_tangent
 from .duals import in_dual_level as in_dual_level
@@ -66,6 +79,7 @@ from .levels import opens_no_level as opens_no_level
 from .levels import outside_level as outside_level
 from .levels import recording_levels as recording_levels
 from .levels import requires_grad_inside as requires_grad_inside
+from .on_import import once_loaded as once_loaded
 from .onlookers import nan_is_equal as nan_is_equal
 from .onlookers import profiling as profiling
 from .onlookers import without_onlookers as without_onlookers
@@ -76,6 +90,7 @@ from .plain import holds_numbers as holds_numbers
 from .plain import is_at_bottom as is_at_bottom
 from .plain import is_direct as is_direct
 from .plain import plain_tensors as plain_tensors
+from .plain import runs_eagerly as runs_eagerly
 from .quiet import quiet_compilers as quiet_compilers
 from .quiet import quiet_vmap as quiet_vmap
 from .storage import borrows_memory as borrows_memory

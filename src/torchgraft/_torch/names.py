@@ -62,6 +62,10 @@ NAMES = (
     "torch._dynamo:graph_break",
     "torch._dynamo.guards:install_guard",
     "torch._dynamo.variables.ctx_manager:DualLevelContextManager._guards_singleton",
+    "torch.distributed._functional_collectives:AsyncCollectiveTensor",
+    "torch.distributed.tensor._dtensor_spec:DTensorSpec",
+    "torch.distributed.tensor._dtensor_spec:TensorMeta",
+    "torch.distributed.tensor._utils:ExplicitRedistributionContext.observe_redistribution",
     "torch._export.utils:_maybe_find_pre_dispatch_tf_mode_for_export",
     "torch._functorch.autograd_function:VmapInfo",
     "torch._functorch.autograd_function:vmapify_autograd_function",
@@ -94,7 +98,7 @@ NAMES = (
 
 
 def require(names: Iterable[str] = NAMES) -> None:
-    """Look up names whose modules are loaded; those of Dynamo are asked for again when it is.
+    """Look up names whose modules are loaded; those of Dynamo and of DTensor are asked for when they are.
 
     Raises:
         ImportError: torch has not all of them; the text says which, and which versions of torch have.

@@ -18,16 +18,23 @@ from .tracing import is_tracing
 PLAIN_TYPES = frozenset({Tensor, torch.nn.Parameter})
 
 
-def is_direct(tensors: Iterable[Tensor]) -> bool:
-    """Return True if a call on these tensors may bypass the dispatcher: no transform, mode, subclass or lazy view."""
+def runs_eagerly() -> bool:
+    """Return True if neither a mode, autocast, a tangent, a profiler nor a tracer is about."""
     return (
-        not functorch_active()
-        and dispatch_modes() == 0
+        dispatch_modes() == 0
         and modes_before_dispatch() == 0
         and not any_autocast()
         and forward_ad._current_level < 0
         and not profiler._is_profiler_enabled
         and not is_tracing()
+    )
+
+
+def is_direct(tensors: Iterable[Tensor]) -> bool:
+    """Return True if a call on these tensors may bypass the dispatcher: no transform, mode, subclass or lazy view."""
+    return (
+        not functorch_active()
+        and runs_eagerly()
         and all(
             type(tensor) in PLAIN_TYPES
             and not tensor.is_conj()

@@ -50,6 +50,14 @@ def below_levels(tensor: Tensor) -> Tensor | None:
     return None if any(map(_C._functorch.is_batchedtensor, layers)) else layers[-1].detach()
 
 
+def below_differentiation(tensor: Tensor) -> Tensor:
+    """The tensor below the differentiating levels that are outside of any mapped axis."""
+    functorch = _C._functorch
+    while functorch.is_gradtrackingtensor(tensor):
+        tensor = functorch.get_unwrapped(tensor)
+    return tensor
+
+
 def unwrap_batched(operands: tuple[Any, ...], level: int) -> tuple[tuple[Any, ...], tuple[int | None, ...]]:
     """The operands without a level's mapped axes, and where these are; what is no tensor has none."""
     pairs = [_C._functorch._unwrap_batched(o, level) if isinstance(o, Tensor) else (o, None) for o in operands]

@@ -1,0 +1,195 @@
+"""Axes along which a call can be cut into independent parts, or into the terms of a sum, as its annotations promise."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from .._record import Record
+from .._spec.axes import Axes, Axis
+from .._spec.dtypes import is_inexact
+from .._spec.plan import Plan, owners_of
+from .._spec.signature import Signature, TensorType
+from ..errors import DeclarationError
+
+Kind = Literal["batch", "parallel", "reduction"]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """One axis of a call along which tensors can be cut.
+
+    Attributes:
+        axis: what tells it from the call's other ones.
+        name: as people read it.
+        kind: ``batch`` and ``parallel``: the parts of the outputs are put together; ``reduction``: they are summed.
+        size: the length of the axis.
+        inputs: where each tensor of the call has the axis; None for one that has not, or has it with size 1.
+        outputs: where each output has it; None for the outputs of a reduction.
+        once: the tensors without the axis of a reduction, such as a bias: one of the terms has it, the others zeros.
+    """
+
+    axis: Hashable
+    name: str
+    kind: Kind
+    size: Any
+    inputs: tuple[int | None, ...]
+    outputs: tuple[int | None, ...]
+    once: tuple[bool, ...]
+
+
+def find_cuts(record: Record, values: Sequence[Any], plan: Plan) -> list[Cut]:
+    """The axes along which one call can be cut.
+
+    Args:
+        values: the arguments, converted; tensors count by their shapes alone.
+        plan: of the call.
+    """
+    signature = record.signature
+    kinds = [owner.tensor for owner in owners_of(signature, values)]
+    results = [output.type for output in signature.outputs]
+    shapes = [shape for shape, _ in plan.outputs]
+    if not _annotated(signature) or any(shape is None for shape in shapes):
+        return []
+    named: dict[str, Kind] = dict.fromkeys(record.parallel, "parallel")
+    named |= dict.fromkeys(record.reduction, "reduction")
+    run = _batch_run(signature)
+    places_in = [
+        _places(kind, len(leaf.shape), leaf.lead, run, named) for kind, leaf in zip(kinds, plan.leaves, strict=True)
+    ]
+    places_out = [
+        _places(kind, len(shape or ()), len(plan.batch), run, named)
+        for kind, shape in zip(results, shapes, strict=True)
+    ]
+    cuts: list[Cut] = []
+    for axis in dict.fromkeys(axis for places in places_in for axis in places):
+        kind: Kind = named.get(axis, "batch") if isinstance(axis, str) else "batch"
+        if kind != "reduction" and not all(axis in places for places in places_out):
+            continue
+        sizes = [
+            leaf.shape[places[axis]] if axis in places else 1
+            for leaf, places in zip(plan.leaves, places_in, strict=True)
+        ]
+        size = max(sizes)
+        if size == 1:
+            continue
+        inputs = tuple(places[axis] if own == size else None for own, places in zip(sizes, places_in, strict=True))
+        outputs = tuple(None if kind == "reduction" else places[axis] for places in places_out)
+        once = tuple(
+            kind == "reduction" and axis not in places and is_inexact(leaf.dtype)
+            for leaf, places in zip(plan.leaves, places_in, strict=True)
+        )
+        cuts.append(Cut(axis, _name(axis), kind, size, inputs, outputs, once))
+    return cuts
+
+
+def promised_axes(record: Record) -> dict[Kind, tuple[str, ...]]:
+    """The axes along which calls can be cut, as annotations write them."""
+    signature = record.signature
+    if not _annotated(signature):
+        return {"batch": (), "parallel": (), "reduction": ()}
+    run = _batch_run(signature)
+    leading = [axes.leading_run for axes in _annotations(signature)]
+    batch = [token.text for token in leading if run is not None and token is not None and token.name == run.name]
+    loop = ("leading axes",) if signature.loop else ()
+    return {
+        "batch": (*loop, *dict.fromkeys(batch)), "parallel": record.parallel, "reduction": record.reduction,
+    }  # fmt: skip
+
+
+def _annotated(signature: Signature) -> bool:
+    """Return True if all tensors have axes: nobody knows what one without has to do with those of the others."""
+    kinds = [p.tensor for _, p in signature.tensors] + [output.type for output in signature.outputs]
+    return all(kind.axes is not None for kind in kinds)
+
+
+def _batch_run(signature: Signature) -> Axis | None:
+    """The batch axes: a run that leads every output, and every input that has it."""
+    runs = [output.type.axes.leading_run if output.type.axes is not None else None for output in signature.outputs]
+    first = runs[0] if runs else None
+    if first is None or any(run is None or run.name != first.name for run in runs):
+        return None
+    inner = [token for axes in _annotations(signature) for token in axes.tokens[1:] if token.variadic]
+    return None if any(token.name == first.name for token in inner) else first
+
+
+def _places(kind: TensorType, rank: int, lead: int, run: Axis | None, named: dict[str, Kind]) -> dict[Hashable, int]:
+    """The positions of a tensor's axes that may be cut. Batch axes are counted from their end, where they line up."""
+    assert kind.axes is not None
+    tokens, at = kind.axes.tokens, kind.axes.run
+    found: dict[Hashable, int] = {("lead", i): lead - 1 - i for i in range(lead)}
+    length = rank - lead - len(tokens) + 1
+    if at == 0 and run is not None and tokens[0].name == run.name:
+        found |= {("run", i): lead + length - 1 - i for i in range(length)}
+    for position, token in enumerate(tokens):
+        if token.name in named and not token.variadic:
+            before = at is None or position < at
+            found[token.name] = lead + position if before else rank - len(tokens) + position
+    return found
+
+
+def _name(axis: Hashable) -> str:
+    return axis if isinstance(axis, str) else f"batch axis {-1 - axis[1]}"  # type: ignore[index]
+
+
+# -- what is declared -------------------------------------------------------------------------------------------------
+
+
+def read_axes(signature: Signature, parallel: str, reduction: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Read the names of axes that were declared to be parallel, or to be summed over.
+
+    Raises:
+        DeclarationError: a name is no axis of an input, is part of an expression, or the outputs contradict it.
+    """
+    names = parallel.split(), reduction.split()
+    for word, given in zip(("parallel", "reduction"), names, strict=True):
+        for name in given:
+            why = _refusal(signature, word, name, twice=name in names[0] and name in names[1])
+            if why is not None:
+                raise DeclarationError(
+                    why, operator=signature.name, argument=f"{word}={name!r}",
+                    expected=f"one of {', '.join(sorted(_single(signature))) or 'no axis: none has a name of its own'}",
+                    got=name, hint=_HINTS[word],
+                )  # fmt: skip
+    return tuple(names[0]), tuple(names[1])
+
+
+_HINTS = {
+    "parallel": "name an axis that every output has: its slices are computed each by itself",
+    "reduction": "name an axis that no output has: the outputs are sums over its slices",
+}
+
+
+def _refusal(signature: Signature, word: str, name: str, *, twice: bool) -> str | None:
+    if twice:
+        return f"axis {name} cannot be parallel and summed over"
+    if name not in _single(signature):
+        return f"no input has an axis {name} with a name of its own"
+    if name in {axis for axes in _annotations(signature) for axis in axes.reads()[0]}:
+        return f"axis {name} is part of an expression: its slices have other sizes"
+    having = [_count(output.type.axes, name) for output in signature.outputs]
+    inputs = [_count(p.tensor.axes, name) for _, p in signature.tensors]
+    if max(having + inputs) > 1:
+        return f"axis {name} occurs twice in one tensor, which cannot be cut twice"
+    if word == "parallel" and not all(having):
+        return f"axis {name} is missing in an output"
+    if word == "reduction" and any(having):
+        return f"axis {name} is one of an output, so nothing is summed over it"
+    return None
+
+
+def _annotations(signature: Signature) -> Iterator[Axes]:
+    kinds = [p.tensor for _, p in signature.tensors] + [output.type for output in signature.outputs]
+    return (kind.axes for kind in kinds if kind.axes is not None)
+
+
+def _single(signature: Signature) -> set[str]:
+    """The names of single axes of inputs."""
+    found = [p.tensor.axes for _, p in signature.tensors]
+    return {name for axes in found if axes is not None for name in axes.binds}
+
+
+def _count(axes: Axes | None, name: str) -> int:
+    tokens: Sequence[Axis] = axes.tokens if axes is not None else ()
+    return sum(token.name == name for token in tokens)

@@ -1,0 +1,156 @@
+"""`ShardAxis`: tensor parallelism for generated modules, by the name of an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_module, distribute_tensor
+from torch.distributed.tensor.parallel import ParallelStyle
+from torch.distributed.tensor.placement_types import Placement
+
+from .._spec.signature import TensorType
+from ..errors import ArgumentError
+from .module import Module
+
+Layouts = Placement | Sequence[Placement | None] | None
+
+
+class ShardAxis(ParallelStyle):
+    """Shard every parameter of a `module` that has an axis, for ``torch.distributed.tensor.parallel``.
+
+    The operator declares the axis as ``parallel`` or ``reduction`` in `op`. Along a parallel axis, the outputs are
+    sharded, as those of ``ColwiseParallel`` are; over a reduction axis, they are summed, as those of
+    ``RowwiseParallel`` are. Parameters without the axis are replicated.
+
+    Args:
+        axis: its name in the annotations.
+        input_layouts: the placement of each tensor that the module is called with, if that is a plain tensor: one for
+            all, or a sequence; None in it for the default: sharded where the input has the axis, else replicated.
+        output_layouts: the placement to which each output is brought; by default sharded along a parallel axis, and
+            replicated (summed) over a reduction axis.
+        use_local_output: return plain tensors, not DTensors.
+
+    Raises:
+        ArgumentError: when it is applied: the module was not made by `module`, or its operator does not declare the
+            axis.
+
+    Example:
+        >>> parallelize_module(net, mesh, {"up": tg.ShardAxis("m"), "down": tg.ShardAxis("n")})
+    """
+
+    def __init__(
+        self,
+        axis: str,
+        *,
+        input_layouts: Layouts = None,
+        output_layouts: Layouts = None,
+        use_local_output: bool = True,
+    ) -> None:
+        super().__init__()
+        self.axis = axis
+        self.input_layouts = input_layouts
+        self.output_layouts = output_layouts
+        self.use_local_output = use_local_output
+
+    def __repr__(self) -> str:
+        options = {name: getattr(self, name) for name in ("input_layouts", "output_layouts", "use_local_output")}
+        return f"ShardAxis({self.axis!r}, {', '.join(f'{name}={value}' for name, value in options.items())})"
+
+    def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
+        self._check(module)
+        assert isinstance(module, Module)
+        distribute_module(module, device_mesh, self._distribute)
+        plan = module._plan
+        names = [p.name for p in plan.inputs]
+        kinds = {p.name: p.tensor for p in plan.inputs}
+        given = dict(zip(names, self._layouts(self.input_layouts, len(names)), strict=True))
+
+        def before(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+            placed = {
+                name: self._enter(value, kinds[name], given[name], device_mesh)
+                for name, value in {**dict(zip(names, args, strict=False)), **kwargs}.items()
+            }
+            return tuple(placed.pop(name) for name in names[: len(args)]), placed
+
+        def after(_: nn.Module, args: tuple[Any, ...], result: Any) -> Any:
+            if isinstance(result, Tensor):
+                return self._leave([result])[0]
+            made = self._leave(result)
+            return type(result)(*made) if hasattr(result, "_fields") else tuple(made)
+
+        module.register_forward_pre_hook(before, with_kwargs=True)
+        module.register_forward_hook(after)
+        return module
+
+    def _check(self, module: nn.Module) -> None:
+        if not isinstance(module, Module):
+            raise ArgumentError(
+                "ShardAxis knows the axes of a module that tg.module made", argument="module",
+                expected="a module of an operator", got=type(module).__name__,
+                hint="name its parts in the plan, or use ColwiseParallel and RowwiseParallel for nn.Linear",
+            )  # fmt: skip
+        record = module._plan.op._record
+        if self.axis not in (*record.parallel, *record.reduction):
+            declared = ", ".join((*record.parallel, *record.reduction))
+            raise ArgumentError(
+                f"the operator does not say that axis {self.axis} may be cut", operator=record.name,
+                argument="axis", expected=declared or "an axis that is declared", got=self.axis,
+                hint=f'@tg.op(parallel="{self.axis}"), or reduction="{self.axis}", which tg.check proves',
+            )  # fmt: skip
+
+    def _distribute(self, name: str, module: nn.Module, mesh: DeviceMesh) -> None:
+        """Shard the module's parameters and buffers that have the axis, and replicate the others."""
+        assert isinstance(module, Module)
+        for parameter in module._plan.tensors:
+            tensor = getattr(module, parameter.name)
+            if tensor is None:
+                continue
+            placement = self._along(parameter.tensor)
+            placed: Any = distribute_tensor(tensor, mesh, [placement], src_data_rank=self.src_data_rank)
+            if isinstance(tensor, nn.Parameter):
+                module.register_parameter(parameter.name, nn.Parameter(placed, requires_grad=tensor.requires_grad))
+            else:
+                module.register_buffer(parameter.name, placed)
+
+    def _along(self, kind: TensorType) -> Placement:
+        """The placement of a tensor that is cut along the axis, which is counted from the end behind batch axes."""
+        assert kind.axes is not None
+        names = [token.name for token in kind.axes.tokens]
+        if self.axis not in names:
+            return Replicate()
+        position = names.index(self.axis)
+        behind = kind.axes.run is not None and kind.axes.run < position
+        return Shard(position - len(names) if behind else position)
+
+    def _layouts(self, given: Layouts, count: int) -> Sequence[Placement | None]:
+        if given is None or isinstance(given, Placement):
+            return [given] * count
+        if len(given) != count:
+            raise ArgumentError(
+                "has the wrong number of placements", argument="layouts", expected=f"{count} of them", got=len(given)
+            )
+        return given
+
+    def _enter(self, value: Any, kind: TensorType, layout: Placement | None, mesh: DeviceMesh) -> Any:
+        """Take a plain tensor for a DTensor that lies as its layout says, and bring it to where the axis is cut."""
+        if not isinstance(value, Tensor):
+            return value
+        wanted = [self._along(kind)]
+        if not isinstance(value, DTensor):
+            value = DTensor.from_local(value, mesh, [layout or wanted[0]], run_check=False)
+        return value.redistribute(mesh, wanted)
+
+    def _leave(self, outputs: Sequence[Any]) -> list[Any]:
+        layouts = self._layouts(self.output_layouts, len(outputs))
+        made = []
+        for output, layout in zip(outputs, layouts, strict=True):
+            placed = output.redistribute(output.device_mesh, [layout or self._summed(output.placements[0])])
+            made.append(placed.to_local() if self.use_local_output else placed)
+        return made
+
+    @staticmethod
+    def _summed(placement: Placement) -> Placement:
+        return Replicate() if placement.is_partial() else placement
