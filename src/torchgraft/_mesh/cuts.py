@@ -90,12 +90,25 @@ def promised_axes(record: Record) -> dict[Kind, tuple[str, ...]]:
     if not _annotated(signature):
         return {"batch": (), "parallel": (), "reduction": ()}
     run = _batch_run(signature)
-    leading = [axes.leading_run for axes in _annotations(signature)]
-    batch = [token.text for token in leading if run is not None and token is not None and token.name == run.name]
+    batch = [axes.tokens[0].text for axes in _annotations(signature) if run is not None and _leads(axes, run)]
     loop = ("leading axes",) if signature.loop else ()
     return {
         "batch": (*loop, *dict.fromkeys(batch)), "parallel": record.parallel, "reduction": record.reduction,
     }  # fmt: skip
+
+
+def batch_inputs(signature: Signature) -> set[str]:
+    """The names of the inputs that have the batch axes."""
+    run = _batch_run(signature)
+    return {
+        p.name
+        for _, p in signature.tensors
+        if signature.loop or (run is not None and p.tensor.axes is not None and _leads(p.tensor.axes, run))
+    }
+
+
+def _leads(axes: Axes, run: Axis) -> bool:
+    return axes.leading_run is not None and axes.leading_run.name == run.name
 
 
 def _annotated(signature: Signature) -> bool:
@@ -120,7 +133,7 @@ def _places(kind: TensorType, rank: int, lead: int, run: Axis | None, named: dic
     tokens, at = kind.axes.tokens, kind.axes.run
     found: dict[Hashable, int] = {("lead", i): lead - 1 - i for i in range(lead)}
     length = rank - lead - len(tokens) + 1
-    if at == 0 and run is not None and tokens[0].name == run.name:
+    if run is not None and _leads(kind.axes, run):
         found |= {("run", i): lead + length - 1 - i for i in range(length)}
     for position, token in enumerate(tokens):
         if token.name in named and not token.variadic:

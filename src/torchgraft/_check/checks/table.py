@@ -18,6 +18,7 @@ from .combinations import combinations
 from .compilers import compiled, exported, fake, opcheck, traced
 from .layouts import autocast, gradients, inputs
 from .memory import aliasing, leaks, mutation
+from .mesh import parts
 from .orders import second_order, tangents
 from .reference import reference
 from .sizes import other_options, other_sizes, ties
@@ -65,6 +66,10 @@ CHECKS = (
     Check("forward mode", "The tangent is the derivative along a direction: <v, J u> = <v J, u>.", tangents),
     Check(
         "vmap", "Mapped over samples it gives what a loop gives, and so do its derivatives.", mapped, probes="batches"
+    ),
+    Check(
+        "mesh", "Applied to the parts into which a mesh may cut a call, it gives the parts of the result.", parts,
+        probes="forwards",
     ),
     Check(
         "modes", "Values do not depend on whether anything is recorded, and a checkpointed call has the same gradient.",
