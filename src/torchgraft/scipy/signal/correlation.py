@@ -132,7 +132,7 @@ def _faster(in1: Tensor, kernel: Tensor, sizes: Sequence[int]) -> Method:
     if in1.dim() > DIRECT_AXES:
         return "fft"
     pairs = list(zip(in1.shape, kernel.shape, strict=True))
-    products = [torch.sym_min(n * k, size * torch.sym_min(n, k)) for (n, k), size in zip(pairs, sizes, strict=True)]
+    products = [min(n * k, size * min(n, k)) for (n, k), size in zip(pairs, sizes, strict=True)]
     points = math.prod([n + k - 1 for n, k in pairs])
     transforms = (600 if in1.dim() == 1 else 200) * points + 500_000
     return "fft" if known(math.prod(products) > transforms) else "direct"
