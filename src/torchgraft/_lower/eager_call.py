@@ -104,6 +104,9 @@ class EagerCall:
         self.entries: dict[Any, list[Entry]] = {}
         # With lists of tensors the number of leaves varies, and every call is checked in words.
         self.recognises = not any(p.many for _, p in self.signature.tensors)
+        self._places = [i for i, _ in self.signature.tensors]
+        promotes = any(p.tensor.dtypes.promotes for _, p in self.signature.tensors)
+        self._converts_nothing = self.recognises and not promotes
         kernels = self.record.kernels.values()
         checks = Checks(all(k.opaque for k in kernels), all(k.trusted for k in kernels))
         self._hot_path = HotPath(self.signature, self.record.qualname, _NEVER, checks)
@@ -134,6 +137,8 @@ class EagerCall:
                 got="a Proxy of torch.fx.symbolic_trace",
                 hint="torch.export.export(module, args), or make_fx(module)(*args)",
             )
+        if self._converts_nothing and _torch.all_dtensors([args[i] for i in self._places]) and _torch.runs_eagerly():
+            return self._on_mesh(args)  # Numbers were converted by who called, and these tensors need not be.
         given = with_tensors(self.signature, args)
         if given is not args:
             return self._again(given)

@@ -23,24 +23,36 @@ class _Way:
 
     Attributes:
         inputs: a side for each tensor of the call.
+        as_wanted: all of them lie so already.
         outputs: one for each output; None for those whose shape is not known before the call.
+        shown: the same without `Saved` outputs.
     """
 
-    __slots__ = ("inputs", "outputs")
+    __slots__ = ("as_wanted", "inputs", "mesh", "outputs", "shown")
 
     def __init__(self, record: Record, values: Sequence[Any], plan: Plan, leaves: Sequence[Any], mesh: Any) -> None:
+        self.mesh = mesh
         taken = choose(record, values, plan, leaves, mesh)
         self.inputs = [
             Side(mesh, [c.inputs[i] for c in taken], leaf.shape, leaf.dtype, f"{record.name}: {leaf.name}")
             for i, leaf in enumerate(plan.leaves)
         ]
-        names = [output.name for output in record.signature.outputs]
+        self.as_wanted = all(side.has(leaf) for side, leaf in zip(self.inputs, leaves, strict=True))
+        outputs = record.signature.outputs
         self.outputs = [
             None
             if shape is None
-            else Side(mesh, [c.outputs[i] for c in taken], shape, dtype, f"{record.name}: {names[i]}")
+            else Side(mesh, [c.outputs[i] for c in taken], shape, dtype, f"{record.name}: {outputs[i].name}")
             for i, (shape, dtype) in enumerate(plan.outputs)
         ]
+        self.shown = [side for side, output in zip(self.outputs, outputs, strict=True) if not output.saved]
+
+    def whole(self, result: Tensor) -> Side:
+        """The side of an output whose shape was not known: nothing was cut."""
+        from torch.distributed.tensor import Replicate
+
+        place = Place(Replicate(), Replicate())
+        return Side(self.mesh, [place] * self.mesh.ndim, result.shape, result.dtype, "an output")
 
 
 def call(
@@ -59,34 +71,21 @@ def call(
     """
     leaves = record.leaves(values)
     dtensors = [_torch.dtensor_below(leaf) for leaf in leaves]
-    mesh = next(found.device_mesh for found in dtensors if found is not None)
-    if None in dtensors:
-        leaves = _replicated(record, values, lead, leaves, mesh)
+    if any(tensor is None for tensor in dtensors):
+        leaves = _replicated(record, values, lead, leaves)
         dtensors = [_torch.dtensor_below(leaf) for leaf in leaves]
-    way = _way(record, values, lead, dtensors, mesh)
-    results = run(record.replace(values, to_local(way.inputs, leaves)))
-    sides = way.outputs
-    if shown:
-        sides = [side for side, output in zip(sides, record.signature.outputs, strict=True) if not output.saved]
-    made = [
-        side or Side(mesh, [_whole()] * mesh.ndim, result.shape, result.dtype, record.name)
-        for side, result in zip(sides, results, strict=True)
-    ]
-    return to_global(made, results)
+    way = _way(record, values, lead, dtensors)
+    results = run(record.replace(values, to_local(way.inputs, leaves, as_wanted=way.as_wanted)))
+    known = way.shown if shown else way.outputs
+    sides = [side or way.whole(result) for side, result in zip(known, results, strict=True)]
+    return to_global(sides, results)
 
 
-def _whole() -> Place:
-    from torch.distributed.tensor import Replicate
-
-    return Place(Replicate(), Replicate())
-
-
-def _way(record: Record, values: Sequence[Any], lead: int, dtensors: Sequence[Any], mesh: Any) -> _Way:
+def _way(record: Record, values: Sequence[Any], lead: int, dtensors: Sequence[Any]) -> _Way:
+    specs = [_torch.spec_of(tensor) for tensor in dtensors]
+    mesh = specs[0].mesh
     memo = _torch.memo_of(mesh)
-    key = (
-        record.state, lead, tuple([_torch.spec_of(tensor) for tensor in dtensors]),
-        leaf_counts(record.signature, values), record.shape_values(values),
-    )  # fmt: skip
+    key = (record.state, lead, *specs, leaf_counts(record.signature, values), record.shape_values(values))
     try:
         way: _Way | None = memo.get(key)
     except TypeError:  # A tracer's SymInts cannot be hashed.
@@ -107,10 +106,12 @@ def _way(record: Record, values: Sequence[Any], lead: int, dtensors: Sequence[An
     return way
 
 
-def _replicated(record: Record, values: Sequence[Any], lead: int, leaves: Sequence[Any], mesh: Any) -> list[Any]:
+def _replicated(record: Record, values: Sequence[Any], lead: int, leaves: Sequence[Any]) -> list[Any]:
     """The tensors as DTensors. A plain one without axes is taken to be the same on all ranks, as torch does."""
     from torch.distributed.tensor import DTensor, Replicate
 
+    dtensors = [_torch.dtensor_below(leaf) for leaf in leaves]
+    mesh = next(found.device_mesh for found in dtensors if found is not None)
     made: list[Any] = []
     for leaf, planned in zip(leaves, record.plan(values, lead).leaves, strict=True):
         if _torch.dtensor_below(leaf) is not None:

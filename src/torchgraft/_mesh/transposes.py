@@ -67,6 +67,10 @@ class Side:
         """The DTensor of which this is the part."""
         return _torch.make_dtensor(local.contiguous(), self.spec)
 
+    def has(self, tensor: Any) -> bool:
+        """Return True if a DTensor lies so."""
+        return not self.once and _torch.lies_as(tensor, self.placements)
+
     def part(self, tensor: Any) -> Tensor:
         """The part of a DTensor, which is brought to where it should lie."""
         once = self.once
@@ -155,8 +159,10 @@ def _at_levels(function: Any) -> Any:
 _AT_LEVELS = {function: _at_levels(function) for function in (ToLocal, ToGlobal)}
 
 
-def to_local(sides: Sequence[Side], tensors: Sequence[Any]) -> list[Tensor]:
-    """The parts of DTensors on this rank."""
+def to_local(sides: Sequence[Side], tensors: Sequence[Any], *, as_wanted: bool = False) -> list[Tensor]:
+    """The parts of DTensors on this rank; `as_wanted` if it is known that all lie as the sides say."""
+    if as_wanted and not torch.is_grad_enabled() and not _torch.functorch_active():
+        return [_torch.local_part(tensor) for tensor in tensors]
     return _mapped(ToLocal, sides, tensors)
 
 

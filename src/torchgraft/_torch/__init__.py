@@ -27,10 +27,10 @@ from .dispatcher import overload_of as overload_of
 from .dispatcher import redispatch_below_autograd as redispatch_below_autograd
 from .dispatcher import register_fake as register_fake
 from .dtensors import DTENSOR as DTENSOR
+from .dtensors import all_dtensors as all_dtensors
 from .dtensors import any_dtensor as any_dtensor
 from .dtensors import any_dtensor_below as any_dtensor_below
 from .dtensors import dtensor_below as dtensor_below
-from .dtensors import is_dtensor as is_dtensor
 from .dtensors import lies_as as lies_as
 from .dtensors import local_part as local_part
 from .dtensors import make_dtensor as make_dtensor
