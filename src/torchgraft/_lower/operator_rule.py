@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from .. import _torch
+from .._mesh.call import replicated_call
 from .._record import Record
 from .._rules.rule import Rule
 from .dispatcher_op import DispatcherOp, companion
@@ -41,6 +42,7 @@ class OperatorRule(ABC):
         self._dispatched.backend(self._backend)
         self._dispatched.fake(self._fake)
         self._dispatched.vmap(self._vmap)
+        self._dispatched.dtensors(self._on_mesh)
         self._dispatched.at_key("Batched", self._legacy_vmap)
         if rule.kind != "adjoint":  # An adjoint gets its derivatives from `differentiate_adjoint`.
             self._dispatched.at_key("Autograd", _torch.fallthrough_kernel)
@@ -80,6 +82,11 @@ class OperatorRule(ABC):
     def _fake(self, *args: Any) -> list[Tensor]:
         call = RuleCall.unpack(args)
         return [torch.empty(shape, dtype=dtype, device=call.reads[0].device) for shape, dtype in call.results]
+
+    def _on_mesh(self, *args: Any) -> list[Tensor]:
+        """Run the rule on all ranks alike. DTensors come here where a transform differentiates before the mesh cuts."""
+        call = RuleCall.unpack(args)
+        return replicated_call(self.rule.label, lambda reads: self(replace(call, reads=tuple(reads))), call.reads)
 
     def _vmap(self, info: Any, in_dims: Any, *args: Any) -> Any:
         made = self._mapped(RuleCall.unpack(args), in_dims[0], info.batch_size)

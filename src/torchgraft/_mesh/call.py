@@ -47,13 +47,6 @@ class _Way:
         ]
         self.shown = [side for side, output in zip(self.outputs, outputs, strict=True) if not output.saved]
 
-    def whole(self, result: Tensor) -> Side:
-        """The side of an output whose shape was not known: nothing was cut."""
-        from torch.distributed.tensor import Replicate
-
-        place = Place(Replicate(), Replicate())
-        return Side(self.mesh, [place] * self.mesh.ndim, result.shape, result.dtype, "an output")
-
 
 def call(
     record: Record, values: Sequence[Any], lead: int, run: Callable[[list[Any]], Sequence[Tensor]], *, shown: bool
@@ -77,8 +70,26 @@ def call(
     way = _way(record, values, lead, dtensors)
     results = run(record.replace(values, to_local(way.inputs, leaves, as_wanted=way.as_wanted)))
     known = way.shown if shown else way.outputs
-    sides = [side or way.whole(result) for side, result in zip(known, results, strict=True)]
+    sides = [side or _whole(way.mesh, result, record.name) for side, result in zip(known, results, strict=True)]
     return to_global(sides, results)
+
+
+def replicated_call(name: str, run: Callable[[list[Tensor]], Sequence[Tensor]], tensors: Sequence[Any]) -> list[Any]:
+    """A call whose tensors are whole on every rank, where nothing is known of their axes; without a gradient."""
+    found = [_torch.dtensor_below(tensor) for tensor in tensors]
+    mesh = next(tensor.device_mesh for tensor in found if tensor is not None)
+    sides = [_whole(mesh, tensor, name) for tensor in tensors]
+    parts = [
+        side.part(tensor) if dtensor is not None else tensor
+        for side, tensor, dtensor in zip(sides, tensors, found, strict=True)
+    ]
+    return [_whole(mesh, result, name).wrap(result) for result in run(parts)]
+
+
+def _whole(mesh: Any, tensor: Any, label: str) -> Side:
+    from torch.distributed.tensor import Replicate
+
+    return Side(mesh, [Place(Replicate(), Replicate())] * mesh.ndim, tensor.shape, tensor.dtype, label)
 
 
 def _way(record: Record, values: Sequence[Any], lead: int, dtensors: Sequence[Any]) -> _Way:

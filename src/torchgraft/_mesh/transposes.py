@@ -63,6 +63,20 @@ class Side:
         self.mesh, self.placements, self.label, self.once = mesh, placements, label, ()
         self.spec = _torch.make_spec(mesh, placements, shape, dtype)
 
+    def mapped(self, size: int) -> Side:
+        """The side of a tensor that has a mapped axis in front, which is not cut."""
+        from torch.distributed.tensor import Shard
+
+        def behind(placement: Any) -> Any:
+            return Shard(placement.dim + 1) if placement.is_shard() else placement
+
+        pairs = zip(self.placements, self.gradient.placements, strict=True)
+        places = [Place(behind(p), behind(q), i in self.once) for i, (p, q) in enumerate(pairs)]
+        shape = (size, *self.spec.tensor_meta.shape)
+        made = Side(self.mesh, places, shape, self.spec.tensor_meta.dtype, self.label)
+        made.gradient.once = self.gradient.once
+        return made
+
     def wrap(self, local: Tensor) -> Any:
         """The DTensor of which this is the part."""
         return _torch.make_dtensor(local.contiguous(), self.spec)
@@ -152,7 +166,13 @@ def _at_levels(function: Any) -> Any:
         ctx.sides = inputs[0]
         ctx.set_materialize_grads(False)
 
-    methods = {"forward": forward, "setup_context": setup_context, "backward": function.backward}
+    def vmap(info: Any, in_dims: Any, sides: Sequence[Side], *tensors: Any) -> tuple[Any, Any]:
+        dims = in_dims[1:]
+        sides = [side if d is None else side.mapped(info.batch_size) for side, d in zip(sides, dims, strict=True)]
+        moved = [tensor if d is None else tensor.movedim(d, 0) for tensor, d in zip(tensors, dims, strict=True)]
+        return _one_or_all(_mapped(function, sides, moved)), _one_or_all([None if d is None else 0 for d in dims])
+
+    methods = {"forward": forward, "setup_context": setup_context, "backward": function.backward, "vmap": vmap}
     return type(function.__name__, (torch.autograd.Function,), {k: staticmethod(v) for k, v in methods.items()})
 
 
@@ -188,6 +208,8 @@ def _mapped(function: Any, sides: Sequence[Side], tensors: Sequence[Any]) -> lis
 
 def _mapped_back(function: Any, sides: Sequence[Side], grads: Sequence[Any]) -> list[Any]:
     """Map the gradients that there are."""
+    if any(grad is not None and _torch.is_legacy_batched(grad) for grad in grads):
+        return list(_torch.map_legacy(lambda *samples: _mapped_back(function, sides, samples), grads))
     there = [i for i, grad in enumerate(grads) if grad is not None]
     made = iter(_mapped(function, [sides[i].gradient for i in there], [grads[i] for i in there]))
     return [None if grad is None else next(made) for grad in grads]

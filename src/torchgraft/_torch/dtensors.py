@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .on_import import once_loaded
-from .wrappers import below_differentiation
+from .wrappers import below_differentiation, is_batched
 
 DTENSOR = "torch.distributed.tensor"
 """The module of DTensors. Its import takes half a second."""
@@ -41,8 +41,11 @@ def all_dtensors(values: Sequence[Any]) -> bool:
 
 
 def any_dtensor_below(tensors: Iterable[Tensor]) -> bool:
-    """Return True if a DTensor is among the tensors, or below the differentiating levels of one."""
-    return _class is not None and any(isinstance(below_differentiation(tensor), _class) for tensor in tensors)
+    """Return True if a DTensor is among the tensors, or below the differentiating levels of one, and none is mapped."""
+    if _class is None:
+        return False
+    found = [below_differentiation(tensor) for tensor in tensors]
+    return any(isinstance(tensor, _class) for tensor in found) and not any(map(is_batched, found))
 
 
 def dtensor_below(tensor: Tensor) -> Any:
