@@ -19,6 +19,7 @@ FAMILIES = [
     "modes",
     "library",
     "memory",
+    "mesh",
     "state",
     "layouts",
     "autocast",

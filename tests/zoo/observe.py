@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 from torch.autograd import forward_ad
 from torch.utils import _pytree as pytree
 
@@ -377,6 +377,32 @@ def registered(target: Any, inputs: tuple[Any, ...]) -> Any:
 
 
 _TOLERANCE = {torch.float64: 1e-10, torch.complex128: 1e-10, torch.float32: 2e-5, torch.float16: 4e-3}
+
+
+def meshed(*axes: int | None) -> Observation:
+    """Values and gradients on two ranks, simulated in this process: of each input the axis that is cut, or None."""
+
+    @attempted
+    def look(target: Any, inputs: tuple[Any, ...]) -> Any:
+        from torch.distributed._local_tensor import LocalTensorMode  # They take a second to import.
+        from torch.distributed.tensor import Replicate, Shard, distribute_tensor, init_device_mesh
+        from torch.testing._internal.distributed.fake_pg import FakeStore
+
+        distributed.init_process_group("fake", rank=0, world_size=2, store=FakeStore())
+        try:
+            with LocalTensorMode(2):
+                mesh = init_device_mesh("cpu", (2,))
+                placements = [Replicate() if axis is None else Shard(axis) for axis in axes]
+                leaves = [
+                    distribute_tensor(x.clone(), mesh, [p]).requires_grad_()
+                    for x, p in zip(inputs, placements, strict=True)
+                ]
+                out = target(*leaves)
+                return [whole.full_tensor().reconcile() for whole in (out, *torch.autograd.grad(out.sum(), leaves))]
+        finally:
+            distributed.destroy_process_group()
+
+    return look
 
 
 def same(one: Any, other: Any) -> bool:
