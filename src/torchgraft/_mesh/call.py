@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from .. import _torch
@@ -22,16 +23,18 @@ class _Way:
     """The sides of all tensors in calls whose tensors lie alike.
 
     Attributes:
+        outside: this rank is none of the mesh: it has no parts, and computes nothing.
         inputs: a side for each tensor of the call.
         as_wanted: all of them lie so already.
         outputs: one for each output; None for those whose shape is not known before the call.
         shown: the same without `Saved` outputs.
     """
 
-    __slots__ = ("as_wanted", "inputs", "mesh", "outputs", "shown")
+    __slots__ = ("as_wanted", "inputs", "mesh", "outputs", "outside", "shown")
 
     def __init__(self, record: Record, values: Sequence[Any], plan: Plan, leaves: Sequence[Any], mesh: Any) -> None:
         self.mesh = mesh
+        self.outside = mesh.get_coordinate() is None
         taken = choose(record, values, plan, leaves, mesh)
         self.inputs = [
             Side(mesh, [c.inputs[i] for c in taken], leaf.shape, leaf.dtype, f"{record.name}: {leaf.name}")
@@ -68,10 +71,16 @@ def call(
         leaves = _replicated(record, values, lead, leaves)
         dtensors = [_torch.dtensor_below(leaf) for leaf in leaves]
     way = _way(record, values, lead, dtensors)
-    results = run(record.replace(values, to_local(way.inputs, leaves, as_wanted=way.as_wanted)))
     known = way.shown if shown else way.outputs
+    parts = to_local(way.inputs, leaves, as_wanted=way.as_wanted)
+    results = [_nothing(parts)] * len(known) if way.outside else run(record.replace(values, parts))
     sides = [side or _whole(way.mesh, result, record.name) for side, result in zip(known, results, strict=True)]
     return to_global(sides, results)
+
+
+def _nothing(parts: Sequence[Tensor]) -> Tensor:
+    """The empty result of a rank that has empty parts, through which gradients flow as on the others."""
+    return torch.cat([part.flatten() for part in parts])
 
 
 def replicated_call(name: str, run: Callable[[list[Tensor]], Sequence[Tensor]], tensors: Sequence[Any]) -> list[Any]:

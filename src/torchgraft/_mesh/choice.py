@@ -54,7 +54,8 @@ def _choices(record: Record, values: Sequence[Any], plan: Plan) -> list[Choice]:
     same, read, term = Place(whole, whole), Place(whole, part), Place(part, whole)
 
     def cut_at(axis: int) -> Place:
-        return Place(Shard(axis), Shard(axis))
+        shard = Shard(axis)
+        return Place(shard, shard)
 
     def of_cut(cut: Cut) -> Choice:
         lacking = [Place(whole, whole, once=True) if once else read for once in cut.once]

@@ -25,7 +25,7 @@ from .ways import Made, Words, compared, made, require_fixed
 QUIET = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]), "<frozen")
 """Beginnings of files whose lines are not interleaved, beside those of Python's own modules."""
 
-PATIENCE = 0.5
+PATIENCE = 2.0
 """Seconds that a thread waits for its turn before it goes on all the same: the other one may wait for a lock."""
 DISTURBED = Words(
     "threads", "Two threads disturb each other: {} is another",
