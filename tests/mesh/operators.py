@@ -49,31 +49,31 @@ def _(grad: np.ndarray, w):
 
 @linear_np.vjp("w")
 def _(grad: np.ndarray, x):
-    return np.einsum("...m,...n->mn", grad, x)
+    return grad.reshape(-1, grad.shape[-1]).T @ x.reshape(-1, x.shape[-1])
 
 
 @linear_np.vjp("b")
 def _(grad: np.ndarray):
-    return np.einsum("...m->m", grad)
+    return grad.reshape(-1, grad.shape[-1]).sum(0)
 
 
 IN_C = tg.c("""
-void linear_c(int64_t m, int64_t n, const T *x, const T *w, const T *b, T *out) {
+void linear_c(int64_t n, int64_t m, const T *x, const T *w, const T *b, T *out) {
     for (int64_t i = 0; i < m; i++) {
         out[i] = b == NULL ? 0 : b[i];
         for (int64_t j = 0; j < n; j++) out[i] += x[j] * w[i * n + j];
     }
 }
-void linear_c_vjp_x(int64_t m, int64_t n, const T *grad, const T *w, T *grad_x) {
+void linear_c_vjp_x(int64_t n, int64_t m, const T *grad, const T *w, T *grad_x) {
     for (int64_t j = 0; j < n; j++) grad_x[j] = 0;
     for (int64_t i = 0; i < m; i++)
         for (int64_t j = 0; j < n; j++) grad_x[j] += grad[i] * w[i * n + j];
 }
-void linear_c_vjp_w(int64_t m, int64_t n, const T *grad, const T *x, T *grad_w) {
+void linear_c_vjp_w(int64_t n, int64_t m, const T *grad, const T *x, T *grad_w) {
     for (int64_t i = 0; i < m; i++)
         for (int64_t j = 0; j < n; j++) grad_w[i * n + j] = grad[i] * x[j];
 }
-void linear_c_vjp_b(int64_t m, const T *grad, T *grad_b) {
+void linear_c_vjp_b(int64_t n, int64_t m, const T *grad, T *grad_b) {
     for (int64_t i = 0; i < m; i++) grad_b[i] = grad[i];
 }
 """)
@@ -169,9 +169,9 @@ def _(grad_first, grad_second, x):
     return grad_first.unsqueeze(-2) + 2 * x * grad_second.unsqueeze(-2)
 
 
-@moments.vjp("shift")
+@moments.vjp("shift", independent="second")
 def _(grad_first):
-    return grad_first
+    return grad_first.reshape(-1, grad_first.shape[-1]).sum(0)
 
 
 @tg.op(parallel="m")
@@ -254,3 +254,14 @@ def _(x):
 @mean_of.partial("y")
 def _(y):
     return y
+
+
+@tg.op
+def ranked(x: Float[Tensor, "*batch n"]) -> tuple[Float[Tensor, "*batch n"], Int64[Tensor, "*batch"]]:
+    """Linear in its first output; the second is the place of the largest number, which no sum goes through."""
+    return 2 * x, x.argmax(-1)
+
+
+@ranked.adjoint("x")
+def _(grad):
+    return 2 * grad

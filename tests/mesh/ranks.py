@@ -61,6 +61,7 @@ class Ranks:
         Raises:
             RankError: a rank raised, died, or was not ready in time. In the last two cases the ranks are gone.
         """
+        __tracebackhide__ = True
         for end in self._ends:
             end.send((function.__module__, function.__qualname__, arguments))
         values: dict[int, Any] = {}
@@ -83,7 +84,7 @@ class Ranks:
         if any(not process.is_alive() for process in self._processes) or waiting:
             self.stop()
         if errors:
-            raise RankError("\n".join(f"rank {rank}: {errors[rank]}" for rank in sorted(errors)))
+            raise RankError(_report(errors))
         return [values[rank] for rank in sorted(values)]
 
     def stop(self) -> None:
@@ -95,6 +96,14 @@ class Ranks:
             end.close()
         self._processes, self._ends = [], []
         self._folder.cleanup()
+
+
+def _report(errors: dict[int, str]) -> str:
+    """The errors of all ranks, each text once."""
+    having: dict[str, list[str]] = {}
+    for rank in sorted(errors):
+        having.setdefault(errors[rank], []).append(f"rank {rank}")
+    return "\n".join(f"{', '.join(whose)}: {text}" for text, whose in having.items())
 
 
 def _received(end: Connection) -> tuple[bool, Any]:
@@ -141,13 +150,15 @@ def stop_all() -> None:
         pool.stop()
 
 
-def on_ranks(world: int, timeout: float = TIMEOUT) -> Callable[[Callable[..., Any]], Callable[..., list[Any]]]:
-    """Run a test function on each rank of a world; calls return what each rank returned."""
+def on_ranks(world: int, timeout: float = TIMEOUT) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Run a test function on each rank of a world; calls return what each rank returned, if that is anything."""
 
-    def decorate(function: Callable[..., Any]) -> Callable[..., list[Any]]:
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
-        def run(**arguments: Any) -> list[Any]:
-            return ranks(world).run(function, arguments, timeout)
+        def run(**arguments: Any) -> list[Any] | None:
+            __tracebackhide__ = True
+            values = ranks(world).run(function, arguments, timeout)
+            return values if any(value is not None for value in values) else None
 
         run.on_each_rank = function
         return run

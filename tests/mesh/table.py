@@ -53,6 +53,7 @@ OWN = [
     ),
     Case("mesh between", ops.between, lambda x, y: x.movedim(0, -1) * y, lambda: (real(4, 2, 3), real(4))),
     Case("mesh turned", ops.turned, lambda x: x.mT, lambda: (real(3, 4),)),
+    Case("mesh ranked", ops.ranked, lambda x: (2 * x, x.argmax(-1)), lambda: (real(3, 4),)),
     Case("mesh looked_up", ops.looked_up, lambda t, i: t[i], lambda: (real(3, 4), torch.tensor([2, 0, 2, 1, 1]))),
     Case("mesh mean_of", ops.mean_of, lambda x, y: (x + y * y) / 2, lambda: (real(3, 4), real(4))),
 ]
@@ -81,8 +82,7 @@ def lay(tensor: Tensor, mesh: Any, placements: Sequence[Any]) -> DTensor:
 def _share(mesh: Any, axis: int, dtype: torch.dtype) -> Tensor:
     """The factor of one rank; those of all ranks differ, and add up to 1."""
     ranks, rank = mesh.size(axis), mesh.get_coordinate()[axis]
-    last = rank == ranks - 1
-    return torch.tensor((1 - ranks * (ranks - 1) // 2 if last else rank + 1), dtype=dtype)
+    return torch.tensor(rank + 2 if rank < ranks - 1 else 1 - sum(range(2, ranks + 1)), dtype=dtype)
 
 
 def full(value: Any) -> Tensor:

@@ -19,7 +19,7 @@ def in_all_ways(name, mesh, count):
             compare(case, mesh, places)
         except Exception as error:
             failed.append(f"{places}: {type(error).__name__}: {error}")
-    assert not failed, "\n".join(failed)
+    assert not failed, f"{len(failed)} failed, such as\n" + "\n".join(failed[:2])
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -12,7 +12,7 @@ from .._record import Record
 from .._spec.plan import Plan, leaf_counts
 from ..errors import ArgumentError
 from .choice import choose
-from .transposes import Place, Side, to_global, to_local
+from .transposes import Side, to_global, to_local
 
 _CALLS = 1024
 """Calls that are remembered for one mesh."""
@@ -24,9 +24,10 @@ class _Way:
     Attributes:
         inputs: a side for each tensor of the call.
         outputs: one for each output; None for those whose shape is not known before the call.
+        places: of each output along all axes of the mesh.
     """
 
-    __slots__ = ("inputs", "outputs")
+    __slots__ = ("inputs", "outputs", "places")
 
     def __init__(self, record: Record, values: Sequence[Any], plan: Plan, leaves: Sequence[Any], mesh: Any) -> None:
         taken = choose(record, values, plan, leaves, mesh)
@@ -35,10 +36,9 @@ class _Way:
             for i, leaf in enumerate(plan.leaves)
         ]
         names = [output.name for output in record.signature.outputs]
+        self.places = [[c.outputs[i] for c in taken] for i in range(len(names))]
         self.outputs = [
-            None
-            if shape is None
-            else Side(mesh, [c.outputs[i] for c in taken], shape, dtype, f"{record.name}: {names[i]}")
+            None if shape is None else Side(mesh, self.places[i], shape, dtype, f"{record.name}: {names[i]}")
             for i, (shape, dtype) in enumerate(plan.outputs)
         ]
 
@@ -65,20 +65,13 @@ def call(
         dtensors = [_torch.dtensor_below(leaf) for leaf in leaves]
     way = _way(record, values, lead, dtensors, mesh)
     results = run(record.replace(values, to_local(way.inputs, leaves)))
-    sides = way.outputs
-    if shown:
-        sides = [side for side, output in zip(sides, record.signature.outputs, strict=True) if not output.saved]
-    made = [
-        side or Side(mesh, [_whole()] * mesh.ndim, result.shape, result.dtype, record.name)
-        for side, result in zip(sides, results, strict=True)
+    there = [i for i, output in enumerate(record.signature.outputs) if not (shown and output.saved)]
+    sides = [
+        # Without a shape nothing is cut: the part is as large as the whole.
+        way.outputs[i] or Side(mesh, way.places[i], result.shape, result.dtype, record.name)
+        for i, result in zip(there, results, strict=True)
     ]
-    return to_global(made, results)
-
-
-def _whole() -> Place:
-    from torch.distributed.tensor import Replicate
-
-    return Place(Replicate(), Replicate())
+    return to_global(sides, results)
 
 
 def _way(record: Record, values: Sequence[Any], lead: int, dtensors: Sequence[Any], mesh: Any) -> _Way:

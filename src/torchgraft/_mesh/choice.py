@@ -66,8 +66,9 @@ def _choices(record: Record, values: Sequence[Any], plan: Plan) -> list[Choice]:
     count = len(plan.outputs)
     choices = [Choice("whole", (same,) * len(owners), (same,) * count)]
     choices += [of_cut(cut) for cut in find_cuts(record, values, plan)]
+    linear = all(output.floating and not output.inert for output in record.signature.outputs)
     for i, owner in enumerate(owners):  # A sum goes through what is linear in it, term by term.
-        if owner.name in record.rules["adjoint"] and not owner.many:
+        if linear and owner.name in record.rules["adjoint"] and not owner.many:
             inputs = tuple(term if j == i else read for j in range(len(owners)))
             choices.append(Choice(("terms", i), inputs, (term,) * count))
     return choices

@@ -103,7 +103,7 @@ def lies_as(tensor: Any, placements: tuple[Any, ...]) -> bool:
 
 
 def redistributed(tensor: Any, placements: Sequence[Any], message: str) -> Any:
-    """A DTensor with other placements, and without a gradient.
+    """A DTensor that lies as the placements say, and without a gradient.
 
     Contexts that refuse such communication see it as an operator's own.
 
@@ -114,13 +114,15 @@ def redistributed(tensor: Any, placements: Sequence[Any], message: str) -> Any:
     from torch.distributed.tensor._utils import ExplicitRedistributionContext
 
     spec = tensor._spec
+    if lies_as(tensor, tuple(placements)):
+        return tensor
     wanted = make_spec(spec.mesh, placements, tensor.shape, tensor.dtype)
     ExplicitRedistributionContext.observe_redistribution(spec, wanted, cast(Any, message))
     with torch.no_grad():
         # Before 2.13, the result would require grad like the tensor, and lose that by no rule.
         tensor = _class(tensor._local_tensor, spec, requires_grad=False)
         if spec.placements == wanted.placements:  # They lie in another order, see `lies_as`.
-            tensor = tensor.redistribute(spec.mesh, [Replicate()] * spec.mesh.ndim)
+            tensor = tensor.redistribute(spec.mesh, [Replicate() if p.is_shard() else p for p in placements])
         return tensor.redistribute(spec.mesh, placements)
 
 
