@@ -57,7 +57,7 @@ TWO_AXES = {
     "batch and column": ([(S0, R), (R, S0), (R, S0)], (S0, S1)),
     "batch and row": ([(S0, S1), (R, S1), (R, R)], (S0, P)),
     "column and row": ([(R, S1), (S0, S1), (S0, R)], (S1, P)),
-    "row and row": ([(S1, S1), (S1, S1), (R, R)], (P, P)),
+    "row and row, where six numbers leave none to one of four ranks": ([(S1, S1), (S1, S1), (R, R)], (P, R)),
     "batch and whole": ([(S0, R), (R, R), (R, R)], (S0, R)),
 }
 
@@ -87,7 +87,7 @@ def test_ranks_without_rows(rows):
         plain = [t.clone().requires_grad_() for t in (x, w, b)]
         laid = [lay(t, mesh, [p]).requires_grad_() for t, p in zip((x, w, b), (S0, R, R), strict=True)]
         made = function(*laid)
-        assert made.placements == (S0,)
+        assert made.placements == (S0 if rows > 1 else R,)
         close(made, function(*plain))
         gradients = torch.autograd.grad(square_loss(function)(*laid), laid)
         for one, other in zip(gradients, torch.autograd.grad(square_loss(function)(*plain), plain), strict=True):
@@ -148,7 +148,7 @@ def test_mixed_dtypes_are_promoted():
     laid = [lay(x, mesh, [S1]), lay(w, mesh, [S1]).requires_grad_(), lay(b, mesh, [R]).requires_grad_()]
     made = ops.linear_num(*laid)
     assert made.dtype == torch.float64
-    close(made, x @ w.double().mT + b)
+    close(made, x.double() @ w.double().mT + b)
     of_w, of_b = torch.autograd.grad(made.sum(), laid[1:])
     assert (of_w.dtype, of_b.dtype) == (torch.float32, torch.float64)
     torch.testing.assert_close(full(of_w), x.sum(0).expand(4, 6).float())
@@ -222,7 +222,6 @@ def test_parts_that_are_not_contiguous():
 MODES = {
     "no_grad": torch.no_grad,
     "inference_mode": torch.inference_mode,
-    "set_detect_anomaly": lambda: torch.autograd.set_detect_anomaly(True),
     "saved_tensors_hooks": lambda: torch.autograd.graph.saved_tensors_hooks(lambda t: t.clone(), lambda t: t),
     "none": contextlib.nullcontext,
 }
@@ -254,7 +253,7 @@ def test_direct_calls_of_the_dispatched_operator():
         close(first[0], 2 * (x @ w.mT) @ w)
         close(torch.autograd.grad(first[0].sum(), laid[0])[0], (2 * w.mT @ w).sum(0).expand(5, 6))
     values, index = ops.widest.torch_op(lay(real(3, 5), mesh_of(2), [S1]))
-    assert values.placements == index.placements == (S1,)
+    assert values.placements == index.placements == (S0,)
 
 
 @on_ranks(2)
@@ -332,37 +331,49 @@ def test_func_vjp():
     close(of_w, seed.mT @ x)
 
 
-def same_or_refused(function, laid, plain):
-    """The value on a mesh equals that of plain tensors, or torch or torchgraft refuses in words. Return the words."""
+def answer(function, laid, plain):
+    """What a function says on a mesh where it refuses, or "" where it gives what it gives for plain tensors."""
     expected = function(*plain)
     try:
         made = function(*laid)
-    except (RuntimeError, NotImplementedError, tg.TorchgraftError) as error:
+    except (RuntimeError, tg.TorchgraftError) as error:
         return f"{type(error).__name__}: {error}"
     close(made, expected)
     return ""
 
 
+TORCH_REFUSES = "_has_same_storage_numel.default does not have a sharding strategy"
+BY_NAME = "a derivative is taken of a DTensor below a mapped axis"
+TORCH_IS_WRONG = "returned a gradient of another shape"  # of torch's product of DTensors with a mapped axis
+
 MAPPED = {
-    "vmap": lambda op: torch.func.vmap(op, in_dims=(0, None)),
-    "vmap of the last axis": lambda op: torch.func.vmap(lambda x, w: op(x.unsqueeze(0), w), in_dims=(0, None)),
-    "vmap of grad": lambda op: torch.func.vmap(torch.func.grad(square_loss(op)), in_dims=(0, None)),
-    "grad of vmap": lambda op: torch.func.grad(square_loss(torch.func.vmap(op, in_dims=(0, None)))),
-    "jvp": lambda op: lambda x, w: torch.func.jvp(lambda x: op(x, w), (x,), (x,))[1],
-    "jacrev": lambda op: lambda x, w: torch.func.jacrev(lambda x: op(x, w))(x),
-}
+    "vmap": (lambda op: torch.func.vmap(op, in_dims=(0, None)), [""]),
+    "vmap of weights": (lambda op: torch.func.vmap(lambda x, w: op(x, w.unsqueeze(0)), in_dims=(None, 0)), [""]),
+    "vmap of the last axis": (lambda op: lambda x, w: torch.func.vmap(op, (1, None))(x.unsqueeze(0), w), [""]),
+    "vmap of vmap": (
+        lambda op: lambda x, w: torch.func.vmap(torch.func.vmap(op, (0, None)), (0, None))(x.unsqueeze(1), w), [""]
+    ),
+    "jacrev": (lambda op: lambda x, w: torch.func.jacrev(lambda x: op(x, w))(x), [""]),
+    "jacrev of weights": (lambda op: lambda x, w: torch.func.jacrev(lambda w: op(x, w))(w), [""]),
+    "grad of vmap": (lambda op: torch.func.grad(square_loss(torch.func.vmap(op, (0, None)))), ["", BY_NAME]),
+    "vmap of grad": (
+        lambda op: torch.func.vmap(torch.func.grad(square_loss(op)), (0, None)), ["", BY_NAME, TORCH_IS_WRONG]
+    ),
+    "jvp": (lambda op: lambda x, w: torch.func.jvp(lambda x: op(x, w), (x,), (x,))[1], ["", TORCH_REFUSES]),
+}  # fmt: skip
+"""Transforms, and what operators may answer: "" is the right value."""
 
 
+@pytest.mark.parametrize("places", [(S0, R), (S1, S1), (R, S0), (R, R), (P, R)], ids=str)
 @pytest.mark.parametrize("transform", MAPPED)
 @on_ranks(2)
-def test_transforms_are_right_or_refused(transform):
+def test_transforms_are_right_or_refused(transform, places):
     x, w = real(5, 6), real(4, 6)
-    words = []
-    for places in ((S0, R), (S1, S1), (R, S0), (R, R), (P, R)):
-        laid = [lay(t, mesh_of(2), [p]) for t, p in zip((x, w), places, strict=True)]
-        for op in (ops.linear, ops.linear_np, ops.linear_loop):
-            words.append(f"{places} {op.__name__}: {same_or_refused(MAPPED[transform](op), laid, (x, w))}"[:300])
-    return words
+    laid = [lay(t, mesh_of(2), [p]) for t, p in zip((x, w), places, strict=True)]
+    function, allowed = MAPPED[transform]
+    for op in (ops.linear, ops.linear_loop):
+        said = answer(function(op), laid, (x, w))
+        assert said == "" or any(text in said for text in allowed if text), said
 
 
 # -- the memory of a mesh ---------------------------------------------------------------------------------------------

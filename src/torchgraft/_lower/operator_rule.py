@@ -13,6 +13,7 @@ from torch import Tensor
 from .. import _torch
 from .._record import Record
 from .._rules.rule import Rule
+from ..errors import UnsupportedError
 from .dispatcher_op import DispatcherOp, companion
 from .rule_call import SCHEMA, RuleCall
 
@@ -41,6 +42,7 @@ class OperatorRule(ABC):
         self._dispatched.backend(self._backend)
         self._dispatched.fake(self._fake)
         self._dispatched.vmap(self._vmap)
+        self._dispatched.dtensors(self._refuse_dtensors)
         self._dispatched.at_key("Batched", self._legacy_vmap)
         if rule.kind != "adjoint":  # An adjoint gets its derivatives from `differentiate_adjoint`.
             self._dispatched.at_key("Autograd", _torch.fallthrough_kernel)
@@ -73,6 +75,14 @@ class OperatorRule(ABC):
         return parameter is not None and parameter.many
 
     # -- what the dispatcher calls --------------------------------------------------------------------------
+
+    def _refuse_dtensors(self, *args: Any) -> Any:
+        """Rules see the parts of DTensors, but where torch differentiates below a mapped axis."""
+        raise UnsupportedError(
+            "a derivative is taken of a DTensor below a mapped axis, where this rule sees no part of a rank",
+            operator=self.rule.label, expected="torch.func.grad without torch.func.vmap", got="both, and a DTensor",
+            hint=f"call {self.record.name} on all samples at once, with leading axes in the place of vmap",
+        )  # fmt: skip
 
     def _backend(self, *args: Any) -> list[Tensor]:
         return self._run(RuleCall.unpack(args))

@@ -63,6 +63,16 @@ class Side:
         self.mesh, self.placements, self.label, self.once = mesh, placements, label, ()
         self.spec = _torch.make_spec(mesh, placements, shape, dtype)
 
+    def mapped(self, size: int) -> Side:
+        """The side of a tensor with one more axis in front, along which it is whole."""
+        wider = object.__new__(Side)
+        for side, old in ((wider, self), (gradient := object.__new__(Side), self.gradient)):
+            placements = tuple(type(p)(p.dim + 1) if p.is_shard() else p for p in old.placements)
+            side._fill(old.mesh, placements, (size, *old.spec.shape), old.spec.tensor_meta.dtype, old.label)
+            side.once = old.once
+        wider.gradient, gradient.gradient = gradient, wider
+        return wider
+
     def wrap(self, local: Tensor) -> Any:
         """The DTensor of which this is the part."""
         return _torch.make_dtensor(local.contiguous(), self.spec)
@@ -148,7 +158,14 @@ def _at_levels(function: Any) -> Any:
         ctx.sides = inputs[0]
         ctx.set_materialize_grads(False)
 
-    methods = {"forward": forward, "setup_context": setup_context, "backward": function.backward}
+    def vmap(info: Any, in_dims: Sequence[Any], sides: Sequence[Side], *tensors: Any) -> Any:
+        dims = in_dims[1:]
+        wider = [side if dim is None else side.mapped(info.batch_size) for side, dim in zip(sides, dims, strict=True)]
+        moved = [t if dim is None else t.movedim(dim, 0) for t, dim in zip(tensors, dims, strict=True)]
+        made = _mapped(function, wider, moved)
+        return _one_or_all(made), _one_or_all([None if dim is None else 0 for dim in dims])
+
+    methods = {"forward": forward, "setup_context": setup_context, "backward": function.backward, "vmap": vmap}
     return type(function.__name__, (torch.autograd.Function,), {k: staticmethod(v) for k, v in methods.items()})
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .on_import import once_loaded
-from .wrappers import below_differentiation
+from .wrappers import below_differentiation, is_wrapped
 
 DTENSOR = "torch.distributed.tensor"
 """The module of DTensors. Its import takes half a second."""
@@ -41,8 +41,14 @@ def is_dtensor(value: Any) -> bool:
 
 
 def any_dtensor_below(tensors: Iterable[Tensor]) -> bool:
-    """Return True if a DTensor is among the tensors, or below the differentiating levels of one."""
-    return _class is not None and any(isinstance(below_differentiation(tensor), _class) for tensor in tensors)
+    """Return True if a DTensor is among the tensors, or below the differentiating levels of one.
+
+    Where a level maps over one of them, it is False: the rule of that level sees the DTensors below.
+    """
+    if _class is None:
+        return False
+    below = [below_differentiation(tensor) for tensor in tensors]
+    return any(isinstance(tensor, _class) for tensor in below) and not any(map(is_wrapped, below))
 
 
 def dtensor_below(tensor: Tensor) -> Any:
