@@ -114,6 +114,6 @@ def _replicated(record: Record, values: Sequence[Any], lead: int, leaves: Sequen
             raise ArgumentError(
                 "is a plain tensor beside a DTensor", operator=record.name, argument=planned.name,
                 expected=f"a DTensor on {mesh}", got="Tensor",
-                hint=f"pass distribute_tensor({planned.name}, mesh, [Replicate()])",
+                hint=f"pass distribute_tensor({planned.name}, mesh, [{', '.join(['Replicate()'] * mesh.ndim)}])",
             )  # fmt: skip
     return made
