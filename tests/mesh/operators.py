@@ -26,12 +26,12 @@ def _(grad, w):
 
 @linear.vjp("w")
 def _(grad, x):
-    return torch.einsum("...m,...n->mn", grad, x)
+    return grad.reshape(-1, grad.shape[-1]).mT @ x.reshape(-1, x.shape[-1])
 
 
 @linear.vjp("b")
 def _(grad):
-    return torch.einsum("...m->m", grad)
+    return grad.reshape(-1, grad.shape[-1]).sum(0)
 
 
 @tg.op(parallel="m", reduction="n")
@@ -128,12 +128,12 @@ def _(grad, w):
 
 @linear_num.vjp("w")
 def _(grad, x):
-    return torch.einsum("...m,...n->mn", grad, x)
+    return grad.reshape(-1, grad.shape[-1]).mT @ x.reshape(-1, x.shape[-1])
 
 
 @linear_num.vjp("b")
 def _(grad):
-    return torch.einsum("...m->m", grad)
+    return grad.reshape(-1, grad.shape[-1]).sum(0)
 
 
 @tg.op(batch="loop", parallel="m", reduction="n")
