@@ -22,7 +22,7 @@ R, S0, S1 = Replicate(), Shard(0), Shard(1)
 CASES = {
     "linear, data": (ops.linear, lambda: (real(65, 6), real(4, 6), real(4)), (S0, R, R)),
     "linear, rows": (ops.linear, lambda: (real(3, 128), real(4, 128), real(4)), (S1, S1, R)),
-    "linear in NumPy, columns": (ops.linear_np, lambda: (real(3, 6), real(67, 6), real(67)), (R, S0, S0)),
+    "linear in NumPy, columns": (ops.linear_np, lambda: (real(3, 6), real(128, 6), real(128)), (R, S0, S0)),
     "dct": (dct, lambda: (real(70, 5),), (S0,)),
     "correlate2d in C": (correlate2d, lambda: (real(64, 4, 5), real(2, 3)), (S0, R)),
 }
