@@ -16,7 +16,7 @@ from . import operators as ops
 
 Placements = tuple[Any, ...]
 
-EXACT = dict(rtol=1e-9, atol=1e-9)
+EXACT = {"rtol": 1e-9, "atol": 1e-9}
 
 
 # -- the operators ----------------------------------------------------------------------------------------------------
@@ -175,7 +175,9 @@ def compare(case: Case, mesh: Any, places: Sequence[Placements], *, order: int |
     seeds = [torch.randn_like(t.detach()) for t in (*outputs, *plain) if t.requires_grad]
     expected = derivatives(raw, plain, seeds, order)
     chance = random.Random(words(places))
-    laid = [lay(leaf.detach(), mesh, p).requires_grad_(leaf.requires_grad) for leaf, p in zip(plain, places, strict=True)]
+    laid = [
+        lay(leaf.detach(), mesh, p).requires_grad_(leaf.requires_grad) for leaf, p in zip(plain, places, strict=True)
+    ]
     laid_seeds = [lay(seed, mesh, [chance.choice(_ways(seed)) for _ in range(mesh.ndim)]) for seed in seeds]
     made = derivatives(raw, laid, laid_seeds, order)
     assert len(made) == len(expected), (len(made), len(expected))

@@ -87,7 +87,9 @@ def test_unasked_communication_can_be_refused():
     x, good = lay(real(4, 6), mesh_of(2), [S1]), lay(real(4, 6), mesh_of(2), [S0])
     with ExplicitRedistributionContext():
         torch.testing.assert_close(full(dct(good)), dct(full(good)), **EXACT)
-        with pytest.raises(RuntimeError, match=r"dct: x lies as \[Shard\(dim=1\)\], and is wanted as \[Replicate\(\)\]"):
+        with pytest.raises(
+            RuntimeError, match=r"dct: x lies as \[Shard\(dim=1\)\], and is wanted as \[Replicate\(\)\]"
+        ):
             dct(x)
         linear = ops.linear(lay(real(6, 4), mesh_of(2), [S1]), lay(real(2, 4), mesh_of(2), [S1]))
         assert linear.placements == (P,)

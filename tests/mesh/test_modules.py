@@ -75,7 +75,9 @@ def same_parameters(model, alone):
     expected = dict(alone.named_parameters())
     for name, parameter in model.named_parameters():
         value = full(parameter) if isinstance(parameter, DTensor) else parameter.detach()
-        torch.testing.assert_close(value, expected[name].detach(), **EXACT, msg=lambda text, name=name: f"{name}: {text}")
+        torch.testing.assert_close(
+            value, expected[name].detach(), **EXACT, msg=lambda text, name=name: f"{name}: {text}"
+        )
 
 
 # -- copies, and shards of parameters ---------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from .table import TABLE, compare, full, lay, real
 
 R, P, S1 = Replicate(), Partial(), Shard(1)
 
+
 def of_torch_to_local(sides, tensors):
     """The parts of DTensors, by torch's own map."""
     return [
@@ -42,7 +43,7 @@ def test_torchs_own_maps_are_wrong_at_the_second_order():
     try:
         call.to_local, call.to_global = of_torch_to_local, of_torch_from_local
         compare_rows(order=1)
-        with pytest.raises(AssertionError, match="result [3456]"):  # 0 is the output, 1 and 2 are the first derivatives.
+        with pytest.raises(AssertionError, match=r"result [3456]"):  # 0 is the output, 1 and 2 the first derivatives.
             compare_rows(order=2)
     finally:
         call.to_local, call.to_global = right

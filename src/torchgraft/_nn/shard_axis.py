@@ -120,7 +120,7 @@ class ShardAxis(ParallelStyle):
             else:
                 module.register_buffer(parameter.name, placed)
 
-    def _along(self, module: Module, kind: TensorType) -> Placement:
+    def _along(self, module: Module[Any], kind: TensorType) -> Placement:
         """The placement of a tensor that is cut along the axis, which is counted from the end behind batch axes."""
         assert kind.axes is not None
         names = [token.name for token in kind.axes.tokens]
