@@ -7,7 +7,7 @@ from tests.cases import ONE_OF_EACH
 from .ranks import mesh_of, on_ranks
 from .table import OWN, TABLE, compare, layouts
 
-ON_TWO = ONE_OF_EACH | {case.name for case in OWN}
+ON_TWO = ONE_OF_EACH | {"upsample"} | {case.name for case in OWN}
 ON_FOUR = {"mesh linear_np", "mesh moments", "mesh total", "top_two"}
 ON_TWO_AXES = {"mesh linear 2", "mesh between", "mesh turned", "mesh ranked", "mesh linear_loop 2"}
 
