@@ -27,10 +27,11 @@ class _Way:
         inputs: a side for each tensor of the call.
         as_wanted: all of them lie so already.
         outputs: one for each output; None for those whose shape is not known before the call.
-        shown: the same without `Saved` outputs.
+        places: of each output along all axes of the mesh.
+        shown: the numbers of the outputs that are not `Saved`.
     """
 
-    __slots__ = ("as_wanted", "inputs", "mesh", "outputs", "outside", "shown")
+    __slots__ = ("as_wanted", "inputs", "mesh", "outputs", "outside", "places", "shown")
 
     def __init__(self, record: Record, values: Sequence[Any], plan: Plan, leaves: Sequence[Any], mesh: Any) -> None:
         self.mesh = mesh
@@ -42,13 +43,12 @@ class _Way:
         ]
         self.as_wanted = all(side.has(leaf) for side, leaf in zip(self.inputs, leaves, strict=True))
         outputs = record.signature.outputs
+        self.places = [[c.outputs[i] for c in taken] for i in range(len(outputs))]
         self.outputs = [
-            None
-            if shape is None
-            else Side(mesh, [c.outputs[i] for c in taken], shape, dtype, f"{record.name}: {outputs[i].name}")
+            None if shape is None else Side(mesh, self.places[i], shape, dtype, f"{record.name}: {outputs[i].name}")
             for i, (shape, dtype) in enumerate(plan.outputs)
         ]
-        self.shown = [side for side, output in zip(self.outputs, outputs, strict=True) if not output.saved]
+        self.shown = [i for i, output in enumerate(outputs) if not output.saved]
 
 
 def call(
@@ -71,10 +71,14 @@ def call(
         leaves = _replicated(record, values, lead, leaves)
         dtensors = [_torch.dtensor_below(leaf) for leaf in leaves]
     way = _way(record, values, lead, dtensors)
-    known = way.shown if shown else way.outputs
+    numbers = way.shown if shown else range(len(way.outputs))
     parts = to_local(way.inputs, leaves, as_wanted=way.as_wanted)
-    results = [_nothing(parts)] * len(known) if way.outside else run(record.replace(values, parts))
-    sides = [side or _whole(way.mesh, result, record.name) for side, result in zip(known, results, strict=True)]
+    results = [_nothing(parts)] * len(numbers) if way.outside else run(record.replace(values, parts))
+    sides = [
+        # Without a shape nothing is cut: the part is as large as the whole.
+        way.outputs[i] or Side(way.mesh, way.places[i], result.shape, result.dtype, record.name)
+        for i, result in zip(numbers, results, strict=True)
+    ]
     return to_global(sides, results)
 
 
@@ -142,6 +146,6 @@ def _replicated(record: Record, values: Sequence[Any], lead: int, leaves: Sequen
             raise ArgumentError(
                 "is a plain tensor beside a DTensor", operator=record.name, argument=planned.name,
                 expected=f"a DTensor on {mesh}", got="Tensor",
-                hint=f"pass distribute_tensor({planned.name}, mesh, [Replicate()])",
+                hint=f"pass distribute_tensor({planned.name}, mesh, [{', '.join(['Replicate()'] * mesh.ndim)}])",
             )  # fmt: skip
     return made

@@ -8,7 +8,7 @@ from typing import Any
 
 from .._record import Record
 from .._spec.plan import Plan, owners_of
-from .cuts import Cut, find_cuts
+from .cuts import Cut, find_cuts, linear_inputs
 from .transposes import Place
 
 
@@ -67,10 +67,9 @@ def _choices(record: Record, values: Sequence[Any], plan: Plan) -> list[Choice]:
     count = len(plan.outputs)
     choices = [Choice("whole", (same,) * len(owners), (same,) * count)]
     choices += [of_cut(cut) for cut in find_cuts(record, values, plan)]
-    for i, owner in enumerate(owners):  # A sum goes through what is linear in it, term by term.
-        if owner.name in record.rules["adjoint"] and not owner.many:
-            inputs = tuple(term if j == i else read for j in range(len(owners)))
-            choices.append(Choice(("terms", i), inputs, (term,) * count))
+    for i in linear_inputs(record, values):  # A sum goes through what is linear in it, term by term.
+        inputs = tuple(term if j == i else read for j in range(len(owners)))
+        choices.append(Choice(("terms", i), inputs, (term,) * count))
     return choices
 
 

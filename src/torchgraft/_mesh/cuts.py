@@ -77,11 +77,20 @@ def find_cuts(record: Record, values: Sequence[Any], plan: Plan) -> list[Cut]:
         inputs = tuple(places[axis] if own == size else None for own, places in zip(sizes, places_in, strict=True))
         outputs = tuple(None if kind == "reduction" else places[axis] for places in places_out)
         once = tuple(
-            kind == "reduction" and axis not in places and is_inexact(leaf.dtype)
-            for leaf, places in zip(plan.leaves, places_in, strict=True)
+            kind == "reduction" and axis not in places and (own.dtypes.numeric or is_inexact(leaf.dtype))
+            for own, leaf, places in zip(kinds, plan.leaves, places_in, strict=True)
         )
         cuts.append(Cut(axis, _name(axis), kind, size, inputs, outputs, once))
     return cuts
+
+
+def linear_inputs(record: Record, values: Sequence[Any]) -> list[int]:
+    """The tensors of a call, by number, in which all outputs are linear: their rule is an adjoint."""
+    signature = record.signature
+    if not all(output.floating and not output.inert for output in signature.outputs):
+        return []
+    owners = enumerate(owners_of(signature, values))
+    return [i for i, owner in owners if owner.name in record.rules["adjoint"] and not owner.many]
 
 
 def promised_axes(record: Record) -> dict[Kind, tuple[str, ...]]:

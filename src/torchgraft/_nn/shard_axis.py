@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -64,21 +65,25 @@ class ShardAxis(ParallelStyle):
         assert isinstance(module, Module)
         distribute_module(module, device_mesh, self._distribute)
         plan = module._plan
+        operator = plan.op._record.name
         names = [p.name for p in plan.inputs]
-        kinds = {p.name: p.tensor for p in plan.inputs}
-        given = dict(zip(names, self._layouts(self.input_layouts, len(names)), strict=True))
+        wanted = {p.name: self._along(module, p.tensor) for p in plan.inputs}
+        given = dict(zip(names, _layouts(operator, "input_layouts", self.input_layouts, len(names)), strict=True))
+        count = sum(not output.saved for output in plan.op._record.signature.outputs)
+        left = _layouts(operator, "output_layouts", self.output_layouts, count)
 
         def before(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-            placed = {
-                name: self._enter(value, kinds[name], given[name], device_mesh)
-                for name, value in {**dict(zip(names, args, strict=False)), **kwargs}.items()
-            }
-            return tuple(placed.pop(name) for name in names[: len(args)]), placed
+            def enter(name: str | None, value: Any) -> Any:
+                return value if name not in wanted else self._enter(value, wanted[name], given[name], device_mesh)
+
+            # What `forward` does not know goes on, to be refused there.
+            placed = [enter(name, value) for name, value in itertools.zip_longest(names[: len(args)], args)]
+            return tuple(placed), {name: enter(name, value) for name, value in kwargs.items()}
 
         def after(_: nn.Module, args: tuple[Any, ...], result: Any) -> Any:
             if isinstance(result, Tensor):
-                return self._leave([result])[0]
-            made = self._leave(result)
+                return self._leave([result], left)[0]
+            made = self._leave(result, left)
             return type(result)(*made) if hasattr(result, "_fields") else tuple(made)
 
         module.register_forward_pre_hook(before, with_kwargs=True)
@@ -108,43 +113,33 @@ class ShardAxis(ParallelStyle):
             tensor = getattr(module, parameter.name)
             if tensor is None:
                 continue
-            placement = self._along(parameter.tensor)
+            placement = self._along(module, parameter.tensor)
             placed: Any = distribute_tensor(tensor, mesh, [placement], src_data_rank=self.src_data_rank)
             if isinstance(tensor, nn.Parameter):
                 module.register_parameter(parameter.name, nn.Parameter(placed, requires_grad=tensor.requires_grad))
             else:
                 module.register_buffer(parameter.name, placed)
 
-    def _along(self, kind: TensorType) -> Placement:
+    def _along(self, module: Module[Any], kind: TensorType) -> Placement:
         """The placement of a tensor that is cut along the axis, which is counted from the end behind batch axes."""
         assert kind.axes is not None
         names = [token.name for token in kind.axes.tokens]
         if self.axis not in names:
             return Replicate()
         position = names.index(self.axis)
-        behind = kind.axes.run is not None and kind.axes.run < position
+        looped = module._plan.signature.loop  # Each tensor may have batch axes in front.
+        behind = looped or (kind.axes.run is not None and kind.axes.run < position)
         return Shard(position - len(names) if behind else position)
 
-    def _layouts(self, given: Layouts, count: int) -> Sequence[Placement | None]:
-        if given is None or isinstance(given, Placement):
-            return [given] * count
-        if len(given) != count:
-            raise ArgumentError(
-                "has the wrong number of placements", argument="layouts", expected=f"{count} of them", got=len(given)
-            )
-        return given
-
-    def _enter(self, value: Any, kind: TensorType, layout: Placement | None, mesh: DeviceMesh) -> Any:
+    def _enter(self, value: Any, wanted: Placement, layout: Placement | None, mesh: DeviceMesh) -> Any:
         """Take a plain tensor for a DTensor that lies as its layout says, and bring it to where the axis is cut."""
         if not isinstance(value, Tensor):
             return value
-        wanted = [self._along(kind)]
         if not isinstance(value, DTensor):
-            value = DTensor.from_local(value, mesh, [layout or wanted[0]], run_check=False)
-        return value.redistribute(mesh, wanted)
+            value = DTensor.from_local(value, mesh, [layout or wanted], run_check=False)
+        return value.redistribute(mesh, [wanted])
 
-    def _leave(self, outputs: Sequence[Any]) -> list[Any]:
-        layouts = self._layouts(self.output_layouts, len(outputs))
+    def _leave(self, outputs: Sequence[Any], layouts: Sequence[Placement | None]) -> list[Any]:
         made = []
         for output, layout in zip(outputs, layouts, strict=True):
             placed = output.redistribute(output.device_mesh, [layout or self._summed(output.placements[0])])
@@ -154,3 +149,15 @@ class ShardAxis(ParallelStyle):
     @staticmethod
     def _summed(placement: Placement) -> Placement:
         return Replicate() if placement.is_partial() else placement
+
+
+def _layouts(operator: str, argument: str, given: Layouts, count: int) -> Sequence[Placement | None]:
+    """A placement, or None, for each of some tensors."""
+    if given is None or isinstance(given, Placement):
+        return [given] * count
+    if len(given) != count:
+        raise ArgumentError(
+            "has the wrong number of placements", operator=operator, argument=argument, expected=f"{count} of them",
+            got=len(given), hint="give one for all, or one for each tensor; None is the default",
+        )  # fmt: skip
+    return given

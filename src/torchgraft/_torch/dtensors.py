@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .on_import import once_loaded
-from .wrappers import below_differentiation, is_batched
+from .wrappers import below_differentiation, is_wrapped
 
 DTENSOR = "torch.distributed.tensor"
 """The module of DTensors. Its import takes half a second."""
@@ -41,11 +41,14 @@ def all_dtensors(values: Sequence[Any]) -> bool:
 
 
 def any_dtensor_below(tensors: Iterable[Tensor]) -> bool:
-    """Return True if a DTensor is among the tensors, or below the differentiating levels of one, and none is mapped."""
+    """Return True if a DTensor is among the tensors, or below the differentiating levels of one.
+
+    Where a level maps over one of them, it is False: the rule of that level sees the DTensors below.
+    """
     if _class is None:
         return False
-    found = [below_differentiation(tensor) for tensor in tensors]
-    return any(isinstance(tensor, _class) for tensor in found) and not any(map(is_batched, found))
+    below = [below_differentiation(tensor) for tensor in tensors]
+    return any(isinstance(tensor, _class) for tensor in below) and not any(map(is_wrapped, below))
 
 
 def dtensor_below(tensor: Tensor) -> Any:
@@ -108,7 +111,7 @@ def lies_as(tensor: Any, placements: tuple[Any, ...]) -> bool:
 
 
 def redistributed(tensor: Any, placements: Sequence[Any], message: str) -> Any:
-    """A DTensor with other placements, and without a gradient.
+    """A DTensor that lies as the placements say, and without a gradient.
 
     Contexts that refuse such communication see it as an operator's own.
 
@@ -119,13 +122,15 @@ def redistributed(tensor: Any, placements: Sequence[Any], message: str) -> Any:
     from torch.distributed.tensor._utils import ExplicitRedistributionContext
 
     spec = tensor._spec
+    if lies_as(tensor, tuple(placements)):
+        return tensor
     wanted = make_spec(spec.mesh, placements, tensor.shape, tensor.dtype)
     ExplicitRedistributionContext.observe_redistribution(spec, wanted, cast(Any, message))
     with torch.no_grad():
         # Before 2.13, the result would require grad like the tensor, and lose that by no rule.
         tensor = _class(tensor._local_tensor, spec, requires_grad=False)
         if spec.placements == wanted.placements:  # They lie in another order, see `lies_as`.
-            tensor = tensor.redistribute(spec.mesh, [Replicate()] * spec.mesh.ndim)
+            tensor = tensor.redistribute(spec.mesh, [Replicate() if p.is_shard() else p for p in placements])
         return tensor.redistribute(spec.mesh, placements)
 
 

@@ -69,9 +69,6 @@ def add_batch(tensor: Tensor, dim: int | None, level: int) -> Tensor:
     return tensor if dim is None else _C._functorch._add_batch_dim(tensor, dim, level)
 
 
-is_batched: Callable[[Tensor], bool] = _C._functorch.is_batchedtensor
-"""Whether a level of `vmap` has wrapped a tensor."""
-
 is_wrapped: Callable[[Tensor], bool] = _C._functorch.is_functorch_wrapped_tensor
 """Whether a transform has wrapped a tensor."""
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..._mesh.cuts import Cut, batch_inputs, find_cuts, promised_axes
+from ..._mesh.cuts import Cut, batch_inputs, find_cuts, linear_inputs, promised_axes
 from ..._op import Op
 from ..._record import Record
 from ..._spec.plan import convert, owners_of
@@ -66,12 +66,12 @@ def _batch(record: Record, case: Case) -> Case:
 
 def _through_sums(op: Op[..., Any], case: Case) -> Iterator[Finding]:
     record, base = op._record, baseline(case)
-    owners = owners_of(record.signature, _values(record, *case.arguments(case.primals)))
-    for i, owner in enumerate(owners):
-        if owner.name in record.rules["adjoint"] and not owner.many:
-            divided = case.calling(partial(_divided, op, partial(_terms, i), _summed))
-            how, run = f"{owner.name} as a sum of two", partial(made, divided, base)
-            yield from compared(base, how, run, output=_sum_words(owner.name))
+    values = _values(record, *case.arguments(case.primals))
+    owners = owners_of(record.signature, values)
+    for i in linear_inputs(record, values):
+        divided = case.calling(partial(_divided, op, partial(_terms, i), _summed))
+        how, run = f"{owners[i].name} as a sum of two", partial(made, divided, base)
+        yield from compared(base, how, run, output=_sum_words(owners[i].name))
 
 
 def _values(record: Record, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
