@@ -40,5 +40,5 @@ def rank_main(*arguments: Any) -> list[str]:
 
 
 def _text(message: str | dict[str, dict[str, str]]) -> str:
-    """What the rank itself wrote: its traceback, or how it ended if it had no time to write one."""
+    """The traceback of a rank, or how it ended if it had no time to write one."""
     return message if isinstance(message, str) else message["extraInfo"]["py_callstack"]
