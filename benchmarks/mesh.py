@@ -1,7 +1,7 @@
 """What an operator costs on a mesh, beside torch's own functions on DTensors of the same placements.
 
 Collectives are counted by torch's CommDebugMode. Times are those of one rank among 64 and 1,024 that a fake process
-group pretends: it sends nothing, so that what is left is the work of the CPU. Run it as
+group pretends: it sends nothing, so that what is left is the work of the CPU, whose time is taken. Run it as
 
     python benchmarks/mesh.py            # prints the table
     python benchmarks/mesh.py --write    # and puts it into docs/benchmarks.md, and the collectives into docs/mesh.md
@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import torch
@@ -192,8 +193,10 @@ def timed(sizes: Sequence[int], x: Sequence[Placement], weight: Sequence[Placeme
             return lambda: torch.autograd.grad(function(a, w), (a, w), cotangent)
 
         with torch.no_grad():
-            calls = interleave({"op": lambda: linear(a, w), "torch": lambda: functional.linear(a, w)}, 100)
-        passes = interleave({"op": both(linear, a, w), "torch": both(functional.linear, a, w)}, 30)
+            calls = interleave(
+                {"op": lambda: linear(a, w), "torch": lambda: functional.linear(a, w)}, 100, clock=process_time
+            )
+        passes = interleave({"op": both(linear, a, w), "torch": both(functional.linear, a, w)}, 30, clock=process_time)
     return [
         Row(f"{what}, {ranks} ranks", us(times["op"]), f"F.linear {us(times['torch'])}",
             f"{ratio(times['op'], times['torch']):.2f} x", "")
@@ -229,7 +232,7 @@ def chosen(sizes: Sequence[int], x: Sequence[Placement], weight: Sequence[Placem
             memo.clear()
             linear(a, w)
 
-        times = interleave({"new": new, "known": lambda: linear(a, w)}, 30)
+        times = interleave({"new": new, "known": lambda: linear(a, w)}, 30, clock=process_time)
     what = f"choosing a cut for new placements, {' x '.join(f'{size:,}' for size in sizes)} ranks"
     over = difference(times["new"], times["known"])
     return [Row(what, us(times["new"]), f"known placements {us(times['known'])}", f"+{over:.0f} us", "")]
@@ -247,10 +250,10 @@ def scale(x: Float[Tensor, "n"], factor: float) -> Float[Tensor, "n"]:
 def median():
     times = []
     for _ in range(60):
-        start = time.perf_counter()
+        start = time.process_time()
         for _ in range(1000):
             scale(x, 2.0)
-        times.append((time.perf_counter() - start) / 1000)
+        times.append((time.process_time() - start) / 1000)
     return statistics.median(times)
 
 torch.set_num_threads(1)
@@ -265,7 +268,7 @@ with torch.no_grad():
 """
 
 
-def plain_calls(rounds: int = 9) -> list[Row]:
+def plain_calls(rounds: int = 5) -> list[Row]:
     """A call with plain tensors, before DTensors are imported and after: each process can tell it once."""
     pairs = []
     for _ in range(rounds):
