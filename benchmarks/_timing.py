@@ -55,7 +55,12 @@ class Row:
     bar: str
 
 
-def interleave(functions: dict[str, Callable[[], object]], calls: int, rounds: int = ROUNDS) -> dict[str, list[float]]:
+def interleave(
+    functions: dict[str, Callable[[], object]],
+    calls: int,
+    rounds: int = ROUNDS,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, list[float]]:
     """Seconds a call of each function in each round, all functions in turn within a round.
 
     Each is called once untimed before it is timed, and each round begins with another one: what ran before (the
@@ -72,10 +77,10 @@ def interleave(functions: dict[str, Callable[[], object]], calls: int, rounds: i
             for name in names[i % len(names) :] + names[: i % len(names)]:
                 function = functions[name]
                 function()
-                start = time.perf_counter()
+                start = clock()
                 for _ in range(calls):
                     function()
-                times[name].append((time.perf_counter() - start) / calls)
+                times[name].append((clock() - start) / calls)
             gc.collect()
     finally:
         gc.enable()

@@ -7,7 +7,7 @@ from torch import Tensor
 import torchgraft as tg
 
 
-@tg.op
+@tg.op(parallel="m", reduction="n")
 def linear(
     input: Float[Tensor, "*batch n"], weight: Float[Tensor, "m n"], bias: Float[Tensor, "m"] | None = None
 ) -> Float[Tensor, "*batch m"]:

@@ -8,7 +8,7 @@ from jaxtyping import Float
 import torchgraft as tg
 
 
-@tg.op(batch="loop")
+@tg.op(batch="loop", parallel="filters")
 @tg.domain(kh="[1, h]", kw="[1, w]")
 def filter2d(
     x: Float[np.ndarray, "h w"],

@@ -1,12 +1,15 @@
 """The command line, as a user calls it."""
 
 import dataclasses
+import os
 import re
 import subprocess
 import sys
+import time
 
 import pytest
 import torch
+from torch.distributed.elastic.multiprocessing.errors import record
 
 import torchgraft
 from torchgraft import cli
@@ -70,6 +73,52 @@ def test_demo_in_c(tmp_path):
     for _, scipy, c, factor in times:
         assert float(scipy) / float(c) == pytest.approx(float(factor), rel=0.1)
     assert "all checks passed" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("processes", "parts"), [(2, (2, 1)), (4, (2, 2))])
+def test_demo_on_processes(processes, parts):
+    done = run("demo", "--processes", str(processes), "--quick")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "parts of a batch: {}, parts of a layer: {}".format(*parts) in done.stdout
+    (row,) = re.findall(r"^ +1 +([\d.]+) +([\d.]+) +([\d.]+%) +([\d.]+%)$", done.stdout, re.M)
+    assert float(row[0]) == pytest.approx(float(row[1]), rel=1e-5)
+    assert row[2] == row[3]
+    assert "all checks passed" in done.stdout
+
+
+@record
+def main_of_a_rank(*_):
+    if os.environ["RANK"] == "1":
+        raise ValueError("rank 1 has a bad day")
+    time.sleep(60)
+
+
+@pytest.mark.slow
+def test_the_error_of_a_rank_is_shown_in_its_own_words(monkeypatch, capfd):
+    from torchgraft._demo import processes
+
+    monkeypatch.setattr(processes, "rank_main", main_of_a_rank)
+    assert processes.run(2, quick=True) == 1
+    shown = capfd.readouterr().err
+    assert "rank 1 failed:\nTraceback" in shown
+    assert "ValueError: rank 1 has a bad day" in shown
+
+
+@pytest.mark.parametrize("processes", ["0", "1", "3", "two"])
+def test_a_number_of_processes_that_cannot_be_is_refused(processes, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["demo", "--processes", processes])
+    assert "--processes" in capsys.readouterr().err
+
+
+def test_processes_are_asked_for(monkeypatch):
+    from torchgraft._demo import processes
+
+    asked = []
+    monkeypatch.setattr(processes, "run", lambda *args, **options: asked.append((args, options)) or 0)
+    assert cli.main(["demo", "--processes", "4", "--quick"]) == 0
+    assert asked == [((4,), {"quick": True})]
 
 
 def test_another_layer_in_c_fails_the_demo(monkeypatch, capsys):

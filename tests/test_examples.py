@@ -12,6 +12,7 @@ import torch
 from torch.nn import functional
 
 import torchgraft as tg
+from examples import mesh
 from examples.correlate2d import correlate2d
 from examples.correlate2d_c import correlate2d as correlate2d_c
 from examples.filter_bank_c import filter_bank
@@ -167,7 +168,8 @@ def test_half_precision_is_the_rounded_result(op: tg.Op, shapes: list[tuple[int,
     assert all(a.grad is not None and a.grad.dtype == dtype for a in arguments)
 
 
-SLOW = ("tutorial_mistakes",)  # half a minute, and a family of the zoo besides
+# Half a minute, and a family of the zoo besides; ten seconds, and one epoch of it below.
+SLOW = ("tutorial_mistakes", "mesh")
 FILES = sorted((ROOT / "examples").glob("[!_]*.py"))
 PROGRAMS = by_default(FILES, lambda file: file.stem not in SLOW, lambda file: file.stem)
 
@@ -187,6 +189,15 @@ def test_the_file_runs(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     printed = capsys.readouterr()
     assert shows_something(printed.out), printed.out
     assert printed.err == ""
+
+
+def test_one_process_is_a_mesh(capsys: pytest.CaptureFixture[str]):
+    threads = torch.get_num_threads()
+    try:
+        assert mesh.main(epochs=1, at_most=256) == []
+    finally:
+        torch.set_num_threads(threads)
+    assert "One process cuts nothing" in capsys.readouterr().out
 
 
 @pytest.mark.slow

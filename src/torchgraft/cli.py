@@ -103,7 +103,13 @@ def _add_demo(commands: Commands) -> None:
     demo.add_argument(
         "--out", type=Path, default=Path("demo"), metavar="DIR", help="folder for the pictures (default: %(default)s)"
     )
-    demo.add_argument("--native", action="store_true", help="filter the images in C, and compare with SciPy")
+    form = demo.add_mutually_exclusive_group()
+    form.add_argument("--native", action="store_true", help="filter the images in C, and compare with SciPy")
+    form.add_argument(
+        "--processes", type=int, choices=(2, 4, 8), metavar="N",
+        help="train on 2, 4 or 8 processes, by FSDP and from 4 on with every layer cut too; compare with one process, "
+        "and draw nothing",
+    )  # fmt: skip
     demo.add_argument("--quick", action="store_true", help="a smoke test of a few seconds, which asks for no accuracy")
 
 
@@ -138,6 +144,10 @@ def run_demo(options: argparse.Namespace) -> int:
     except ModuleNotFoundError as error:
         print(f"torchgraft demo needs {error.name}: pip install 'torchgraft[demo]'", file=sys.stderr)
         return 2
+    if options.processes:
+        from ._demo import processes
+
+        return processes.run(options.processes, quick=options.quick)
     return _demo.run(options.out, quick=options.quick, native=options.native)
 
 

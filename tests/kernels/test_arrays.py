@@ -65,6 +65,17 @@ def test_the_memory_of_a_parameter_can_still_be_resized(view):
     assert parameter.untyped_storage().resizable()
 
 
+def test_the_memory_of_a_part_can_still_be_resized_among_processes():
+    """FSDP resizes what stands behind the part of a DTensor, which no type tells from other tensors."""
+    part = torch.nn.Parameter(torch.randn(4)).detach()
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        assert to_array(part, "op", "w").tolist() == part.tolist()
+    finally:
+        torch.distributed.destroy_process_group()
+    assert part.untyped_storage().resizable()
+
+
 @pytest.mark.parametrize("batch", ["loop", None])
 def test_a_rule_that_reads_a_list_of_one_array_gets_a_list(batch):
     @tg.op(batch=batch)

@@ -24,15 +24,26 @@ class History:
     accuracy: list[float] = field(default_factory=list)
 
 
-def train(network: Network, digits: Digits, *, epochs: int, batch: int) -> History:
-    """Train the network in place."""
+def train(
+    network: Network, digits: Digits, *, epochs: int, batch: int, part: int = 0, parts: int = 1, shown: bool = True
+) -> History:
+    """Train the network in place.
+
+    Args:
+        part: of each batch that this process trains on, where several processes share it; the loss is that of the part.
+        parts: into which a batch is cut.
+        shown: with a progress bar.
+    """
     history = History()
     optimizer = make_optimizer(network)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)
-    with make_progress() as progress:
+    with make_progress(shown) as progress:
         task = progress.add_task("", total=epochs, report="")
         for _ in range(epochs):
-            losses = [step(network, optimizer, *pair) for pair in batches(digits, batch)]
+            losses = [
+                step(network, optimizer, images.chunk(parts)[part], labels.chunk(parts)[part])
+                for images, labels in batches(digits, batch)
+            ]
             schedule.step()
             history.loss.append(sum(losses) / len(losses))
             history.accuracy.append(accuracy(network, digits.test_images, digits.test_labels))
@@ -46,13 +57,14 @@ def make_optimizer(network: Network) -> torch.optim.Optimizer:
     return torch.optim.Adam(network.parameters(), lr=LEARNING_RATE)
 
 
-def make_progress() -> Progress:
+def make_progress(shown: bool) -> Progress:
     """A bar with the figures of the last epoch."""
     return Progress(
         TextColumn("  epoch {task.completed}/{task.total}"),
         BarColumn(bar_width=24),
         TimeElapsedColumn(),
         TextColumn("{task.fields[report]}"),
+        disable=not shown,
     )
 
 

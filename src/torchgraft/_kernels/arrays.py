@@ -38,8 +38,9 @@ def to_array(tensor: Tensor, operator: str, argument: str) -> Array:
             hint=f"pass {argument}.cpu(), or add a kernel: @{name}.kernel('{device}')",
         )
     base = tensor._base
-    # `Tensor.numpy` marks memory as fixed for ever, and FSDP resizes that of Parameters. DLPack costs 1.5 us more.
-    resized = isinstance(tensor if base is None else base, torch.nn.Parameter)
+    # `Tensor.numpy` marks memory as fixed for ever, and FSDP resizes that of Parameters, of which a rank's part of a
+    # DTensor may be one without its type. DLPack costs 1.5 us more.
+    resized = isinstance(tensor if base is None else base, torch.nn.Parameter) or _among_processes()
     tensor = tensor.detach().resolve_conj().resolve_neg()
     dtype = array_dtype(tensor.dtype)
     if dtype is not tensor.dtype:
@@ -47,6 +48,10 @@ def to_array(tensor: Tensor, operator: str, argument: str) -> Array:
     array: Array = np.from_dlpack(tensor) if resized else tensor.numpy()
     array.setflags(write=False)
     return array
+
+
+def _among_processes() -> bool:
+    return torch.distributed.is_available() and torch.distributed.is_initialized()
 
 
 def to_tensor(
