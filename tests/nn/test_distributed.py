@@ -10,6 +10,7 @@ from torch import distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from tests.nn.operators import Linear
+from torchgraft._check import children
 
 TIMEOUT = 90
 
@@ -40,7 +41,8 @@ def test_two_processes(tmp_path):
     alone(data()).square().mean().backward()
     expected = {name: p.grad for name, p in alone.named_parameters()}
     arguments = (str(tmp_path / "store"), str(tmp_path / "grad"))
-    context = torch.multiprocessing.spawn(train, arguments, nprocs=2, join=False)
+    children.fresh()  # the server of "forkserver" imports torch, once for all
+    context = torch.multiprocessing.start_processes(train, arguments, nprocs=2, join=False, start_method="forkserver")
     deadline = time.monotonic() + TIMEOUT
     try:
         while not context.join(timeout=1):
