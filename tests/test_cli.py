@@ -3,7 +3,6 @@
 import dataclasses
 import os
 import re
-import subprocess
 import sys
 import time
 
@@ -14,12 +13,14 @@ from torch.distributed.elastic.multiprocessing.errors import record
 import torchgraft
 from torchgraft import cli
 
+from . import fresh
+
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
 def run(*arguments):
     code = "import sys; from torchgraft.cli import main; sys.exit(main())"
-    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+    return fresh.run("-c", code, *arguments)
 
 
 def test_version(capsys):

@@ -16,6 +16,7 @@ from hatchling.plugin.manager import PluginManager
 import torchgraft
 from benchmarks._timing import in_chinese
 
+from .default import by_default
 from .markdown import FENCE, FILE, GENERATED
 
 ROOT = Path(__file__).parents[1]
@@ -41,7 +42,8 @@ def run_page(text, name="page"):
     yield "", printed.getvalue()
 
 
-@each_page
+# Programs of a page in Chinese are those of the page in English, as `test_guides.py` looks at.
+@pytest.mark.parametrize("page", by_default(PAGES, lambda page: not page.stem.endswith(".zh"), lambda page: page.name))
 def test_programs_print_what_is_shown(page):
     name = "page" if page.stem == "scipy" else page.stem  # a module of this name would hide the library
     for shown, printed in run_page(page.read_text(), name):

@@ -17,6 +17,7 @@ import torchgraft as tg
 from examples.correlate2d import correlate2d
 from examples.linear import linear
 from examples.softplus import softplus
+from torchgraft._check import children
 
 from . import operators as ops
 from .cases import CASES, REVERSE, Case
@@ -83,7 +84,7 @@ def test_worker_processes_compute_the_same(method: str):
     context = multiprocessing.get_context(method)
     # One thread each, as a DataLoader does it: torch's own OpenMP threads do not survive a fork.
     pool = concurrent.futures.ProcessPoolExecutor(
-        2, mp_context=context, initializer=torch.set_num_threads, initargs=(1,)
+        1, mp_context=context, initializer=torch.set_num_threads, initargs=(1,)
     )
     with pool:
         assert list(pool.map(work, names, timeout=120)) == here
@@ -94,7 +95,7 @@ def fail(_: int) -> None:
 
 
 def test_an_error_crosses_the_border_between_processes():
-    with concurrent.futures.ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+    with concurrent.futures.ProcessPoolExecutor(1, mp_context=children.fresh()) as pool:
         error = pool.submit(fail, 0).exception(timeout=120)
     assert isinstance(error, tg.ShapeError)
     assert error.operator == "linear"

@@ -4,6 +4,7 @@ import ast
 import graphlib
 import importlib
 import inspect
+import json
 import re
 import subprocess
 import sys
@@ -24,15 +25,37 @@ SOURCES = {path.relative_to(PACKAGE).as_posix(): path.read_text() for path in so
 HEAVY = ("scipy", "matplotlib", "sklearn", "rich", "sympy", "torch._dynamo", "torch._inductor", "torchgraft._demo")
 
 
-def imported_by(statement):
-    """The heavy modules that a statement imports and `import torch` does not."""
-    code = f"import sys, torch; before = set(sys.modules)\n{statement}\nprint(*set(sys.modules) - before)"
+# Each statement has a process of its own, forked from one that has imported torch.
+ASKED = """
+import json, os, sys, torch
+before = set(sys.modules)
+for line in sys.stdin:
+    if os.fork() == 0:
+        exec(json.loads(line), {"__name__": "__main__", "torch": torch})
+        print(*set(sys.modules) - before, flush=True)
+        os._exit(0)
+    if os.wait()[1]:
+        sys.exit(1)
+"""
+
+
+@pytest.fixture(scope="module")
+def imported_by():
+    """Ask which heavy modules a statement imports that `import torch` does not."""
     quiet = ["-W", "error", "-W", "ignore:Guards may run slower:RuntimeWarning"]  # of Dynamo, on Python 3.13.0
-    out = subprocess.run([sys.executable, *quiet, "-c", code], capture_output=True, text=True, check=True)
-    return set(HEAVY) & set(out.stdout.split())
+    command = [sys.executable, *quiet, "-c", ASKED]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as process:
+
+        def imported_by(statement):
+            process.stdin.write(json.dumps(statement) + "\n")
+            line = process.stdout.readline()
+            assert line, "it raised"
+            return set(HEAVY) & set(line.split())
+
+        yield imported_by
 
 
-def test_import_is_light():
+def test_import_is_light(imported_by):
     assert imported_by("import torchgraft, torchgraft.cli") == set()
 
 
@@ -53,7 +76,7 @@ double(torch.ones(3, requires_grad=True)).sum().backward()
 """
 
 
-def test_operators_work_without_what_compilers_need():
+def test_operators_work_without_what_compilers_need(imported_by):
     assert imported_by(DECLARED) == set()
     compiled = f"{DECLARED}\nassert torch.compile(double, backend='eager', fullgraph=True)(torch.ones(2)).sum() == 4"
     assert imported_by(compiled) >= {"sympy", "torch._dynamo"}
@@ -74,11 +97,11 @@ assert torch.compile(broken, backend="eager")(torch.ones(2)).tolist() == [9, 9]
 """
 
 
-def test_a_first_call_in_a_graph_that_breaks():
+def test_a_first_call_in_a_graph_that_breaks(imported_by):
     assert imported_by(DECLARED + FIRST_CALL) >= {"torch._dynamo"}
 
 
-def test_heavy_imports_are_found():
+def test_heavy_imports_are_found(imported_by):
     assert imported_by("import torchgraft, rich") == {"rich"}
 
 

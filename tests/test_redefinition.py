@@ -11,6 +11,8 @@ from torch import Tensor
 
 import torchgraft as tg
 
+from . import fresh
+
 
 def make_scale(factor):
     @tg.op
@@ -78,7 +80,7 @@ def f(x: Float[Tensor, "n"], {source}) -> Float[Tensor, "n"]: return x * (a or 2
 ''', names)
     print(names["f"](torch.ones(2)).tolist())
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = fresh.run("-c", code)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split("\n")[:3] == ["[1.0, 1.0]", "[1.0, 1.0]", "[2.0, 2.0]"]
 
@@ -196,8 +198,8 @@ else:
 
 def test_an_exported_program_finds_the_operator_of_a_factory_by_what_it_is(tmp_path):
     path = str(tmp_path / "program.pt2")
-    subprocess.run([sys.executable, "-c", _FACTORY, "save", path], capture_output=True, check=True)
-    done = subprocess.run([sys.executable, "-c", _FACTORY, "load", path], capture_output=True, text=True, check=True)
+    fresh.run("-c", _FACTORY, "save", path, check=True)
+    done = fresh.run("-c", _FACTORY, "load", path, check=True)
     assert done.stdout.strip() == "[3.0, 3.0]"
 
 

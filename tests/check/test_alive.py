@@ -2,7 +2,6 @@
 
 import ctypes
 import os
-import subprocess
 import sys
 import threading
 from collections import Counter
@@ -20,6 +19,7 @@ from torchgraft._check.code import is_native
 from torchgraft._check.finding import Verdict
 from torchgraft._check.target import make_target
 
+from .. import fresh
 from .checks.looking import SIN, function, normal, plain
 
 on_linux = pytest.mark.skipif(sys.platform != "linux" or torch.accelerator.is_available(), reason="nothing is forked")
@@ -85,7 +85,7 @@ torch.autograd.grad(Sin.apply(x), x, torch.ones(2, 4), is_grads_batched=True)
 @on_linux
 def test_torch_crashes_where_a_backward_that_takes_data_is_batched():
     """Else the child is not needed."""
-    assert subprocess.run([sys.executable, "-c", BATCHED], check=False, capture_output=True).returncode < 0
+    assert fresh.run("-c", BATCHED).returncode < 0
 
 
 @on_linux

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.autograd import Function
 
+import torchgraft as tg
 from torchgraft._check.case import Case
 from torchgraft._check.cause.blocks import Block, Observation, Side
 from torchgraft._check.cause.explain import explain
@@ -381,6 +382,13 @@ def test_without_a_cause_the_entries_are_listed():
 def test_it_fits_on_a_screen():
     found = explained(lambda x: x.sin(), lambda g, x, y: g @ normal(9, 9, seed=7)[: len(g), : len(g)], normal(9))
     assert len(found.cause) < 400
+
+
+def test_it_is_told_whose_constant_has_few_digits():
+    tenth = float(torch.tensor(0.1, dtype=torch.float32))
+    for forward, backward, said in ((tenth, 0.1, "is right, and the forward contains"), (0.1, tenth, "x contains")):
+        scaled = function(lambda x, by=forward: x * by, lambda grad, x, out, by=backward: grad * by)
+        assert said.replace("x ", "input 0 ") in tg.check(scaled, normal(3), only="gradient").findings[0].cause
 
 
 # -- what fits anything names nothing -------------------------------------------------------------------------------

@@ -18,6 +18,8 @@ from torchgraft._check.checks.table import NAMED
 from torchgraft._check.command import command
 from torchgraft._check.command.collect import collect
 
+from .. import fresh
+
 HEAD = """
 import os, sys, time, ctypes
 import torch
@@ -428,10 +430,7 @@ def test_json_alone_is_on_the_standard_output(write, check):
 def test_json_alone_is_there_whoever_prints(write):
     native = "ctypes.CDLL(None).puts(b'from native code'); os.write(1, b'by the descriptor'); return x * x"
     noisy = "print('at import')" + SQUARE.replace("return x * x", native)
-    process = subprocess.run(
-        [sys.executable, "-c", RUN, "check", write(noisy), *QUICK, "--json", "-"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    process = fresh.run("-c", RUN, "check", write(noisy), *QUICK, "--json", "-")
     assert json.loads(process.stdout)["ok"]
     assert "at import" in process.stderr
     assert "from native code" not in process.stderr
@@ -643,10 +642,7 @@ def test_a_target_may_leave_a_process_that_it_forked(write, check):
 
 
 def test_a_crash_shows_where(write):
-    process = subprocess.run(
-        [sys.executable, "-c", RUN, "check", write(ENDS), *QUICK, "-k", "reads"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    process = fresh.run("-c", RUN, "check", write(ENDS), *QUICK, "-k", "reads")
     assert process.returncode == -signal.SIGSEGV
     assert "Segmentation fault" in process.stderr
     assert re.search(r"ops.py\", line \d+ in reads", process.stderr)

@@ -18,6 +18,8 @@ from torchgraft._check.children import run_in_child
 from torchgraft._check.ended import Ended, Hung, TimeOver
 from torchgraft._check.finding import Verdict
 
+from .. import fresh
+
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks on Linux alone")
 
 
@@ -295,7 +297,5 @@ release.set()
 @pytest.mark.skipif(torch.accelerator.is_available(), reason="the engine has threads there")
 def test_where_it_may_be_used():
     root = Path(__file__).parents[2]
-    done = subprocess.run(
-        [sys.executable, "-c", MAY_FORK], capture_output=True, text=True, check=True, cwd=root
-    )  # fmt: skip
+    done = fresh.run("-c", MAY_FORK, cwd=root, check=True)
     assert done.stdout.split() == ["True", "True", "False", "True", "False"]

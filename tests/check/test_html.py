@@ -85,8 +85,9 @@ def test_it_is_written(tmp_path):
     assert made.report().to_html(str(path)) == path
 
 
-def test_the_same_report_gives_the_same_page(page):
-    assert html_page([made.report(*FINDINGS)]) == page
+def test_the_same_report_gives_the_same_page():
+    one, other = (html_page([made.report(made.sign(), made.leak(), made.notice())]) for _ in range(2))
+    assert one == other
 
 
 def test_everything_is_said(page):
@@ -126,7 +127,7 @@ def test_names_are_only_text():
         result = Result(name, name, Verdict.FAIL, name, name, (evil,))
         return Report(name, name, [result, Result(name * 2, name, Verdict.PASS)])
 
-    harmless, page = html_page([report("x" * 80), report("b")]), html_page([report(EVIL), report("b")])
+    harmless, page = html_page([report("x" * 80), made.report()]), html_page([report(EVIL), made.report()])
     assert Outline(page).elements == Outline(harmless).elements
     page.encode()
     assert not re.search(r"[\x00\x1b]", page)

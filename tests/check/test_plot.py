@@ -2,7 +2,6 @@
 
 import base64
 import math
-import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -16,6 +15,7 @@ from torchgraft._check.evidence import Evidence
 from torchgraft._check.finding import Finding, Verdict
 from torchgraft._check.report.plot import MOST, entry_names, heat_maps, illustrations, step_name, trace
 
+from .. import fresh
 from . import made
 
 ROOT = Path(__file__).parents[2]
@@ -274,8 +274,7 @@ def test_the_pictures_are_the_same_each_time_and_with_any_style():
 
 
 def run(code):
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    return out.stdout
+    return fresh.run("-c", code, cwd=ROOT, check=True).stdout
 
 
 def test_notebooks_show_it_without_pyplot():

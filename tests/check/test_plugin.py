@@ -13,6 +13,7 @@ import pytest
 import torchgraft
 from torchgraft._check.command.plugin import Checks
 
+from .. import fresh
 from ..default import by_default
 
 SOURCES = Path(torchgraft.__file__).parents[1]
@@ -121,7 +122,7 @@ class Session:
 
     def __init__(self, process):
         self.status = process.returncode
-        self.text = process.stdout
+        self.text = process.stdout + process.stderr
         found = re.findall(r"^(?:\[.*?\] )?(\S+::\S+) (?:<- \S+ )?([A-Z]+)\b", self.text, re.M)
         found += [(i, o) for o, i in re.findall(r"^\[gw\d\] \[ *\d+%\] ([A-Z]+) (\S+)", self.text, re.M)]
         self.outcomes = dict(found)
@@ -147,17 +148,20 @@ def folder(tmp_path_factory):
     return folder
 
 
+def alone(*arguments, **options):
+    """Run Python as a process that has imported nothing."""
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False, **options)
+
+
 @pytest.fixture(scope="module")
 def run(folder):
-    def run(*arguments):
+    def run(*arguments, python=fresh.run):
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
         paths = [str(folder / "site"), str(SOURCES), inherited.get("PYTHONPATH", "")]
-        process = subprocess.run(
-            [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments], cwd=folder / "project",
-            env=inherited | {"PYTHONPATH": os.pathsep.join(paths), "COLUMNS": "200"}, check=False,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )  # fmt: skip
-        return Session(process)
+        environment = inherited | {"PYTHONPATH": os.pathsep.join(paths), "COLUMNS": "200"}
+        # Assertions in what is imported already cannot be rewritten, of which pytest warns.
+        arguments = ("-m", "pytest", "-p", "no:cacheprovider", "--assert", "plain", *arguments)
+        return Session(python(*arguments, cwd=folder / "project", env=environment))
 
     return run
 
@@ -338,10 +342,10 @@ def test_nothing_is_imported_where_nothing_is_asked_for(run, folder):
     (folder / "project/test_light.py").write_text(
         "import sys\n\ndef test_light():\n    assert 'torch' not in sys.modules\n"
     )
-    session = run("-v", "test_light.py")
+    session = run("-v", "test_light.py", python=alone)
     assert (session.status, session.outcomes) == (0, {"test_light.py::test_light": "PASSED"})
     assert "torchgraft-0.0" in session.text  # the plugin is there
-    assert "--torchgraft=TARGET" in run("--help").text
+    assert "--torchgraft=TARGET" in run("--help", python=alone).text
 
 
 # -- what targets declare ---------------------------------------------------------------------------------------------

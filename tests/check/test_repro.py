@@ -1,10 +1,6 @@
 """Text that shows a finding again: it runs, and makes the same arguments."""
 
 import math
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -16,6 +12,8 @@ import torchgraft as tg
 from torchgraft._check.case import Case
 from torchgraft._check.repro import command, literal, repro
 from torchgraft._check.target import make_target
+
+from .. import fresh
 
 
 class Twice(Function):
@@ -177,10 +175,7 @@ def test_scripts_are_named_by_their_file(tmp_path):
         "    case = Case(make_target(twice), (torch.ones(1),), seed=2)\n"
         "    print(repro(case))\n    print(command(case))\n"
     )
-    environment = os.environ | {"PYTHONPATH": str(Path(torchgraft.__file__).parents[1])}
-    run = subprocess.run(
-        [sys.executable, str(script)], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
-    )
+    run = fresh.run(script, cwd=tmp_path, check=True)
     lines = run.stdout.splitlines()
     assert "from layer import twice" in lines
     assert lines[-1] == "torchgraft check layer.py:twice --seed 2"

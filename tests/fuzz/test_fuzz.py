@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from .. import fresh
 from .__main__ import Child
 from .blocks import mul, num, var
 from .choose import Seeded
@@ -221,7 +222,7 @@ def test_a_program_stands_alone(tmp_path):
     case = planted(OPERATOR.format(gradient="2 * " + RIGHT), "grad")
     file = tmp_path / "program.py"
     file.write_text(case.program())
-    made = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, cwd=tmp_path, check=True)
+    made = fresh.run(file, cwd=tmp_path, check=True)
     assert made.stdout.startswith("wrong: result 0: tensor(")
 
 

@@ -2,8 +2,6 @@
 
 import os
 import subprocess
-import sys
-import textwrap
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -15,6 +13,7 @@ from torch import Tensor
 import torchgraft as tg
 from torchgraft._build import cache, library, toolchain
 
+from .. import fresh
 from ..default import by_default
 
 BODY = "void f(int64_t n, const T *x, T *out) {{ while (n--) out[n] = {value} * x[n]; }}"
@@ -173,13 +172,8 @@ print(f(torch.ones(1)).item())
 
 
 def run(folder, **environment):
-    return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(PROGRAM)],
-        env={**os.environ, "TORCHGRAFT_CACHE": str(folder), **environment},
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.strip()
+    made = fresh.run("-c", PROGRAM, env={**os.environ, "TORCHGRAFT_CACHE": str(folder), **environment}, check=True)
+    return made.stdout.strip()
 
 
 @pytest.mark.parametrize("count", by_default([2, 6], lambda count: count == 2))
@@ -220,10 +214,10 @@ def test_compiled_code_follows_a_redefinition(own_cache):
     assert call(torch.ones(1)).item() == 25
 
 
-def test_the_shim_is_compiled_once(own_cache):
+def test_the_shim_is_compiled_once(empty_cache):
     for value in (51, 52):
         assert declare(BODY.format(value=value))(torch.ones(1)).item() == value
-    assert len(list(own_cache.glob("*.o"))) == 1
+    assert len(list(empty_cache.glob("*.o"))) == 1
 
 
 def test_a_program_is_asked_for_its_version_once_and_a_script_each_time(own_cache, tmp_path, monkeypatch):

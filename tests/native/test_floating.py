@@ -1,7 +1,5 @@
 """Loading a library leaves the process's arithmetic as it is: rounding, and numbers next to zero."""
 
-import subprocess
-import sys
 import textwrap
 import threading
 
@@ -12,6 +10,8 @@ from torch import Tensor
 
 import torchgraft as tg
 from torchgraft._build.floating import kept_environment
+
+from .. import fresh
 
 TINY = 1e-310  # of a double, below the normal numbers
 
@@ -114,5 +114,5 @@ def test_a_program_that_loads_the_library_keeps_its_own(tmp_path):
         print((torch.tensor([{TINY}], dtype=torch.float64) * 1.0).view(torch.int64).item() != 0)
         print(torch.ops.{name}(torch.ones(1).double()).item())
         """
-    run = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=True)
+    run = fresh.run("-c", textwrap.dedent(program), check=True)
     assert run.stdout.split() == ["True", "110.0"]

@@ -2,7 +2,6 @@
 
 import shlex
 import subprocess
-import sys
 import textwrap
 from contextlib import nullcontext
 
@@ -14,6 +13,8 @@ from torch import Tensor
 import torchgraft as tg
 from torchgraft._build import toolchain
 from torchgraft._build.heads import heads
+
+from .. import fresh
 
 # -- reading -------------------------------------------------------------------------------------------------------
 
@@ -214,7 +215,7 @@ def test_a_function_of_another_name(make, tmp_path):
         torch.ops.load_library({str(tmp_path / "f.so")!r})
         print(torch.ops.{name}(torch.arange(6.0, dtype=torch.float64).reshape(2, 3)).tolist())
         """
-    run = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=True)
+    run = fresh.run("-c", textwrap.dedent(program), check=True)
     assert run.stdout.strip() == "[3.0, 5.0, 7.0]"
 
 

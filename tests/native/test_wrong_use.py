@@ -1,8 +1,5 @@
 """Kernels in C that cannot be built, or called: each is refused, and the error says what to write."""
 
-import os
-import subprocess
-import sys
 import textwrap
 
 import pytest
@@ -14,6 +11,8 @@ import torchgraft as tg
 from torchgraft._build.library import build
 from torchgraft._build.prototype import Prototype
 from torchgraft._spec.reading import read_signature
+
+from .. import fresh
 
 HEAD = "void f(int64_t n, const T *x, int64_t k, T *out)"
 
@@ -124,13 +123,7 @@ def test_paths_are_relative_to_the_file_that_declares(tmp_path):
             print(triple(torch.ones(2)).tolist())
             """)
     )
-    run = subprocess.run(
-        [sys.executable, "../declares.py"],
-        cwd=tmp_path / "kernels",
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
-        capture_output=True,
-        text=True,
-    )
+    run = fresh.run("../declares.py", cwd=tmp_path / "kernels")
     assert run.stdout.strip() == "[3.0, 3.0]", run.stderr
 
 

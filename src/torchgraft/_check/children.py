@@ -19,6 +19,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkServerContext, SpawnContext
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -232,8 +233,7 @@ def isolated(work: Callable[..., Iterable[Any]], *arguments: Any, limit: float |
     with tempfile.TemporaryDirectory() as folder, receiver:
         trace = Path(folder, "trace.txt")
         trace.touch()
-        # A process of torch has threads, and a forked child of such a process may hang.
-        process = multiprocessing.get_context("spawn").Process(target=_run, args=(sender, trace, work, arguments))
+        process = fresh().Process(target=_run, args=(sender, trace, work, arguments))
         process.start()
         sender.close()
         deadline = None if limit is None else time.monotonic() + START + limit
@@ -252,6 +252,20 @@ def isolated(work: Callable[..., Iterable[Any]], *arguments: Any, limit: float |
         finally:
             process.kill()
             process.join()
+
+
+@functools.cache
+def fresh() -> SpawnContext | ForkServerContext:
+    """Return what starts fresh processes.
+
+    A process that has computed with torch has threads, and a forked child of it may hang. On Linux they are forked from
+    a server that has only imported torch: to import it takes seconds.
+    """
+    if sys.platform != "linux":
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["torchgraft._check.command.command"])
+    return context
 
 
 def _next(receiver: Connection, sentinel: int, deadline: float | None) -> tuple[Any, Exception | None] | None:
