@@ -236,6 +236,17 @@ def test_parts_that_are_not_contiguous():
             close(gradient, w.sum(0)[:, None].expand(6, 5))
 
 
+@on_ranks(2)
+def test_parts_of_gradients_are_contiguous():
+    """As the DTensor says of itself: torch's views of it rely on that, and a rule may return any strides."""
+    x = lay(real(3, 4), mesh_of(2), [R]).requires_grad_()
+    seed = real(4, 3)
+    (gradient,) = torch.autograd.grad(ops.turned(x), x, lay(seed, mesh_of(2), [R]))
+    assert gradient.stride() == (4, 1)
+    assert gradient.to_local().stride() == (4, 1), gradient.to_local().stride()
+    close(gradient.view(12), seed.mT.reshape(12))
+
+
 # -- ways to call -----------------------------------------------------------------------------------------------------
 
 MODES = {

@@ -20,13 +20,13 @@ class Choice:
         axis: that is cut; ``whole`` where all ranks compute the same.
         inputs: the place of each tensor of the call.
         outputs: the place of each output.
-        terms: more ranks than this would leave one without a term of a sum; None where they may be left without.
+        slices: of the axis, where every rank needs one; None where ranks may be left without.
     """
 
     axis: Hashable
     inputs: tuple[Place, ...]
     outputs: tuple[Place, ...]
-    terms: Any = None
+    slices: Any = None
 
 
 def choose(record: Record, values: Sequence[Any], plan: Plan, leaves: Sequence[Any], mesh: Any) -> list[Choice]:
@@ -41,7 +41,7 @@ def choose(record: Record, values: Sequence[Any], plan: Plan, leaves: Sequence[A
     taken: list[Choice] = []
     for axis in range(mesh.ndim):
         placements = [leaf.placements[axis] for leaf in leaves]
-        fitting = [choice for choice in choices if _has_terms(choice, taken, mesh, axis)]
+        fitting = [choice for choice in choices if _has_slices(choice, taken, mesh, axis)]
         taken.append(min(fitting, key=lambda choice: _travelling(choice, placements, plan)))
     return taken
 
@@ -61,7 +61,7 @@ def _choices(record: Record, values: Sequence[Any], plan: Plan) -> list[Choice]:
         lacking = [Place(whole, whole, once=True) if once else read for once in cut.once]
         inputs = [other if axis is None else cut_at(axis) for axis, other in zip(cut.inputs, lacking, strict=True)]
         outputs = [term if axis is None else cut_at(axis) for axis in cut.outputs]
-        return Choice(cut.axis, tuple(inputs), tuple(outputs), cut.size if cut.kind == "reduction" else None)
+        return Choice(cut.axis, tuple(inputs), tuple(outputs), None if cut.kind == "batch" else cut.size)
 
     owners = owners_of(record.signature, values)
     count = len(plan.outputs)
@@ -73,14 +73,17 @@ def _choices(record: Record, values: Sequence[Any], plan: Plan) -> list[Choice]:
     return choices
 
 
-def _has_terms(choice: Choice, taken: Sequence[Choice], mesh: Any, axis: int) -> bool:
-    """Return True if each rank has a term of the sum; the kernel need not know what the sum of none is."""
-    if choice.terms is None:
+def _has_slices(choice: Choice, taken: Sequence[Choice], mesh: Any, axis: int) -> bool:
+    """Return True if no rank is left without a slice of an axis that has a name.
+
+    Kernels and rules know empty batches. What the sum of no terms is they need not know, nor a layer without outputs.
+    """
+    if choice.slices is None:
         return True
     ranks = mesh.size(axis)
     for other, earlier in enumerate(taken):
         ranks *= mesh.size(other) if earlier.axis == choice.axis else 1
-    return bool(-(-choice.terms // ranks) * (ranks - 1) < choice.terms)
+    return bool(-(-choice.slices // ranks) * (ranks - 1) < choice.slices)
 
 
 def _travelling(choice: Choice, placements: Sequence[Any], plan: Plan) -> float:

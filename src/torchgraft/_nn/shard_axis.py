@@ -35,8 +35,8 @@ class ShardAxis(ParallelStyle):
         use_local_output: return plain tensors, not DTensors.
 
     Raises:
-        ArgumentError: when it is applied: the module was not made by `module`, or its operator does not declare the
-            axis.
+        ArgumentError: when it is applied: the module was not made by `module`, its operator does not declare the axis,
+            the mesh has several axes, or a number of placements is wrong.
 
     Example:
         >>> parallelize_module(net, mesh, {"up": tg.ShardAxis("m"), "down": tg.ShardAxis("n")})
@@ -61,9 +61,8 @@ class ShardAxis(ParallelStyle):
         return f"ShardAxis({self.axis!r}, {', '.join(f'{name}={value}' for name, value in options.items())})"
 
     def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
-        self._check(module)
+        self._check(module, device_mesh)
         assert isinstance(module, Module)
-        distribute_module(module, device_mesh, self._distribute)
         plan = module._plan
         operator = plan.op._record.name
         names = [p.name for p in plan.inputs]
@@ -71,6 +70,7 @@ class ShardAxis(ParallelStyle):
         given = dict(zip(names, _layouts(operator, "input_layouts", self.input_layouts, len(names)), strict=True))
         count = sum(not output.saved for output in plan.op._record.signature.outputs)
         left = _layouts(operator, "output_layouts", self.output_layouts, count)
+        distribute_module(module, device_mesh, self._distribute)
 
         def before(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
             def enter(name: str | None, value: Any) -> Any:
@@ -90,7 +90,7 @@ class ShardAxis(ParallelStyle):
         module.register_forward_hook(after)
         return module
 
-    def _check(self, module: nn.Module) -> None:
+    def _check(self, module: nn.Module, mesh: DeviceMesh) -> None:
         if not isinstance(module, Module):
             raise ArgumentError(
                 "ShardAxis knows the axes of a module that tg.module made", argument="module",
@@ -104,6 +104,13 @@ class ShardAxis(ParallelStyle):
                 f"the operator does not say that axis {self.axis} may be cut", operator=record.name,
                 argument="axis", expected=declared or "an axis that is declared", got=self.axis,
                 hint=f'@tg.op(parallel="{self.axis}"), or reduction="{self.axis}", which tg.check proves',
+            )  # fmt: skip
+        if mesh.ndim != 1:
+            names = mesh.mesh_dim_names
+            raise ArgumentError(
+                "has several axes, and a ShardAxis takes one", operator=record.name, argument="device_mesh",
+                expected="a mesh with one axis", got=str(mesh),
+                hint=f"pass {f'mesh[{names[-1]!r}]' if names else 'a mesh whose axes have names, as mesh[name]'}",
             )  # fmt: skip
 
     def _distribute(self, name: str, module: nn.Module, mesh: DeviceMesh) -> None:
