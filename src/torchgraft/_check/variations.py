@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import partial
 from types import NoneType
@@ -18,6 +18,7 @@ from typing import Any, Literal, get_args, get_origin
 import torch
 from torch import Tensor
 
+from .._record import Record
 from .._spec.domain import Range
 from .._spec.plan import convert
 from .baseline import generator, signed
@@ -86,12 +87,16 @@ def within(case: Case) -> bool:
     if op is None or not op._record.domains:
         return True
     record = op._record
-    args, kwargs = case.arguments(case.primals)
-    given = {**dict(zip(record.signature.names, args, strict=False)), **kwargs}
-    values = convert(record.signature, [given.get(p.name, p.default) for p in record.signature.parameters])
+    values = values_of(record, *case.arguments(case.primals))
     arguments = dict(zip(record.signature.names, values, strict=True))
     names = {**record.plan(record.promoted(values)).sizes, **arguments}
     return all(_admits(domain.at(names), names.get(name)) for name, domain in record.domains.items())
+
+
+def values_of(record: Record, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    """The arguments of an operator in the order of its parameters, converted, with defaults."""
+    given = {**dict(zip(record.signature.names, args, strict=False)), **kwargs}
+    return convert(record.signature, [given.get(p.name, p.default) for p in record.signature.parameters])
 
 
 def _admits(range_: Range, value: Any) -> bool:

@@ -5,7 +5,7 @@ import itertools
 import mpmath
 import pytest
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int64
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
@@ -18,6 +18,55 @@ from .right import MATMUL, scale
 
 X = normal(3, 4)
 COUNT = itertools.count()
+
+# -- the promise to a mesh --------------------------------------------------------------------------------------------
+# The zoo has promises about values that are not kept.
+
+
+def counting(count):
+    @tg.op(reduction="n")
+    def counting(x: Float[Tensor, "n"]) -> tuple[Float[Tensor, ""], Int64[Tensor, ""]]:
+        return x.sum(), count(x)
+
+    @counting.vjp("x")
+    def _(grad, x):
+        return grad.expand(x.shape).clone()
+
+    return counting
+
+
+def test_whole_numbers_are_put_together_too():
+    assert not findings("mesh", counting(lambda x: (x > 0).sum()), normal(5))
+    (finding,) = findings("mesh", counting(torch.argmax), normal(5))
+    assert finding.code == "mesh-reduction"
+    assert "an output of whole numbers" in finding.title
+
+
+def test_an_operator_without_a_batch_is_given_one():
+    @tg.op
+    def centered(x: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch n"]:
+        return x - x.mean(0) if x.dim() > 1 else x
+
+    @centered.vjp("x")
+    def _(grad):
+        return grad - grad.mean(0) if grad.dim() > 1 else grad
+
+    (finding, *_) = findings("mesh", centered, normal(4))
+    assert finding.code == "mesh-batch"
+    assert "batch axis -1 is cut in two" in finding.title
+
+
+def test_a_sum_that_does_not_go_through():
+    @tg.op
+    def shifted(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+        return x + 1
+
+    @shifted.adjoint("x")
+    def _(grad):
+        return grad
+
+    assert {finding.code for finding in findings("mesh", shifted, normal(4))} == {"mesh-sum"}
+
 
 # -- vmap -----------------------------------------------------------------------------------------------------------
 

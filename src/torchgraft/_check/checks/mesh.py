@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,12 +13,13 @@ from torch import Tensor
 from ..._mesh.cuts import Cut, batch_inputs, find_cuts, linear_inputs, promised_axes
 from ..._op import Op
 from ..._record import Record
-from ..._spec.plan import convert, owners_of
+from ..._spec.plan import owners_of
 from ..baseline import baseline
 from ..case import Case
 from ..finding import Finding, Skip
-from ..variations import nearby
-from .ways import Words, compared, made, require_dense, require_fixed
+from ..target import differentiable
+from ..variations import elsewhere, nearby, values_of
+from .ways import Words, compared, made, require_dense, require_fixed, tensors
 
 Parts = tuple[list[Tensor], list[Tensor]]
 
@@ -40,7 +42,7 @@ def parts(case: Case) -> Iterator[Finding]:
 
 
 def _cuts(record: Record, case: Case) -> list[Cut]:
-    values = _values(record, *case.arguments(case.primals))
+    values = record.promoted(values_of(record, *case.arguments(case.primals)))
     return find_cuts(record, values, record.plan(values))
 
 
@@ -48,8 +50,19 @@ def _along_axes(op: Op[..., Any], case: Case, cuts: Sequence[Cut]) -> Iterator[F
     for cut in cuts:
         base = baseline(case)
         divided = case.calling(partial(_divided, op, partial(_cut, cut), partial(_joined, op._record, cut)))
-        words, run = _words(cut), partial(made, divided, base)
-        yield from compared(base, f"{cut.name} cut in two", run, raises=words, output=words, gradient=words)
+        words, how, run = _words(cut), f"{cut.name} cut in two", partial(made, divided, base)
+        found = list(compared(base, how, run, raises=words, output=words, gradient=words))
+        yield from found or _whole_numbers(case, divided, words, how)
+
+
+def _whole_numbers(case: Case, divided: Case, words: Words, how: str) -> Iterator[Finding]:
+    """Compare the outputs that have no derivative, such as indices and counts, at two points."""
+    for primals in (case.primals, elsewhere(case)):
+        for got, expected in zip(tensors(divided.call(primals)), tensors(case.call(primals)), strict=True):
+            if not differentiable(expected) and not torch.equal(got, expected):
+                title = words.title.replace("{}", "an output of whole numbers")
+                yield replace(words, title=title).at(f"{how}; {case.label}")
+                return
 
 
 def _batch(record: Record, case: Case) -> Case:
@@ -66,18 +79,12 @@ def _batch(record: Record, case: Case) -> Case:
 
 def _through_sums(op: Op[..., Any], case: Case) -> Iterator[Finding]:
     record, base = op._record, baseline(case)
-    values = _values(record, *case.arguments(case.primals))
+    values = record.promoted(values_of(record, *case.arguments(case.primals)))
     owners = owners_of(record.signature, values)
     for i in linear_inputs(record, values):
         divided = case.calling(partial(_divided, op, partial(_terms, i), _summed))
         how, run = f"{owners[i].name} as a sum of two", partial(made, divided, base)
         yield from compared(base, how, run, output=_sum_words(owners[i].name))
-
-
-def _values(record: Record, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-    given = {**dict(zip(record.signature.names, args, strict=False)), **kwargs}
-    values = convert(record.signature, [given.get(p.name, p.default) for p in record.signature.parameters])
-    return record.promoted(values)
 
 
 def _divided(
@@ -89,7 +96,7 @@ def _divided(
 ) -> Any:
     """Call the operator on each of two parts, and put the results together."""
     record = op._record
-    values = _values(record, args, kwargs)
+    values = record.promoted(values_of(record, args, kwargs))
     one, other = (_outputs(op, record.replace(values, part)) for part in divide(record.leaves(values)))
     return record.signature.pack_shown(join(one, other))
 
