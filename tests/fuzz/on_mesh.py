@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import collections
-import contextlib
 import time
 import types
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,10 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, distributed
+from torch import Tensor
 
 import torchgraft as tg
 
+from ..simulated import simulated
 from .choose import Chooser, Seeded, weighted
 from .declaration import FLAWS
 from .program import Case, draw_case, imports
@@ -39,22 +39,6 @@ class Outcome:
         return self.kind in ("wrong", "unnamed")
 
 
-@contextlib.contextmanager
-def simulated(shape: Sequence[int]) -> Iterator[Any]:
-    """A mesh whose ranks all live in this process."""
-    from torch.distributed._local_tensor import LocalTensorMode  # They take a second to import.
-    from torch.distributed.tensor import init_device_mesh
-    from torch.testing._internal.distributed.fake_pg import FakeStore
-
-    ranks = torch.Size(shape).numel()
-    distributed.init_process_group("fake", rank=0, world_size=ranks, store=FakeStore())
-    try:
-        with LocalTensorMode(ranks):
-            yield init_device_mesh("cpu", tuple(shape))
-    finally:
-        distributed.destroy_process_group()
-
-
 def compared(seed: int) -> Outcome | None:
     """Draw an operator, a call and placements, and compare; None where nothing can be said.
 
@@ -70,7 +54,7 @@ def compared(seed: int) -> Outcome | None:
     program = f"{case.declaration.source}\n# {case.call}, {shape}, {places}, {[(x.name, x.shape) for x in case.leaves]}"
     expected = _results(names["truth"], case, _leaves(case, names))
     try:
-        with simulated(shape) as mesh:
+        with simulated(*shape) as mesh:
             placed = {name: _placed(t, places[name], mesh) for name, t in _leaves(case, names).items()}
             made = _results(names["fuzzed"], case, placed)
             found = [None if t is None else t.full_tensor().reconcile() for t in made]

@@ -26,6 +26,9 @@ TIMEOUT = 60
 GRACE = 5
 """Seconds for the other ranks after one has raised: they may wait for it in a collective."""
 
+DIED = "died"
+"""The text of a rank whose end of the pipe is closed."""
+
 PRELOADED = ["tests.cases", "tests.mesh.table", "torch.distributed.tensor.debug", "torchgraft._nn.shard_axis"]
 """Modules that one process imports, from which the ranks are forked: an import of torch takes two seconds."""
 
@@ -81,7 +84,7 @@ class Ranks:
                 deadline = min(deadline, time.monotonic() + GRACE)
         for rank in waiting:
             errors[rank] = "was not ready in time"
-        if any(not process.is_alive() for process in self._processes) or waiting:
+        if waiting or DIED in errors.values():
             self.stop()
         if errors:
             raise RankError(_report(errors))
@@ -110,7 +113,7 @@ def _received(end: Connection) -> tuple[bool, Any]:
     try:
         return end.recv()
     except EOFError:
-        return False, "died"
+        return False, DIED
 
 
 def _serve(rank: int, world: int, folder: str, jobs: Connection) -> None:

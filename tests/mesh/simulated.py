@@ -6,14 +6,12 @@ A program, since the process becomes a rank of a world that there is not: ``pyth
 import sys
 
 import torch
-from torch import distributed
-from torch.distributed._local_tensor import LocalTensorMode
-from torch.distributed.tensor import Replicate, Shard, distribute_tensor, init_device_mesh
-from torch.testing._internal.distributed.fake_pg import FakeStore
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
 from examples.correlate2d_c import correlate2d
 from examples.dct import dct
 
+from ..simulated import simulated
 from . import operators as ops
 from .table import EXACT, real
 
@@ -49,10 +47,8 @@ def check(name, mesh):
 
 
 def main(shape):
-    distributed.init_process_group("fake", rank=0, world_size=64, store=FakeStore())
     torch.manual_seed(0)
-    with LocalTensorMode(64):
-        mesh = init_device_mesh("cpu", shape)
+    with simulated(*shape) as mesh:
         for name in CASES:
             check(name, mesh)
 

@@ -15,9 +15,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.utils import _pytree as pytree
+
+from ..simulated import simulated
 
 Observation = Callable[[Any, tuple[Any, ...]], Any]
 
@@ -384,23 +386,14 @@ def meshed(*axes: int | None) -> Observation:
 
     @attempted
     def look(target: Any, inputs: tuple[Any, ...]) -> Any:
-        from torch.distributed._local_tensor import LocalTensorMode  # They take a second to import.
-        from torch.distributed.tensor import Replicate, Shard, distribute_tensor, init_device_mesh
-        from torch.testing._internal.distributed.fake_pg import FakeStore
+        from torch.distributed.tensor import Replicate, Shard, distribute_tensor  # They take a second to import.
 
-        distributed.init_process_group("fake", rank=0, world_size=2, store=FakeStore())
-        try:
-            with LocalTensorMode(2):
-                mesh = init_device_mesh("cpu", (2,))
-                placements = [Replicate() if axis is None else Shard(axis) for axis in axes]
-                leaves = [
-                    distribute_tensor(x.clone(), mesh, [p]).requires_grad_()
-                    for x, p in zip(inputs, placements, strict=True)
-                ]
-                out = target(*leaves)
-                return [whole.full_tensor().reconcile() for whole in (out, *torch.autograd.grad(out.sum(), leaves))]
-        finally:
-            distributed.destroy_process_group()
+        with simulated(2) as mesh:
+            placements = [Replicate() if axis is None else Shard(axis) for axis in axes]
+            pairs = zip(inputs, placements, strict=True)
+            leaves = [distribute_tensor(x.clone(), mesh, [place]).requires_grad_() for x, place in pairs]
+            out = target(*leaves)
+            return [whole.full_tensor().reconcile() for whole in (out, *torch.autograd.grad(out.sum(), leaves))]
 
     return look
 
