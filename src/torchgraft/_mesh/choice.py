@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -38,11 +39,12 @@ def choose(record: Record, values: Sequence[Any], plan: Plan, leaves: Sequence[A
         leaves: its tensors, as DTensors.
     """
     choices = _choices(record, values, plan)
+    sizes = [math.prod(leaf.shape) for leaf in plan.leaves]
     taken: list[Choice] = []
     for axis in range(mesh.ndim):
         placements = [leaf.placements[axis] for leaf in leaves]
         fitting = [choice for choice in choices if _has_slices(choice, taken, mesh, axis)]
-        taken.append(min(fitting, key=lambda choice: _travelling(choice, placements, plan)))
+        taken.append(min(fitting, key=lambda choice: _travelling(choice, placements, sizes)))
     return taken
 
 
@@ -86,16 +88,13 @@ def _has_slices(choice: Choice, taken: Sequence[Choice], mesh: Any, axis: int) -
     return bool(-(-choice.slices // ranks) * (ranks - 1) < choice.slices)
 
 
-def _travelling(choice: Choice, placements: Sequence[Any], plan: Plan) -> float:
+def _travelling(choice: Choice, placements: Sequence[Any], sizes: Sequence[int]) -> float:
     """Count the numbers that would travel, to a factor that all choices have."""
     total = 0.0
-    for place, now, leaf in zip(choice.inputs, placements, plan.leaves, strict=True):
+    for place, now, size in zip(choice.inputs, placements, sizes, strict=True):
         if now == place.tensor or (now.is_replicate() and not place.tensor.is_partial()):
             continue
         if place.tensor.is_partial():
             return float("inf")  # Who has no sum makes none.
-        size = 1
-        for length in leaf.shape:
-            size *= length
         total += size * (2 if now.is_partial() and place.tensor.is_replicate() else 1)
     return total

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -50,11 +50,11 @@ def find_cuts(record: Record, values: Sequence[Any], plan: Plan) -> list[Cut]:
     kinds = [owner.tensor for owner in owners_of(signature, values)]
     results = [output.type for output in signature.outputs]
     shapes = [shape for shape, _ in plan.outputs]
-    if not _annotated(signature) or any(shape is None for shape in shapes):
-        return []
-    named: dict[str, Kind] = dict.fromkeys(record.parallel, "parallel")
+    if None in signature.annotations or None in shapes:
+        return []  # Nobody knows what a tensor without axes has to do with those of the others.
+    named: dict[Hashable, Kind] = dict.fromkeys(record.parallel, "parallel")
     named |= dict.fromkeys(record.reduction, "reduction")
-    run = _batch_run(signature)
+    run = signature.batch_run
     places_in = [
         _places(kind, len(leaf.shape), leaf.lead, run, named) for kind, leaf in zip(kinds, plan.leaves, strict=True)
     ]
@@ -62,26 +62,33 @@ def find_cuts(record: Record, values: Sequence[Any], plan: Plan) -> list[Cut]:
         _places(kind, len(shape or ()), len(plan.batch), run, named)
         for kind, shape in zip(results, shapes, strict=True)
     ]
-    cuts: list[Cut] = []
-    for axis in dict.fromkeys(axis for places in places_in for axis in places):
-        kind: Kind = named.get(axis, "batch") if isinstance(axis, str) else "batch"
-        if kind != "reduction" and not all(axis in places for places in places_out):
-            continue
-        sizes = [
-            leaf.shape[places[axis]] if axis in places else 1
-            for leaf, places in zip(plan.leaves, places_in, strict=True)
-        ]
-        size = max(sizes)
-        if size == 1:
-            continue
-        inputs = tuple(places[axis] if own == size else None for own, places in zip(sizes, places_in, strict=True))
-        outputs = tuple(None if kind == "reduction" else places[axis] for places in places_out)
-        once = tuple(
-            kind == "reduction" and axis not in places and (own.dtypes.numeric or is_inexact(leaf.dtype))
-            for own, leaf, places in zip(kinds, plan.leaves, places_in, strict=True)
-        )
-        cuts.append(Cut(axis, _name(axis), kind, size, inputs, outputs, once))
-    return cuts
+    numeric = [kind.dtypes.numeric or is_inexact(leaf.dtype) for kind, leaf in zip(kinds, plan.leaves, strict=True)]
+    axes = dict.fromkeys(axis for places in places_in for axis in places)
+    found = (_cut(axis, named.get(axis, "batch"), plan, places_in, places_out, numeric) for axis in axes)
+    return [cut for cut in found if cut is not None]
+
+
+def _cut(
+    axis: Hashable,
+    kind: Kind,
+    plan: Plan,
+    places_in: Sequence[Mapping[Hashable, int]],
+    places_out: Sequence[Mapping[Hashable, int]],
+    numeric: Sequence[bool],
+) -> Cut | None:
+    """The cut along one axis; None if an output lacks it, or it has one element."""
+    summed = kind == "reduction"
+    if not summed and not all(axis in places for places in places_out):
+        return None
+    pairs = list(zip(plan.leaves, places_in, strict=True))
+    sizes = [leaf.shape[places[axis]] if axis in places else 1 for leaf, places in pairs]
+    size = max(sizes)
+    if size == 1:
+        return None
+    inputs = tuple(places[axis] if own == size else None for own, places in zip(sizes, places_in, strict=True))
+    outputs = tuple(None if summed else places[axis] for places in places_out)
+    once = tuple(summed and counts and axis not in places for counts, places in zip(numeric, places_in, strict=True))
+    return Cut(axis, axis if isinstance(axis, str) else _batch_name(axis), kind, size, inputs, outputs, once)
 
 
 def linear_inputs(record: Record, values: Sequence[Any]) -> list[int]:
@@ -96,9 +103,9 @@ def linear_inputs(record: Record, values: Sequence[Any]) -> list[int]:
 def promised_axes(record: Record) -> dict[Kind, tuple[str, ...]]:
     """The axes along which calls can be cut, as annotations write them."""
     signature = record.signature
-    if not _annotated(signature):
+    if None in signature.annotations:
         return {"batch": (), "parallel": (), "reduction": ()}
-    run = _batch_run(signature)
+    run = signature.batch_run
     batch = [axes.tokens[0].text for axes in _annotations(signature) if run is not None and _leads(axes, run)]
     loop = ("leading axes",) if signature.loop else ()
     return {
@@ -108,7 +115,7 @@ def promised_axes(record: Record) -> dict[Kind, tuple[str, ...]]:
 
 def batch_inputs(signature: Signature) -> set[str]:
     """The names of the inputs that have the batch axes."""
-    run = _batch_run(signature)
+    run = signature.batch_run
     return {
         p.name
         for _, p in signature.tensors
@@ -120,23 +127,9 @@ def _leads(axes: Axes, run: Axis) -> bool:
     return axes.leading_run is not None and axes.leading_run.name == run.name
 
 
-def _annotated(signature: Signature) -> bool:
-    """Return True if all tensors have axes: nobody knows what one without has to do with those of the others."""
-    kinds = [p.tensor for _, p in signature.tensors] + [output.type for output in signature.outputs]
-    return all(kind.axes is not None for kind in kinds)
-
-
-def _batch_run(signature: Signature) -> Axis | None:
-    """The batch axes: a run that leads every output, and every input that has it."""
-    runs = [output.type.axes.leading_run if output.type.axes is not None else None for output in signature.outputs]
-    first = runs[0] if runs else None
-    if first is None or any(run is None or run.name != first.name for run in runs):
-        return None
-    inner = [token for axes in _annotations(signature) for token in axes.tokens[1:] if token.variadic]
-    return None if any(token.name == first.name for token in inner) else first
-
-
-def _places(kind: TensorType, rank: int, lead: int, run: Axis | None, named: dict[str, Kind]) -> dict[Hashable, int]:
+def _places(
+    kind: TensorType, rank: int, lead: int, run: Axis | None, named: Mapping[Hashable, Kind]
+) -> dict[Hashable, int]:
     """The positions of a tensor's axes that may be cut. Batch axes are counted from their end, where they line up."""
     assert kind.axes is not None
     tokens, at = kind.axes.tokens, kind.axes.run
@@ -151,8 +144,8 @@ def _places(kind: TensorType, rank: int, lead: int, run: Axis | None, named: dic
     return found
 
 
-def _name(axis: Hashable) -> str:
-    return axis if isinstance(axis, str) else f"batch axis {-1 - axis[1]}"  # type: ignore[index]
+def _batch_name(axis: Any) -> str:
+    return f"batch axis {-1 - axis[1]}"
 
 
 # -- what is declared -------------------------------------------------------------------------------------------------
@@ -202,8 +195,7 @@ def _refusal(signature: Signature, word: str, name: str, *, twice: bool) -> str 
 
 
 def _annotations(signature: Signature) -> Iterator[Axes]:
-    kinds = [p.tensor for _, p in signature.tensors] + [output.type for output in signature.outputs]
-    return (kind.axes for kind in kinds if kind.axes is not None)
+    return (axes for axes in signature.annotations if axes is not None)
 
 
 def _single(signature: Signature) -> set[str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from .axes import Axes
+from .axes import Axes, Axis
 from .dtypes import Dtypes
 from .scalars import Scalar
 from .workspace import Memory
@@ -132,6 +132,21 @@ class Signature:
     def shaped(self) -> bool:
         """Every output's shape follows from the annotations."""
         return all(output.type.axes is not None for output in self.outputs)
+
+    @cached_property
+    def annotations(self) -> tuple[Axes | None, ...]:
+        """The axes of each tensor, inputs first; None for one without."""
+        return tuple(kind.axes for kind in [*(p.tensor for _, p in self.tensors), *(o.type for o in self.outputs)])
+
+    @cached_property
+    def batch_run(self) -> Axis | None:
+        """The batch axes: a run that leads every output, and every input that has it."""
+        runs = [axes.leading_run if axes is not None else None for axes in self.annotations[len(self.tensors) :]]
+        first = runs[0] if runs else None
+        if first is None or any(run is None or run.name != first.name for run in runs):
+            return None
+        inner = [token for axes in self.annotations if axes is not None for token in axes.tokens[1:] if token.variadic]
+        return None if any(token.name == first.name for token in inner) else first
 
     @cached_property
     def names(self) -> dict[str, Parameter]:
