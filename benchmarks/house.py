@@ -11,9 +11,11 @@ Figures of source are counted by the same functions that the tests use. Declarat
 from __future__ import annotations
 
 import itertools
+import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -161,16 +163,19 @@ def _seconds(function: Callable[[], object]) -> float:
 
 
 def imports() -> list[Row]:
-    """What an import adds to that of torch, SciPy and jaxtyping, in fresh processes in turn."""
+    """What an import adds to that of torch, SciPy and jaxtyping, in fresh processes in turn, from compiled bytecode."""
     base = "import torch, scipy.special, jaxtyping"
     code = {"torchgraft": "import torchgraft", "torchgraft.scipy.special": "import torchgraft.scipy.special"}
     times: dict[str, list[float]] = {name: [] for name in code}
-    for _ in range(PROCESSES):
-        for name, statement in code.items():
-            before = "" if name == "torchgraft" else "; import torchgraft"
-            timed = f"{base}{before}; import gc; gc.disable(); import time; t = time.perf_counter(); {statement}; "
-            ran = [sys.executable, "-c", f"{timed}print(time.perf_counter() - t)"]
-            times[name].append(float(subprocess.run(ran, capture_output=True, text=True, check=True).stdout))
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": folder}
+        for _ in range(PROCESSES):  # The first writes the bytecode.
+            for name, statement in code.items():
+                before = "" if name == "torchgraft" else "; import torchgraft"
+                timed = f"{base}{before}; import gc; gc.disable(); import time; t = time.perf_counter(); {statement}; "
+                ran = [sys.executable, "-c", f"{timed}print(time.perf_counter() - t)"]
+                done = subprocess.run(ran, capture_output=True, text=True, check=True, env=environment)
+                times[name].append(float(done.stdout))
     bars = {"torchgraft": "50 ms", "torchgraft.scipy.special": "150 ms"}
     found = {name: f"{statistics.median(times[name]) * 1e3:.0f} ms" for name in code}
     return [Row(f"`import {name}`", found[name], "-", found[name], bars[name]) for name in code]
