@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,11 +13,12 @@ from torch import Tensor
 from ..._mesh.cuts import Cut, batch_inputs, find_cuts, linear_inputs, promised_axes
 from ..._op import Op
 from ..._record import Record
+from ..._spec.dtypes import is_inexact
 from ..._spec.plan import convert, owners_of
 from ..baseline import baseline
 from ..case import Case
 from ..finding import Finding, Skip
-from ..variations import nearby
+from ..variations import nearby, options, within
 from .ways import Words, compared, made, require_dense, require_fixed
 
 Parts = tuple[list[Tensor], list[Tensor]]
@@ -32,7 +34,10 @@ def parts(case: Case) -> Iterator[Finding]:
     if not any(promised_axes(op._record).values()) and not op._record.rules["adjoint"]:
         raise Skip("no axis may be cut, and no sum goes through")
     cuts = _cuts(op._record, case)
-    yield from _along_axes(op, case, cuts)
+    found = list(_along_axes(op, case, cuts))
+    yield from found
+    if not found:
+        yield from _with_options(op, case)
     if not any(cut.kind == "batch" for cut in cuts) and promised_axes(op._record)["batch"]:
         batch = _batch(op._record, case)
         yield from _along_axes(op, batch, [cut for cut in _cuts(op._record, batch) if cut.kind == "batch"])
@@ -49,7 +54,48 @@ def _along_axes(op: Op[..., Any], case: Case, cuts: Sequence[Cut]) -> Iterator[F
         base = baseline(case)
         divided = case.calling(partial(_divided, op, partial(_cut, cut), partial(_joined, op._record, cut)))
         words, run = _words(cut), partial(made, divided, base)
-        yield from compared(base, f"{cut.name} cut in two", run, raises=words, output=words, gradient=words)
+        how = f"{cut.name} cut in two"
+        found = list(compared(base, how, run, raises=words, output=words, gradient=words))
+        yield from found or _exact(op, case, cut, how)
+
+
+def _exact(op: Op[..., Any], case: Case, cut: Cut, how: str) -> Iterator[Finding]:
+    """Compare the outputs that are no floating ones, such as counts, indices and masks, for numbers of both signs."""
+    record = op._record
+    outputs = [output for output in record.signature.outputs if not output.saved]
+    if all(output.floating for output in outputs):
+        return
+    for seen in (case, case.replaced([-primal for primal in case.primals])):
+        values = _values(record, *seen.arguments(seen.primals))
+        try:
+            whole = _outputs(op, values)
+            one, other = (_outputs(op, record.replace(values, part)) for part in _cut(cut, record.leaves(values)))
+        except Exception:
+            if seen is case:
+                raise
+            continue  # It takes no negative numbers.
+        for output, right, value in zip(outputs, whole, _joined(record, cut, one, other), strict=True):
+            if not is_inexact(right.dtype) and not torch.equal(right, value):
+                words = _words(cut)
+                name = output.name if len(outputs) > 1 else "the output"
+                yield replace(words, title=words.title.replace("{}", name)).at(f"{name}; {how}; {seen.label}")
+                return
+
+
+def _with_options(op: Op[..., Any], case: Case) -> Iterator[Finding]:
+    """Cut the same call with one option changed, where the operator takes it: axes are promised for all of them."""
+    for what, other in options(case):
+        try:
+            if not within(other):
+                continue
+            baseline(other)
+            cuts = _cuts(op._record, other)
+        except Exception:  # The option is none that the operator takes, which other checks look at.
+            continue
+        for found in _along_axes(op, other, cuts):
+            cause = "; ".join(filter(None, [f"with {what}", found.cause]))
+            yield found.but(where=f"{what}; {found.where}", cause=cause, case=other)
+            return
 
 
 def _batch(record: Record, case: Case) -> Case:
