@@ -13,7 +13,7 @@ from .table import TABLE, compare, full, lay, real
 R, P, S1 = Replicate(), Partial(), Shard(1)
 
 
-def of_torch_to_local(sides, tensors, *, as_wanted=False):
+def of_torch_to_local(sides, tensors, watch=None, *, as_wanted=False):
     """The parts of DTensors, by torch's own map."""
     return [
         tensor.redistribute(side.mesh, side.placements).to_local(grad_placements=side.gradient.placements)
@@ -21,7 +21,7 @@ def of_torch_to_local(sides, tensors, *, as_wanted=False):
     ]
 
 
-def of_torch_from_local(sides, parts):
+def of_torch_from_local(sides, parts, watch=None):
     """DTensors of the tensors of a rank, by torch's own map."""
     return [
         DTensor.from_local(

@@ -117,6 +117,52 @@ def _positive(x: Float[np.ndarray, "*batch n"]) -> Float[np.ndarray, "*batch n"]
     return x * x
 
 
+@tg.op
+def _cubed(x: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch n"]:
+    return x**3
+
+
+@_cubed.vjp("x")
+def _(grad, x):
+    return 3 * grad * x**2
+
+
+@tg.op
+def _exponential(x: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch n"]:
+    return x.exp()
+
+
+@_exponential.vjp("x")
+def _(grad, out):
+    return grad * out
+
+
+def _derivative(op, changed, *, order):
+    """Differentiate after a change in place of the input (0) or the output (1)."""
+    laid = lay(real(5, 6), mesh_of(2), [S0]).requires_grad_()
+    tensors = laid, op(laid)
+    loss = tensors[1].sum()
+    if order == 2:
+        (first,) = torch.autograd.grad(loss, laid, create_graph=True)
+        loss = first.sum()
+    if changed is not None:
+        with torch.no_grad():
+            tensors[changed].mul_(2)
+    return torch.autograd.grad(loss, laid)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize(("op", "changed"), [("_cubed", 0), ("_exponential", 1)], ids=str)
+@on_ranks(2)
+def test_a_dtensor_that_was_changed_in_place(op, changed, order):
+    """A change of a DTensor does not show in its part, which is what a rule has saved."""
+    operator = globals()[op]
+    _derivative(operator, None, order=order)
+    _derivative(operator, 1 - changed, order=order)  # No rule has saved it.
+    with pytest.raises((tg.DerivativeError, RuntimeError), match=r"changed in place|modified by an inplace"):
+        _derivative(operator, changed, order=order)
+
+
 # -- declarations -----------------------------------------------------------------------------------------------------
 
 
@@ -160,6 +206,15 @@ def test_axes_that_cannot_be_declared(function, parallel, reduction, text):
     word = "parallel" if text != "is one of an output" and parallel else "reduction"
     assert f"operator '{function.__name__}' argument '{word}=" in said, said
     assert text in said, said
+
+
+@pytest.mark.parametrize("given", [("m", "n"), ["m"], None, 3], ids=str)
+@pytest.mark.parametrize("word", ["parallel", "reduction"])
+def test_axes_that_are_no_string(word, given):
+    error, said = refusal(lambda: tg.op(**{word: given})(plain))
+    assert isinstance(error, tg.DeclarationError)
+    assert f"operator 'plain' argument '{word}': is no string" in said, said
+    assert f'{word}="m k" for two axes' in said, said
 
 
 def test_printed_operators_say_what_is_cut():

@@ -13,7 +13,7 @@ from .._record import Record
 from .._spec.plan import Plan, leaf_counts
 from ..errors import ArgumentError
 from .choice import choose
-from .transposes import Place, Side, to_global, to_local
+from .transposes import Place, Side, Watch, to_global, to_local
 
 _CALLS = 1024
 """Calls that are remembered for one mesh."""
@@ -72,14 +72,26 @@ def call(
         dtensors = [_torch.dtensor_below(leaf) for leaf in leaves]
     way = _way(record, values, lead, dtensors)
     numbers = way.shown if shown else range(len(way.outputs))
-    parts = to_local(way.inputs, leaves, as_wanted=way.as_wanted)
+    watch = _watch(way, leaves)
+    parts = to_local(way.inputs, leaves, watch, as_wanted=way.as_wanted)
     results = [_nothing(parts)] * len(numbers) if way.outside else run(record.replace(values, parts))
     sides = [
         # Without a shape nothing is cut: the part is as large as the whole.
         way.outputs[i] or Side(way.mesh, way.places[i], result.shape, result.dtype, record.name)
         for i, result in zip(numbers, results, strict=True)
     ]
-    return to_global(sides, results)
+    return to_global(sides, results, watch)
+
+
+def _watch(way: _Way, leaves: Sequence[Any]) -> Watch | None:
+    """A watch for the DTensors whose own parts a rule may save; None where no gradient is wanted."""
+    if not torch.is_grad_enabled() or torch.compiler.is_compiling() or _torch.functorch_active():
+        return None
+    if not any(leaf.requires_grad for leaf in leaves):
+        return None
+    if way.as_wanted:
+        return Watch(leaves)
+    return Watch([leaf for side, leaf in zip(way.inputs, leaves, strict=True) if side.lies(leaf)])
 
 
 def _nothing(parts: Sequence[Tensor]) -> Tensor:

@@ -157,6 +157,12 @@ def read_axes(signature: Signature, parallel: str, reduction: str) -> tuple[tupl
     Raises:
         DeclarationError: a name is no axis of an input, is part of an expression, or the outputs contradict it.
     """
+    for word, text in (("parallel", parallel), ("reduction", reduction)):
+        if not isinstance(text, str):
+            raise DeclarationError(
+                "is no string", operator=signature.name, argument=word, expected="names with spaces between them",
+                got=repr(text), hint=f'write {word}="m", or {word}="m k" for two axes',
+            )  # fmt: skip
     names = parallel.split(), reduction.split()
     for word, given in zip(("parallel", "reduction"), names, strict=True):
         for name in given:
@@ -167,7 +173,7 @@ def read_axes(signature: Signature, parallel: str, reduction: str) -> tuple[tupl
                     expected=f"one of {', '.join(sorted(_single(signature))) or 'no axis: none has a name of its own'}",
                     got=name, hint=_HINTS[word],
                 )  # fmt: skip
-    return tuple(names[0]), tuple(names[1])
+    return tuple(dict.fromkeys(names[0])), tuple(dict.fromkeys(names[1]))
 
 
 _HINTS = {

@@ -16,6 +16,7 @@ the tensor        its gradient  for example
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -90,7 +91,11 @@ class Side:
 
     def has(self, tensor: Any) -> bool:
         """Return True if a DTensor lies so."""
-        return not self.once and _torch.lies_as(tensor, self.placements)
+        return not self.once and self.lies(tensor)
+
+    def lies(self, tensor: Any) -> bool:
+        """Return True if a DTensor has these placements, so that its own part is read."""
+        return _torch.lies_as(tensor, self.placements)
 
     def part(self, tensor: Any) -> Tensor:
         """The part of a DTensor, which is brought to where it should lie."""
@@ -131,20 +136,58 @@ def _on_first(local: Tensor, mesh: Any, axes: Sequence[int]) -> Tensor:
     return kept
 
 
+class Watch:
+    """Watches the DTensors of one call for changes in place.
+
+    Rules save the tensors of this rank. A change in place of a DTensor counts up the version of the DTensor alone, so
+    that the saved tensors seem to be as they were. Before anything reads them, their versions follow.
+    """
+
+    __slots__ = ("_watched",)
+
+    def __init__(self, tensors: Sequence[Any]) -> None:
+        self._watched: list[weakref.ref[Any]] = []
+        self.add(tensors)
+
+    def add(self, tensors: Sequence[Any]) -> None:
+        """Watch DTensors from now on; not beyond their lives."""
+        for tensor in tensors:
+            if not tensor.is_inference():
+                _follow(tensor)
+                self._watched.append(weakref.ref(tensor))
+
+    def look(self) -> None:
+        """Mark what has been changed, before rules read what they saved."""
+        for reference in self._watched:
+            tensor = reference()
+            if tensor is not None:
+                _follow(tensor)
+
+
+def _follow(tensor: Any) -> None:
+    """Count up the version of a DTensor's part if the DTensor has been changed since this was called last."""
+    version = tensor._version
+    known = getattr(tensor, "_torchgraft_version", None)
+    if known != version:
+        tensor._torchgraft_version = version
+        if known is not None:
+            torch.autograd.graph.increment_version(_torch.local_part(tensor))
+
+
 class ToLocal(_torch.SingleLevelFunction):  # type: ignore[misc]
     """The parts of DTensors on this rank; the transpose of `ToGlobal`."""
 
     plain = staticmethod(Side.part)
 
     @staticmethod
-    def forward(ctx: Any, sides: Sequence[Side], *tensors: Any) -> Any:
-        ctx.sides = sides
+    def forward(ctx: Any, sides: Sequence[Side], watch: Watch | None, *tensors: Any) -> Any:
+        ctx.sides, ctx.watch = sides, watch
         ctx.set_materialize_grads(False)
         return _one_or_all([side.part(tensor).detach() for side, tensor in zip(sides, tensors, strict=True)])
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
-        return None, *_mapped_back(ToGlobal, ctx.sides, grads)
+        return None, None, *_mapped_back(ToGlobal, ctx.sides, grads, ctx.watch)
 
 
 class ToGlobal(_torch.SingleLevelFunction):  # type: ignore[misc]
@@ -153,31 +196,34 @@ class ToGlobal(_torch.SingleLevelFunction):  # type: ignore[misc]
     plain = staticmethod(Side.wrap)
 
     @staticmethod
-    def forward(ctx: Any, sides: Sequence[Side], *locals: Tensor) -> Any:
-        ctx.sides = sides
+    def forward(ctx: Any, sides: Sequence[Side], watch: Watch | None, *locals: Tensor) -> Any:
+        ctx.sides, ctx.watch = sides, watch
         ctx.set_materialize_grads(False)
         return _one_or_all([side.wrap(local.detach()) for side, local in zip(sides, locals, strict=True)])
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        return None, *_mapped_back(ToLocal, ctx.sides, grads)
+        if ctx.watch is not None:  # All ways into what a rank computes, at every order, begin here.
+            ctx.watch.look()
+        return None, None, *_mapped_back(ToLocal, ctx.sides, grads, ctx.watch)
 
 
 def _at_levels(function: Any) -> Any:
     """Make a function for tensors that levels of ``torch.func`` have wrapped: torch unwraps them, which takes 20 us."""
 
-    def forward(sides: Sequence[Side], *tensors: Any) -> Any:
+    def forward(sides: Sequence[Side], watch: Watch | None, *tensors: Any) -> Any:
         return _one_or_all([function.plain(side, tensor).detach() for side, tensor in zip(sides, tensors, strict=True)])
 
     def setup_context(ctx: Any, inputs: Sequence[Any], output: Any) -> None:
-        ctx.sides = inputs[0]
+        ctx.sides, ctx.watch = inputs[:2]
         ctx.set_materialize_grads(False)
 
-    def vmap(info: Any, in_dims: Any, sides: Sequence[Side], *tensors: Any) -> tuple[Any, Any]:
-        dims = in_dims[1:]
+    def vmap(info: Any, in_dims: Any, sides: Sequence[Side], watch: Watch | None, *tensors: Any) -> tuple[Any, Any]:
+        dims = in_dims[2:]
         sides = [side if d is None else side.mapped(info.batch_size) for side, d in zip(sides, dims, strict=True)]
         moved = [tensor if d is None else tensor.movedim(d, 0) for tensor, d in zip(tensors, dims, strict=True)]
-        return _one_or_all(_mapped(function, sides, moved)), _one_or_all([None if d is None else 0 for d in dims])
+        made = _mapped(function, sides, moved, watch)
+        return _one_or_all(made), _one_or_all([None if d is None else 0 for d in dims])
 
     methods = {"forward": forward, "setup_context": setup_context, "backward": function.backward, "vmap": vmap}
     return type(function.__name__, (torch.autograd.Function,), {k: staticmethod(v) for k, v in methods.items()})
@@ -186,39 +232,44 @@ def _at_levels(function: Any) -> Any:
 _AT_LEVELS = {function: _at_levels(function) for function in (ToLocal, ToGlobal)}
 
 
-def to_local(sides: Sequence[Side], tensors: Sequence[Any], *, as_wanted: bool = False) -> list[Tensor]:
+def to_local(
+    sides: Sequence[Side], tensors: Sequence[Any], watch: Watch | None = None, *, as_wanted: bool = False
+) -> list[Tensor]:
     """The parts of DTensors on this rank; `as_wanted` if it is known that all lie as the sides say."""
     if as_wanted and not torch.is_grad_enabled() and not _torch.functorch_active():
         return [_torch.local_part(tensor) for tensor in tensors]
-    return _mapped(ToLocal, sides, tensors)
+    return _mapped(ToLocal, sides, tensors, watch)
 
 
-def to_global(sides: Sequence[Side], locals: Sequence[Tensor]) -> list[Any]:
+def to_global(sides: Sequence[Side], locals: Sequence[Tensor], watch: Watch | None = None) -> list[Any]:
     """DTensors of the tensors of this rank."""
-    return _mapped(ToGlobal, sides, locals)
+    made = _mapped(ToGlobal, sides, locals, watch)
+    if watch is not None:
+        watch.add(made)
+    return made
 
 
-def _mapped(function: Any, sides: Sequence[Side], tensors: Sequence[Any]) -> list[Any]:
+def _mapped(function: Any, sides: Sequence[Side], tensors: Sequence[Any], watch: Watch | None) -> list[Any]:
     """Map tensors, and record it where a gradient is wanted."""
     if _torch.functorch_active():
-        return _listed(_AT_LEVELS[function].apply(sides, *tensors))
+        return _listed(_AT_LEVELS[function].apply(sides, watch, *tensors))
     recorded = [i for i, t in enumerate(tensors) if t.requires_grad] if torch.is_grad_enabled() else []
     if len(recorded) == len(tensors):
-        return _listed(function.apply(sides, *tensors)) if tensors else []
+        return _listed(function.apply(sides, watch, *tensors)) if tensors else []
     made = [None if i in recorded else function.plain(sides[i], tensor) for i, tensor in enumerate(tensors)]
     if recorded:
-        some = function.apply([sides[i] for i in recorded], *[tensors[i] for i in recorded])
+        some = function.apply([sides[i] for i in recorded], watch, *[tensors[i] for i in recorded])
         for i, value in zip(recorded, _listed(some), strict=True):
             made[i] = value
     return made
 
 
-def _mapped_back(function: Any, sides: Sequence[Side], grads: Sequence[Any]) -> list[Any]:
+def _mapped_back(function: Any, sides: Sequence[Side], grads: Sequence[Any], watch: Watch | None) -> list[Any]:
     """Map the gradients that there are."""
     if any(grad is not None and _torch.is_legacy_batched(grad) for grad in grads):
-        return list(_torch.map_legacy(lambda *samples: _mapped_back(function, sides, samples), grads))
+        return list(_torch.map_legacy(lambda *samples: _mapped_back(function, sides, samples, watch), grads))
     there = [i for i, grad in enumerate(grads) if grad is not None]
-    made = iter(_mapped(function, [sides[i].gradient for i in there], [grads[i] for i in there]))
+    made = iter(_mapped(function, [sides[i].gradient for i in there], [grads[i] for i in there], watch))
     return [None if grad is None else next(made) for grad in grads]
 
 

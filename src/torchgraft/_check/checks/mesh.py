@@ -18,7 +18,7 @@ from ..baseline import baseline
 from ..case import Case
 from ..finding import Finding, Skip
 from ..target import differentiable
-from ..variations import elsewhere, nearby, values_of
+from ..variations import admitted, elsewhere, nearby, options, values_of, within
 from .ways import Words, compared, made, require_dense, require_fixed, tensors
 
 Parts = tuple[list[Tensor], list[Tensor]]
@@ -34,7 +34,10 @@ def parts(case: Case) -> Iterator[Finding]:
     if not any(promised_axes(op._record).values()) and not op._record.rules["adjoint"]:
         raise Skip("no axis may be cut, and no sum goes through")
     cuts = _cuts(op._record, case)
-    yield from _along_axes(op, case, cuts)
+    found = list(_along_axes(op, case, cuts))
+    yield from found
+    if not found:
+        yield from _with_options(op, case)
     if not any(cut.kind == "batch" for cut in cuts) and promised_axes(op._record)["batch"]:
         batch = _batch(op._record, case)
         yield from _along_axes(op, batch, [cut for cut in _cuts(op._record, batch) if cut.kind == "batch"])
@@ -52,17 +55,38 @@ def _along_axes(op: Op[..., Any], case: Case, cuts: Sequence[Cut]) -> Iterator[F
         divided = case.calling(partial(_divided, op, partial(_cut, cut), partial(_joined, op._record, cut)))
         words, how, run = _words(cut), f"{cut.name} cut in two", partial(made, divided, base)
         found = list(compared(base, how, run, raises=words, output=words, gradient=words))
-        yield from found or _whole_numbers(case, divided, words, how)
+        yield from found or _whole_numbers(op, case, divided, words, how)
 
 
-def _whole_numbers(case: Case, divided: Case, words: Words, how: str) -> Iterator[Finding]:
-    """Compare the outputs that have no derivative, such as indices and counts, at two points."""
-    for primals in (case.primals, elsewhere(case)):
-        for got, expected in zip(tensors(divided.call(primals)), tensors(case.call(primals)), strict=True):
+def _whole_numbers(op: Op[..., Any], case: Case, divided: Case, words: Words, how: str) -> Iterator[Finding]:
+    """Compare the outputs that have no derivative, such as counts, indices and masks, at several points."""
+    outputs = op._record.signature.visible
+    if all(output.floating for output in outputs):
+        return
+    negative = [-primal for primal in case.primals]
+    for primals in (case.primals, elsewhere(case), *([negative] if admitted(case, negative) else [])):
+        pairs = zip(outputs, tensors(divided.call(primals)), tensors(case.call(primals)), strict=True)
+        for output, got, expected in pairs:
             if not differentiable(expected) and not torch.equal(got, expected):
-                title = words.title.replace("{}", "an output of whole numbers")
-                yield replace(words, title=title).at(f"{how}; {case.label}")
+                name = output.name if len(outputs) > 1 else "the output"
+                yield replace(words, title=words.title.replace("{}", name)).at(f"{name}; {how}; {case.label}")
                 return
+
+
+def _with_options(op: Op[..., Any], case: Case) -> Iterator[Finding]:
+    """Cut the same call with one option changed, where the operator takes it: axes are promised for all of them."""
+    for what, other in options(case):
+        try:
+            if not within(other):
+                continue
+            baseline(other)
+            cuts = _cuts(op._record, other)
+        except Exception:  # The option is none that the operator takes, which other checks look at.
+            continue
+        for found in _along_axes(op, other, cuts):
+            cause = "; ".join(filter(None, [f"with {what}", found.cause]))
+            yield found.but(where=f"{what}; {found.where}", cause=cause, case=other)
+            return
 
 
 def _batch(record: Record, case: Case) -> Case:

@@ -38,7 +38,8 @@ class Words:
     def at(self, where: str, error: Exception | None = None) -> Finding:
         """The finding at a place, with the exception that shows it."""
         cause = ": ".join(filter(None, [self.cause, "" if error is None else short(error)]))
-        return Finding(self.code, self.severity, self.title, where, cause=cause or None, hint=self.hint)
+        title = self.title.replace("{}", "the result")
+        return Finding(self.code, self.severity, title, where, cause=cause or None, hint=self.hint)
 
     def of(self, differences: Iterable[Difference], where: str) -> Iterator[Finding]:
         """A finding for each difference."""
