@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.distributed.tensor.experimental import implicit_replication
 from torch.distributed.tensor.parallel import parallelize_module
 
 import torchgraft as tg
@@ -33,6 +34,17 @@ def refusal(call):
 
 
 # -- calls ------------------------------------------------------------------------------------------------------------
+
+
+@on_ranks(2)
+def test_plain_tensors_are_replicated_where_torch_is_told_so():
+    laid, plain = lay(real(5, 6), mesh_of(2), [S0]), real(4, 6).requires_grad_()
+    with implicit_replication():
+        made = ops.linear(laid, plain)
+        made.square().sum().backward()
+    whole = laid.full_tensor()
+    torch.testing.assert_close(made.full_tensor(), whole @ plain.mT)
+    torch.testing.assert_close(plain.grad, 2 * (whole @ plain.mT).mT @ whole)
 
 
 @on_ranks(2)

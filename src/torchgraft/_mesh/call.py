@@ -143,7 +143,10 @@ def _way(record: Record, values: Sequence[Any], lead: int, dtensors: Sequence[An
 
 
 def _replicated(record: Record, values: Sequence[Any], lead: int, leaves: Sequence[Any]) -> list[Any]:
-    """The tensors as DTensors. A plain one without axes is taken to be the same on all ranks, as torch does."""
+    """The tensors as DTensors.
+
+    A plain one without axes is taken to be the same on all ranks, as torch does; others are where torch is told so.
+    """
     from torch.distributed.tensor import DTensor, Replicate
 
     dtensors = [_torch.dtensor_below(leaf) for leaf in leaves]
@@ -152,7 +155,7 @@ def _replicated(record: Record, values: Sequence[Any], lead: int, leaves: Sequen
     for leaf, planned in zip(leaves, record.plan(values, lead).leaves, strict=True):
         if _torch.dtensor_below(leaf) is not None:
             made.append(leaf)
-        elif leaf.dim() == 0:
+        elif leaf.dim() == 0 or _torch.replicates_implicitly():
             made.append(DTensor.from_local(leaf, mesh, [Replicate()] * mesh.ndim, run_check=False))
         else:
             raise ArgumentError(

@@ -38,6 +38,7 @@ from .dtensors import make_spec as make_spec
 from .dtensors import memo_of as memo_of
 from .dtensors import redistributed as redistributed
 from .dtensors import register_dtensor_rule as register_dtensor_rule
+from .dtensors import replicates_implicitly as replicates_implicitly
 from .dtensors import spec_of as spec_of
 from .duals import any_tangent as any_tangent
 from .duals import has_tangent as has_tangent

@@ -57,6 +57,11 @@ def dtensor_below(tensor: Tensor) -> Any:
     return found if isinstance(found, _class) else None
 
 
+def replicates_implicitly() -> bool:
+    """Return True inside of ``torch.distributed.tensor.experimental.implicit_replication``."""
+    return bool(getattr(_class._op_dispatcher, "_allow_implicit_replication", False))
+
+
 def register_dtensor_rule(library: Any, qualname: str, rule: Callable[..., Any]) -> None:
     """Have an operator call ``rule(*args)`` where a DTensor reaches it below autograd."""
 
