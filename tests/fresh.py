@@ -9,9 +9,16 @@ import runpy
 import subprocess
 import sys
 import tempfile
+from multiprocessing import forkserver
 from pathlib import Path
 
 from torchgraft._check.children import fresh
+
+
+def start_server():
+    """Start the server, as the first call would."""
+    fresh()  # This says what it imports.
+    forkserver.ensure_running()
 
 
 def run(*arguments, cwd=".", env=None, check=False):

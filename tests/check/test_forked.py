@@ -26,6 +26,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks on Linux 
 @pytest.fixture(autouse=True)
 def children(tmp_path, monkeypatch):
     """The children of a test; neither they, nor files, nor descriptors are left behind."""
+    fresh.start_server()  # It keeps descriptors, whichever test needs it first.
     children, fork = [], os.fork
 
     def forking():
