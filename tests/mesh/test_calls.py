@@ -9,10 +9,12 @@ import weakref
 import numpy as np
 import pytest
 import torch
-from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, init_device_mesh
+from torch import distributed
+from torch.distributed.tensor import DeviceMesh, DTensor, Partial, Replicate, Shard, distribute_tensor, init_device_mesh
 from torch.distributed.tensor.placement_types import _StridedShard
 
 import torchgraft as tg
+from examples.dct import dct
 
 from . import operators as ops
 from .ranks import mesh_of, on_ranks
@@ -466,3 +468,25 @@ def test_compiled(backend, name):
         close(made, loss)
         for one, other in zip(torch.autograd.grad(made, laid), expected, strict=True):
             close(one, other)
+
+
+@on_ranks(2)
+def test_a_rank_outside_of_the_mesh_computes_nothing():
+    """It has empty parts of the whole shapes, and takes part in the backward, as with torch's functions."""
+    mesh = DeviceMesh("cpu", [0])
+    x, w = (distribute_tensor(real(*shape), mesh, [S0]).requires_grad_() for shape in ((5, 6), (4, 6)))
+    made = ops.linear(x, w)
+    gradients = torch.autograd.grad(made.sum(), (x, w))
+    assert made.shape == (5, 4)
+    assert [g.shape for g in gradients] == [(5, 6), (4, 6)]
+    empty = [t.to_local().numel() == 0 for t in (made, *gradients)]
+    assert empty == [distributed.get_rank() == 1] * 3
+
+
+@on_ranks(2)
+def test_the_rule_of_each_sample_runs_whole_in_numpy():
+    """A transform differentiates each sample before the mesh can cut."""
+    plain = real(4, 5)
+    per_sample = torch.func.vmap(torch.func.grad(lambda row: (dct(row) ** 3).sum()))
+    made = per_sample(distribute_tensor(plain, mesh_of(2), [S0]))
+    torch.testing.assert_close(made.full_tensor(), per_sample(plain))

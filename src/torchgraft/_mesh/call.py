@@ -13,7 +13,8 @@ from .._record import Record
 from .._spec.plan import Plan, leaf_counts
 from ..errors import ArgumentError
 from .choice import choose
-from .transposes import Place, Side, Watch, to_global, to_local
+from .transposes import Place, Side, to_global, to_local
+from .watch import Watch
 
 _CALLS = 1024
 """Calls that are remembered for one mesh."""

@@ -16,8 +16,7 @@ the tensor        its gradient  for example
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -25,6 +24,7 @@ import torch
 from torch import Tensor
 
 from .. import _torch
+from .watch import Watch
 
 
 class Place(NamedTuple):
@@ -136,54 +136,22 @@ def _on_first(local: Tensor, mesh: Any, axes: Sequence[int]) -> Tensor:
     return kept
 
 
-class Watch:
-    """Watches the DTensors of one call for changes in place.
+def _recorded(make: Callable[[Side, Any], Any]) -> Any:
+    """A forward that makes a new tensor of each, for the maps below."""
 
-    Rules save the tensors of this rank. A change in place of a DTensor counts up the version of the DTensor alone, so
-    that the saved tensors seem to be as they were. Before anything reads them, their versions follow.
-    """
+    def forward(ctx: Any, sides: Sequence[Side], watch: Watch | None, *tensors: Any) -> Any:
+        ctx.sides, ctx.watch = sides, watch
+        ctx.set_materialize_grads(False)
+        return _one_or_all([make(side, tensor) for side, tensor in zip(sides, tensors, strict=True)])
 
-    __slots__ = ("_watched",)
-
-    def __init__(self, tensors: Sequence[Any]) -> None:
-        self._watched: list[weakref.ref[Any]] = []
-        self.add(tensors)
-
-    def add(self, tensors: Sequence[Any]) -> None:
-        """Watch DTensors from now on; not beyond their lives."""
-        for tensor in tensors:
-            if not tensor.is_inference():
-                _follow(tensor)
-                self._watched.append(weakref.ref(tensor))
-
-    def look(self) -> None:
-        """Mark what has been changed, before rules read what they saved."""
-        for reference in self._watched:
-            tensor = reference()
-            if tensor is not None:
-                _follow(tensor)
-
-
-def _follow(tensor: Any) -> None:
-    """Count up the version of a DTensor's part if the DTensor has been changed since this was called last."""
-    version = tensor._version
-    known = getattr(tensor, "_torchgraft_version", None)
-    if known != version:
-        tensor._torchgraft_version = version
-        if known is not None:
-            torch.autograd.graph.increment_version(_torch.local_part(tensor))
+    return staticmethod(forward)
 
 
 class ToLocal(_torch.SingleLevelFunction):  # type: ignore[misc]
     """The parts of DTensors on this rank; the transpose of `ToGlobal`."""
 
     plain = staticmethod(Side.part)
-
-    @staticmethod
-    def forward(ctx: Any, sides: Sequence[Side], watch: Watch | None, *tensors: Any) -> Any:
-        ctx.sides, ctx.watch = sides, watch
-        ctx.set_materialize_grads(False)
-        return _one_or_all([side.part(tensor).detach() for side, tensor in zip(sides, tensors, strict=True)])
+    forward = _recorded(lambda side, tensor: side.part(tensor).detach())
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
@@ -194,12 +162,7 @@ class ToGlobal(_torch.SingleLevelFunction):  # type: ignore[misc]
     """DTensors of the tensors of this rank; the transpose of `ToLocal`."""
 
     plain = staticmethod(Side.wrap)
-
-    @staticmethod
-    def forward(ctx: Any, sides: Sequence[Side], watch: Watch | None, *locals: Tensor) -> Any:
-        ctx.sides, ctx.watch = sides, watch
-        ctx.set_materialize_grads(False)
-        return _one_or_all([side.wrap(local.detach()) for side, local in zip(sides, locals, strict=True)])
+    forward = _recorded(lambda side, local: side.wrap(local.detach()))
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
