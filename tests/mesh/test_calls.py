@@ -106,6 +106,15 @@ def test_no_rank_is_left_without_a_term():
 
 
 @on_ranks(4)
+def test_no_rank_is_left_without_a_column():
+    """A layer of three outputs would leave one of four ranks without any, which its rules need not know."""
+    x, w = real(5, 2), real(3, 2)
+    made = ops.linear_c(lay(x, mesh_of(4), [R]), lay(w, mesh_of(4), [S0]))
+    assert made.placements == (R,), made.placements
+    close(made, x @ w.mT)
+
+
+@on_ranks(4)
 def test_strided_shards():
     mesh = mesh_of(2, 2)
     x = real(8, 6)
