@@ -14,6 +14,7 @@ from ._function.function import Function
 from ._nn.module import Module, module
 from ._op import Op
 from ._spec.domain import domain
+from ._spec.mutated import Mutated
 from ._spec.saved import Saved
 from ._spec.workspace import Workspace, native, workspace
 from .errors import (
@@ -49,6 +50,7 @@ __all__ = [
     "Function",
     "KernelError",
     "Module",
+    "Mutated",
     "Op",
     "Report",
     "RuleError",

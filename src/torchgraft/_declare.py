@@ -17,7 +17,7 @@ from ._lower.dispatcher_op import fresh_name
 from ._lower.lowering import Lowering
 from ._lower.product import weigh
 from ._mesh.cuts import read_axes
-from ._op import Op, own_class
+from ._op import Op, WritingOp, own_class
 from ._record import Record
 from ._spec.accuracy import read_accuracy
 from ._spec.reading import read_signature
@@ -240,9 +240,21 @@ def make_op(
         )  # fmt: skip
     kernel = kernel or function
     record = Record(signature, kernel, fresh_name(f"{namespace}::{name}", kernel), autocast, source)
-    made = own_class(name, function.__module__)()
-    functools.update_wrapper(made, function)
-    made._record = record
-    made._lowering = Lowering(record, weigh)
-    _torch.once_loaded(_torch.DYNAMO, made._generate_call)
+    lowering = Lowering(record, weigh)
+    if not signature.written:
+        return _make(Op, function, name, record, lowering)
+    made = _make(WritingOp, function, name, record, lowering)
+    made._functional = _make(Op, function, name, record, lowering)
+    made._functional.__qualname__ = f"{made.__qualname__}.functional"  # Under which it is pickled.
     return made
+
+
+O = TypeVar("O", bound=Op[..., Any])
+
+
+def _make(base: type[O], function: Callable[..., Any], name: str, record: Record, lowering: Lowering) -> O:
+    made: Any = own_class(name, function.__module__, base)()
+    functools.update_wrapper(made, function)
+    made._record, made._lowering = record, lowering
+    _torch.once_loaded(_torch.DYNAMO, made._generate_call)
+    return made  # type: ignore[no-any-return]

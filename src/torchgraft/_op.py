@@ -14,8 +14,9 @@ from ._build.source import Source
 from ._capabilities import Capability, capabilities, describe
 from ._kernels.make import make_kernel
 from ._kernels.native_kernel import NativeKernel
-from ._lower.eager_call import EagerCall
+from ._lower.eager_call import Call, EagerCall
 from ._lower.lowering import Lowering
+from ._lower.writing_call import WritingCall
 from ._record import Record
 from ._rules.kinds import Kind
 from ._rules.rule import make_rule
@@ -455,22 +456,57 @@ class Op(Generic[P, R_co]):
     def _generate_call(self) -> None:
         own: Any = type(self)
         if own.__call__ is Op.__call__:
-            own.__call__ = EagerCall(self._lowering).function
+            own.__call__ = self._make_call().function
+
+    def _make_call(self) -> Call:
+        return EagerCall(self._lowering)
+
+    @property
+    def functional(self) -> Op[..., Any]:
+        """The operator that writes nothing and returns the new values of what this one writes, before its outputs.
+
+        It has the rules of this one, and goes where torch lets nothing be written. An operator that writes nothing is
+        its own.
+
+        Example:
+            >>> y = axpy_.functional(y, x, 2.0)
+        """
+        return self
 
     def _declare(self, change: Callable[[Record], None]) -> None:
         """Change the record, and forget what was derived of it."""
         change(self._record)
         self._lowering.forget()
+        self._declare_again()
+
+    def _declare_again(self) -> None:
         if type(self).__call__ is not Op.__call__:
-            own: Any = own_class(self.__name__, type(self).__module__)
+            own: Any = own_class(self.__name__, type(self).__module__, type(self).__bases__[0])
             self.__class__ = own
             _torch.once_loaded(_torch.DYNAMO, self._generate_call)
 
 
-def own_class(name: str, module: str) -> type[Op[..., Any]]:
+class WritingOp(Op[P, R_co]):
+    """An operator that writes into its arguments: the functional one, and the writes."""
+
+    _functional: Op[..., Any]
+
+    @property
+    def functional(self) -> Op[..., Any]:
+        return self._functional
+
+    def _make_call(self) -> Call:
+        return WritingCall(EagerCall(self._lowering))
+
+    def _declare_again(self) -> None:
+        self._functional._declare_again()
+        super()._declare_again()
+
+
+def own_class(name: str, module: str, base: type[Op[..., Any]] = Op) -> type[Op[..., Any]]:
     """Make a class for one operator, as it is declared so far.
 
     Its generated call lives there, so that ``op(x)`` is one Python call. Dynamo, which guards the types of what it
     has seen, tells one operator from another by it, and what was declared before a trace from what came later.
     """
-    return type(name, (Op,), {"__module__": module})
+    return type(name, (base,), {"__module__": module})

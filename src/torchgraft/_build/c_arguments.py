@@ -287,6 +287,26 @@ class Array(Argument):
 
 
 @dataclass(frozen=True)
+class Written(Array):
+    """A tensor that the function writes: it gets the memory of an output, which holds the argument's values before.
+
+    Attributes:
+        output: the name of that output.
+    """
+
+    output: str
+
+    def parameters(self) -> list[str]:
+        return [f"{self.element} *{self.name}", *(whole(self.name) if self.core is None else [])]
+
+    def values(self) -> list[str]:
+        place = f"tg_f->o_{self.output}"
+        if self.core is None:
+            return [f"({self.element} *){place}.data", *whole_values(place)]
+        return [f"({self.element} *)tg_at(tg_c, &{place}, tg_i)"]
+
+
+@dataclass(frozen=True)
 class Arrays(Array):
     """A list of tensors: a pointer to pointers, and a length."""
 

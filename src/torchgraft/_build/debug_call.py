@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .._spec.axes import Binding
-from .c_arguments import CODES, Argument, Array, Arrays, Complexes, Number, Numbers, Scratch, Text, Texts
+from .c_arguments import CODES, Argument, Array, Arrays, Complexes, Number, Numbers, Scratch, Text, Texts, Written
 from .prototype import Prototype, Result
 
 
@@ -133,8 +133,8 @@ class Call:
     def _array(self, array: Array, tensor: Tensor) -> bytes:
         if self.prototype.scalar:
             return self._pieces(tensor.expand(self.batch), 1, [], tensor)
-        if array.core is None:
-            return self._pieces(_memory_of(tensor), 1, [0], tensor)
+        if array.core is None:  # What is written is copied as it lies.
+            return self._pieces(tensor if isinstance(array, Written) else _memory_of(tensor), 1, [0], tensor)
         lead = tensor.shape[: tensor.dim() - len(array.core.tokens)]
         core = array.core.full(tuple(tensor.shape[len(lead) :]), self.binding)
         count = math.prod(lead)

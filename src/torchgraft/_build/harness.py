@@ -102,6 +102,9 @@ class Harness(Unit):
             yield f"int64_t tg_n_{result.name} = sizeof({result.element});"
             yield f"for (int64_t tg_i = 0; tg_i < {tensor}.dim; tg_i++) tg_n_{result.name} *= {tensor}.sizes[tg_i];"
             yield f'tg_make(&{tensor}, "{result.name}", tg_n_{result.name});'
+            if result.begins:
+                before = f"tg_at(tg_c, &tg_f->a_{result.begins}, tg_sample)"
+                yield f"memcpy({tensor}.data, {before}, (size_t)tg_n_{result.name});"
 
     def _calls(self) -> Iterator[str]:
         """An element is a sample, too: of inputs in one piece, and of outputs with nothing beside them."""

@@ -30,6 +30,7 @@ from .c_arguments import (
     Scratch,
     Text,
     Texts,
+    Written,
     whole,
     whole_values,
 )
@@ -86,11 +87,13 @@ class Result:
         name: as the annotations have it.
         element: the C type of its elements.
         core: the axes of one sample; None where it is passed whole.
+        begins: the argument whose values it holds before the call, and by whose name the function knows it; or None.
     """
 
     name: str
     element: str
     core: Axes | None
+    begins: str | None = None
 
     @property
     def field(self) -> str:
@@ -99,10 +102,14 @@ class Result:
 
     def parameters(self) -> list[str]:
         """The parameters of the C function."""
+        if self.begins:
+            return []
         return [f"{self.element} *{self.name}", *(whole(self.name) if self.core is None else [])]
 
     def values(self) -> list[str]:
         """The expressions that the function is called with."""
+        if self.begins:
+            return []
         if self.core is None:
             return [f"({self.element} *){self.field}.data", *whole_values(self.field)]
         return [f"({self.element} *)tg_at(tg_c, &{self.field}, tg_i)"]
@@ -184,9 +191,12 @@ class Prototype:
     def results(self) -> tuple[Result, ...]:
         """The outputs, in their order."""
         return tuple(
-            Result(o.name, self.element(o.name, o.type.dtypes), self.core(o.name, o.type.axes))
+            Result(
+                o.name, self.element(o.after or o.name, o.type.dtypes), self.core(o.name, o.type.axes),
+                None if self.scalar else o.after,
+            )
             for o in self.signature.outputs
-        )
+        )  # fmt: skip
 
     @cached_property
     def returns_result(self) -> bool:
@@ -340,6 +350,9 @@ class Prototype:
                 raise self._refuse("a C function takes lists of samples alone", name, "annotated axes", "a list")
             if self.scalar and optional:
                 raise self._refuse("an element cannot be left out", name, "a tensor", "an optional tensor")
+            if parameter.written and not self.scalar:
+                after = next(output.name for output in self.signature.outputs if output.after == name)
+                return Written(name, optional, element, core, self.scalar, after)
             return (Arrays if parameter.many else Array)(name, optional, element, core, self.scalar)
         scalar = parameter.scalar
         if scalar.type is complex:

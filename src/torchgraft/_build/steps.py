@@ -116,6 +116,9 @@ def _make(unit: Unit) -> Iterator[str]:
             yield f"    const int64_t tg_core[] = {core_sizes(result.core)};"
             yield f"    tg_make_sample({name}, {count}, tg_core, {code}, {item});"
         yield "}"
+        if result.begins:
+            copied = f"tg_torch.aoti_torch_copy_({result.field}.handle, tg_f->a_{result.begins}.handle, 0)"
+            yield f'tg_require(tg_c, {copied}, "no copy of", "{result.begins}");'
 
 
 def _start(unit: Unit) -> Iterator[str]:

@@ -10,15 +10,16 @@ import torch
 from torch import Tensor
 
 from .. import _torch
-from .._spec.dtypes import complex_twin
+from .._spec.dtypes import HALVES, complex_twin
 from .._spec.plan import Plan, flatten, replace
-from .._spec.signature import Signature
+from .._spec.signature import Output, Signature
 from ..errors import KernelError
 from .arrays import array_dtype, to_array, to_tensor
 from .batching import loop_arrays, vectorise
 from .kernel import Kernel
 from .ownership import release
 from .results import as_sequence, refuse_mutated
+from .written import results_beside, written_places
 
 
 class ArrayKernel(Kernel):
@@ -29,8 +30,22 @@ class ArrayKernel(Kernel):
 
     def __init__(self, signature: Signature, function: Callable[..., Any]) -> None:
         super().__init__(signature, function)
-        self._positional = self._written(function)
+        self._positional = self._users(function, np.ndarray.copy)
         self.call = self._call_arrays
+
+    def in_place(self, plan: Plan, values: Sequence[Any]) -> Callable[..., Any] | None:
+        """The function on arrays that are the memory itself; half precision has no such arrays."""
+        places = written_places(self.signature)
+        if super().in_place(plan, values) is None or any(values[i].dtype in HALVES for i in places):
+            return None
+
+        def call(*values: Any) -> Any:
+            arrays = self._arrays(values, in_place=True)
+            results = results_beside(self.signature, release(self.writing(*arrays)))
+            outputs = self._to_tensors(results, self.signature.returned, values)
+            return outputs[0] if self.signature.beside is None and outputs else outputs or None
+
+        return call
 
     def call_planned(self, values: Sequence[Any], plan: Plan, *, may_loop: bool = True) -> Any:
         """The function over the plan's batch axes, in a loop."""
@@ -42,8 +57,8 @@ class ArrayKernel(Kernel):
         known = all(shape is not None for shape, _ in plan.outputs)
         return self.single(self._loop(values, leaves, plan) if known else self._stack(values, leaves, plan))
 
-    def _arrays(self, values: Sequence[Any]) -> list[Any]:
-        """The kernel's arguments, with arrays in the place of tensors."""
+    def _arrays(self, values: Sequence[Any], *, in_place: bool = False) -> list[Any]:
+        """The kernel's arguments, with arrays in the place of tensors; `in_place`, those that it writes are writable."""
         name = self.signature.name
         converted = list(values)
         for i, parameter in self.signature.tensors:
@@ -51,7 +66,7 @@ class ArrayKernel(Kernel):
             if parameter.many:
                 converted[i] = [to_array(item, name, f"{parameter.name}[{j}]") for j, item in enumerate(value)]
             elif value is not None:
-                converted[i] = to_array(value, name, parameter.name)
+                converted[i] = to_array(value, name, parameter.name, writable=in_place and parameter.written)
         return converted
 
     def _function_on_arrays(self, *values: Any) -> Sequence[Any]:
@@ -70,22 +85,18 @@ class ArrayKernel(Kernel):
     def _call_arrays(self, *values: Any) -> Any:
         converted = self._arrays(values)
         results = self._function_on_arrays(*converted)
-        wanted = self._wanted(values)
-        outputs = [
-            to_tensor(result, self.signature.name, output.name, dtype)
-            for result, output, dtype in zip(results, self.signature.outputs, wanted, strict=True)
-        ]
-        return self.single(outputs)
+        return self.single(self._to_tensors(results, self.signature.outputs, values))
 
-    def _wanted(self, values: Sequence[Any]) -> list[torch.dtype | None]:
-        """The outputs' dtypes; needed only to round half precision, or to give a Python number one."""
+    def _to_tensors(self, results: Sequence[Any], outputs: Sequence[Output], values: Sequence[Any]) -> list[Tensor]:
+        """What the function returned for `outputs`; their dtypes are needed to round halves, and for numbers."""
         first = next((leaf.dtype for leaf in flatten(self.signature, values) if leaf.is_floating_point()), None)
         twin = None if first is None else complex_twin(first)
-        return [
-            output.type.dtypes.exact
-            or (twin if output.type.dtypes.kind == "Complex" else first if output.type.dtypes.numeric else None)
-            for output in self.signature.outputs
-        ]
+        made: list[Tensor] = []
+        for result, output in zip(results, outputs, strict=True):
+            dtypes = output.type.dtypes
+            dtype = dtypes.exact or (twin if dtypes.kind == "Complex" else first if dtypes.numeric else None)
+            made.append(to_tensor(result, self.signature.name, output.name, dtype))
+        return made
 
     def _loop(self, values: Sequence[Any], leaves: Sequence[Tensor], plan: Plan) -> list[Tensor]:
         converted = self._arrays(values)

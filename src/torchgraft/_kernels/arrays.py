@@ -21,8 +21,11 @@ def array_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.float32 if dtype in HALVES else dtype
 
 
-def to_array(tensor: Tensor, operator: str, argument: str) -> Array:
+def to_array(tensor: Tensor, operator: str, argument: str, *, writable: bool = False) -> Array:
     """A read-only array that shares memory with `tensor` (half precision excepted).
+
+    Args:
+        writable: the array may be written.
 
     Raises:
         DeviceError: the tensor is not in the CPU's memory.
@@ -46,7 +49,8 @@ def to_array(tensor: Tensor, operator: str, argument: str) -> Array:
     if dtype is not tensor.dtype:
         tensor = tensor.to(dtype)
     array: Array = np.from_dlpack(tensor) if resized else tensor.numpy()
-    array.setflags(write=False)
+    if not writable:
+        array.setflags(write=False)
     return array
 
 

@@ -19,6 +19,7 @@ from ..errors import KernelError
 from .batching import vectorise
 from .ownership import held_elsewhere
 from .results import as_sequence, refuse_captured, refuse_mutated, refuse_random, settle
+from .written import on_copies, spread
 
 _WATCHED = 3
 """Runs in which captured tensors are looked for."""
@@ -34,12 +35,14 @@ class Kernel(ABC):
         function: what the user wrote.
         call: the function on tensors, positional, unchecked.
         probe: looks out for hidden randomness; None where there can be none.
+        writing: the user's function, positional, which writes into the arguments that are declared as written.
     """
 
     kind: str
     opaque: ClassVar[bool]
     trusted: ClassVar[bool] = False
     call: Callable[..., Any]
+    writing: Callable[..., Any]
     probe: Probe | None = None
 
     def __init__(self, signature: Signature, function: Callable[..., Any]) -> None:
@@ -64,6 +67,7 @@ class Kernel(ABC):
         if captured is not None:
             raise refuse_captured(self.signature.name, captured)
         leaves = flatten(self.signature, values)
+        values = spread(self.signature, values, plan)
         versions = _versions(leaves)
         with contextlib.nullcontext() if recorded else self._watching(leaves):
             result = self._looked_at(lambda: self.call_planned(values, plan, may_loop=may_loop), new=new)
@@ -94,9 +98,15 @@ class Kernel(ABC):
     def _looked_at(self, run: Callable[[], Any], *, new: bool) -> Any:
         return run() if self.probe is None else self.probe.look(run, new=new)
 
-    def _written(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The user's function, positional; with an eye on each of its calls, if it may draw in any of them."""
-        call = positional(self.signature, function)
+    def _users(self, function: Callable[..., Any], copy: Callable[[Any], Any]) -> Callable[..., Any]:
+        """The user's function, positional; with an eye on each of its calls, if it may draw in any of them.
+
+        Args:
+            copy: copies what the function writes: this one writes nothing.
+        """
+        call = self.writing = positional(self.signature, function)
+        if self.signature.written:
+            call = on_copies(self.signature, call, copy)
         self.probe = Probe(call, function, lambda drawn: refuse_random(self.signature.name, drawn))
         return self.probe if self.probe.always else call
 
@@ -112,6 +122,14 @@ class Kernel(ABC):
             values: its arguments: plain tensors, on which the dispatcher has nothing to do.
         """
         return (lambda *values: self.call_planned(values, plan)) if plan.batch else self.call
+
+    def in_place(self, plan: Plan, values: Sequence[Any]) -> Callable[..., Any] | None:
+        """The function that writes into the memory itself, on calls like this one, unchecked; None if there is none.
+
+        It returns what the user's function returns.
+        """
+        looked_at = self.probe is not None and self.probe.always  # It would have to run twice.
+        return None if plan.batch or looked_at else self.writing
 
     def explained(self, error: RuntimeError, values: Sequence[Any]) -> Exception:
         """Explain an error that the function raised when it was called with `values`."""
@@ -144,7 +162,7 @@ class TorchKernel(Kernel):
 
     def __init__(self, signature: Signature, function: Callable[..., Any]) -> None:
         super().__init__(signature, function)
-        self._positional = self.call = self._written(function)
+        self._positional = self.call = self._users(function, torch.clone)
 
     def run_probing(self, values: Sequence[Any], plan: Plan) -> list[Tensor]:
         """`run`, recording, to see whether an output hangs on a tensor that was captured."""

@@ -41,6 +41,10 @@ class NativeKernel(Kernel):
         function = self.native.variant(self.native.dtypes(values), outputs, fast=not trailing)
         return (lambda *values: function(*values, *trailing)) if trailing else function
 
+    def in_place(self, plan: Plan, values: Sequence[Any]) -> Callable[..., Any] | None:
+        """The function on the memory itself."""
+        return None
+
     def call_planned(self, values: Sequence[Any], plan: Plan, *, may_loop: bool = True) -> Any:
         """The function over all leading axes."""
         leads = [leaf.lead for leaf in plan.leaves]

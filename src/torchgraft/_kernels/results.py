@@ -45,9 +45,14 @@ def settle(signature: Signature, plan: Plan, result: Any, inputs: Sequence[Tenso
     Raises:
         KernelError: an output has another shape or dtype than its annotation says, or comes from a captured tensor.
     """
-    outputs = as_sequence(signature, result)
+    return settle_last(signature, plan, as_sequence(signature, result), inputs)
+
+
+def settle_last(signature: Signature, plan: Plan, results: Sequence[Any], inputs: Sequence[Tensor]) -> list[Tensor]:
+    """The same of the last outputs alone: those that a function which writes returns."""
+    first = len(signature.outputs) - len(results)
     settled: list[Tensor] = []
-    for output, value, (shape, dtype) in zip(signature.outputs, outputs, plan.outputs, strict=True):
+    for output, value, (shape, dtype) in zip(signature.outputs[first:], results, plan.outputs[first:], strict=True):
         if not isinstance(value, Tensor):
             raise KernelError(
                 f"the kernel returned {type(value).__name__}",
@@ -125,7 +130,8 @@ def refuse_mutated(operator: str, argument: str) -> KernelError:
         argument=argument,
         expected="an operator without side effects",
         got=f"'{argument}' changed in place",
-        hint="work on a copy\nwrong: x += 1; return x\nright: return x + 1",
+        hint="work on a copy, or declare it as written, x: tg.Mutated[...]\n"
+        "wrong: x += 1; return x\nright: return x + 1",
     )
 
 

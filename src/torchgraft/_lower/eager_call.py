@@ -10,8 +10,9 @@ a new combination goes down the slow path once, where every check has words.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -82,41 +83,50 @@ class Entry:
         self.known: Known = (self.admits, self.returns, self.kernel, self.node, self)
 
 
-def _nothing(*_: Any) -> bool:
+def admits_nothing(*_: Any) -> bool:
     return False
 
 
-_NEVER: Known = (_nothing, _nothing, _nothing, None, None)
-"""Admits nothing."""
 
 
-class EagerCall:
-    """The call of one operator, for the declarations that there are.
+class Call(ABC):
+    """The call of one operator, for the declarations that there are, and what it has seen of arguments.
 
     Attributes:
         function: its ``__call__``.
+        compiled: the function that Dynamo puts into its graph.
     """
+
+    path: ClassVar[type[HotPath]]
+    never: ClassVar[Known]
+    """An entry that admits nothing."""
 
     def __init__(self, lowering: Lowering) -> None:
         self.lowering = lowering
         self.record = lowering.record
         self.signature = lowering.record.signature
-        self.entries: dict[Any, list[Entry]] = {}
+        self.entries: dict[Any, list[Any]] = {}
         # With lists of tensors the number of leaves varies, and every call is checked in words.
         self.recognises = not any(p.many for _, p in self.signature.tensors)
-        self._places = [i for i, _ in self.signature.tensors]
-        promotes = any(p.tensor.dtypes.promotes for _, p in self.signature.tensors)
-        self._converts_nothing = self.recognises and not promotes
         kernels = self.record.kernels.values()
         checks = Checks(all(k.opaque for k in kernels), all(k.trusted for k in kernels))
-        self._hot_path = HotPath(self.signature, self.record.qualname, _NEVER, checks)
-        self.function, self._install = self._hot_path.make(self.slow, self._find, self._compiled())
+        self._hot_path = self.path(self.signature, self.record.qualname, self.never, checks)
+        self.compiled = self._compiled()
+        self.function, self._install = self._hot_path.make(self.slow, self._find, self.compiled)
         debug.remembers(self)
+
+    @abstractmethod
+    def slow(self, *args: Any) -> Any:
+        """Every check, every path; what is found out is installed for the hot path."""
+
+    @abstractmethod
+    def _compiled(self) -> Callable[..., Sequence[Tensor]]:
+        """Make the function that Dynamo puts into its graph."""
 
     def forget(self) -> None:
         """Forget what was recognised; the functions of kernels may be others now."""
         self.entries.clear()
-        self._install(_NEVER)
+        self._install(self.never)
 
     def _find(self, key: Any, tensors: Sequence[Any]) -> Known | None:
         """Find the entry for tensors like these; the key holds their shapes."""
@@ -125,6 +135,43 @@ class EagerCall:
         except TypeError:  # A tracer's SymInts cannot be hashed.
             return None
         return next((entry.known for entry in found if entry.admits(*tensors)), None)
+
+    def again(self, values: Sequence[Any]) -> Any:
+        """The call with tensors in the place of others or of numbers, which the hot path may know."""
+        keywords = self.signature.keywords
+        if not keywords:
+            return self.function(None, *values)
+        positional = len(values) - len(keywords)
+        return self.function(None, *values[:positional], **dict(zip(keywords, values[positional:], strict=True)))
+
+    def _seen(self, values: Sequence[Any], leaves: Sequence[Tensor]) -> Sequence[Tensor]:
+        """The tensors as the hot path compares them."""
+        places = [i for i, _ in self.signature.tensors]
+        return [_torch.absent(i) if values[i] is None else values[i] for i in places] if self.recognises else leaves
+
+    def _keep(self, values: Sequence[Any], entry: Any) -> None:
+        """Keep an entry that is complete, and install it."""
+        key = [None if values[i] is None else values[i].shape for i, _ in self.signature.tensors]
+        if len(self.entries) >= _SHAPES:
+            self.entries.clear()
+        alike = self.entries.setdefault((*key, *entry.shape_arguments), [])
+        if len(alike) >= _ALIKE:
+            alike.clear()
+        alike.append(entry)
+        self._install(entry.known)
+
+
+class EagerCall(Call):
+    """The call of an operator that writes nothing."""
+
+    path = HotPath
+    never = (admits_nothing, admits_nothing, admits_nothing, None, None)
+
+    def __init__(self, lowering: Lowering) -> None:
+        tensors = lowering.record.signature.tensors
+        self._places = [i for i, _ in tensors]
+        self._converts_nothing = not any(p.many or p.tensor.dtypes.promotes for _, p in tensors)
+        super().__init__(lowering)
 
     @_torch.no_dynamo
     def slow(self, *args: Any) -> Any:
@@ -141,7 +188,7 @@ class EagerCall:
             return self._on_mesh(args)  # Numbers were converted by who called, and these tensors need not be.
         given = with_tensors(self.signature, args)
         if given is not args:
-            return self._again(given)
+            return self.again(given)
         values = convert(self.signature, args)
         leaves = self.record.leaves(values)
         if _torch.any_dtensor_below(leaves) and _torch.runs_eagerly():
@@ -162,9 +209,9 @@ class EagerCall:
             resolved = [leaf.resolve_conj().resolve_neg() for leaf in leaves]
             return self.signature.pack(self.lowering.call(self.record.replace(values, resolved)))
         if common_dtype(self.signature, values) is not None:
-            return self._again(self.record.promoted(values))
+            return self.again(self.record.promoted(values))
         if self.recognises and len({id(leaf) for leaf in leaves}) < len(leaves):
-            return self._again(self.record.replace(values, _torch.distinct(leaves)))
+            return self.again(self.record.replace(values, _torch.distinct(leaves)))
         plan = self.record.plan(values)
         kernel = self.record.kernel_for(plan.device)
         entry = self._make_entry(kernel, values, leaves, plan)
@@ -178,26 +225,14 @@ class EagerCall:
         """The call on DTensors: the parts of this rank may take the hot path."""
 
         def run(values: Sequence[Any]) -> Sequence[Tensor]:
-            result = self._again(values)
+            result = self.again(values)
             return (result,) if self.signature.structure is None else tuple(result)
 
         made = mesh.call(self.record, values, 0, run, shown=True)
         return self.signature.pack_shown(made)
 
-    def _again(self, values: Sequence[Any]) -> Any:
-        """The call with tensors in the place of others or of numbers, which the hot path may know."""
-        keywords = self.signature.keywords
-        if not keywords:
-            return self.function(None, *values)
-        positional = len(values) - len(keywords)
-        return self.function(None, *values[:positional], **dict(zip(keywords, values[positional:], strict=True)))
-
     def _make_entry(self, kernel: Kernel, values: Sequence[Any], leaves: Sequence[Tensor], plan: Plan) -> Entry:
         positions = self.signature.tensors
-        seen = (
-            [_torch.absent(i) if values[i] is None else values[i] for i, _ in positions] if self.recognises else leaves
-        )
-
         def find_out(values: Sequence[Any], result: Any, versions: Sequence[int] | None) -> list[Tensor]:
             inputs = self.record.leaves(values)
             if versions is not None:
@@ -208,7 +243,7 @@ class EagerCall:
             return settle(self.signature, plan, result, inputs)
 
         entry = Entry(
-            _torch.plain_tensors(*seen),
+            _torch.plain_tensors(*self._seen(values, leaves)),
             kernel.planned(plan, values),
             find_out,
             plan,
@@ -259,14 +294,7 @@ class EagerCall:
         entry.run = self._hot_path.make_run(entry.returns, entry.kernel, entry)
         entry.uncounted = self._hot_path.make_uncounted(entry.returns, entry.kernel, entry)
         entry.complete()
-        key = [None if values[i] is None else values[i].shape for i, _ in self.signature.tensors]
-        if len(self.entries) >= _SHAPES:
-            self.entries.clear()
-        alike = self.entries.setdefault((*key, *entry.shape_arguments), [])
-        if len(alike) >= _ALIKE:
-            alike.clear()
-        alike.append(entry)
-        self._install(entry.known)
+        self._keep(values, entry)
 
     def _compiled(self) -> Callable[..., Sequence[Tensor]]:
         """The function that Dynamo puts into its graph in the place of the operator.

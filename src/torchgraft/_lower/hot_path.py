@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch.compiler import is_dynamo_compiling
@@ -63,6 +63,8 @@ def @make_uncounted(@returns, @kernel, @entry):
     return uncounted
 """
 
+INDENT = "\n        "
+
 _RUN = """\
 {versions}
 {assign}
@@ -76,12 +78,12 @@ try:
 except @runtime_error as @error:
     raise @entry.kernel_of.explained(@error, ({arguments},)) from None"""
 
-_OWNED = """
+OWNED = """
 if @references({output}) > @alone or @storage_holders(@storage_address({output})) > 1:
     {output} = {output}.clone()"""
 
 
-_WITHOUT_GRAD = """\
+WITHOUT_GRAD = """\
 if @is_grad_enabled():
     @set_grad_enabled(False)
     try:
@@ -113,6 +115,8 @@ class HotPath:
         make_uncounted: the same for inputs that do not count their mutations; it returns a tuple.
     """
 
+    template: ClassVar[str] = _TEMPLATE
+
     def __init__(self, signature: Signature, title: str, never: Any, checks: Checks) -> None:
         self.signature = signature
         self.checks = checks
@@ -138,7 +142,7 @@ class HotPath:
             "dispatch_modes": _torch.dispatch_modes,
             "forward_ad": _torch.forward_ad,
             "profiler": _torch.profiler,
-            "structure": self.signature.structure,
+            "structure": self.signature.beside if self.signature.written else self.signature.structure,
             "type": type,
             "getattr": getattr,
             "tuple": tuple,
@@ -168,23 +172,29 @@ class HotPath:
         return convert
 
     def _source(self) -> str:
-        indent = "\n        "
-        outputs = ", ".join(self.outputs)
-        result = self._packed([o for o, out in zip(self.outputs, self.signature.outputs, strict=True) if not out.saved])
-        return _TEMPLATE.format(
+        return self.template.format(
             parameters=self._parameters(),
             arguments=self.arguments,
-            convert=indent.join(self._conversions()) or "pass",
+            convert=INDENT.join(self._conversions()) or "pass",
             tensors=", ".join(self._leaves()),
             admitted=self._admitted(),
             key=self._key(),
-            node=self._node(),
-            run=self._run(early=result, recording=True).replace("\n", indent),
-            run_alone=self._run(early=outputs).replace("\n", indent),
-            run_uncounted=self._run(early=None).replace("\n", indent),
-            result=result,
-            outputs=outputs,
+            **self._parts(),
         )
+
+    def _parts(self) -> dict[str, str]:
+        """The parts of the template that are about running the kernel."""
+        outputs = ", ".join(self.outputs)
+        shown = [o for o, out in zip(self.outputs, self.signature.outputs, strict=True) if not out.saved]
+        result = self._packed(shown, self.signature.structure)
+        return {
+            "node": self._node(),
+            "run": self._run(early=result, recording=True).replace("\n", INDENT),
+            "run_alone": self._run(early=outputs).replace("\n", INDENT),
+            "run_uncounted": self._run(early=None).replace("\n", INDENT),
+            "result": result,
+            "outputs": outputs,
+        }
 
     def _parameters(self) -> str:
         parts: list[str] = []
@@ -225,12 +235,7 @@ class HotPath:
         return [f"({name} and @tuple({name}))" if name in many else name for name in self.signature.shape_arguments]
 
     def _node(self) -> str:
-        scalars = ", ".join(p.name for p in self.scalars)
-        recorded = f"@new(@recorded, (@entry.run, @entry.plan, ({scalars},), None))" if scalars else "@entry.recorded"
-        leaves = ", ".join(p.name for p in self.tensors)
-        if any(p.optional for p in self.tensors):  # The node was made for the tensors that are there.
-            leaves = f"*[t for t in ({leaves},) if t is not None]"
-        call = f"@node({recorded}, {leaves})"
+        call = f"@node({self._recorded()}, {self._node_leaves()})"
         if self.signature.structure is None:
             return call
         single = len(self.signature.visible) == 1
@@ -238,10 +243,22 @@ class HotPath:
             return f"({call},)" if single else call
         return f"@structure({'' if single else '*'}{call})"
 
-    def _packed(self, outputs: list[str]) -> str:
-        if self.signature.structure is None:
+    def _recorded(self) -> str:
+        """The call that the node records."""
+        scalars = ", ".join(p.name for p in self.scalars)
+        return f"@new(@recorded, (@entry.run, @entry.plan, ({scalars},), None))" if scalars else "@entry.recorded"
+
+    def _node_leaves(self) -> str:
+        leaves = ", ".join(p.name for p in self.tensors)
+        if any(p.optional for p in self.tensors):  # The node was made for the tensors that are there.
+            return f"*[t for t in ({leaves},) if t is not None]"
+        return leaves
+
+    def _packed(self, outputs: list[str], structure: type | None) -> str:
+        """The outputs that callers get, as one expression."""
+        if structure is None:
             return outputs[0]
-        return f"{'' if self.signature.structure is tuple else '@structure'}({', '.join(outputs)},)"
+        return f"{'' if structure is tuple else '@structure'}({', '.join(outputs)},)"
 
     def _run(self, *, early: str | None, recording: bool = False) -> str:
         """The kernel and the checks of what it returned, all of them at every call; a trusted kernel's call alone.
@@ -273,7 +290,7 @@ class HotPath:
             arguments=self.arguments,
             assign=self._assign(recording=recording),
             outputs=", ".join(self.outputs),
-            owned="" if self.checks.owned else "".join(_OWNED.format(output=o) for o in self.outputs),
+            owned="" if self.checks.owned else "".join(OWNED.format(output=o) for o in self.outputs),
             unchanged="".join(unchanged),
             counted=counted if early is not None else "None",
         ).strip()
@@ -283,7 +300,7 @@ class HotPath:
         single = len(self.outputs) == 1 and self.signature.structure is None
         call = f"{'@o0 = ' if single else ''}@out = @kernel({self.arguments})"
         if recording:
-            call = _WITHOUT_GRAD.format(call=call)
+            call = WITHOUT_GRAD.format(call=call)
         if single:
             return call
         names = ", ".join(self.outputs)

@@ -22,6 +22,7 @@ from .dispatcher_op import DispatcherOp, companion
 from .jvp import JVP
 from .node import NodeFactory, Recorded
 from .vjp import Weigh
+from .writing_node import WritingNode
 
 
 class Lowering:
@@ -96,6 +97,13 @@ class Lowering:
                 name, schema = companion(self.record.qualname, what), self.record.signature.schema(lead=mapped)
                 self._opaque[mapped] = self._register(name, schema, mapped=mapped, decomposes=False)
             return self._opaque[mapped]
+
+    def writing_node(self, counts: LeafCounts, mask: Sequence[bool]) -> type[Any]:
+        """The same for a call that writes."""
+        key = (counts, tuple(mask))
+        if key not in self._nodes:
+            self._nodes[key] = WritingNode(self.derivatives, counts, mask).make()
+        return self._nodes[key]
 
     def node(self, counts: LeafCounts, mask: Sequence[bool], *, batched: bool, hidden: bool) -> type[Any]:
         """The autograd node for one set of present inputs and of inputs that need gradients."""

@@ -29,7 +29,7 @@ from .shut import shut
 from .vjp import VJP
 
 _TEMPLATE = """\
-def forward(ctx, call, {leaves}):
+def forward(ctx, call, {leaves}{copies}):
     {outs} = call.run({arguments})
     ctx.call = call
     if call.originals is not None:
@@ -145,6 +145,7 @@ class NodeFactory:
         stale = any(self._reads_output(vjp) for vjp, _ in self._wanted(groups))
         return {
             "leaves": ", ".join(f"t{i}" for i in range(leaf_count)),
+            "copies": "",
             "outs": ", ".join(outs) if len(outs) > 1 else "o0",
             "arguments": self._arguments(groups),
             "save": f"ctx.save_for_backward({', '.join(self.saved)})" if self.saved else "pass",
@@ -157,8 +158,12 @@ class NodeFactory:
             "check_stale": "if call.originals is not None and forward_ad._current_level >= 0: stale()" if stale else "",
             "pulls": "\n    ".join(pulls) or "pass",
             "shut": self._shut(shown),
-            "results": ", ".join(f"d{i}" if needed else "None" for i, needed in enumerate(self.mask)),
+            "results": self._gradients(),
         }
+
+    def _gradients(self) -> str:
+        """The gradients that backward returns, one for each tensor of forward."""
+        return ", ".join(f"d{i}" if needed else "None" for i, needed in enumerate(self.mask))
 
     def _groups(self) -> dict[str, list[int] | None]:
         """For each tensor parameter the numbers of its leaves; None where it is absent."""
@@ -196,6 +201,10 @@ class NodeFactory:
             self.saved.append(name)
         return f"s{self.saved.index(name)}"
 
+    def _save_leaf(self, number: int) -> str:
+        """The same for the value of an input before the call."""
+        return self._save(f"t{number}")
+
     def _read(self, name: str, groups: dict[str, list[int] | None]) -> str:
         """The expression in backward of something that a rule reads."""
         signature = self.signature
@@ -207,8 +216,8 @@ class NodeFactory:
             if numbers is None:
                 return "None"
             if parameter.many:
-                return f"[{', '.join(self._save(f't{i}') for i in numbers)}]"
-            return self._save(f"t{numbers[0]}")
+                return f"[{', '.join(map(self._save_leaf, numbers))}]"
+            return self._save_leaf(numbers[0])
         positions = {output.name: i for i, output in enumerate(signature.outputs)}
         if name in positions:
             return self._save(f"o{positions[name]}")
@@ -325,9 +334,8 @@ class NodeFactory:
             several = ", ".join(f"d{i}" for i in leaves)
             results.append(f"{several} = made{number}")
         done = " and ".join(f"made{i} is not None" for i in range(len(wanted)))
-        gradients = ", ".join(f"d{i}" if needed else "None" for i, needed in enumerate(self.mask))
         body = [*self._unpacked(), *calls, f"if {done}:"]
-        body += [f"    {line}" for line in [*results, f"return None, {gradients}"]]
+        body += [f"    {line}" for line in [*results, f"return None, {self._gradients()}"]]
         busy = (
             "is_grad_enabled() or dispatch_modes() or forward_ad._current_level >= 0 or profiler._is_profiler_enabled"
         )
@@ -349,7 +357,7 @@ class NodeFactory:
         self.namespace[f"connect{number}"] = (vjp, tuple(grads), [leaves.index(i) for i in needed])
         results = ", ".join(f"d{i}" for i in needed)
         # A residual hangs on every input, also on one that requires grad at another transform level only.
-        inputs = [self._save(f"t{i}") for i in range(len(self.mask))] if vjp.residual else []
+        inputs = list(map(self._save_leaf, range(len(self.mask)))) if vjp.residual else []
         return [
             "if recording:",
             f"    read, inputs = ({', '.join(reads)},), [{', '.join(inputs)}]",

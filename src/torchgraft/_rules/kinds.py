@@ -17,10 +17,11 @@ def differentiable_outputs(signature: Signature) -> tuple[Output, ...]:
 def cotangent_names(signature: Signature) -> dict[str, str]:
     """For each differentiable output the name of its cotangent: ``grad``, or ``grad_NAME`` if several are floating.
 
-    An output without a derivative has none; the names of the others do not change by it.
+    That of a written argument's value is ``grad_ARGUMENT``. An output without a derivative has none; the names of the
+    others do not change by it.
     """
-    single = sum(output.floating for output in signature.outputs) == 1
-    return {o.name: "grad" if single else f"grad_{o.name}" for o in differentiable_outputs(signature)}
+    single = sum(output.floating for output in signature.outputs) == 1 and not signature.written
+    return {o.name: "grad" if single else f"grad_{o.after or o.name}" for o in differentiable_outputs(signature)}
 
 
 def inert_outputs(signature: Signature) -> tuple[Output, ...]:

@@ -76,17 +76,18 @@ def _check_shape_arguments(
 def _read(signature: Signature, name: str) -> Parameter:
     """Describe something that the rule reads as a parameter."""
     if name in signature.names:
-        return signature.names[name]
+        return replace(signature.names[name], written=False)
     cotangents = cotangent_names(signature)
     for output in signature.outputs:
         if name in (output.name, cotangents.get(output.name)):
             return Parameter(name, output.type, False, False, inspect.Parameter.empty, False)
     primal = signature.names[name.removesuffix("_tangent")]
-    return replace(primal, name=name, optional=False)
+    return replace(primal, name=name, optional=False, written=False)
 
 
 def _results(signature: Signature, kind: Kind, inputs: Sequence[str]) -> list[Output]:
     if kind in ("vjp", "adjoint"):
-        return [Output(f"grad_{name}", signature.names[name].tensor, False) for name in inputs]
+        parameters = [signature.names[name] for name in inputs]  # ``grad_y`` of a written `y` is the cotangent.
+        return [Output(f"grad_{p.name}{'_before' if p.written else ''}", p.tensor, False) for p in parameters]
     suffix = "tangent" if kind == "jvp" else inputs[0]
     return [Output(f"{output.name}_{suffix}", output.type, False) for output in differentiable_outputs(signature)]

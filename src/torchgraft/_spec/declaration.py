@@ -32,7 +32,7 @@ def _check_names(signature: Signature, refuse: Callable[..., DeclarationError]) 
     taken: dict[str, str] = {}
     reserved = {"grad": "a cotangent"}
     for output in signature.outputs:
-        reserved[f"grad_{output.name}"] = "a cotangent"
+        reserved[f"grad_{output.after or output.name}"] = "a cotangent"
     for _, parameter in signature.tensors:
         reserved[f"{parameter.name}_tangent"] = "a tangent"
     parameters = [(name, "a parameter") for name in signature.names]
@@ -94,7 +94,7 @@ def _check_axes(signature: Signature, refuse: Callable[..., DeclarationError]) -
             expected="different names",
             got=f"{both[0]} and *{both[0]}",
         )
-    results = [(output.name, output.type.axes) for output in signature.outputs]
+    results = [(output.name, output.type.axes) for output in signature.returned]
     scalars = {
         p.name
         for p in signature.parameters
@@ -131,7 +131,7 @@ def _check_axes(signature: Signature, refuse: Callable[..., DeclarationError]) -
 def _check_dtypes(signature: Signature, refuse: Callable[..., DeclarationError]) -> None:
     if any(p.tensor.dtypes.numeric or p.tensor.dtypes is ANY for _, p in signature.tensors):
         return
-    for output in signature.outputs:
+    for output in signature.returned:
         if output.type.dtypes.numeric:
             raise refuse(
                 f"a {output.type.dtypes} output takes its dtype from a floating input, and there is none",

@@ -307,9 +307,11 @@ def make_plan(
     else:
         shapes = [
             None if output.type.axes is None else batch + output.type.axes.evaluate(binding)
-            for output in signature.outputs
+            for output in signature.returned
         ]
-    return Plan(leaves, tuple(zip(shapes, dtypes, strict=True)), batch, device, binding.sizes)
+    written = [next(leaf for leaf in leaves if leaf.name == p.name) for p in signature.written]
+    outputs = [(leaf.full, leaf.dtype) for leaf in written] + list(zip(shapes, dtypes, strict=True))
+    return Plan(leaves, tuple(outputs), batch, device, binding.sizes)
 
 
 def _by_rule(signature: Signature, rule: ShapeRule, values: Sequence[Any]) -> list[Shape | None]:
@@ -326,12 +328,12 @@ def _by_rule(signature: Signature, rule: ShapeRule, values: Sequence[Any]) -> li
             if "new_dynamic_size" in str(error)
             else None,
         ) from error
-    shapes = [result] if len(signature.outputs) == 1 else list(result)
-    if len(shapes) != len(signature.outputs):
+    shapes = [result] if len(signature.returned) == 1 else list(result)
+    if len(shapes) != len(signature.returned):
         raise ShapeError(
             "the shape rule returned the wrong number of shapes",
             operator=f"{signature.name}.shape",
-            expected=f"{len(signature.outputs)} shapes",
+            expected=f"{len(signature.returned)} shapes",
             got=len(shapes),
         )
     return [tuple(shape) for shape in shapes]
@@ -360,7 +362,7 @@ def _check_devices(signature: Signature, leaves: Sequence[tuple[str, Tensor]]) -
 
 
 def check_dtypes(signature: Signature, leaves: Sequence[tuple[str, Dtypes, torch.dtype]]) -> list[torch.dtype]:
-    """The dtypes of the outputs, from name, annotation and dtype of each tensor.
+    """The dtypes of what the function returns, from name, annotation and dtype of each tensor.
 
     Raises:
         DtypeError: a dtype is not admitted, or two do not go together.
@@ -389,7 +391,7 @@ def check_dtypes(signature: Signature, leaves: Sequence[tuple[str, Dtypes, torch
     first = leaves[0][2]
     integer = next((d for _, k, d in leaves if not k.numeric and not is_inexact(d) and d != torch.bool), None)
     shared = common[1] if common else next((d for _, _, d in leaves if is_inexact(d)), None)
-    return [output.type.dtypes.of_output(shared or first, first, integer) for output in signature.outputs]
+    return [output.type.dtypes.of_output(shared or first, first, integer) for output in signature.returned]
 
 
 def _not_admitted(operator: str, name: str, dtypes: Dtypes, dtype: torch.dtype) -> DtypeError:

@@ -18,6 +18,7 @@ from ..errors import DeclarationError
 from .axes import Axes
 from .declaration import check_declaration
 from .dtypes import ANY, Dtypes
+from .mutated import split_mutated
 from .saved import SavedOutput
 from .scalars import Scalar, read_scalar, strip_numbers, strip_optional
 from .signature import Output, Parameter, Signature, TensorType
@@ -47,8 +48,15 @@ def read_signature(function: Callable[..., Any], name: str, *, loop: bool, frame
             expected='a tensor annotation, such as -> Float[Tensor, "n"]',
             got="nothing",
         )
-    outputs, structure = _read_outputs(name, hints["return"], _local_names(function, frame))
-    signature = Signature(name, parameters, outputs, structure, loop, workspaces)
+    after = tuple(Output(f"{p.name}_after", p.tensor, False, after=p.name) for p in parameters if p.written)
+    returned: tuple[Output, ...] = ()
+    beside: type | None = None
+    if not after or hints["return"] not in (None, type(None)):
+        alone = not after
+        returned, beside = _read_outputs(name, hints["return"], _local_names(function, frame), alone=alone)
+    shown = [output for output in (*after, *returned) if not output.saved]
+    structure = (None if len(shown) == 1 else tuple) if after else beside
+    signature = Signature(name, parameters, (*after, *returned), structure, loop, workspaces, beside)
     check_declaration(signature)
     return signature
 
@@ -107,7 +115,8 @@ def _read_parameter(name: str, parameter: inspect.Parameter, hints: dict[str, An
         raise refuse("a variable number of arguments has no schema", str(parameter), "take a list of tensors")
     if parameter.name not in hints:
         raise refuse("has no annotation", "nothing", f'write {parameter.name}: Float[Tensor, "..."]')
-    annotation, number = strip_numbers(hints[parameter.name])
+    annotation, written = split_mutated(hints[parameter.name])
+    annotation, number = strip_numbers(annotation)
     annotation, optional = strip_optional(annotation)
     many = False
     kind: TensorType | Scalar | None = read_scalar(annotation)
@@ -125,6 +134,11 @@ def _read_parameter(name: str, parameter: inspect.Parameter, hints: dict[str, An
             "right: def f(weight: Tensor, bias: Tensor)      called as f(**params)"
         )
         raise refuse("has a type that an operator cannot take", repr(annotation), hint if is_tree else None)
+    if written and (many or optional or number or not isinstance(kind, TensorType)):
+        raise refuse(
+            "an argument that is written is one tensor", str(parameter),
+            "give each tensor of a list a parameter of its own, or call the operator once for each",
+        )  # fmt: skip
     if many and optional:
         raise refuse("an optional list of tensors has no schema", str(parameter), "pass an empty list for none")
     default = parameter.default
@@ -135,7 +149,7 @@ def _read_parameter(name: str, parameter: inspect.Parameter, hints: dict[str, An
             raise refuse("only None can be the default of a tensor", repr(default))
         default = kind.convert(default, name, parameter.name)
     keyword_only = parameter.kind is inspect.Parameter.KEYWORD_ONLY
-    return Parameter(parameter.name, kind, optional, many, default, keyword_only, number)
+    return Parameter(parameter.name, kind, optional, many, default, keyword_only, number, written)
 
 
 def _read_tensor(annotation: Any, name: str, where: str) -> TensorType | None:
@@ -147,7 +161,11 @@ def _read_tensor(annotation: Any, name: str, where: str) -> TensorType | None:
     return TensorType(array is np.ndarray, Axes(annotation.dim_str, name, where), Dtypes.read(annotation))
 
 
-def _read_outputs(name: str, annotation: Any, local_names: dict[str, Any]) -> tuple[tuple[Output, ...], type | None]:
+def _read_outputs(
+    name: str, annotation: Any, local_names: dict[str, Any], *, alone: bool
+) -> tuple[tuple[Output, ...], type | None]:
+    """The outputs that are annotated; `alone`, one of them has to be seen by callers."""
+
     def read(item: Any, output_name: str) -> Output:
         saved = isinstance(item, SavedOutput)
         output_name = item.name if saved else output_name
@@ -172,7 +190,9 @@ def _read_outputs(name: str, annotation: Any, local_names: dict[str, Any]) -> tu
         )
 
     if isinstance(annotation, SavedOutput):
-        raise nothing_to_see(annotation)
+        if alone:
+            raise nothing_to_see(annotation)
+        return (read(annotation, ""),), None
     if isinstance(annotation, type) and issubclass(annotation, tuple) and hasattr(annotation, "_fields"):
         fields = resolve_fields(annotation, name, local_names)
         for field, item in fields.items():
@@ -189,7 +209,7 @@ def _read_outputs(name: str, annotation: Any, local_names: dict[str, Any]) -> tu
     if typing.get_origin(annotation) is tuple:
         items = typing.get_args(annotation)
         shown = sum(not isinstance(item, SavedOutput) for item in items)
-        if shown == 0:
+        if shown == 0 and alone:
             raise nothing_to_see(annotation)
         names = iter(["out"] if shown == 1 else [f"out{i}" for i in range(shown)])
         outputs = tuple(read(item, "" if isinstance(item, SavedOutput) else next(names)) for item in items)

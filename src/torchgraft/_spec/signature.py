@@ -37,7 +37,7 @@ class TensorType:
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter: a tensor, a list of tensors (`many`), or a non-tensor argument."""
+    """One parameter: a tensor, a list of tensors (`many`), or a non-tensor argument; a tensor may be `written`."""
 
     name: str
     type: TensorType | Scalar
@@ -46,6 +46,7 @@ class Parameter:
     default: Any
     keyword_only: bool
     number: bool = False  # The annotation admits a number, as elementwise operators do.
+    written: bool = False
 
     @property
     def is_tensor(self) -> bool:
@@ -75,12 +76,14 @@ class Output:
         type: its type.
         saved: it is kept for the rules and not returned.
         inert: it was declared to have no derivative.
+        after: the parameter whose value after the call it is; None for an output that callers get.
     """
 
     name: str
     type: TensorType
     saved: bool
     inert: bool = False
+    after: str | None = None
 
     @property
     def floating(self) -> bool:
@@ -92,11 +95,15 @@ class Output:
 class Signature:
     """The signature of an operator, read from its declaration.
 
+    That of an operator that writes is the signature of the function behind it, which writes nothing: the values of the
+    written arguments after the call are its first outputs.
+
     Attributes:
         name: the operator's name, for error texts.
         parameters: in their order.
         outputs: those of the kernel, `Saved` ones included.
         structure: the `NamedTuple` class of the visible outputs, ``tuple``, or None for a single tensor.
+        beside: of an operator that writes: the same of the outputs that its callers get.
         loop: leading axes are added by torchgraft (``batch="loop"``).
         workspaces: memory that a C function uses: position among the annotated parameters, name, annotation.
     """
@@ -107,6 +114,7 @@ class Signature:
     structure: type | None
     loop: bool
     workspaces: tuple[tuple[int, str, Memory], ...] = ()
+    beside: type | None = None
 
     @cached_property
     def tensors(self) -> tuple[tuple[int, Parameter], ...]:
@@ -116,6 +124,16 @@ class Signature:
     @cached_property
     def visible(self) -> tuple[Output, ...]:
         return tuple(output for output in self.outputs if not output.saved)
+
+    @cached_property
+    def written(self) -> tuple[Parameter, ...]:
+        """The parameters that the operator writes."""
+        return tuple(p for p in self.parameters if p.written)
+
+    @cached_property
+    def returned(self) -> tuple[Output, ...]:
+        """The outputs that the user's function returns: without the values of written arguments."""
+        return self.outputs[len(self.written) :]
 
     @cached_property
     def elementwise(self) -> bool:
@@ -131,7 +149,7 @@ class Signature:
     @cached_property
     def shaped(self) -> bool:
         """Every output's shape follows from the annotations."""
-        return all(output.type.axes is not None for output in self.outputs)
+        return all(output.type.axes is not None or output.after for output in self.outputs)
 
     @cached_property
     def annotations(self) -> tuple[Axes | None, ...]:
@@ -191,9 +209,18 @@ class Signature:
 
     def pack_shown(self, seen: Sequence[Tensor]) -> Any:
         """The outputs that the caller sees, as one value."""
-        if self.structure is None:
-            return seen[0]
-        return tuple(seen) if self.structure is tuple else self.structure(*seen)
+        return pack(self.structure, seen)
+
+    def pack_beside(self, seen: Sequence[Tensor]) -> Any:
+        """The outputs that the caller of an operator that writes sees, as one value; None if there are none."""
+        return pack(self.beside, seen) if seen else None
+
+
+def pack(structure: type | None, seen: Sequence[Tensor]) -> Any:
+    """Outputs as one value: a tensor, a tuple or a `NamedTuple`."""
+    if structure is None:
+        return seen[0]
+    return tuple(seen) if structure is tuple else structure(*seen)
 
 
 def _schema_of(parameter: Parameter, *, with_default: bool) -> str:

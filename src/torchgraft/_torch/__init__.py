@@ -97,9 +97,13 @@ from .quiet import quiet_vmap as quiet_vmap
 from .storage import borrows_memory as borrows_memory
 from .storage import borrows_plainly as borrows_plainly
 from .storage import borrows_storage as borrows_storage
+from .storage import count_writes as count_writes
 from .storage import is_view as is_view
 from .storage import memory as memory
+from .storage import overlap as overlap
+from .storage import overlaps_itself as overlaps_itself
 from .storage import shares_memory as shares_memory
+from .storage import span as span
 from .storage import storage_address as storage_address
 from .storage import storage_holders as storage_holders
 from .storage import version as version

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+import torch
 from torch import _C, Tensor
 
 from .plain import PLAIN_TYPES
 
 storage_address: Callable[[Tensor], int] = _C._storage_address  # type: ignore[attr-defined]
 storage_holders: Callable[[int], int] = _C._storage_Use_Count
+count_writes: Callable[[Iterable[Tensor]], None] = getattr(
+    _C, "_increment_version", torch.autograd.graph.increment_version
+)
+"""Counts a write into each of some tensors; torch's public function is a call of Python more."""
 
 
 def memory(tensor: Any) -> int:
@@ -60,6 +65,29 @@ def version(tensor: Tensor) -> int:
         return tensor._version
     except RuntimeError:
         return 0
+
+
+def overlaps_itself(tensor: Tensor) -> bool:
+    """Return True if two elements of a tensor may be one place in memory, as those of an expanded one are."""
+    reach = 0
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size > 1 and stride <= reach:
+            return True
+        reach += (size - 1) * stride
+    return False
+
+
+def span(tensor: Tensor) -> int:
+    """Count the bytes between the first element's begin and the last one's end."""
+    if not tensor.numel():
+        return 0
+    steps = (stride * (size - 1) for stride, size in zip(tensor.stride(), tensor.shape, strict=True))
+    return (sum(steps) + 1) * tensor.element_size()
+
+
+def overlap(one: Tensor, other: Tensor) -> bool:
+    """Return True if two plain tensors reach into the same memory."""
+    return -span(one) < one.data_ptr() - other.data_ptr() < span(other)
 
 
 def is_view(tensor: Tensor) -> bool:

@@ -1,0 +1,206 @@
+"""The source of the ``__call__`` of an operator that writes. An ``@`` marks a name of ours, as in `hot_path`."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from .. import _torch
+from .hot_path import INDENT, OWNED, WITHOUT_GRAD, HotPath
+
+_CALL = """\
+def @make(@slow, @find, @compiled):
+    @current = @never
+
+    def @install(@entry):
+        nonlocal @current
+        @current = @entry
+
+    def __call__(@self, {parameters}):
+        if @is_dynamo_compiling():
+            {compiled}
+        {convert}
+        @admits, @run, @node, @entry = @current
+        if not ({admitted}):
+            @found = @find({key}, ({tensors},))
+            if @found is None:
+                return @slow({arguments})
+            @install(@found)
+            @admits, @run, @node, @entry = @found
+        if @dispatch_modes() or @forward_ad._current_level >= 0 or @profiler._is_profiler_enabled:
+            return @slow({arguments})
+        if @node is not None and @is_grad_enabled():
+            if {overlapping}:
+                return @slow({arguments})
+            {node}
+            return {result}
+        return @run({arguments})
+
+    return __call__, @install
+"""
+
+_RUN = """
+def {name}(@kernel, @entry, @slow):
+    @returns, @settle, @kernel_of = @entry.returns, @entry.settle, @entry.kernel_of
+    def write({arguments}):
+        {write}
+        return ({outputs})
+    def run({arguments}):
+        if {overlapping}:
+            return @slow({arguments})
+        {write}
+        return {result}
+    return write, run
+"""
+
+_TRUSTED = """\
+try:
+    @out = @kernel({arguments})
+except @runtime_error as @error:
+    raise @kernel_of.explained(@error, ({arguments},)) from None
+finally:
+    {count}
+({outputs}) = @out"""
+
+_CHECKED = """\
+{versions}
+try:
+    {call}
+finally:
+    {count}
+{unpack}
+if not ({fit}):
+    ({outputs}) = @settle(({arguments},), @out, {counted}){owned}"""
+
+_UNPACK = """\
+try:
+    ({outputs}) = @out
+except @errors:
+    {same} = None"""
+
+
+class WritingPath(HotPath):
+    """The generated functions of one operator that writes.
+
+    Attributes:
+        make_run: ``make_run(kernel, entry, slow)`` gives two functions that write: one returns all that the kernel
+            returns; the other what callers get, and goes the slow path where arguments overlap.
+        make_uncounted: the same for arguments that do not all count how often they are written: inference tensors.
+    """
+
+    template: ClassVar[str] = _CALL
+
+    def _source(self) -> str:
+        return super()._source() + self._function("@make_run", counted=True) + self._function("@make_uncounted")
+
+    def _function(self, name: str, *, counted: bool = False) -> str:
+        return _RUN.format(
+            name=name,
+            arguments=self.arguments,
+            outputs=_several(self._returned),
+            overlapping=self._overlapping(),
+            write=self._write(counted=counted).replace("\n", INDENT),
+            result=self._result(),
+        )
+
+    def _namespace(self, never: Any) -> dict[str, Any]:
+        return super()._namespace(never) | {"__count": _torch.count_writes, "__count_some": _count_some}
+
+    def _parts(self) -> dict[str, str]:
+        return {
+            "compiled": self._compiled().replace("\n", f"{INDENT}    "),
+            "overlapping": self._overlapping(),
+            "node": self._node(),
+            "result": self._result(),
+        }
+
+    # -- names and tests --------------------------------------------------------------------------------------------
+
+    @property
+    def _written(self) -> list[str]:
+        return [p.name for p in self.signature.written]
+
+    @property
+    def _returned(self) -> list[str]:
+        """Names for all that the kernel returns."""
+        return self.outputs[len(self._written) :]
+
+    @property
+    def _shown(self) -> list[str]:
+        """Those of what callers get."""
+        return [o for o, output in zip(self._returned, self.signature.returned, strict=True) if not output.saved]
+
+    def _result(self) -> str:
+        return self._packed(self._shown, self.signature.beside) if self._shown else "None"
+
+    def _overlapping(self) -> str:
+        """The test that something written and another argument have memory in common."""
+        tests: list[str] = []
+        for (i, one), (j, other) in itertools.combinations(enumerate(self.tensors), 2):
+            if one.written or other.written:
+                there = "".join(f"{p.name} is not None and " for p in (one, other) if p.optional)
+                apart = f"{one.name}.data_ptr() - {other.name}.data_ptr()"
+                tests.append(f"({there}-@entry.spans[{i}] < {apart} < @entry.spans[{j}])")
+        return " or ".join(tests) or "False"
+
+    # -- the three ways ---------------------------------------------------------------------------------------------
+
+    def _compiled(self) -> str:
+        """The call in Dynamo's graph: the function without effects, and then the writes."""
+        lines = [f"({_several(self.outputs)}) = @compiled({self.arguments})"]
+        lines += [f"{name}.copy_({output})" for name, output in zip(self._written, self.outputs, strict=False)]
+        return "\n".join([*lines, f"return {self._result()}"])
+
+    def _node(self) -> str:
+        """The call of the node, which returns what is written, and what callers get."""
+        call = f"@node({self._recorded()}, {self._node_leaves()}, *@entry.copies({', '.join(self._written)}))"
+        return f"({_several(['@_'] * len(self._written) + self._shown)}) = {call}" if self._shown else call
+
+    def _write(self, *, counted: bool) -> str:
+        """The kernel, and the checks of what it did: versions tell whether it wrote into other arguments, too."""
+        count = f"@count{'' if counted else '_some'}(({_several(self._written)}))"
+        if self.checks.trusted:
+            return _TRUSTED.format(arguments=self.arguments, count=count, outputs=_several(self._returned))
+        fit = [self._fit()]
+        versions: list[str] = []
+        if counted:
+            of = [(f"@v{i}", f"{p.name} is not None and {p.name}._version" if p.optional else f"{p.name}._version", p)
+                  for i, p in enumerate(self.tensors)]  # fmt: skip
+            versions = [f"{name} = {version}" for name, version, _ in of]
+            count = "\n    ".join(f"if {v} == {name}: @count(({p.name},))" for name, v, p in of if p.written)
+            fit += [f"({v}) == {name}" for name, v, p in of if not p.written]
+        return _CHECKED.format(
+            versions="\n".join(versions) or "pass",
+            call=WITHOUT_GRAD.format(call=f"@out = @kernel({self.arguments})").replace("\n", "\n    "),
+            count=count,
+            unpack=self._unpack(),
+            fit=" and ".join(fit),
+            outputs=_several(self._returned),
+            arguments=self.arguments,
+            counted=f"({_several(f'@v{i}' for i in range(len(self.tensors)))})" if counted else "None",
+            owned="" if self.checks.owned else "".join(OWNED.format(output=o) for o in self._returned),
+        )
+
+    def _fit(self) -> str:
+        """The test that the kernel returned what it should."""
+        return f"@returns({', '.join(self._returned)})" if self._returned else "@out is None"
+
+    def _unpack(self) -> str:
+        if not self._returned:
+            return "pass"
+        if len(self._returned) == 1 and self.signature.beside is None:
+            return f"{self._returned[0]} = @out"
+        return _UNPACK.format(outputs=_several(self._returned), same=" = ".join(self._returned))
+
+
+def _several(names: Iterable[str]) -> str:
+    """Names as a tuple has them, without its parentheses."""
+    return "".join(f"{name}, " for name in names)
+
+
+def _count_some(written: Iterable[Tensor]) -> None:
+    """Count a write into each tensor that counts them: inference tensors do not."""
+    _torch.count_writes([tensor for tensor in written if not tensor.is_inference()])
