@@ -75,7 +75,7 @@ class Argument(ABC):
         return type(self).convert is not Argument.convert
 
     def from_python(self) -> str | None:
-        """An expression that makes the slot's word of a Python object ``object``; None where there is none."""
+        """An expression that makes the value of a Python object, ``{}``; None where there is none."""
         return None
 
 
@@ -87,8 +87,8 @@ class Number(Argument):
 
     _TYPES: ClassVar[dict[type, tuple[str, str, str | None]]] = {
         bool: ("bool", "((uint8_t){} != 0)", "tg_torch.PyObject_IsTrue({}) > 0"),
-        int: ("int64_t", "(int64_t){}", "(tg_value)tg_torch.PyLong_AsLongLong({})"),
-        float: ("double", "tg_as_double({})", "tg_from_double(tg_torch.PyFloat_AsDouble({}))"),
+        int: ("int64_t", "(int64_t){}", "tg_torch.PyLong_AsLongLong({})"),
+        float: ("double", "tg_as_double({})", "tg_torch.PyFloat_AsDouble({})"),
         torch.dtype: ("int32_t", "(int32_t){}", None),
     }  # fmt: skip
 
@@ -283,7 +283,7 @@ class Array(Argument):
         return [f"{self.field}.handle ? {data} : NULL" if self.optional else data]
 
     def from_python(self) -> str | None:
-        return ""  # The shim knows it.
+        return "tg_data({})"
 
 
 @dataclass(frozen=True)

@@ -39,13 +39,42 @@ class Library:
     Attributes:
         path: the file.
         function: of the dispatcher, below autograd.
-        fast: the same for plain tensors on the CPU, without sizes and shapes: from torch 2.14 without the dispatcher,
-            where the arguments have such a way in.
+        bare: the same without what callers may leave out.
+        opened: the library.
     """
 
     path: Path
     function: Callable[..., Any]
-    fast: Callable[..., Any]
+    bare: Callable[..., Any]
+    opened: ctypes.CDLL
+
+    def ready(self, call: Callable[[], Any], *, in_place: bool) -> Callable[..., Any] | None:
+        """Make the function for arguments that look like those of a call, without the dispatcher.
+
+        Args:
+            call: calls `function` or `bare` with them; nothing is computed.
+            in_place: what the function writes is its arguments' own memory. It returns `NotImplemented` where that
+                overlaps with another argument's.
+
+        Returns:
+            The function, which brings data and numbers alone; None where each call has more to find out.
+        """
+        if not self.opened.tg_has_ready_calls():
+            return None
+        memory = bytearray(self.opened.tg_prepared_size())
+        address = ctypes.addressof((ctypes.c_char * len(memory)).from_buffer(memory))
+        self.opened.tg_prepare(ctypes.c_void_p(address))
+        try:
+            call()
+        finally:
+            self.opened.tg_prepare(None)
+        if not self.opened.tg_is_ready(ctypes.c_void_p(address)):
+            return None
+        method = ctypes.c_char.in_dll(self.opened, f"tg_method_{'in_place' if in_place else 'fresh'}")
+        make = ctypes.pythonapi.PyCFunction_NewEx
+        make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
+        function: Callable[..., Any] = make(ctypes.addressof(method), memory, None)
+        return function
 
 
 def build(
@@ -147,9 +176,12 @@ def _load(path: Path, source: Source, prototype: Prototype) -> Library:
     if source.imports:
         imports.bind(library, source, operator)
     function = _register(library, prototype, bare=False)
-    if prototype.has_fast_path and library.tg_is_fast():
-        return Library(path, function, _method(library))
-    return Library(path, function, _register(library, prototype, bare=True) if prototype.trailing else function)
+    library.tg_has_ready_calls.restype = ctypes.c_bool
+    if prototype.has_ready_calls:
+        library.tg_prepared_size.restype = ctypes.c_int64
+        library.tg_is_ready.restype = ctypes.c_bool
+    bare = _register(library, prototype, bare=True) if prototype.trailing else function
+    return Library(path, function, bare, library)
 
 
 def _register(library: ctypes.CDLL, prototype: Prototype, *, bare: bool) -> Callable[..., Any]:
@@ -158,13 +190,6 @@ def _register(library: ctypes.CDLL, prototype: Prototype, *, bare: bool) -> Call
     if library.tg_register(SPACE.encode(), name.encode(), bare):
         raise BuildError("torch refused to register the kernel", operator=prototype.signature.name)
     return _torch.bare_operator(getattr(getattr(torch.ops, SPACE), name).default)
-
-
-def _method(library: ctypes.CDLL) -> Callable[..., Any]:
-    make = ctypes.pythonapi.PyCFunction_NewEx
-    make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
-    function: Callable[..., Any] = make(ctypes.addressof(ctypes.c_char.in_dll(library, "tg_method")), None, None)
-    return function
 
 
 def _libtorch() -> Path:

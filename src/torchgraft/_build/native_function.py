@@ -71,27 +71,44 @@ class NativeFunction:
         return next(iter(found), None)
 
     def variant(
-        self, dtypes: tuple[torch.dtype | None, ...], outputs: tuple[torch.dtype, ...], *, fast: bool = False
+        self, dtypes: tuple[torch.dtype | None, ...], outputs: tuple[torch.dtype, ...], *, bare: bool = False
     ) -> Callable[..., Any]:
         """The function for a combination of dtypes, below autograd; it takes the arguments of `Prototype.schema`.
 
         Args:
             dtypes: of each tensor parameter.
             outputs: of each output.
-            fast: it will be called with plain tensors on the CPU, and without sizes and shapes.
+            bare: it will be called without sizes and shapes.
         """
-        key = dtypes, outputs, fast, debug.mode()
+        key = dtypes, outputs, bare, debug.mode()
         function = self._variants.get(key)
         if function is None:
-            function = self._variants[key] = self._make(dtypes, outputs, fast=fast)
+            function = self._variants[key] = self._make(dtypes, outputs, bare=bare)
         return function
 
+    def ready(
+        self, values: Sequence[Any], outputs: tuple[torch.dtype, ...], trailing: Sequence[Any] | None = (), *,
+        in_place: bool = False,
+    ) -> Callable[..., Any] | None:  # fmt: skip
+        """The function for plain arguments that look like `values`, without the dispatcher; see `Library.ready`.
+
+        Args:
+            outputs: dtypes of the outputs.
+            trailing: what the function takes after its arguments; None to leave it out.
+        """
+        dtypes = self.dtypes(values)
+        function = self.variant(dtypes, outputs, bare=trailing is None)
+        built = self._libraries.get((dtypes, outputs))
+        if built is None or debug.mode() is not None or not self.prototype.has_ready_calls:
+            return None  # Halves are widened, and have no library.
+        return built.ready(lambda: function(*values, *(trailing or ())), in_place=in_place)
+
     def _make(
-        self, dtypes: tuple[torch.dtype | None, ...], outputs: tuple[torch.dtype, ...], *, fast: bool
+        self, dtypes: tuple[torch.dtype | None, ...], outputs: tuple[torch.dtype, ...], *, bare: bool
     ) -> Callable[..., Any]:
         if any(d in WIDE for d in (*dtypes, *outputs)):
             wide = tuple(None if d is None else WIDE.get(d, d) for d in dtypes)
-            return self._widened(self.variant(wide, tuple(WIDE.get(d, d) for d in outputs), fast=fast), outputs)
+            return self._widened(self.variant(wide, tuple(WIDE.get(d, d) for d in outputs), bare=bare), outputs)
         signature = self.prototype.signature
         names = {p.name: d for (_, p), d in zip(self._tensors, dtypes, strict=True) if d is not None}
         names |= {output.name: dtype for output, dtype in zip(signature.outputs, outputs, strict=True)}
@@ -103,7 +120,7 @@ class NativeFunction:
         built = self._libraries.get((dtypes, outputs))
         if built is None:
             built = self._libraries[dtypes, outputs] = library.build(self.source, self.prototype, names, self.seen)
-        function = built.fast if fast else built.function
+        function = built.bare if bare else built.function
         return self._converting(function) if self._converted else function
 
     def _converting(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -151,7 +168,7 @@ class NativeFunction:
         self._check_device(values)
         if rank and self.prototype.whole:
             return self._loop(values, leads, rank, results, sizes)
-        values, shapes = self._aligned(values, leads, rank, results) if rank else (values, [s for s, _ in results])
+        values, shapes = self._aligned(values, leads, rank, results)
         function = self.variant(self.dtypes(values), tuple(dtype for _, dtype in results))
         made = self.call(function, *values, *self.trailing(sizes, shapes))
         outputs = [made] if isinstance(made, Tensor) else list(made)
@@ -159,6 +176,22 @@ class NativeFunction:
             o.reshape(shape) if tuple(o.shape) != tuple(shape) else o
             for o, (shape, _) in zip(outputs, results, strict=True)
         ]
+
+    def ready_over(
+        self, values: Sequence[Any], leads: Sequence[int], rank: int, results: Sequence[Result], *,
+        in_place: bool = False,
+    ) -> Callable[..., Any] | None:  # fmt: skip
+        """The same for plain arguments that look like `values`, without the dispatcher; see `Library.ready`.
+
+        None where each call has more to do than to compute.
+        """
+        if self.prototype.whole:
+            return None
+        aligned, shapes = self._aligned(values, leads, rank, results)
+        if any(tuple(shape) != tuple(wanted) for shape, (wanted, _) in zip(shapes, results, strict=True)):
+            return None
+        outputs = tuple(dtype for _, dtype in results)
+        return self.ready(aligned, outputs, self.trailing((), shapes), in_place=in_place)
 
     def trailing(self, sizes: Sequence[int], shapes: Sequence[Shape]) -> list[list[int]]:
         """Arguments that the function takes after the operator's own."""
@@ -202,6 +235,8 @@ class NativeFunction:
         self, values: Sequence[Any], leads: Sequence[int], rank: int, results: Sequence[Result]
     ) -> tuple[list[Any], list[Shape]]:
         """Arguments and shapes of results whose added axes stand above one another: in front of the widest batch."""
+        if not rank:
+            return list(values), [shape for shape, _ in results]
         cores = {a.name: len(a.core.tokens) for a in self.prototype.arrays if a.core is not None}
         of_results = [0 if r.core is None else len(r.core.tokens) for r in self.prototype.results]
         rest = iter(leads)

@@ -219,9 +219,9 @@ class Prototype:
         return any(core is None for core in (*(a.core for a in self.arrays), *(r.core for r in self.results)))
 
     @cached_property
-    def has_fast_path(self) -> bool:
-        """True if Python can call it without the dispatcher: it takes tensors and plain numbers alone."""
-        return all(a.from_python() is not None for a in self.arguments if a.schema)
+    def has_ready_calls(self) -> bool:
+        """True if Python can call it without the dispatcher: it takes tensors, by samples, and plain numbers alone."""
+        return not self.whole and all(a.from_python() is not None for a in self.arguments if a.schema)
 
     @cached_property
     def trailing(self) -> tuple[str, ...]:

@@ -18,6 +18,17 @@
 
 struct tg_symbols tg_torch;
 
+/* `THPVariable_Wrap`, in the library that lies beside libtorch_cpu. */
+static void *tg_find_wrap(const char *library) {
+    static const char cpu[] = "libtorch_cpu", python[] = "libtorch_python";
+    char path[4096];
+    const char *at = strstr(library, cpu);
+    if (!at || strlen(library) + sizeof python >= sizeof path) return NULL;
+    snprintf(path, sizeof path, "%.*s%s%s", (int)(at - library), library, python, at + sizeof cpu - 1);
+    void *torch = dlopen(path, RTLD_NOLOAD | RTLD_NOW);
+    return torch ? dlsym(torch, "_Z16THPVariable_WrapRKN2at10TensorBaseE") : NULL;
+}
+
 const char *tg_find_symbols(const char *library) {
     void *torch = dlopen(library, RTLD_NOLOAD | RTLD_NOW);
     if (!torch) return library;
@@ -27,6 +38,11 @@ const char *tg_find_symbols(const char *library) {
     TG_PYTHON_SYMBOLS(TG_FIND_PYTHON)
     tg_torch.PyExc_RuntimeError = (tg_python *)dlsym(RTLD_DEFAULT, "PyExc_RuntimeError");
     tg_torch.none = (tg_python)dlsym(RTLD_DEFAULT, "_Py_NoneStruct");
+    tg_torch.not_implemented = (tg_python)dlsym(RTLD_DEFAULT, "_Py_NotImplementedStruct");
+    if (tg_torch.PyUnicode_InternFromString) {
+        tg_torch.data_ptr = tg_torch.PyUnicode_InternFromString("data_ptr");
+        *(void **)&tg_torch.wrap = tg_find_wrap(library);
+    }
     return NULL;
 }
 
@@ -244,6 +260,7 @@ void tg_open(tg_call *call, tg_tensor *tensor, const int64_t *core, int32_t dtyp
         tg_require(call, tg_torch.aoti_torch_empty_strided(tensor->dim, sizes, strides, dtype, 0, -1, &copy),
                    "no contiguous copy of", tensor->name);
         tg_own(call, (tg_value)copy);
+        call->copies = true;
         tg_require(call, tg_torch.aoti_torch_copy_(copy, tensor->handle, 0), "no contiguous copy of", tensor->name);
         tensor->handle = copy;
         tg_torch.aoti_torch_get_sizes(copy, (int64_t **)&tensor->sizes);
@@ -410,21 +427,72 @@ void tg_elements(tg_call *call, bool flat, tg_range run_flat, tg_range run_rows,
 
 /* -- Python, without the dispatcher ------------------------------------------------------------------------------ */
 
-tg_python tg_objects(const tg_value *stack, int count) {
-    tg_python tuple = count > 1 ? tg_torch.PyTuple_New(count) : NULL;
-    for (int i = 0; i < count; i++) {
-        void *object = NULL;
-        int32_t failed = 1;
-        if (count == 1 || tuple) failed = tg_torch.torch_tensor_to_pyobject((tg_handle)stack[i], NULL, &object);
-        tg_torch.aoti_torch_delete_tensor_object((tg_handle)stack[i]);
-        if (count == 1) tuple = (tg_python)object;
-        else if (tuple && !failed) tg_torch.PyTuple_SetItem(tuple, i, (tg_python)object);
-        if (failed && count > 1 && tuple) {
-            tg_torch.Py_DecRef(tuple);
-            tuple = NULL;
-        }
-    }
-    if (!tuple && !tg_torch.PyErr_Occurred())
+bool tg_gives_objects(void) {
+    return (tg_torch.torch_tensor_to_pyobject || tg_torch.wrap) && tg_torch.PyObject_VectorcallMethod;
+}
+
+char *tg_data(tg_python tensor) {
+    tg_python address = tg_torch.PyObject_VectorcallMethod(tg_torch.data_ptr, &tensor, 1, NULL);
+    if (!address) return NULL;
+    char *data = (char *)tg_torch.PyLong_AsVoidPtr(address);
+    tg_torch.Py_DecRef(address);
+    return data;
+}
+
+/* The object of a tensor, whose handle goes. */
+static tg_python tg_object(tg_handle tensor) {
+    void *object = NULL;
+    if (tg_torch.torch_tensor_to_pyobject) tg_torch.torch_tensor_to_pyobject(tensor, NULL, &object);
+    else object = tg_torch.wrap(tensor); /* a handle is the address of an at::Tensor */
+    tg_torch.aoti_torch_delete_tensor_object(tensor);
+    if (!object && !tg_torch.PyErr_Occurred())
         tg_torch.PyErr_SetString(*tg_torch.PyExc_RuntimeError, "an output is no Python object");
-    return tuple;
+    return (tg_python)object;
+}
+
+tg_python tg_objects(const tg_value *stack, int count) {
+    if (count == 0) {
+        tg_torch.Py_IncRef(tg_torch.none);
+        return tg_torch.none;
+    }
+    if (count == 1) return tg_object((tg_handle)stack[0]);
+    tg_python tuple = tg_torch.PyTuple_New(count);
+    bool failed = !tuple;
+    for (int i = 0; i < count; i++) {
+        tg_python object = tg_object((tg_handle)stack[i]);
+        failed |= !object;
+        if (tuple && object) tg_torch.PyTuple_SetItem(tuple, i, object);
+    }
+    if (failed && tuple) tg_torch.Py_DecRef(tuple);
+    return failed ? NULL : tuple;
+}
+
+int64_t tg_span(const tg_tensor *tensor) {
+    int64_t last = 0;
+    for (int64_t i = 0; i < tensor->dim; i++) {
+        if (tensor->sizes[i] == 0) return 0;
+        last += (tensor->sizes[i] - 1) * tensor->strides[i];
+    }
+    return (last + 1) * tensor->item;
+}
+
+void tg_look_at(tg_shape *shape, tg_handle tensor) {
+    int64_t *sizes = NULL, *strides = NULL;
+    tg_torch.aoti_torch_get_dim(tensor, &shape->dim);
+    tg_torch.aoti_torch_get_sizes(tensor, &sizes);
+    tg_torch.aoti_torch_get_strides(tensor, &strides);
+    tg_torch.aoti_torch_get_dtype(tensor, &shape->dtype);
+    memcpy(shape->sizes, sizes, (size_t)shape->dim * sizeof *sizes);
+    memcpy(shape->strides, strides, (size_t)shape->dim * sizeof *strides);
+}
+
+void tg_make_again(tg_call *call, tg_tensor *tensor, const tg_shape *shape) {
+    void *data = NULL;
+    tg_require(call,
+               tg_torch.aoti_torch_empty_strided(shape->dim, shape->sizes, shape->strides, shape->dtype, 0, -1,
+                                                 &tensor->handle),
+               "no memory for output", tensor->name);
+    tg_own(call, (tg_value)tensor->handle);
+    tg_require(call, tg_torch.aoti_torch_get_data_ptr(tensor->handle, &data), "no data of", tensor->name);
+    tensor->data = (char *)data;
 }

@@ -65,7 +65,6 @@ typedef struct tg_object *tg_python; /* PyObject */
 
 #define TG_NEWER_SYMBOLS(X) /* NULL where torch is too old */           \
     X(const char *, torch_exception_get_what_without_backtrace, (void)) \
-    X(int32_t, torch_tensor_from_pyobject, (void *, tg_handle *))       \
     X(int32_t, torch_tensor_to_pyobject, (tg_handle, void *, void **))
 
 #define TG_PYTHON_SYMBOLS(X) /* NULL in a program without Python */ \
@@ -79,7 +78,12 @@ typedef struct tg_object *tg_python; /* PyObject */
     X(int, PyObject_IsTrue, (tg_python))                            \
     X(tg_python, PyTuple_New, (ptrdiff_t))                          \
     X(int, PyTuple_SetItem, (tg_python, ptrdiff_t, tg_python))      \
-    X(void, Py_DecRef, (tg_python))
+    X(void, Py_IncRef, (tg_python))                                 \
+    X(void, Py_DecRef, (tg_python))                                 \
+    X(char *, PyByteArray_AsString, (tg_python))                    \
+    X(tg_python, PyUnicode_InternFromString, (const char *))        \
+    X(void *, PyLong_AsVoidPtr, (tg_python))                        \
+    X(tg_python, PyObject_VectorcallMethod, (tg_python, tg_python const *, size_t, tg_python))
 
 #define TG_MEMBER(result, name, arguments) result(*name) arguments;
 #pragma GCC visibility push(hidden)
@@ -88,7 +92,8 @@ extern struct tg_symbols {
     TG_SYMBOLS(TG_MEMBER)
     TG_NEWER_SYMBOLS(TG_MEMBER)
     TG_PYTHON_SYMBOLS(TG_MEMBER)
-    tg_python *PyExc_RuntimeError, none;
+    tg_python *PyExc_RuntimeError, none, not_implemented, data_ptr;
+    tg_python (*wrap)(tg_handle); /* of torch's Python library, where torch_tensor_to_pyobject is not yet there */
 } tg_torch;
 
 /* Finds the symbols; returns the name of one that is missing, or NULL. */
@@ -124,6 +129,7 @@ typedef struct {
     int64_t count, room;
     int64_t dim, sizes[TG_DIMS], samples; /* the batch */
     int64_t chunks;                       /* 0 where no output is summed */
+    bool copies;                          /* a tensor was copied for the call */
     int error;
     char text[TG_TEXT];
     jmp_buf failed;
@@ -133,6 +139,7 @@ static inline void tg_start(tg_call *call, const char *operator_name) {
     call->operator_name = operator_name;
     call->kept = call->first;
     call->count = call->dim = call->chunks = 0;
+    call->copies = false;
     call->room = (int64_t)(sizeof call->first / sizeof *call->first);
     call->error = 0;
     call->text[0] = 0;
@@ -286,16 +293,45 @@ void tg_elements(tg_call *call, bool flat, tg_range run_flat, tg_range run_rows,
 
 /* -- Python, without the dispatcher ------------------------------------------------------------------------------ */
 
-/* Where a Python object stands for a slot: the word that the dispatcher would pass; optional ones in own memory. */
-static inline tg_value tg_boxed_word(tg_value word) {
-    tg_value *memory = (tg_value *)tg_torch._Znwm(sizeof word);
-    *memory = word;
-    return (tg_value)memory;
-}
+typedef struct { /* PyMethodDef */
+    const char *name;
+    tg_python (*function)(tg_python, tg_python const *, ptrdiff_t);
+    int flags;
+    const char *text;
+} tg_method;
+
+typedef struct {
+    int64_t dim, sizes[TG_DIMS], strides[TG_DIMS];
+    int32_t dtype;
+} tg_shape;
 
 static inline bool tg_is_none(tg_python object) { return object == tg_torch.none; }
 
-/* The outputs as one object, or as a tuple. */
+/* Whether tensors can be handed to Python. */
+bool tg_gives_objects(void);
+
+/* The address of a tensor's data; with Python's error set where it has none. */
+char *tg_data(tg_python tensor);
+
+/* The outputs as one object, or as a tuple; None if there are none. */
 tg_python tg_objects(const tg_value *stack, int count);
+
+/* Bytes from the first element of a tensor to the last one. */
+int64_t tg_span(const tg_tensor *tensor);
+static inline bool tg_overlap(const char *one, int64_t span, const char *other, int64_t other_span) {
+    return one < other + other_span && other < one + span;
+}
+
+/* An output's shape, and another output like it. */
+void tg_look_at(tg_shape *shape, tg_handle tensor);
+void tg_make_again(tg_call *call, tg_tensor *tensor, const tg_shape *shape);
+
+/* Begins a call that is ready. */
+static inline void tg_again(tg_call *call) {
+    call->kept = call->first;
+    call->room = (int64_t)(sizeof call->first / sizeof *call->first);
+    call->count = call->error = 0;
+    call->text[0] = 0;
+}
 
 #pragma GCC visibility pop

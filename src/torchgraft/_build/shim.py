@@ -6,13 +6,13 @@ Generated for one combination of dtypes; `shim.h` has what is the same for all.
 from __future__ import annotations
 
 from .loops import loops
-from .python_entry import python_entry
+from .ready_call import ready_call
 from .steps import steps
 from .unit import Unit, indented
 
 _LIBRARY = """\
 {run}
-static void tg_body(tg_frame *tg_f, tg_value *tg_stack) {{
+{ready}static void tg_body(tg_frame *tg_f, tg_value *tg_stack) {{
     tg_call *tg_c = &tg_f->call;
 {body_of_call}
 }}
@@ -42,7 +42,7 @@ static TG_UNUSED void tg_bare_entry(tg_value *tg_stack, uint64_t tg_in, uint64_t
     memcpy(tg_stack, tg_all, {outputs} * sizeof *tg_all);
 }}
 
-{fast}TG_EXPORT int tg_is_fast(void) {{ return tg_torch.torch_tensor_to_pyobject && tg_torch.PyTuple_New; }}
+TG_EXPORT bool tg_has_ready_calls(void) {{ return {has_ready} && tg_gives_objects(); }}
 TG_EXPORT const char *tg_load(const char *torch) {{ return tg_find_symbols(torch); }}
 TG_EXPORT int32_t tg_register(const char *space, const char *name, bool bare) {{
     return tg_implement(space, name, bare ? tg_bare_entry : tg_entry, "{title}");
@@ -69,7 +69,8 @@ class Shim(Unit):
             operator=self.signature.name,
             run=loops(self),
             body_of_call=indented(steps(self)),
-            fast=python_entry(prototype),
+            ready=ready_call(self),
+            has_ready="true" if prototype.has_ready_calls else "false",
             count=len(slots),
             trailing=len(prototype.trailing),
             outputs=len(prototype.results),

@@ -15,7 +15,9 @@ def steps(unit: Unit) -> Iterator[str]:
     yield from _bind(unit)
     yield from _open(unit)
     yield from _make(unit)
-    yield from _start(unit)
+    yield "if (!tg_left(tg_f)) {"
+    yield from (f"    {line}" for line in start(unit))
+    yield "}"
     for i, result in enumerate(unit.prototype.results):
         yield f"tg_stack[{i}] = tg_give(tg_c, {result.field}.handle);"
 
@@ -121,7 +123,7 @@ def _make(unit: Unit) -> Iterator[str]:
             yield f'tg_require(tg_c, {copied}, "no copy of", "{result.begins}");'
 
 
-def _start(unit: Unit) -> Iterator[str]:
+def start(unit: Unit) -> Iterator[str]:
     """The loops; of a rule, what they sum is made before them, and added up after them."""
     if unit.prototype.scalar:
         like = " && ".join(f"tg_like(tg_c, &{a.field}, &{unit.prototype.results[0].field})" for a in unit.arrays)

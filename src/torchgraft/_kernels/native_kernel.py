@@ -13,6 +13,7 @@ from .._spec.plan import Plan
 from .._spec.signature import Signature
 from ..errors import DeclarationError
 from .kernel import Kernel
+from .written import written_places
 
 
 class NativeKernel(Kernel):
@@ -33,26 +34,35 @@ class NativeKernel(Kernel):
 
     def planned(self, plan: Plan, values: Sequence[Any]) -> Callable[..., Any]:
         """The library's function itself, where there is nothing more to do."""
+        results = self._results(plan)
+        if not self.signature.written or self.native.prototype.scalar:
+            ready = self.native.ready_over(values, self._leads(plan), len(plan.batch), results)
+            if ready is not None:
+                return ready
         if plan.batch:
             return lambda *values: self.call_planned(values, plan)
-        results = self._results(plan)
         outputs = tuple(dtype for _, dtype in results)
         trailing = self.native.trailing((), [shape for shape, _ in results])
-        function = self.native.variant(self.native.dtypes(values), outputs, fast=not trailing)
+        function = self.native.variant(self.native.dtypes(values), outputs)
         return (lambda *values: function(*values, *trailing)) if trailing else function
 
     def in_place(self, plan: Plan, values: Sequence[Any]) -> Callable[..., Any] | None:
-        """The function on the memory itself."""
-        return None
+        """The function on the memory itself, if that is laid out as C reads it."""
+        if not all(values[i].is_contiguous() for i in written_places(self.signature)):
+            return None
+        results = self._results(plan)
+        return self.native.ready_over(values, self._leads(plan), len(plan.batch), results, in_place=True)
 
     def call_planned(self, values: Sequence[Any], plan: Plan, *, may_loop: bool = True) -> Any:
         """The function over all leading axes."""
-        leads = [leaf.lead for leaf in plan.leaves]
-        return self.single(self.native.run(values, leads, len(plan.batch), self._results(plan)))
+        return self.single(self.native.run(values, self._leads(plan), len(plan.batch), self._results(plan)))
 
     def explained(self, error: RuntimeError, values: Sequence[Any]) -> Exception:
         """The error for what the function said when it failed."""
         return self.native.explained(error, values)
+
+    def _leads(self, plan: Plan) -> list[int]:
+        return [leaf.lead for leaf in plan.leaves]
 
     def _results(self, plan: Plan) -> list[Result]:
         return [(self._known(shape, i), dtype) for i, (shape, dtype) in enumerate(plan.outputs)]

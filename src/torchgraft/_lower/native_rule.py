@@ -107,14 +107,15 @@ class NativeVJP:
     def _function(
         self, plan: Plan, values: Sequence[Any], results: Sequence[tuple[Any, torch.dtype]]
     ) -> Callable[..., Any]:
-        native, prototype = self.native, self.native.prototype
-        dtypes, outputs = native.dtypes(values), tuple(dtype for _, dtype in results)
-        if self._told(values, [shape for shape, _ in results]):
-            return native.variant(dtypes, outputs, fast=True)
-        sizes = [int(plan.sizes.get(name, -1)) for name in prototype.sizes]
-        trailing = native.trailing(sizes, [shape for shape, _ in results])
-        function = native.variant(dtypes, outputs)
-        return lambda *values: function(*values, *trailing)
+        native, shapes = self.native, [shape for shape, _ in results]
+        sizes = [int(plan.sizes.get(name, -1)) for name in native.prototype.sizes]
+        trailing = None if self._told(values, shapes) else native.trailing(sizes, shapes)
+        outputs = tuple(dtype for _, dtype in results)
+        ready = native.ready(values, outputs, trailing)
+        if ready is not None:
+            return ready
+        function = native.variant(native.dtypes(values), outputs, bare=trailing is None)
+        return function if trailing is None else lambda *values: function(*values, *trailing)
 
     def _told(self, values: Sequence[Any], shapes: Sequence[Any]) -> bool:
         """Return True if the rule's arguments tell the sizes of its results: nothing is summed or broadcasts."""

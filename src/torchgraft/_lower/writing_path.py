@@ -45,13 +45,12 @@ def @make(@slow, @find, @compiled):
 _RUN = """
 def {name}(@kernel, @entry, @slow):
     @returns, @settle, @kernel_of = @entry.returns, @entry.settle, @entry.kernel_of
+    ({spans}) = @entry.spans
     def write({arguments}):
         {write}
         return ({outputs})
     def run({arguments}):
-        if {overlapping}:
-            return @slow({arguments})
-        {write}
+        {run}
         return {result}
     return write, run
 """
@@ -60,12 +59,14 @@ _TRUSTED = """\
 try:
     @out = @kernel({arguments})
 except @runtime_error as @error:
-    raise @kernel_of.explained(@error, ({arguments},)) from None
-finally:
     {count}
-({outputs}) = @out"""
+    raise @kernel_of.explained(@error, ({arguments},)) from None
+{apart}
+{count}
+{unpack}"""
 
 _CHECKED = """\
+{apart}
 {versions}
 try:
     {call}
@@ -74,6 +75,8 @@ finally:
 {unpack}
 if not ({fit}):
     ({outputs}) = @settle(({arguments},), @out, {counted}){owned}"""
+
+_SPAN = "@s{}"
 
 _UNPACK = """\
 try:
@@ -101,18 +104,19 @@ class WritingPath(HotPath):
             name=name,
             arguments=self.arguments,
             outputs=_several(self._returned),
-            overlapping=self._overlapping(),
-            write=self._write(counted=counted).replace("\n", INDENT),
+            spans=_several(map(_SPAN.format, range(len(self.tensors)))),
+            write=self._write(counted=counted, looking=False).replace("\n", INDENT),
+            run=self._write(counted=counted, looking=True).replace("\n", INDENT),
             result=self._result(),
         )
 
     def _namespace(self, never: Any) -> dict[str, Any]:
-        return super()._namespace(never) | {"__count": _torch.count_writes, "__count_some": _count_some}
+        return super()._namespace(never) | {"__count": _torch.count_writes, "__count_some": _count_some, "__not_implemented": NotImplemented}
 
     def _parts(self) -> dict[str, str]:
         return {
             "compiled": self._compiled().replace("\n", f"{INDENT}    "),
-            "overlapping": self._overlapping(),
+            "overlapping": self._overlapping("@entry.spans[{}]"),
             "node": self._node(),
             "result": self._result(),
         }
@@ -136,14 +140,14 @@ class WritingPath(HotPath):
     def _result(self) -> str:
         return self._packed(self._shown, self.signature.beside) if self._shown else "None"
 
-    def _overlapping(self) -> str:
-        """The test that something written and another argument have memory in common."""
+    def _overlapping(self, span: str) -> str:
+        """The test that something written and another argument have memory in common; `span` says its bytes."""
         tests: list[str] = []
         for (i, one), (j, other) in itertools.combinations(enumerate(self.tensors), 2):
             if one.written or other.written:
                 there = "".join(f"{p.name} is not None and " for p in (one, other) if p.optional)
                 apart = f"{one.name}.data_ptr() - {other.name}.data_ptr()"
-                tests.append(f"({there}-@entry.spans[{i}] < {apart} < @entry.spans[{j}])")
+                tests.append(f"({there}-{span.format(i)} < {apart} < {span.format(j)})")
         return " or ".join(tests) or "False"
 
     # -- the three ways ---------------------------------------------------------------------------------------------
@@ -159,11 +163,19 @@ class WritingPath(HotPath):
         call = f"@node({self._recorded()}, {self._node_leaves()}, *@entry.copies({', '.join(self._written)}))"
         return f"({_several(['@_'] * len(self._written) + self._shown)}) = {call}" if self._shown else call
 
-    def _write(self, *, counted: bool) -> str:
-        """The kernel, and the checks of what it did: versions tell whether it wrote into other arguments, too."""
+    def _write(self, *, counted: bool, looking: bool) -> str:
+        """The kernel, and the checks of what it did: versions tell whether it wrote into other arguments, too.
+
+        Args:
+            counted: all arguments count how often they are written.
+            looking: nobody has looked whether arguments overlap.
+        """
         count = f"@count{'' if counted else '_some'}(({_several(self._written)}))"
+        # A function in C looks by itself, and then has written nothing.
+        overlapping = "@out is @not_implemented" if self.checks.trusted else self._overlapping(_SPAN)
+        apart = f"if {overlapping}: return @slow({self.arguments})" if looking else "pass"
         if self.checks.trusted:
-            return _TRUSTED.format(arguments=self.arguments, count=count, outputs=_several(self._returned))
+            return _TRUSTED.format(arguments=self.arguments, apart=apart, count=count, unpack=self._unpack())
         fit = [self._fit()]
         versions: list[str] = []
         if counted:
@@ -173,6 +185,7 @@ class WritingPath(HotPath):
             count = "\n    ".join(f"if {v} == {name}: @count(({p.name},))" for name, v, p in of if p.written)
             fit += [f"({v}) == {name}" for name, v, p in of if not p.written]
         return _CHECKED.format(
+            apart=apart,
             versions="\n".join(versions) or "pass",
             call=WITHOUT_GRAD.format(call=f"@out = @kernel({self.arguments})").replace("\n", "\n    "),
             count=count,
