@@ -16,6 +16,7 @@ from ._build.source import Source
 from ._lower.dispatcher_op import fresh_name
 from ._lower.lowering import Lowering
 from ._lower.product import weigh
+from ._lower.writing_operator import WritingOperator
 from ._mesh.cuts import read_axes
 from ._op import Op, WritingOp, own_class
 from ._record import Record
@@ -244,6 +245,7 @@ def make_op(
     if not signature.written:
         return _make(Op, function, name, record, lowering)
     made = _make(WritingOp, function, name, record, lowering)
+    made._operator = WritingOperator(lowering)
     made._functional = _make(Op, function, name, record, lowering)
     made._functional.__qualname__ = f"{made.__qualname__}.functional"  # Under which it is pickled.
     return made

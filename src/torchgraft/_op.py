@@ -16,7 +16,7 @@ from ._kernels.make import make_kernel
 from ._kernels.native_kernel import NativeKernel
 from ._lower.eager_call import Call, EagerCall
 from ._lower.lowering import Lowering
-from ._lower.writing_call import WritingCall
+from ._lower.writing_operator import WritingOperator
 from ._record import Record
 from ._rules.kinds import Kind
 from ._rules.rule import make_rule
@@ -61,7 +61,7 @@ class Op(Generic[P, R_co]):
 
     @property
     def torch_op(self) -> Any:
-        """The `OpOverload` in `torch.ops`, which returns `Saved` outputs too.
+        """The `OpOverload` in `torch.ops`, which returns `Saved` outputs too; that of an operator that writes, writes.
 
         Example:
             >>> torch.library.opcheck(linear.torch_op, (input, weight, bias))
@@ -490,13 +490,18 @@ class WritingOp(Op[P, R_co]):
     """An operator that writes into its arguments: the functional one, and the writes."""
 
     _functional: Op[..., Any]
+    _operator: WritingOperator
+
+    @property
+    def torch_op(self) -> Any:
+        return self._operator.torch_op
 
     @property
     def functional(self) -> Op[..., Any]:
         return self._functional
 
     def _make_call(self) -> Call:
-        return WritingCall(EagerCall(self._lowering))
+        return self._operator.make_call()
 
     def _declare_again(self) -> None:
         self._functional._declare_again()

@@ -87,14 +87,12 @@ def admits_nothing(*_: Any) -> bool:
     return False
 
 
-
-
 class Call(ABC):
     """The call of one operator, for the declarations that there are, and what it has seen of arguments.
 
     Attributes:
         function: its ``__call__``.
-        compiled: the function that Dynamo puts into its graph.
+        compiled: what Dynamo puts into its graph.
     """
 
     path: ClassVar[type[HotPath]]
@@ -120,8 +118,8 @@ class Call(ABC):
         """Every check, every path; what is found out is installed for the hot path."""
 
     @abstractmethod
-    def _compiled(self) -> Callable[..., Sequence[Tensor]]:
-        """Make the function that Dynamo puts into its graph."""
+    def _compiled(self) -> Any:
+        """Make what Dynamo puts into its graph: a function, or several."""
 
     def forget(self) -> None:
         """Forget what was recognised; the functions of kernels may be others now."""
@@ -233,6 +231,7 @@ class EagerCall(Call):
 
     def _make_entry(self, kernel: Kernel, values: Sequence[Any], leaves: Sequence[Tensor], plan: Plan) -> Entry:
         positions = self.signature.tensors
+
         def find_out(values: Sequence[Any], result: Any, versions: Sequence[int] | None) -> list[Tensor]:
             inputs = self.record.leaves(values)
             if versions is not None:

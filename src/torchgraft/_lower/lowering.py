@@ -48,7 +48,8 @@ class Lowering:
         self._mapped: DispatcherOp | None = None
         self._opaque: dict[bool, DispatcherOp] = {}
         self._lock = threading.RLock()  # A name must be defined once, whichever thread needs it first.
-        self.dispatched = self._register(record.qualname, record.signature.schema(), mapped=False)
+        name = companion(record.qualname, "functional") if record.signature.written else record.qualname
+        self.dispatched = self._register(name, record.signature.schema(), mapped=False)
         if record.opaque:
             self.opaque(mapped=False)  # An exported program needs it in a process that never compiled.
 
@@ -60,12 +61,18 @@ class Lowering:
     def torch_op(self) -> Any:
         return self.dispatched.torch_op
 
-    def _register(self, name: str, schema: str, *, mapped: bool, decomposes: bool = True) -> DispatcherOp:
+    def vmap(self, info: Any, in_dims: Any, *args: Any) -> tuple[Any, Any]:
+        """The batching rule of the operator."""
+        return Part(self, self.dispatched, mapped=False).vmap(info, in_dims, *args)
+
+    def tags(self) -> tuple[torch.Tag, ...]:
+        """The tags of the operator's names."""
         tags = [torch.Tag.flexible_layout] if hasattr(torch.Tag, "flexible_layout") else []
-        if self.record.opaque:
-            tags.append(torch.Tag.cudagraph_unsafe)
-        dispatched = DispatcherOp(name, schema, tags=tuple(tags))
-        part = _Part(self, dispatched, mapped=mapped)
+        return (*tags, torch.Tag.cudagraph_unsafe) if self.record.opaque else tuple(tags)
+
+    def _register(self, name: str, schema: str, *, mapped: bool, decomposes: bool = True) -> DispatcherOp:
+        dispatched = DispatcherOp(name, schema, tags=self.tags())
+        part = Part(self, dispatched, mapped=mapped)
         dispatched.backend(part.backend)
         dispatched.fake(part.fake)
         dispatched.vmap(part.vmap)
@@ -130,7 +137,7 @@ class Lowering:
         return [result] if isinstance(result, Tensor) else list(result)
 
 
-class _Part:
+class Part:
     """The implementation of the operator, or of its mapped variant, at each dispatch key."""
 
     def __init__(self, lowering: Lowering, dispatched: DispatcherOp, *, mapped: bool) -> None:
@@ -295,7 +302,7 @@ class _Part:
 
     # -- vmap, autocast ---------------------------------------------------------------------------------------
 
-    def vmap(self, info: Any, in_dims: Any, *args: Any) -> Any:
+    def vmap(self, info: Any, in_dims: Any, *args: Any) -> tuple[Any, Any]:
         values, lead = self._values(args)
         dims = vmap.leaf_dims(self.record.signature, values, in_dims)
         leaves = self.record.leaves(values)

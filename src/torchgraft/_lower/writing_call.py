@@ -62,13 +62,15 @@ class WritingCall(Call):
 
     Args:
         functional: the call of the function behind it.
+        torch_op: of the dispatcher, which writes.
     """
 
     path = WritingPath
     never = (admits_nothing, admits_nothing, None, None)
 
-    def __init__(self, functional: EagerCall) -> None:
+    def __init__(self, functional: EagerCall, torch_op: Any) -> None:
         self.functional = functional
+        self._torch_op = torch_op
         self._written = written_places(functional.signature)
         rules = [rule for rules in functional.record.rules.values() for rule in rules.values()]
         parameters = functional.signature.parameters
@@ -86,14 +88,14 @@ class WritingCall(Call):
         values = convert(self.signature, args)
         leaves = self.record.leaves(values)
         if not _torch.is_direct(leaves) or common_dtype(self.signature, values) is not None:
-            return self._apart(*values)
+            return self.apart(*values)
         self._check_written(values)
         plan = self._plan(values)
         kernel = self.record.kernel_for(plan.device)
         writing = None if self._overlaps(values) else kernel.in_place(plan, values)
         entry = self._make_entry(kernel, values, leaves, plan)
         if writing is None:
-            return self._apart(*values)
+            return self.apart(*values)
         outputs = self._first_run(entry, values, leaves)
         if self.recognises and _distinct(leaves):
             self._remember(values, entry, writing)
@@ -161,8 +163,10 @@ class WritingCall(Call):
 
     # -- without effects, and copied --------------------------------------------------------------------------------
 
-    def _apart(self, *values: Any) -> Any:
+    def apart(self, *values: Any) -> Any:
         """The function behind the operator, whose results are then copied to where they belong."""
+        if self._is_for_compiler(values):
+            return self._torch_op(*values)
         given = list(values)
         for i in self._read if torch.is_grad_enabled() else ():  # The node saves it, and it is written afterwards.
             given[i] = values[i].clone()
@@ -171,11 +175,18 @@ class WritingCall(Call):
         pairs = list(zip(self._written, shown, strict=False))
         for i, after in pairs:
             self._check_shape(i, values[i], after.shape)
-            if not torch.can_cast(after.dtype, values[i].dtype):
+            if not _holds(values[i].dtype, after.dtype):
                 raise self._loses(self.signature.parameters[i].name, values[i], after)
         for i, after in pairs:
             self._copy(self.signature.parameters[i].name, values[i], after)
         return self.signature.pack_beside(shown[len(pairs) :])
+
+    def _is_for_compiler(self, values: Sequence[Any]) -> bool:
+        """Tell whether a tracer is to see that the operator writes: nothing is differentiated, and it sees no more."""
+        if not self.record.opaque or not _torch.tracing_to_graph() or _torch.functorch_active():
+            return False
+        recorded = torch.is_grad_enabled() and any(leaf.requires_grad for leaf in self.record.leaves(values))
+        return not recorded and not _torch.tangents_possible()
 
     def _loses(self, name: str, tensor: Tensor, after: Tensor) -> DtypeError:
         expected, got = (str(t.dtype).removeprefix("torch.") for t in (after, tensor))
@@ -203,9 +214,7 @@ class WritingCall(Call):
         entry.plan, entry.kernel_of = plan, kernel
         entry.admits = _torch.plain_tensors(*self._seen(values, leaves))
         entry.shape_arguments = self.record.shape_values(values)
-        entry.spans = tuple(
-            0 if values[i] is None else 0 if p.many else _torch.span(values[i]) for i, p in positions
-        )
+        entry.spans = tuple(0 if values[i] is None else 0 if p.many else _torch.span(values[i]) for i, p in positions)
         entry.returns = None
         entry.settle = self._settling(plan)
         entry.node = None
@@ -278,8 +287,26 @@ class WritingCall(Call):
         entry.known = (entry.admits, call, entry.node, entry)
         self._keep(values, entry)
 
-    def _compiled(self) -> Callable[..., Sequence[Tensor]]:
-        return self.functional.compiled
+    def _compiled(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        """Make the functions of Dynamo's graph: that which writes nothing, and that which writes."""
+
+        def call(*args: Any) -> tuple[Tensor, ...]:
+            _torch.guard_forward_level()
+            made = self._torch_op(*convert(self.signature, args))
+            return () if made is None else (made,) if isinstance(made, Tensor) else tuple(made)
+
+        call.__name__ = call.__qualname__ = self.signature.name
+        _torch.once_loaded(_torch.DYNAMO, lambda: torch.compiler.allow_in_graph(call))
+        return self.functional.compiled, call
+
+
+def _holds(dtype: torch.dtype, other: torch.dtype) -> bool:
+    """Tell whether a dtype holds what another one does, but for rounding: `torch.can_cast`, which tracers record."""
+    if dtype.is_complex or dtype is other:
+        return True
+    if dtype.is_floating_point:
+        return not other.is_complex
+    return dtype is not torch.bool and not other.is_complex and not other.is_floating_point
 
 
 def _no_copies(*_: Any) -> Sequence[Tensor]:

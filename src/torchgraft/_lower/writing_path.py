@@ -14,6 +14,7 @@ from .hot_path import INDENT, OWNED, WITHOUT_GRAD, HotPath
 _CALL = """\
 def @make(@slow, @find, @compiled):
     @current = @never
+    @compiled, @writing = @compiled
 
     def @install(@entry):
         nonlocal @current
@@ -111,7 +112,11 @@ class WritingPath(HotPath):
         )
 
     def _namespace(self, never: Any) -> dict[str, Any]:
-        return super()._namespace(never) | {"__count": _torch.count_writes, "__count_some": _count_some, "__not_implemented": NotImplemented}
+        return super()._namespace(never) | {
+            "__count": _torch.count_writes,
+            "__count_some": _count_some,
+            "__not_implemented": NotImplemented,
+        }
 
     def _parts(self) -> dict[str, str]:
         return {
@@ -153,10 +158,21 @@ class WritingPath(HotPath):
     # -- the three ways ---------------------------------------------------------------------------------------------
 
     def _compiled(self) -> str:
-        """The call in Dynamo's graph: the function without effects, and then the writes."""
+        """The call in Dynamo's graph: the function without effects, and then the writes.
+
+        Compilers see into a torch function, and write in place where they can. A function that they do not see into
+        writes by itself, where no gradient is recorded.
+        """
         lines = [f"({_several(self.outputs)}) = @compiled({self.arguments})"]
         lines += [f"{name}.copy_({output})" for name, output in zip(self._written, self.outputs, strict=False)]
-        return "\n".join([*lines, f"return {self._result()}"])
+        apart = [*lines, f"return {self._result()}"]
+        if not self.checks.owned:
+            return "\n".join(apart)
+        every = _several(f"*({p.name} or ())" if p.many else p.name for p in self.tensors)
+        recorded = f"[@t for @t in ({every}) if @t is not None and @t.requires_grad]"
+        written = [f"({_several(self._shown)}) = @writing({self.arguments})", f"return {self._result()}"]
+        indented = [f"    {line}" for line in written]
+        return "\n".join([f"if not (@is_grad_enabled() and {recorded}):", *indented, *apart])
 
     def _node(self) -> str:
         """The call of the node, which returns what is written, and what callers get."""

@@ -195,13 +195,24 @@ class Signature:
         Args:
             lead: with a further argument, the number of leading batch axes.
         """
-        plain = [i for i, p in enumerate(self.parameters) if lead or not _has_schema_default(p)]
-        last = plain[-1] if plain else -1  # The schema parser wants no default before a parameter without one.
-        parts = [_schema_of(p, with_default=i > last) for i, p in enumerate(self.parameters)]
+        parts = self._schema_parts(with_defaults=not lead)
         if lead:
             parts.append("int __lead")  # No parameter begins with two underscores.
-        returns = ", ".join(["Tensor"] * len(self.outputs))
-        return f"({', '.join(parts)}) -> " + (returns if len(self.outputs) == 1 else f"({returns})")
+        return f"({', '.join(parts)}) -> {_schema_of_results(len(self.outputs))}"
+
+    def writing_schema(self) -> str:
+        """The schema of the operator that writes, without the name: it returns what callers get."""
+        shown = sum(not output.saved for output in self.returned)
+        return f"({', '.join(self._schema_parts(written=True))}) -> {_schema_of_results(shown)}"
+
+    def _schema_parts(self, *, with_defaults: bool = True, written: bool = False) -> list[str]:
+        plain = [i for i, p in enumerate(self.parameters) if not with_defaults or not _has_schema_default(p)]
+        last = plain[-1] if plain else -1  # The schema parser wants no default before a parameter without one.
+        parts = [_schema_of(p, with_default=i > last) for i, p in enumerate(self.parameters)]
+        for i, parameter in enumerate(self.parameters):
+            if written and parameter.written:
+                parts[i] = parts[i].replace("Tensor", f"Tensor(a{i}!)", 1)
+        return parts
 
     def pack(self, outputs: Sequence[Tensor]) -> Any:
         """All outputs of the kernel as the caller sees them."""
@@ -233,6 +244,10 @@ def _schema_of(parameter: Parameter, *, with_default: bool) -> str:
     if isinstance(default, str):
         return f'{text}="{default}"'
     return f"{text}={list(default) if isinstance(default, (list, tuple)) else default}"
+
+
+def _schema_of_results(count: int) -> str:
+    return "Tensor" if count == 1 else f"({', '.join(['Tensor'] * count)})"
 
 
 def _has_schema_default(parameter: Parameter) -> bool:
