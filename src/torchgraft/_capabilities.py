@@ -186,12 +186,16 @@ def _export(record: Record) -> Capability:
 def describe(record: Record) -> str:
     """The operator in words: schema, kernels, rules and transforms."""
     signature = record.signature
-    lines = [f"{record.qualname}{_signature_text(signature)}", f"  schema   {record.qualname}{signature.schema()}"]
+    schema = signature.writing_schema() if signature.written else signature.schema()
+    lines = [f"{record.qualname}{_signature_text(signature)}", f"  schema   {record.qualname}{schema}"]
     kernels = ", ".join(
         f"{device or record.devices()[-1]}: {kernel.kind}" + (', batch="loop"' if signature.loop else "")
         for device, kernel in record.kernels.items()
     )
     lines.append(f"  kernels  {kernels}")
+    if signature.written:
+        names = ", ".join(p.name for p in signature.written)
+        lines.append(f"  writes   {names}: in place; under transforms, the new value is copied")
     if record.accuracy is not None:
         lines.append(f"  accuracy {record.accuracy:g} of the largest element of each output")
     lines.append("  rules")
@@ -236,10 +240,11 @@ def _mesh_text(record: Record) -> str:
 def _signature_text(signature: Signature) -> str:
     parameters = []
     for p in signature.parameters:
-        text = f"{p.name}: {'list of ' if p.many else ''}{p.type}{' | None' if p.optional else ''}"
+        kind = f"tg.Mutated[{p.type}]" if p.written else p.type
+        text = f"{p.name}: {'list of ' if p.many else ''}{kind}{' | None' if p.optional else ''}"
         parameters.append(text if p.required else f"{text} = {p.default!r}")
-    outputs = ", ".join(f"{o.name}: {o.type}{' (saved)' if o.saved else ''}" for o in signature.outputs)
-    return f"({', '.join(parameters)}) -> {outputs}"
+    outputs = ", ".join(f"{o.name}: {o.type}{' (saved)' if o.saved else ''}" for o in signature.returned)
+    return f"({', '.join(parameters)}) -> {outputs or None}"
 
 
 def _rule_text(record: Record, name: str) -> str:

@@ -251,10 +251,10 @@ def make_op(
     return made
 
 
-O = TypeVar("O", bound=Op[..., Any])
+Made = TypeVar("Made", bound=Op[..., Any])
 
 
-def _make(base: type[O], function: Callable[..., Any], name: str, record: Record, lowering: Lowering) -> O:
+def _make(base: type[Made], function: Callable[..., Any], name: str, record: Record, lowering: Lowering) -> Made:
     made: Any = own_class(name, function.__module__, base)()
     functools.update_wrapper(made, function)
     made._record, made._lowering = record, lowering

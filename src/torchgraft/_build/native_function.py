@@ -101,7 +101,10 @@ class NativeFunction:
         built = self._libraries.get((dtypes, outputs))
         if built is None or debug.mode() is not None or not self.prototype.has_ready_calls:
             return None  # Halves are widened, and have no library.
-        return built.ready(lambda: function(*values, *(trailing or ())), in_place=in_place)
+        try:
+            return built.ready(lambda: function(*values, *(trailing or ())), in_place=in_place)
+        except RuntimeError:  # The call itself raises it again, in words.
+            return None
 
     def _make(
         self, dtypes: tuple[torch.dtype | None, ...], outputs: tuple[torch.dtype, ...], *, bare: bool
@@ -181,7 +184,7 @@ class NativeFunction:
         self, values: Sequence[Any], leads: Sequence[int], rank: int, results: Sequence[Result], *,
         in_place: bool = False,
     ) -> Callable[..., Any] | None:  # fmt: skip
-        """The same for plain arguments that look like `values`, without the dispatcher; see `Library.ready`.
+        """The function over leading axes for plain arguments like `values`, without the dispatcher; see `ready`.
 
         None where each call has more to do than to compute.
         """

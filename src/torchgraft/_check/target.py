@@ -72,6 +72,7 @@ class Target:
         declared: what qualifies the verdict.
         samples: functions of its author's that yield calls, as `Op.samples` takes them: of an operator those that were
             declared, of anything else the attribute ``samples``.
+        writing: the operator that writes, of which this is the function behind it.
     """
 
     name: str
@@ -84,6 +85,7 @@ class Target:
     samples: tuple[Callable[..., Any], ...] = ()
     inert: frozenset[int] = frozenset()
     declared: Declared = field(default_factory=Declared)
+    writing: Op[..., Any] | None = None
 
     def differentiable(self, returned: Any) -> list[torch.Tensor]:
         """The tensors among what it returned that may have a derivative, but for those declared to have none."""
@@ -150,10 +152,12 @@ def _made(origin: Any, name: str | None) -> Target:
         record = origin._record
         names = tuple(p.name for p in record.signature.parameters)
         shown = [output for output in record.signature.outputs if not output.saved]
+        function = origin.functional
         return Target(
-            name or record.name, "operator", origin, origin, names, frozenset(record.nondifferentiable),
+            name or record.name, "operator", function, function, names, frozenset(record.nondifferentiable),
             inert=frozenset(i for i, output in enumerate(shown) if output.inert),
             declared=Declared(record.accuracy, dict(record.surrogates), tuple(record.nondifferentiable)),
+            writing=origin if record.signature.written else None,
         )  # fmt: skip
     if isinstance(origin, nn.Module):
         parameters = ("parameters", *_parameters(origin.forward))

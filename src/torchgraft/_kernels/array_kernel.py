@@ -58,7 +58,7 @@ class ArrayKernel(Kernel):
         return self.single(self._loop(values, leaves, plan) if known else self._stack(values, leaves, plan))
 
     def _arrays(self, values: Sequence[Any], *, in_place: bool = False) -> list[Any]:
-        """The kernel's arguments, with arrays in the place of tensors; `in_place`, those that it writes are writable."""
+        """The kernel's arguments, with arrays in the place of tensors: `in_place`, it may write into some."""
         name = self.signature.name
         converted = list(values)
         for i, parameter in self.signature.tensors:
@@ -88,7 +88,7 @@ class ArrayKernel(Kernel):
         return self.single(self._to_tensors(results, self.signature.outputs, values))
 
     def _to_tensors(self, results: Sequence[Any], outputs: Sequence[Output], values: Sequence[Any]) -> list[Tensor]:
-        """What the function returned for `outputs`; their dtypes are needed to round halves, and for numbers."""
+        """Turn what the function returned for `outputs` into tensors; dtypes are needed for halves and numbers."""
         first = next((leaf.dtype for leaf in flatten(self.signature, values) if leaf.is_floating_point()), None)
         twin = None if first is None else complex_twin(first)
         made: list[Tensor] = []

@@ -49,7 +49,7 @@ def settle(signature: Signature, plan: Plan, result: Any, inputs: Sequence[Tenso
 
 
 def settle_last(signature: Signature, plan: Plan, results: Sequence[Any], inputs: Sequence[Tensor]) -> list[Tensor]:
-    """The same of the last outputs alone: those that a function which writes returns."""
+    """Settle the last outputs alone, as `settle` does: those that a function which writes returns."""
     first = len(signature.outputs) - len(results)
     settled: list[Tensor] = []
     for output, value, (shape, dtype) in zip(signature.outputs[first:], results, plan.outputs[first:], strict=True):

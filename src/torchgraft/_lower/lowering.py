@@ -106,7 +106,7 @@ class Lowering:
             return self._opaque[mapped]
 
     def writing_node(self, counts: LeafCounts, mask: Sequence[bool]) -> type[Any]:
-        """The same for a call that writes."""
+        """The autograd node for a call that writes."""
         key = (counts, tuple(mask))
         if key not in self._nodes:
             self._nodes[key] = WritingNode(self.derivatives, counts, mask).make()

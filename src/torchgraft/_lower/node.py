@@ -202,7 +202,7 @@ class NodeFactory:
         return f"s{self.saved.index(name)}"
 
     def _save_leaf(self, number: int) -> str:
-        """The same for the value of an input before the call."""
+        """The name under which backward finds an input's value before the call."""
         return self._save(f"t{number}")
 
     def _read(self, name: str, groups: dict[str, list[int] | None]) -> str:

@@ -92,8 +92,11 @@ class WritingCall(Call):
         self._check_written(values)
         plan = self._plan(values)
         kernel = self.record.kernel_for(plan.device)
-        writing = None if self._overlaps(values) else kernel.in_place(plan, values)
         entry = self._make_entry(kernel, values, leaves, plan)
+        recorded = entry.node is not None and torch.is_grad_enabled()
+        if self._overlaps(values) or (recorded and self._writes_view(values)):
+            return self.apart(*values)
+        writing = kernel.in_place(plan, values)
         if writing is None:
             return self.apart(*values)
         outputs = self._first_run(entry, values, leaves)
@@ -160,6 +163,10 @@ class WritingCall(Call):
                         "memory of its own for each", "the same memory", f"pass {name}.clone()",
                     )  # fmt: skip
         return False
+
+    def _writes_view(self, values: Sequence[Any]) -> bool:
+        """Tell whether a node would have to write into a view, which autograd allows if it returns nothing else."""
+        return self.signature.structure is not None and any(_torch.is_view(values[i]) for i in self._written)
 
     # -- without effects, and copied --------------------------------------------------------------------------------
 
@@ -248,7 +255,10 @@ class WritingCall(Call):
 
         def settle(values: Sequence[Any], result: Any, versions: Sequence[Any] | None) -> Sequence[Tensor]:
             for (i, parameter), version in zip(positions, versions or (), strict=False):
-                if values[i] is not None and not parameter.written and values[i]._version != version:
+                if values[i] is None or parameter.written or values[i]._version == version:
+                    continue
+                # Views of one tensor count together, and that one of them was written is no news.
+                if not any(_torch.counts_with(values[i], values[place]) for place in self._written):
                     raise refuse_mutated(self.signature.name, parameter.name)
             results = results_beside(self.signature, result)
             return settle_last(self.signature, plan, results, self.record.leaves(values))

@@ -34,7 +34,7 @@ def @make(@slow, @find, @compiled):
         if @dispatch_modes() or @forward_ad._current_level >= 0 or @profiler._is_profiler_enabled:
             return @slow({arguments})
         if @node is not None and @is_grad_enabled():
-            if {overlapping}:
+            if {apart}:
                 return @slow({arguments})
             {node}
             return {result}
@@ -121,7 +121,7 @@ class WritingPath(HotPath):
     def _parts(self) -> dict[str, str]:
         return {
             "compiled": self._compiled().replace("\n", f"{INDENT}    "),
-            "overlapping": self._overlapping("@entry.spans[{}]"),
+            "apart": " or ".join([self._overlapping("@entry.spans[{}]"), *self._views()]),
             "node": self._node(),
             "result": self._result(),
         }
@@ -139,7 +139,7 @@ class WritingPath(HotPath):
 
     @property
     def _shown(self) -> list[str]:
-        """Those of what callers get."""
+        """Names for the outputs that callers get."""
         return [o for o, output in zip(self._returned, self.signature.returned, strict=True) if not output.saved]
 
     def _result(self) -> str:
@@ -155,6 +155,10 @@ class WritingPath(HotPath):
                 tests.append(f"({there}-{span.format(i)} < {apart} < {span.format(j)})")
         return " or ".join(tests) or "False"
 
+    def _views(self) -> list[str]:
+        """Tests that something written is a view: autograd lets a node write into one if it returns nothing else."""
+        return [f"{name}._is_view()" for name in self._written] if self.signature.structure is not None else []
+
     # -- the three ways ---------------------------------------------------------------------------------------------
 
     def _compiled(self) -> str:
@@ -163,7 +167,9 @@ class WritingPath(HotPath):
         Compilers see into a torch function, and write in place where they can. A function that they do not see into
         writes by itself, where no gradient is recorded.
         """
-        lines = [f"({_several(self.outputs)}) = @compiled({self.arguments})"]
+        # A rule may read what is written afterwards; a compiler makes no copy that nobody needs.
+        given = ", ".join(f"{name}.clone()" if name in self._written else name for name in self.arguments.split(", "))
+        lines = [f"({_several(self.outputs)}) = @compiled({given})"]
         lines += [f"{name}.copy_({output})" for name, output in zip(self._written, self.outputs, strict=False)]
         apart = [*lines, f"return {self._result()}"]
         if not self.checks.owned:

@@ -90,6 +90,11 @@ def overlap(one: Tensor, other: Tensor) -> bool:
     return -span(one) < one.data_ptr() - other.data_ptr() < span(other)
 
 
+def counts_with(one: Tensor, other: Tensor) -> bool:
+    """Return True if two tensors count their writes together: views of one memory do."""
+    return storage_address(one) == storage_address(other)
+
+
 def is_view(tensor: Tensor) -> bool:
     """Return True if the tensor is a view of another one."""
     return tensor._is_view()

@@ -1,0 +1,92 @@
+"""Operators that write into arguments: in place they do what the function behind them does, which writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..._op import Op
+from ..baseline import baseline
+from ..case import Case
+from ..finding import Finding, Skip
+from ..variations import values_of
+from .ways import Words, compared, made, require_fixed, tensors
+
+Place = Callable[[Tensor], Tensor]
+
+WRITES = Words(
+    "writes-otherwise", "{} is another where the operator writes in place",
+    "the kernel depends on how the memory that it writes lies, on what it held in an earlier call, or keeps it",
+    "write every element, from the arguments alone, and keep no tensor or pointer between calls",
+)  # fmt: skip
+BESIDE = Words(
+    "writes-beside", "The operator writes beside the argument that it is given",
+    "memory before or behind the argument was changed", "write the argument's own elements alone",
+)  # fmt: skip
+MARGIN = 64
+"""Elements on each side of an argument that are looked at afterwards."""
+
+
+def written(case: Case) -> Iterator[Finding]:
+    """Write in place, in several kinds of memory, and compare with what the function behind the operator returns."""
+    op = case.target.writing
+    if op is None:
+        raise Skip("it writes into no argument")
+    base = baseline(case)
+    require_fixed(base)
+    for how, place in (("in place", torch.clone), ("in place, within a larger tensor", _within)):
+        other = case.calling(partial(_in_place, op, place))
+        with torch.no_grad():
+            other.outputs()  # The next call finds what this one has found out.
+            yield from compared(base, f"{how}, without a gradient", lambda: (other.outputs(), ()), output=WRITES)
+        if base.cotangents:
+            run = partial(made, other, base)
+            yield from compared(base, f"{how}, with a gradient", run, output=WRITES, gradient=WRITES)
+    spread = case.calling(partial(_in_place, op, _spread))
+    yield from compared(base, "in place, with strides", lambda: (spread.values(), ()), output=WRITES)
+    yield from _beside(op, case)
+
+
+def _in_place(op: Op[..., Any], place: Place, *args: Any, **kwargs: Any) -> list[Tensor]:
+    """Call an operator that writes, on copies that `place` makes; return these, and what it returned."""
+    record = op._record
+    values = values_of(record, args, kwargs)
+    given = [place(v) if p.written else v for p, v in zip(record.signature.parameters, values, strict=True)]
+    names = list(record.signature.names)
+    result = op(**dict(zip(names, given, strict=True)))
+    shown = [] if result is None else [result] if isinstance(result, Tensor) else list(result)
+    return [*(v for p, v in zip(record.signature.parameters, given, strict=True) if p.written), *shown]
+
+
+def _within(tensor: Tensor) -> Tensor:
+    """A copy in the middle of a larger tensor."""
+    flat = tensor.new_zeros(tensor.numel() + 2 * MARGIN)
+    middle = flat[MARGIN : MARGIN + tensor.numel()].reshape(tensor.shape)
+    return middle.copy_(tensor)
+
+
+def _spread(tensor: Tensor) -> Tensor:
+    """A copy of which each element has a gap behind it."""
+    return tensor.new_zeros(*tensor.shape, 2)[..., 0].copy_(tensor)
+
+
+def _beside(op: Op[..., Any], case: Case) -> Iterator[Finding]:
+    """Look at the memory around what was written."""
+    larger: list[Tensor] = []
+
+    def within(tensor: Tensor) -> Tensor:
+        placed = _within(tensor)
+        larger.append(placed._base if placed._base is not None else placed)
+        return placed
+
+    with torch.no_grad():
+        for _ in range(2):  # The first call of a kind may go another way than those that follow.
+            tensors(case.calling(partial(_in_place, op, within)).call())
+    for flat in larger:
+        if bool(flat[:MARGIN].any()) or bool(flat[-MARGIN:].any()):
+            yield BESIDE.at(case.label)
+            return
