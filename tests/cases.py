@@ -72,6 +72,24 @@ class Case:
             return self.make()
 
     @property
+    def writes(self) -> bool:
+        """True if the operator writes into its first argument, which keeps its dtype whatever the others are."""
+        return self.op.functional is not self.op
+
+    @property
+    def call(self) -> Callable[..., Any]:
+        """The operator; one that writes its first argument as a function, which writes into a copy of it."""
+        if not self.writes:
+            return self.op
+
+        def call(y: Tensor, *others: Any, **keywords: Any) -> Any:
+            written = y + torch.zeros_like(others[0])  # Mapped where any is: it has a place for every sample.
+            made = self.op(written, *others, **keywords)
+            return written if made is None else (written, made)
+
+        return call
+
+    @property
     def torch_kernel(self) -> bool:
         return not self.op._record.opaque
 
@@ -215,6 +233,11 @@ def plain_lfilter(x: Tensor, b: Tensor, a: Tensor) -> Tensor:
     return torch.stack(made, -1)
 
 
+def _damped(y: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    made = y * torch.sin(x)
+    return made, made.sum()
+
+
 def _coefficients(count: int) -> Tensor:
     """Of a stable filter."""
     return torch.cat([torch.ones(1, dtype=torch.float64), 0.2 * real(count - 1)])
@@ -282,6 +305,7 @@ CASES = [
     Case("spectrum", ops.spectrum, torch.fft.fft, lambda: (real(4),)),
     Case("cube", ops.cube, lambda x: x**3, lambda: (real(3),), cannot=frozenset({REVERSE})),
     Case("fourth", ops.fourth, lambda x: x**4, lambda: (real(3),)),
+    Case("damp_", ops.damp_, _damped, lambda: (real(3), real(3))),
     Case("bilinear", ops.bilinear, lambda x, w: (x.square()[:, None] * w).sum(0), lambda: (real(3), real(3, 2))),
     Case("select", ops.select, lambda x, i: x.index_select(0, i).sin(), lambda: (real(3), torch.tensor([2, 0, 2, 1]))),
     Case("layer", ops.layer, _layer, lambda: (real(2, 3), real(3)), cannot=_READS_OUTPUT),

@@ -88,7 +88,7 @@ def judge(case: Case, transform: Transform) -> str:
     see whether plain torch can do it.
     """
     try:
-        got = _run(case, transform, case.op, compile_)
+        got = _run(case, transform, case.call, compile_)
     except Exception as error:
         try:
             _run(case, transform, case.reference, compile_)

@@ -202,6 +202,22 @@ def _(grad, x):
 
 
 @tg.op
+def damp_(y: tg.Mutated[Float[Tensor, "n"]], x: Float[Tensor, "n"]) -> Float[Tensor, ""]:
+    y.mul_(torch.sin(x))
+    return y.sum()
+
+
+@damp_.vjp("y")
+def _(grad_y, grad_out, x):
+    return (grad_y + grad_out) * torch.sin(x)
+
+
+@damp_.vjp("x")
+def _(grad_y, grad_out, x, y):
+    return (grad_y + grad_out) * y * torch.cos(x)
+
+
+@tg.op
 def bilinear(x: Float[Tensor, "n"], w: Float[Tensor, "n m"]) -> Float[Tensor, "m"]:
     return x.square() @ w
 

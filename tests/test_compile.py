@@ -44,7 +44,7 @@ def gradients(f, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     ids=lambda case: case.name,
 )
 def test_inductor(case: Case):
-    compiled = torch.compile(case.smooth(case.op), fullgraph=True)
+    compiled = torch.compile(case.smooth(case.call), fullgraph=True)
     torch.testing.assert_close(
         gradients(compiled, case.primals()), gradients(case.smooth(case.reference), case.primals())
     )
@@ -166,7 +166,7 @@ def some_by_default(cases):
 @some_by_default(case for case in CASES if case.in_matrix)
 def test_exported_torch_kernels_are_aten(case: Case):
     """Torch kernels decompose and load without torchgraft; NumPy kernels stay one call."""
-    raw = case.raw(case.op)
+    raw = case.raw(case.call)
 
     class Module(torch.nn.Module):
         def forward(self, *leaves: Tensor) -> tuple[Tensor, ...]:
@@ -222,7 +222,7 @@ def test_an_exported_training_graph_keeps_the_rules():
 @some_by_default(case for case in CASES if case.in_matrix and REVERSE not in case.cannot)
 def test_autocast_eager_and_compiled_agree(case: Case):
     x = tuple(v.detach() for v in case.primals(torch.float32))
-    f = case.smooth(case.op, torch.float32)
+    f = case.smooth(case.call, torch.float32)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         eager = gradients(f, x)
         compiled = gradients(torch.compile(f, backend="aot_eager", fullgraph=True), x)

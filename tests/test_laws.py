@@ -46,7 +46,7 @@ def inexact(outputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 def test_values_are_those_of_the_reference(case: Case, dtype: torch.dtype):
     leaves = case.leaves(dtype)
-    got, expected = case.raw(case.op, dtype)(*leaves), case.raw(case.reference, dtype)(*leaves)
+    got, expected = case.raw(case.call, dtype)(*leaves), case.raw(case.reference, dtype)(*leaves)
     for a, b in itertools.zip_longest(got, expected):
         torch.testing.assert_close(a, b)
         assert a.is_contiguous()
@@ -59,7 +59,7 @@ def test_an_adjoint_is_linear_and_transposed(case: Case, name: str):
     position = list(case.op._record.signature.names).index(name)
 
     def apply(x: Tensor) -> Tensor:
-        return case.op(*arguments[:position], x, *arguments[position + 1 :])
+        return case.call(*arguments[:position], x, *arguments[position + 1 :])
 
     x = arguments[position]
     u, v = weights(x), weights(x).sin() + x
@@ -73,7 +73,7 @@ def test_an_adjoint_is_linear_and_transposed(case: Case, name: str):
 @able(REVERSE, FORWARD)
 def test_vjp_against_jvp(case: Case):
     """<J t, c> = <t, J* c> for any tangent and cotangent."""
-    f, x = case.smooth(case.op), case.primals()
+    f, x = case.smooth(case.call), case.primals()
     tangents = directions(x)
     out, out_tangent = torch.func.jvp(f, x, tangents)
     cotangent = weights(out).cos() * (1 + 2j if out.is_complex() else 1)
@@ -86,7 +86,7 @@ def test_vjp_against_jvp(case: Case):
 @every
 def test_batch_against_loop(case: Case):
     """A batch of samples is what one call for each sample gives, outputs and gradients."""
-    f = case.raw(case.op)
+    f = case.raw(case.call)
     stacked = [torch.stack([leaf, leaf.roll(1, -1) if leaf.dim() else 2 * leaf]) for leaf in case.leaves()]
     batched = torch.func.vmap(f)(*stacked)
     looped = [f(*(leaf[i] for leaf in stacked)) for i in range(2)]
@@ -96,7 +96,7 @@ def test_batch_against_loop(case: Case):
 
 @able(REVERSE)
 def test_batched_gradients_against_loop(case: Case):
-    f, x = case.smooth(case.op), case.primals()
+    f, x = case.smooth(case.call), case.primals()
     stacked = tuple(torch.stack([v, v.roll(1, -1) if v.dim() else 2 * v]) for v in x)
 
     def gradients(x: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -114,7 +114,7 @@ def checked(case: Case) -> tuple:
     leaves = [
         next(x) if case._differentiable(position, leaf) else leaf for position, leaf in case._leaves(torch.float64)
     ]
-    f = case.raw(case.op)
+    f = case.raw(case.call)
     return (lambda *leaves: inexact(f(*leaves))), leaves
 
 
@@ -128,7 +128,7 @@ def test_gradcheck(case: Case):
 
 @able(FORWARD)
 def test_forward_mode_alone(case: Case):
-    f, x = case.smooth(case.op), case.primals()
+    f, x = case.smooth(case.call), case.primals()
     tangents, step = directions(x), 1e-6
     plus, minus = (f(*(v + s * t for v, t in zip(x, tangents, strict=True))) for s in (step, -step))
     torch.testing.assert_close(torch.func.jvp(f, x, tangents)[1], (plus - minus) / (2 * step), rtol=1e-6, atol=1e-7)
@@ -145,7 +145,7 @@ def test_third_derivative_is_symmetric(case: Case):
     """d3 f / dx_i dx_j dx_k does not depend on the order of i, j, k."""
 
     def loss(*x: Tensor) -> Tensor:
-        out = case.smooth(case.op)(*x)
+        out = case.smooth(case.call)(*x)
         return (out * weights(out)).sum()
 
     x = case.primals()
@@ -174,5 +174,5 @@ def test_opcheck(case: Case):
     for i, argument in enumerate(arguments):
         if isinstance(argument, Tensor) and REVERSE not in case.cannot and case._differentiable(i, argument):
             argument.requires_grad_()
-    results = torch.library.opcheck(case.op.torch_op, tuple(arguments), case.keywords)
+    results = torch.library.opcheck(case.op.functional.torch_op, tuple(arguments), case.keywords)
     assert set(results.values()) == {"SUCCESS"}
