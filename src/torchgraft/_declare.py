@@ -242,21 +242,18 @@ def make_op(
     kernel = kernel or function
     record = Record(signature, kernel, fresh_name(f"{namespace}::{name}", kernel), autocast, source)
     lowering = Lowering(record, weigh)
+    made = _made(Op, function, name, record, lowering)
     if not signature.written:
-        return _make(Op, function, name, record, lowering)
-    made = _make(WritingOp, function, name, record, lowering)
-    made._operator = WritingOperator(lowering)
-    made._functional = _make(Op, function, name, record, lowering)
-    made._functional.__qualname__ = f"{made.__qualname__}.functional"  # Under which it is pickled.
-    return made
+        return made
+    made.__qualname__ = f"{made.__qualname__}.functional"  # Under which it is pickled.
+    return _made(WritingOp, function, name, record, lowering, _functional=made, _operator=WritingOperator(lowering))
 
 
-Made = TypeVar("Made", bound=Op[..., Any])
-
-
-def _make(base: type[Made], function: Callable[..., Any], name: str, record: Record, lowering: Lowering) -> Made:
-    made: Any = own_class(name, function.__module__, base)()
+def _made(
+    base: type[Op[..., Any]], function: Callable[..., Any], name: str, record: Record, lowering: Lowering, **parts: Any
+) -> Op[..., Any]:
+    made = own_class(name, function.__module__, base)()
     functools.update_wrapper(made, function)
-    made._record, made._lowering = record, lowering
+    vars(made).update(parts, _record=record, _lowering=lowering)
     _torch.once_loaded(_torch.DYNAMO, made._generate_call)
-    return made  # type: ignore[no-any-return]
+    return made

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int64
 from torch import Tensor
 from torch.autograd import forward_ad
 
 import torchgraft as tg
 
-# -- operators, and what they are in plain torch ------------------------------------------------------------------------
+# -- operators, and what they are in plain torch ----------------------------------------------------------------------
 
 
 @tg.op
@@ -366,3 +368,323 @@ def test_it_does_what_plain_torch_does(kind: str, way: Callable[..., Any]):
             torch.testing.assert_close(one, other)
         else:
             assert one == other
+
+
+# -- differences from plain torch -------------------------------------------------------------------------------------
+
+
+def test_overlapping_arguments_are_read_before_anything_is_written():
+    for _ in range(3):
+        z = torch.arange(5.0)
+        axpy_(z[:4], z[1:], 2.0)
+        assert z.tolist() == [2, 5, 8, 11, 4]
+
+
+def test_the_same_tensor_twice():
+    for _ in range(3):
+        z = torch.arange(3.0)
+        axpy_(z, z, 2.0)
+        assert z.tolist() == [0, 3, 6]
+
+
+def test_overlapping_arguments_have_gradients():
+    a = torch.arange(5.0, dtype=torch.float64, requires_grad=True)
+    z = a * 1
+    axpy_(z[:4], z[1:], 2.0)
+    (found,) = torch.autograd.grad(z.sum(), a)
+    assert found.tolist() == [1, 3, 3, 3, 3]
+
+
+def test_the_memory_itself_is_written():
+    for kind in PAIRS:
+        f, _ = pair(kind)
+        y, x = values(8)
+        address, version = y.data_ptr(), y._version
+        for i in range(1, 4):
+            f(y, x)
+            assert y.data_ptr() == address
+            assert y._version == version + i
+
+
+def test_halves():
+    for op, arguments in ((axpy_, (2.0,)), (scale_, ()), (step_, None)):
+        for dtype in (torch.float16, torch.bfloat16):
+            y, x = (v.to(dtype) for v in values(2, 3))
+            exact = y.float()
+            if arguments is None:
+                made = op(y, torch.ones_like(y), x)
+                assert made.dtype is dtype
+                _step(exact, torch.ones_like(exact), x.float())
+            else:
+                op(y, x, *arguments)
+                (_axpy if op is axpy_ else _scale)(exact, x.float(), *arguments)
+            torch.testing.assert_close(y, exact.to(dtype))
+
+
+@tg.op
+def count_(seen: tg.Mutated[Int64[Tensor, "k"]], label: Int64[Tensor, "n"]) -> None:
+    seen.index_add_(0, label, torch.ones_like(label))
+
+
+@tg.op
+def keep_(y: tg.Mutated[Float[Tensor, "n"]], x: Float[Tensor, "n"]) -> tg.Saved[Float[Tensor, "n"], Literal["factor"]]:
+    factor = torch.exp(x.detach())
+    y.mul_(factor)
+    return factor
+
+
+@keep_.vjp("y")
+def _(grad_y, factor):
+    return grad_y * factor
+
+
+@keep_.vjp("x")
+def _(grad_y, y_after):
+    return grad_y * y_after
+
+
+def test_integers_are_written():
+    seen = torch.zeros(3, dtype=torch.int64)
+    for i in range(3):
+        assert count_(seen, torch.tensor([0, 2, 2])) is None
+        assert seen.tolist() == [i + 1, 0, 2 * (i + 1)]
+
+
+def test_a_saved_output_is_kept():
+    for _ in range(2):
+        y, x = (v.requires_grad_() for v in values(3))
+        z = y * 1
+        assert keep_(z, x) is None
+        found = torch.autograd.grad((z**2).sum(), (y, x))
+        expected = torch.autograd.grad(((y * x.exp()) ** 2).sum(), (y, x))
+        torch.testing.assert_close(found, expected)
+
+
+def test_a_rule_has_the_old_value_whatever_the_caller_writes_afterwards():
+    for _ in range(2):
+        y, x = (v.requires_grad_() for v in values(3))
+        z = y * 1
+        scale_(z, x)
+        made = z * 3
+        z.zero_()
+        found = torch.autograd.grad(made.sum(), (y, x))
+        expected = torch.autograd.grad(3 * (y * torch.sin(x)).sum(), (y, x))
+        torch.testing.assert_close(found, expected)
+
+
+def test_a_value_that_was_written_later_is_refused_by_name():
+    for _ in range(2):
+        y, x = (v.requires_grad_() for v in values(3))
+        z = y * 1
+        keep_(z, x)  # Its rule reads the value after the call.
+        made = z * 3
+        z.zero_()
+        with pytest.raises(tg.DerivativeError, match="keep_"):
+            torch.autograd.grad(made.sum(), (y, x))
+
+
+def test_what_was_saved_of_a_written_tensor_is_refused():
+    a = torch.ones(3, requires_grad=True)
+    z = a * 1
+    w = z * z
+    with torch.no_grad():
+        for _ in range(2):
+            axpy_(z, torch.ones(3), 2.0)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        w.sum().backward()
+
+
+def test_a_module_writes_its_buffer():
+    @tg.op
+    def follow(x: Float[Tensor, "*batch n"], mean: tg.Mutated[Float[Tensor, "n"]]) -> Float[Tensor, "*batch n"]:
+        mean.lerp_(x.reshape(-1, x.shape[-1]).mean(0), 0.1)
+        return x - mean
+
+    module = tg.module(follow, buffers=("mean",), name="Follow")(3)
+    x, expected = torch.randn(5, 3), torch.zeros(3)
+    for _ in range(2):
+        expected.lerp_(x.mean(0), 0.1)
+        torch.testing.assert_close(module(x), x - expected)
+    torch.testing.assert_close(module.state_dict()["mean"], expected)
+
+
+def test_both_operators_are_copied_and_pickled_by_name():
+    for op in (axpy_, axpy_.functional):
+        assert copy.deepcopy(op) is op
+        assert pickle.loads(pickle.dumps(op)) is op
+
+
+def test_a_rule_that_is_declared_later_is_used():
+    @tg.op
+    def twice_(y: tg.Mutated[Float[Tensor, "n"]]) -> None:
+        y.mul_(2)
+
+    x = torch.ones(2, requires_grad=True)
+    z = x * 1
+    with torch.no_grad():
+        twice_(z)
+    z = x * 1
+    twice_(z)
+    with pytest.raises(tg.DerivativeError, match="twice_"):
+        z.sum().backward()
+
+    @twice_.vjp("y")
+    def _(grad_y):
+        return 2 * grad_y
+
+    z = x * 1
+    twice_(z)
+    assert torch.autograd.grad(z.sum(), x)[0].tolist() == [2, 2]
+    assert torch.func.grad(lambda x: twice_.functional(x).sum())(torch.ones(2)).tolist() == [2, 2]
+
+
+def test_it_says_what_it_writes():
+    text = str(step_)
+    assert "y: tg.Mutated[" in text
+    assert "Tensor(a0!) y, Tensor(a1!) z, Tensor x" in text
+    assert "writes   y, z" in text
+    assert step_.prototype().startswith("void step_(int64_t n, T *y, T *z, const T *x, double a, T *out)")
+
+
+def test_opcheck():
+    y, x = values(3)
+    for op, arguments in ((axpy_, (y, x, 2.0)), (scale_, (y, x)), (step_, (y, x.clone(), x, 0.5))):
+        torch.library.opcheck(op.torch_op, arguments)
+
+
+@pytest.mark.parametrize("op", [axpy_, scale_, step_, keep_], ids=lambda op: op.__name__)
+def test_it_is_proved(op):
+    report = tg.check(op)
+    assert report, report
+
+
+# -- what is refused --------------------------------------------------------------------------------------------------
+
+
+def refusals() -> dict[str, tuple[type[Exception], str, Callable[[], Any]]]:
+    y, x = (v.float() for v in values(3))
+
+    def inside_grad():
+        torch.func.grad(lambda x: (axpy_(y.clone(), x, 1.0), axpy_(captured, x, 1.0), x.sum())[2])(x)
+
+    captured = y.clone()
+    with torch.inference_mode():
+        inferred = torch.ones(3)
+    leaf = torch.ones(3, requires_grad=True)
+    return {
+        "a leaf": (tg.UnsupportedError, "leaf that requires grad", lambda: axpy_(leaf, x, 1.0)),
+        "a leaf in C": (tg.UnsupportedError, "leaf", lambda: step_(leaf, y.clone(), x)),
+        "an expanded tensor": (tg.UnsupportedError, "one place", lambda: axpy_(torch.ones(1).expand(3), x, 1.0)),
+        "windows": (tg.UnsupportedError, "one place", lambda: scale_(torch.ones(4).unfold(0, 2, 1), torch.ones(3, 2))),
+        "inference": (tg.UnsupportedError, "inference", lambda: axpy_(inferred, x, 1.0)),
+        "one tensor written twice": (tg.UnsupportedError, "in common", lambda: step_(captured, captured, x)),
+        "two views written": (tg.UnsupportedError, "in common", lambda: step_(captured[:2], captured[1:], x[:2])),
+        "no room": (tg.ShapeError, "has not room", lambda: axpy_(y.clone(), torch.ones(2, 3), 1.0)),
+        "no room for samples": (
+            tg.UnsupportedError, "cannot be written here", lambda: torch.vmap(lambda x: axpy_(y, x, 1.0))(x[None])
+        ),
+        "a captured tensor": (tg.UnsupportedError, "captured", inside_grad),
+        "a number": (tg.ArgumentError, "not a tensor", lambda: axpy_(1.0, x, 1.0)),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", refusals())
+def test_refused(name: str):
+    error, words, call = refusals()[name]
+    for _ in range(2):
+        with pytest.raises(error, match=words) as caught:
+            call()
+        assert caught.value.operator.endswith("_")
+        assert caught.value.hint
+
+
+def test_an_undeclared_argument_is_not_written():
+    @tg.op
+    def wrong_(y: tg.Mutated[Float[Tensor, "n"]], x: Float[Tensor, "n"], how: int) -> None:
+        y.add_(x)
+        if how:
+            x.zero_()
+
+    y, x = values(3)
+    wrong_(y, x, 0)
+    for _ in range(2):
+        with pytest.raises(tg.KernelError, match="wrote into its input") as caught:
+            wrong_(y, torch.ones(3, dtype=torch.float64), 1)
+        assert caught.value.argument == "x"
+
+
+def test_a_kernel_that_returns_too_much():
+    @tg.op
+    def wrong_(y: tg.Mutated[Float[Tensor, "n"]]) -> None:
+        return y.mul_(2)
+
+    with pytest.raises(tg.KernelError, match="number of outputs") as caught:
+        wrong_(torch.ones(2))
+    assert "write the result into y" in caught.value.hint
+
+
+def test_a_kernel_that_returns_what_it_writes():
+    @tg.op
+    def same_(y: tg.Mutated[Float[Tensor, "n"]]) -> Float[Tensor, "n"]:
+        return y.mul_(2)
+
+    for _ in range(3):
+        y = torch.ones(2)
+        made = same_(y)
+        made.zero_()
+        assert y.tolist() == [2, 2]
+
+
+def test_declarations_that_are_refused():
+    with pytest.raises(tg.DeclarationError, match="one tensor"):
+
+        @tg.op
+        def f(y: tg.Mutated[list[Float[Tensor, "n"]]]) -> None: ...
+
+    with pytest.raises(tg.DeclarationError, match="cannot be left out"):
+
+        @tg.op
+        def g(y: tg.Mutated[Float[Tensor, "n"]] | None) -> None: ...
+
+    with pytest.raises(tg.DeclarationError, match="one tensor"):
+
+        @tg.op
+        def h(y: tg.Mutated[int]) -> None: ...
+
+    with pytest.raises(tg.DeclarationError, match="already that of"):
+
+        @tg.op
+        def i(y: tg.Mutated[Float[Tensor, "n"]], y_after: Float[Tensor, "n"]) -> None: ...
+
+    with pytest.raises(tg.DeclarationError, match="grad_y"):
+
+        @axpy_.vjp("y")
+        def _(grad):
+            return grad
+
+
+@tg.op(batch="loop")
+def rotate_(y: tg.Mutated[Float[np.ndarray, "n"]], x: Float[np.ndarray, "n"]) -> Float[np.ndarray, ""]:
+    y[:] = np.roll(y, 1) + x
+    return y.max()
+
+
+@tg.op(batch="loop")
+def rotate_torch_(y: tg.Mutated[Float[Tensor, "n"]], x: Float[Tensor, "n"]) -> Float[Tensor, ""]:
+    y.copy_(y.roll(1) + x)
+    return y.amax()
+
+
+@pytest.mark.parametrize("op", [rotate_, rotate_torch_], ids=lambda op: op.__name__)
+def test_loops(op):
+    y, x = values(2, 4, 3)
+    for shape in ((2, 4, 3), (1, 4, 3), (3,)):
+        given = x[:1] if shape == (1, 4, 3) else x[0, 0] if shape == (3,) else x
+        written, expected = y.clone(), y.roll(1, -1) + given
+        torch.testing.assert_close(op(written, given), expected.amax(-1))
+        torch.testing.assert_close(written, expected)
+    new, top = torch.vmap(op.functional, in_dims=(None, 0))(y[0, 0], x[0])  # The function takes what is not mapped.
+    torch.testing.assert_close(new, y[0, 0].roll(1) + x[0])
+    torch.testing.assert_close(top, new.amax(-1))
+    mapped = torch.vmap(lambda x: op.functional(y[0], x)[0])(x)
+    torch.testing.assert_close(mapped, y[:1].roll(1, -1) + x)

@@ -168,7 +168,7 @@ def order_of(case: Case) -> int:
 def compare(case: Case, mesh: Any, places: Sequence[Placements], *, order: int | None = None) -> tuple[Any, ...]:
     """Compare a call on a mesh with the same on plain tensors, with all derivatives; return its outputs."""
     order = order_of(case) if order is None else order
-    raw = case.raw(case.op)
+    raw = case.raw(case.call)
     plain = case.leaves()
     plain = [leaf.requires_grad_(grad and order > 0) for leaf, grad in zip(plain, _wanted(case), strict=True)]
     outputs = raw(*plain)

@@ -465,7 +465,7 @@ COMPILED = [
 def test_compiled(backend, name):
     case = TABLE[name]
     x, w = case.leaves()[:2]
-    function = case.op
+    function = case.call
     torch._dynamo.reset()  # All cases share one code object, and so its limit of recompilations.
     compiled = torch.compile(square_loss(function), backend=backend, fullgraph=True)
     plain = [t.clone().requires_grad_() for t in (x, w)]

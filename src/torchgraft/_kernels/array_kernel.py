@@ -19,7 +19,7 @@ from .batching import loop_arrays, vectorise
 from .kernel import Kernel
 from .ownership import release
 from .results import as_sequence, refuse_mutated
-from .written import results_beside, written_places
+from .written import results_beside, spread, spread_leads, written_places
 
 
 class ArrayKernel(Kernel):
@@ -49,6 +49,7 @@ class ArrayKernel(Kernel):
 
     def call_planned(self, values: Sequence[Any], plan: Plan, *, may_loop: bool = True) -> Any:
         """The function over the plan's batch axes, in a loop."""
+        values = spread(self.signature, values, plan)
         if not plan.batch:
             return self.call(*values)
         if any(size == 0 for size in plan.batch):
@@ -100,14 +101,14 @@ class ArrayKernel(Kernel):
 
     def _loop(self, values: Sequence[Any], leaves: Sequence[Tensor], plan: Plan) -> list[Tensor]:
         converted = self._arrays(values)
-        counts = iter(plan.leaves)
+        counts = iter(spread_leads(self.signature, plan))
         leads: list[int | None] = []
         flat: list[Any] = []
         for parameter, value in zip(self.signature.parameters, converted, strict=True):
             items = value if parameter.is_tensor and parameter.many else [value]
             for item in items:
                 flat.append(item)
-                leads.append(next(counts).lead if isinstance(item, np.ndarray) and parameter.is_tensor else None)
+                leads.append(next(counts) if isinstance(item, np.ndarray) and parameter.is_tensor else None)
         outputs = [
             (output.name, (shape or ())[len(plan.batch) :], _numpy_dtype(array_dtype(dtype)))
             for output, (shape, dtype) in zip(self.signature.outputs, plan.outputs, strict=True)
@@ -156,7 +157,7 @@ class ArrayKernel(Kernel):
             return as_sequence(self.signature, self.call(*replace(self.signature, values, cores)))
 
         with _torch.level():  # `torch.vmap` cannot map arrays.
-            return vectorise(one, leaves, [leaf.lead for leaf in plan.leaves], plan.batch)
+            return vectorise(one, leaves, spread_leads(self.signature, plan), plan.batch)
 
     def _refuse(self, name: str, made: Any, expected: Any) -> KernelError:
         shape, dtype = expected

@@ -19,7 +19,7 @@ from ..errors import KernelError
 from .batching import vectorise
 from .ownership import held_elsewhere
 from .results import as_sequence, refuse_captured, refuse_mutated, refuse_random, settle
-from .written import on_copies, spread
+from .written import on_copies, spread, spread_leads
 
 _WATCHED = 3
 """Runs in which captured tensors are looked for."""
@@ -67,7 +67,6 @@ class Kernel(ABC):
         if captured is not None:
             raise refuse_captured(self.signature.name, captured)
         leaves = flatten(self.signature, values)
-        values = spread(self.signature, values, plan)
         versions = _versions(leaves)
         with contextlib.nullcontext() if recorded else self._watching(leaves):
             result = self._looked_at(lambda: self.call_planned(values, plan, may_loop=may_loop), new=new)
@@ -121,7 +120,8 @@ class Kernel(ABC):
             plan: of the call.
             values: its arguments: plain tensors, on which the dispatcher has nothing to do.
         """
-        return (lambda *values: self.call_planned(values, plan)) if plan.batch else self.call
+        whole = spread(self.signature, values, plan) is values
+        return self.call if whole and not plan.batch else lambda *values: self.call_planned(values, plan)
 
     def in_place(self, plan: Plan, values: Sequence[Any]) -> Callable[..., Any] | None:
         """The function that writes into the memory itself, on calls like this one, unchecked; None if there is none.
@@ -174,11 +174,12 @@ class TorchKernel(Kernel):
 
     def call_planned(self, values: Sequence[Any], plan: Plan, *, may_loop: bool = True) -> Any:
         """The function over the plan's batch axes: by `torch.vmap`, or a loop."""
+        values = spread(self.signature, values, plan)
         if not plan.batch:
             return self.call(*values)
         if any(size == 0 for size in plan.batch):
             return self.empty(plan)
-        leaves, leads = flatten(self.signature, values), [leaf.lead for leaf in plan.leaves]
+        leaves, leads = flatten(self.signature, values), spread_leads(self.signature, plan)
 
         def function(cores: list[Tensor]) -> Sequence[Tensor]:
             return as_sequence(self.signature, self.call(*replace(self.signature, values, cores)))

@@ -55,10 +55,15 @@ def results_beside(signature: Signature, result: Any) -> Sequence[Any]:
 
 def spread(signature: Signature, values: Sequence[Any], plan: Plan) -> Sequence[Any]:
     """`values` with what is written in its full shape: it has a place for each result, also under a mapped axis."""
-    if not signature.written:
-        return values
     changed = list(values)
     for i, (shape, _) in zip(written_places(signature), plan.outputs, strict=False):
         value: Tensor = values[i]
         changed[i] = value if shape is None or value.shape == shape else value.expand(shape)
-    return changed
+    same = all(one is other for one, other in zip(changed, values, strict=True))
+    return values if same else changed
+
+
+def spread_leads(signature: Signature, plan: Plan) -> list[int]:
+    """The number of leading axes of each tensor of `spread`."""
+    written = {parameter.name for parameter in signature.written}
+    return [len(plan.batch) if leaf.name in written else leaf.lead for leaf in plan.leaves]

@@ -121,7 +121,7 @@ class WritingPath(HotPath):
     def _parts(self) -> dict[str, str]:
         return {
             "compiled": self._compiled().replace("\n", f"{INDENT}    "),
-            "apart": " or ".join([self._overlapping("@entry.spans[{}]"), *self._views()]),
+            "apart": " or ".join([self._overlapping("@entry.spans[{}]"), *self._unfit()]),
             "node": self._node(),
             "result": self._result(),
         }
@@ -155,9 +155,10 @@ class WritingPath(HotPath):
                 tests.append(f"({there}-{span.format(i)} < {apart} < {span.format(j)})")
         return " or ".join(tests) or "False"
 
-    def _views(self) -> list[str]:
-        """Tests that something written is a view: autograd lets a node write into one if it returns nothing else."""
-        return [f"{name}._is_view()" for name in self._written] if self.signature.structure is not None else []
+    def _unfit(self) -> list[str]:
+        """Tests that no node can write into an argument: into a leaf, or into a view, if it returns anything else."""
+        leaves = [f"{name}.requires_grad and {name}.is_leaf" for name in self._written]
+        return leaves + [f"{name}._is_view()" for name in self._written if self.signature.structure is not None]
 
     # -- the three ways ---------------------------------------------------------------------------------------------
 

@@ -131,7 +131,7 @@ def with_tensors(signature: Signature, values: Sequence[Any]) -> Sequence[Any]:
     """
     if not signature.elementwise:
         return values
-    places = [(i, p) for i, p in signature.tensors if type(values[i]) in _NUMBERS]
+    places = [(i, p) for i, p in signature.tensors if type(values[i]) in _NUMBERS and not p.written]
     tensors = [values[i] for i, _ in signature.tensors if isinstance(values[i], Tensor)]
     if not places or not tensors:
         return values

@@ -14,7 +14,7 @@ from ..baseline import baseline
 from ..case import Case
 from ..finding import Finding, Skip
 from ..variations import values_of
-from .ways import Words, compared, made, require_fixed, tensors
+from .ways import Made, Words, compared, made, require_fixed, tensors
 
 Place = Callable[[Tensor], Tensor]
 
@@ -42,13 +42,17 @@ def written(case: Case) -> Iterator[Finding]:
         other = case.calling(partial(_in_place, op, place))
         with torch.no_grad():
             other.outputs()  # The next call finds what this one has found out.
-            yield from compared(base, f"{how}, without a gradient", lambda: (other.outputs(), ()), output=WRITES)
+            yield from compared(base, f"{how}, without a gradient", partial(_values, other), output=WRITES)
         if base.cotangents:
             run = partial(made, other, base)
             yield from compared(base, f"{how}, with a gradient", run, output=WRITES, gradient=WRITES)
     spread = case.calling(partial(_in_place, op, _spread))
-    yield from compared(base, "in place, with strides", lambda: (spread.values(), ()), output=WRITES)
+    yield from compared(base, "in place, with strides", partial(_values, spread), output=WRITES)
     yield from _beside(op, case)
+
+
+def _values(case: Case) -> Made:
+    return case.values(), ()
 
 
 def _in_place(op: Op[..., Any], place: Place, *args: Any, **kwargs: Any) -> list[Tensor]:
