@@ -157,7 +157,7 @@ def _made(origin: Any, name: str | None) -> Target:
             name or record.name, "operator", function, function, names, frozenset(record.nondifferentiable),
             inert=frozenset(i for i, output in enumerate(shown) if output.inert),
             declared=Declared(record.accuracy, dict(record.surrogates), tuple(record.nondifferentiable)),
-            writing=origin if record.signature.written else None,
+            writing=None if function is origin else origin,
         )  # fmt: skip
     if isinstance(origin, nn.Module):
         parameters = ("parameters", *_parameters(origin.forward))

@@ -24,7 +24,7 @@ from .reference import reference
 from .sizes import other_options, other_sizes, ties
 from .threads import threads
 from .vmap import mapped
-from .writing import written
+from .writing import writing
 
 Look = Callable[[Case], Iterator[Finding]]
 
@@ -77,7 +77,7 @@ CHECKS = (
         modes,
     ),
     Check("mutation", "Inputs, saved tensors and upstream gradients stay as they were.", mutation),
-    Check("writing", "In place, an operator that writes gives what it gives on copies.", written, probes="forwards"),
+    Check("writing", "In place, an operator that writes gives what it gives on copies.", writing, probes="forwards"),
     Check("outputs", "Each output alone gives the gradient that it gives with zeros for the others.", outputs),
     Check("randomness", "No backward seeds torch's generator, and no operator draws from it unsaid.", randomness),
     Check("reference", "The operator's values are those of its reference, and as accurate as is declared.", reference),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,7 @@ from ..baseline import baseline
 from ..case import Case
 from ..finding import Finding, Skip
 from ..variations import values_of
-from .ways import Made, Words, compared, made, require_fixed, tensors
+from .ways import Words, compared, made, require_fixed, tensors
 
 Place = Callable[[Tensor], Tensor]
 
@@ -31,28 +31,40 @@ MARGIN = 64
 """Elements on each side of an argument that are looked at afterwards."""
 
 
-def written(case: Case) -> Iterator[Finding]:
+def writing(case: Case) -> Iterator[Finding]:
     """Write in place, in several kinds of memory, and compare with what the function behind the operator returns."""
     op = case.target.writing
     if op is None:
         raise Skip("it writes into no argument")
-    base = baseline(case)
-    require_fixed(base)
-    for how, place in (("in place", torch.clone), ("in place, within a larger tensor", _within)):
-        other = case.calling(partial(_in_place, op, place))
-        with torch.no_grad():
-            other.outputs()  # The next call finds what this one has found out.
-            yield from compared(base, f"{how}, without a gradient", partial(_values, other), output=WRITES)
-        if base.cotangents:
-            run = partial(made, other, base)
-            yield from compared(base, f"{how}, with a gradient", run, output=WRITES, gradient=WRITES)
-    spread = case.calling(partial(_in_place, op, _spread))
-    yield from compared(base, "in place, with strides", partial(_values, spread), output=WRITES)
+    record = op._record
+    values = values_of(record, *case.arguments(case.primals))
+    written = [v for p, v in zip(record.signature.parameters, values, strict=True) if p.written]
+    if any(v.shape != after.shape for v, after in zip(written, tensors(case.call()), strict=False)):
+        raise Skip("what is written broadcasts, and has no place for the result")
+    ways = {how: case.calling(partial(_in_place, op, place)) for how, place in PLACES.items()}
+    if case.primals:
+        yield from _with_gradients(case, ways)
+    for how, other in ways.items():
+        yield from _values(case, how, other)
     yield from _beside(op, case)
 
 
-def _values(case: Case) -> Made:
-    return case.values(), ()
+def _with_gradients(case: Case, ways: Mapping[str, Case]) -> Iterator[Finding]:
+    base = baseline(case)
+    require_fixed(base)
+    for how, other in ways.items():
+        yield from compared(base, how, partial(made, other, base), output=WRITES, gradient=WRITES)
+
+
+def _values(case: Case, how: str, other: Case) -> Iterator[Finding]:
+    """Compare all that is written and returned, counts and indices too, where nothing is recorded."""
+    with torch.no_grad():
+        expected = tensors(case.call())
+        for _ in range(2):  # The next call finds what this one has found out.
+            found = tensors(other.call())
+            if not all(torch.allclose(a, b, equal_nan=True) for a, b in zip(found, expected, strict=True)):
+                yield WRITES.at(f"{how}, without a gradient; {case.label}")
+                return
 
 
 def _in_place(op: Op[..., Any], place: Place, *args: Any, **kwargs: Any) -> list[Tensor]:
@@ -76,6 +88,13 @@ def _within(tensor: Tensor) -> Tensor:
 def _spread(tensor: Tensor) -> Tensor:
     """A copy of which each element has a gap behind it."""
     return tensor.new_zeros(*tensor.shape, 2)[..., 0].copy_(tensor)
+
+
+PLACES: dict[str, Place] = {
+    "in place": torch.clone,
+    "in place, within a larger tensor": _within,
+    "in place, with strides": _spread,
+}
 
 
 def _beside(op: Op[..., Any], case: Case) -> Iterator[Finding]:
