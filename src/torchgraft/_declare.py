@@ -101,6 +101,10 @@ class Declare(Protocol):
         self, function: Callable[P, tuple[Arrays, Arrays, Arrays]], /
     ) -> ArrayOp[P, tuple[Tensor, Tensor, Tensor]]: ...
     @overload
+    def __call__(
+        self, function: Callable[Concatenate[Arrays, Q], None], /
+    ) -> ArrayOp[Concatenate[Arrays, Q], None]: ...
+    @overload
     def __call__(self, function: Callable[P, T], /) -> Op[P, T]: ...  # type: ignore[overload-overlap]
     @overload
     def __call__(self, function: Callable[P, tuple[U, Saved[Tensor, Any]]], /) -> Op[P, U]: ...
@@ -116,6 +120,8 @@ def op(function: Callable[P, Arrays], /) -> ArrayOp[P, Tensor]: ...
 def op(function: Callable[P, tuple[Arrays, Arrays]], /) -> ArrayOp[P, tuple[Tensor, Tensor]]: ...
 @overload
 def op(function: Callable[P, tuple[Arrays, Arrays, Arrays]], /) -> ArrayOp[P, tuple[Tensor, Tensor, Tensor]]: ...
+@overload
+def op(function: Callable[Concatenate[Arrays, Q], None], /) -> ArrayOp[Concatenate[Arrays, Q], None]: ...
 @overload
 def op(function: Callable[P, T], /) -> Op[P, T]: ...  # type: ignore[overload-overlap]
 @overload
@@ -150,7 +156,7 @@ def op(
     """Make an operator of a typed function.
 
     Shapes and dtypes are jaxtyping annotations of ``Tensor`` (the kernel gets tensors) or ``np.ndarray`` (it gets
-    read-only arrays that share memory with the tensors).
+    read-only arrays that share memory with the tensors). What is annotated ``tg.Mutated[...]`` is written.
 
     Args:
         kernel: what `c` returned: the kernel is a C function, and the function below is its annotated stub.

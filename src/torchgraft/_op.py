@@ -86,7 +86,8 @@ class Op(Generic[P, R_co]):
 
         With `kernel` the rule is a function in C or C++, and the decorated function a stub that names what it reads.
         The C function has the stub's name, or ``OPERATOR_vjp_INPUT`` where that is ``_``, and sees one sample: the
-        sizes that the operator's own function takes, what the rule reads, then ``grad_INPUT`` for each input.
+        sizes that the operator's own function takes, what the rule reads, then ``grad_INPUT`` for each input
+        (``grad_INPUT_before`` for one that is written).
         The gradients of samples that share an input are summed. `Op.prototype` shows it.
 
         Raises:
@@ -399,14 +400,20 @@ class Op(Generic[P, R_co]):
             dtypes: that calls may have; their complex twins too, where annotations say ``Complex`` or ``Inexact``.
 
         Raises:
-            UnsupportedError: the kernel is not in C or C++, or Python has a part in its calls: it rounds halves, gives
-                the output's shape, or converts an argument.
+            UnsupportedError: the operator writes into an argument; or the kernel is not in C or C++, or Python has a
+                part in its calls: it rounds halves, gives the output's shape, or converts an argument.
             BuildError: the compiler refused it, or there is none.
 
         Example:
             >>> correlate2d.save_library("correlate2d.so", dtypes=[torch.float32])
         """
         record, kernel = self._record, self._record.kernel_for(torch.device("cpu"))
+        if self.functional is not self:
+            raise UnsupportedError(
+                "a library has the function behind an operator that writes", operator=record.name,
+                expected=f"{record.name}.functional.save_library(...)", got=f"{record.name}.save_library(...)",
+                hint=f"export a model that calls {record.name}.functional",
+            )  # fmt: skip
         if not isinstance(kernel, NativeKernel) or not record.opaque:
             raise UnsupportedError(
                 "an exported model has the operator's torch code in it, and needs no library" if not record.opaque

@@ -80,6 +80,16 @@ def both(x: Float[Tensor, "n"]) -> tuple[Float[Tensor, "n"], Float[Tensor, "n"]]
 assert_type(both(t), tuple[Tensor, Tensor])
 both(t).sum()  # wrong
 
+
+@tg.op
+def axpy_(y: tg.Mutated[Float[Tensor, "n"]], x: Float[Tensor, "n"], a: float) -> None:
+    y.add_(x, alpha=a)
+
+
+assert_type(axpy_(t, t, 2.0), None)
+axpy_(t, a=2.0)  # wrong
+axpy_(2.0, t, 2.0)  # wrong
+
 # -- kernels on arrays: callers give tensors --------------------------------------------------------------------------
 
 
@@ -111,6 +121,22 @@ assert_type(shift(t, None), Tensor)
 assert_type(shift(t, mode="b"), Tensor)
 assert_type(shift(t, bias=t), Tensor)
 assert_type(halves(t), tuple[Tensor, Tensor])
+
+
+@tg.op
+def scale_(y: tg.Mutated[Float[np.ndarray, "n"]], x: Float[np.ndarray, "n"]) -> Float[np.ndarray, ""]:
+    y *= x
+    return np.asarray(y.sum())
+
+
+@tg.op(batch="loop")
+def clear_(y: tg.Mutated[Float[np.ndarray, "n"]], x: Float[np.ndarray, "n"]) -> None:
+    y[:] = x
+
+
+assert_type(scale_(t, t), Tensor)
+clear_(t, t)
+scale_(t, "a")  # wrong
 product(t)  # missed: arrays may be given by name, of which no type says how many there are
 product(t, "a")  # wrong
 product(t, t, "a")  # wrong
