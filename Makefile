@@ -38,6 +38,7 @@ test-all: $(VENV)/.stamp ## half an hour: with the slow tests, most of them furt
 fuzz: $(VENV)/.stamp ## random operators under random transforms, beside plain torch; make fuzz SECONDS=600 SEED=1
 	$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),600) --seed $(or $(SEED),0) $(ARGS)
 	$(BIN)/python -m tests.fuzz.on_mesh --seconds $(or $(SECONDS),60) --seed $(or $(SEED),0)
+	$(BIN)/python -m tests.fuzz.on_writes --seconds $(or $(SECONDS),60) --seed $(or $(SEED),0)
 
 net: $(VENV)/.stamp ## what the checker finds, beside what it found when benchmarks/net.json was written; nothing may be lost
 	$(BIN)/python benchmarks/net.py $(ARGS)
