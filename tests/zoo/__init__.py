@@ -20,6 +20,7 @@ FAMILIES = [
     "library",
     "memory",
     "mesh",
+    "writing",
     "state",
     "layouts",
     "autocast",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,7 +14,7 @@ from ..._op import Op
 from ..baseline import baseline
 from ..case import Case
 from ..finding import Finding, Skip
-from ..variations import values_of
+from ..variations import elsewhere, values_of
 from .ways import Words, compared, made, require_fixed, tensors
 
 Place = Callable[[Tensor], Tensor]
@@ -26,6 +27,10 @@ WRITES = Words(
 BESIDE = Words(
     "writes-beside", "The operator writes beside the argument that it is given",
     "memory before or behind the argument was changed", "write the argument's own elements alone",
+)  # fmt: skip
+NOTHING = Words(
+    "writes-nothing", "The operator writes nothing into `{}`", "the kernel binds the name to a new tensor",
+    "wrong: y = y + x\nright: y += x",
 )  # fmt: skip
 MARGIN = 64
 """Elements on each side of an argument that are looked at afterwards."""
@@ -41,12 +46,27 @@ def writing(case: Case) -> Iterator[Finding]:
     written = [v for p, v in zip(record.signature.parameters, values, strict=True) if p.written]
     if any(v.shape != after.shape for v, after in zip(written, tensors(case.call()), strict=False)):
         raise Skip("what is written broadcasts, and has no place for the result")
+    yield from _unwritten(op, case)
     ways = {how: case.calling(partial(_in_place, op, place)) for how, place in PLACES.items()}
     if case.primals:
         yield from _with_gradients(case, ways)
     for how, other in ways.items():
         yield from _values(case, how, other)
     yield from _beside(op, case)
+
+
+def _unwritten(op: Op[..., Any], case: Case) -> Iterator[Finding]:
+    """Find an argument that is the same after the call, wherever its values lie."""
+    names = [p.name for p in op._record.signature.written]
+    same = set(names)
+    for primals in (case.primals, elsewhere(case)):
+        values = values_of(op._record, *case.arguments(primals))
+        before = [v for p, v in zip(op._record.signature.parameters, values, strict=True) if p.written]
+        after = tensors(case.call(primals))
+        same &= {n for n, a, b in zip(names, after, before, strict=False) if a.numel() and torch.equal(a, b)}
+    for name in sorted(same):
+        words = replace(NOTHING, title=NOTHING.title.format(name), hint=(NOTHING.hint or "").replace("y", name))
+        yield words.at(case.label)
 
 
 def _with_gradients(case: Case, ways: Mapping[str, Case]) -> Iterator[Finding]:
