@@ -17,6 +17,8 @@ from torch.autograd import forward_ad
 
 import torchgraft as tg
 
+from ..simulated import simulated
+
 # -- operators, and what they are in plain torch ----------------------------------------------------------------------
 
 
@@ -460,6 +462,47 @@ def test_a_saved_output_is_kept():
         torch.testing.assert_close(found, expected)
 
 
+def test_the_written_argument_is_the_last_one():
+    @tg.op
+    def onto_(x: Float[Tensor, "n"], others: list[Float[Tensor, "n"]], y: tg.Mutated[Float[Tensor, "n"]]) -> None:
+        y.mul_(x + sum(others))
+
+    @onto_.vjp("y")
+    def _(grad_y, x, others):
+        return grad_y * (x + sum(others))
+
+    @onto_.vjp("x", "others")
+    def _(grad_y, y, others):
+        return grad_y * y, [grad_y * y for _ in others]
+
+    @tg.op
+    def product_(x: Float[Tensor, "n"], y: tg.Mutated[Float[Tensor, "n"]]) -> None:
+        y.mul_(x)
+
+    @product_.vjp("y")
+    def _(grad_y, x):
+        return grad_y * x
+
+    @product_.vjp("x")
+    def _(grad_y, y):
+        return grad_y * y
+
+    for _ in range(3):
+        y, x = (v.requires_grad_() for v in values(3))
+        z = y * 1
+        product_(x, z)
+        onto_(x, [x, y], z)
+        found = torch.autograd.grad((z**2).sum(), (y, x))
+        expected = torch.autograd.grad(((y * x * (2 * x + y)) ** 2).sum(), (y, x))
+        torch.testing.assert_close(found, expected)
+
+
+def test_two_written_arguments_that_overlap_under_autocast():
+    z, x = values(4)
+    with torch.autocast("cpu"), pytest.raises(tg.UnsupportedError, match="in common"):
+        step_(z[:3], z[1:], x[1:])
+
+
 def test_a_rule_has_the_old_value_whatever_the_caller_writes_afterwards():
     for _ in range(2):
         y, x = (v.requires_grad_() for v in values(3))
@@ -688,3 +731,33 @@ def test_loops(op):
     torch.testing.assert_close(top, new.amax(-1))
     mapped = torch.vmap(lambda x: op.functional(y[0], x)[0])(x)
     torch.testing.assert_close(mapped, y[:1].roll(1, -1) + x)
+
+
+# -- meshes ------------------------------------------------------------------------------------------------------------
+
+
+def _whole(tensor: Tensor) -> Tensor:
+    full = tensor.full_tensor()
+    return full.reconcile() if hasattr(full, "reconcile") else full
+
+
+@pytest.mark.parametrize("kind", PAIRS)
+def test_dtensors_keep_their_placements(kind: str):
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+    ours, theirs = pair(kind)
+    y, x = values(4, 3)
+    expected = y.clone()
+    theirs(expected, x)
+    z = y.clone().requires_grad_()
+    (slope,) = torch.autograd.grad(_loss(theirs)(z, x), z)
+    with simulated(2) as mesh:
+        for own, other in ((Shard(0), Shard(0)), (Replicate(), Shard(0)), (Shard(1), Replicate())):
+            written = distribute_tensor(y.clone(), mesh, [own])
+            given = distribute_tensor(x, mesh, [other])
+            ours(written, given)
+            assert written.placements == (own,)
+            torch.testing.assert_close(_whole(written), expected)
+            leaf = distribute_tensor(y.clone(), mesh, [own]).requires_grad_()
+            (found,) = torch.autograd.grad(_loss(ours)(leaf, given), leaf)
+            torch.testing.assert_close(_whole(found), slope)

@@ -8,6 +8,7 @@ nothing, and copies the new values. Compilers have names of their own for the la
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -149,20 +150,22 @@ class WritingCall(Call):
 
     def _overlaps(self, values: Sequence[Any]) -> bool:
         """Tell whether something written has memory in common with another argument; of two written ones, refuse it."""
-        for place in self._written:
-            for i, parameter in self.signature.tensors:
-                others = values[i] if parameter.many else [values[i]]
-                for other in others if i != place else ():
-                    if other is None or not _torch.overlap(values[place], other):
-                        continue
-                    if not parameter.written:
-                        return True
-                    name = self.signature.parameters[place].name
-                    raise self._refuse(
-                        name, f"and {parameter.name}, which are both written, have memory in common",
-                        "memory of its own for each", "the same memory", f"pass {name}.clone()",
-                    )  # fmt: skip
-        return False
+        self._check_apart(values)
+        others = [(values[i], p) for i, p in self.signature.tensors if not p.written and values[i] is not None]
+        read = [tensor for value, p in others for tensor in (value if p.many else [value])]
+        return any(_torch.overlap(values[i], tensor) for i in self._written for tensor in read)
+
+    def _check_apart(self, values: Sequence[Any]) -> None:
+        """Refuse two written arguments that have memory in common; of transformed tensors that is not known."""
+        named = [(p.name, values[i]) for p, i in zip(self.signature.written, self._written, strict=True)]
+        if not _torch.is_at_bottom(tensor for _, tensor in named):
+            return
+        for (name, one), (other_name, other) in itertools.combinations(named, 2):
+            if _torch.overlap(one, other):
+                raise self._refuse(
+                    name, f"and {other_name}, which are both written, have memory in common",
+                    "memory of its own for each", "the same memory", f"pass {name}.clone()",
+                )  # fmt: skip
 
     def _writes_view(self, values: Sequence[Any]) -> bool:
         """Tell whether a node would have to write into a view, which autograd allows if it returns nothing else."""
@@ -174,6 +177,7 @@ class WritingCall(Call):
         """The function behind the operator, whose results are then copied to where they belong."""
         if self._is_for_compiler(values):
             return self._torch_op(*values)
+        self._check_apart(values)
         given = list(values)
         for i in self._read if torch.is_grad_enabled() else ():  # The node saves it, and it is written afterwards.
             given[i] = values[i].clone()

@@ -31,9 +31,9 @@ class WritingNode(NodeFactory):
         self.copied: list[int] = []
 
     def make(self) -> type[Any]:
-        """The `Function` subclass; its attribute `copied` tells which leaves are copied."""
+        """The `Function` subclass; its attribute `copied` tells which of the written tensors are copied."""
         made = super().make()
-        made.copied = tuple(self.copied)
+        made.copied = tuple(map(self.written.index, self.copied))
         return made
 
     def _save_leaf(self, number: int) -> str:
