@@ -130,6 +130,7 @@ def op(
     accuracy: float | None = None,
     parallel: str = "",
     reduction: str = "",
+    data_dependent: str = "",
 ) -> Declare: ...
 
 
@@ -145,6 +146,7 @@ def op(
     accuracy: float | None = None,
     parallel: str = "",
     reduction: str = "",
+    data_dependent: str = "",
 ) -> Any:
     """Make an operator of a typed function.
 
@@ -183,7 +185,9 @@ def op(
     if function is None:
 
         def decorate(function: Callable[..., Any]) -> Op[..., Any]:
-            made = make_op(function, batch, namespace, name, autocast, frames=2, source=kernel)
+            made = make_op(
+                function, batch, namespace, name, autocast, frames=2, source=kernel, data_dependent=data_dependent
+            )
             made._record.accuracy = accuracy
             made._record.declare_axes(*read_axes(made._record.signature, parallel, reduction))
             return made
@@ -202,6 +206,7 @@ def make_op(
     frames: int,
     kernel: Callable[..., Any] | None = None,
     source: Source | None = None,
+    data_dependent: str = "",
 ) -> Op[..., Any]:
     """Make an operator of what `function` says.
 
@@ -209,6 +214,7 @@ def make_op(
         frames: how many frames above this one the annotations' names are found.
         kernel: what runs; `function` itself by default.
         source: what runs, in C.
+        data_dependent: the axes whose size is known only after the call.
     """
     if not inspect.isfunction(function):
         raise DeclarationError(
@@ -227,7 +233,9 @@ def make_op(
             got=f"{namespace}::{name}",
             hint="give tg.op(name=...)",
         )  # fmt: skip
-    signature = read_signature(function, name, loop=batch == "loop", frames=frames)
+    signature = read_signature(
+        function, name, loop=batch == "loop", frames=frames, data_dependent=data_dependent
+    )
     if source is None and signature.workspaces:
         raise DeclarationError(
             "only a kernel in C has a workspace", operator=name, argument=signature.workspaces[0][1],

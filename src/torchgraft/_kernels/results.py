@@ -10,6 +10,7 @@ from torch import Tensor
 
 from .. import _torch
 from .._randomness import draw_words
+from .._spec.axes import Shape
 from .._spec.dtypes import name_of
 from .._spec.plan import Plan
 from .._spec.signature import Signature
@@ -47,16 +48,8 @@ def settle(signature: Signature, plan: Plan, result: Any, inputs: Sequence[Tenso
     """
     outputs = as_sequence(signature, result)
     settled: list[Tensor] = []
-    for output, value, (shape, dtype) in zip(signature.outputs, outputs, plan.outputs, strict=True):
-        if not isinstance(value, Tensor):
-            raise KernelError(
-                f"the kernel returned {type(value).__name__}",
-                operator=signature.name,
-                argument=output.name,
-                expected=str(output.type),
-                got=type(value).__name__,
-                hint=_RETURNED.get(type(value)),
-            )
+    shapes = _expected(signature, plan, outputs)
+    for output, value, shape, (_, dtype) in zip(signature.outputs, outputs, shapes, plan.outputs, strict=True):
         if shape is not None and tuple(value.shape) != tuple(shape):
             raise KernelError(
                 "the kernel returned another shape than its annotation says",
@@ -78,6 +71,23 @@ def settle(signature: Signature, plan: Plan, result: Any, inputs: Sequence[Tenso
             raise _captured(signature.name, output.name)
         settled.append(_own(value, [*inputs, *settled]))
     return settled
+
+
+def _expected(signature: Signature, plan: Plan, outputs: Sequence[Any]) -> Sequence[Shape | None]:
+    """The shape that each output must have; late sizes are read from the outputs."""
+    for output, value in zip(signature.outputs, outputs, strict=True):
+        if not isinstance(value, Tensor):
+            raise KernelError(
+                f"the kernel returned {type(value).__name__}",
+                operator=signature.name,
+                argument=output.name,
+                expected=str(output.type),
+                got=type(value).__name__,
+                hint=_RETURNED.get(type(value)),
+            )
+    if plan.late is not None:
+        return plan.late.read([tuple(value.shape) for value in outputs])
+    return [shape for shape, _ in plan.outputs]
 
 
 def _own(value: Tensor, others: Sequence[Tensor]) -> Tensor:

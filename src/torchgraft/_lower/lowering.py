@@ -20,6 +20,7 @@ from . import fingerprint, vmap
 from .derivatives import Derivatives
 from .dispatcher_op import DispatcherOp, companion
 from .jvp import JVP
+from .late_outputs import fake_outputs
 from .node import NodeFactory, Recorded
 from .vjp import Weigh
 
@@ -154,6 +155,9 @@ class _Part:
         values, lead = self._values(args)
         values = self.record.promoted(values)
         plan = self.record.plan(values, lead)
+        if plan.late is not None:
+            leaves = self.record.leaves(values)
+            return self._pack(fake_outputs(plan, plan.late, self.dispatched.torch_op, self.record.name, leaves))
         if all(shape is not None for shape, _ in plan.outputs):
             return self._pack(
                 [torch.empty(shape or (), dtype=dtype, device=plan.device) for shape, dtype in plan.outputs]
@@ -288,6 +292,8 @@ class _Part:
     # -- vmap, autocast ---------------------------------------------------------------------------------------
 
     def vmap(self, info: Any, in_dims: Any, *args: Any) -> Any:
+        if self.record.signature.late:
+            raise vmap.refuse_late(self.record.signature)
         values, lead = self._values(args)
         dims = vmap.leaf_dims(self.record.signature, values, in_dims)
         leaves = self.record.leaves(values)

@@ -18,16 +18,20 @@ from ..errors import DeclarationError
 from .axes import Axes
 from .declaration import check_declaration
 from .dtypes import ANY, Dtypes
+from .late import read_late
 from .saved import SavedOutput
 from .scalars import Scalar, read_scalar, strip_numbers, strip_optional
 from .signature import Output, Parameter, Signature, TensorType
 from .workspace import read_workspaces
 
 
-def read_signature(function: Callable[..., Any], name: str, *, loop: bool, frames: int) -> Signature:
+def read_signature(
+    function: Callable[..., Any], name: str, *, loop: bool, frames: int, data_dependent: str = ""
+) -> Signature:
     """The signature of `function`.
 
     Args:
+        data_dependent: names of the axes whose size is known only after the call.
         frames: how many frames up the declaration stands, whose local names annotations may use.
 
     Raises:
@@ -48,7 +52,7 @@ def read_signature(function: Callable[..., Any], name: str, *, loop: bool, frame
             got="nothing",
         )
     outputs, structure = _read_outputs(name, hints["return"], _local_names(function, frame))
-    signature = Signature(name, parameters, outputs, structure, loop, workspaces)
+    signature = Signature(name, parameters, outputs, structure, loop, workspaces, read_late(name, data_dependent))
     check_declaration(signature)
     return signature
 

@@ -76,6 +76,7 @@ NAMES = (
     "torch._guards:detect_fake_mode",
     "torch:_is_zerotensor",
     "torch._library.custom_ops:CustomOpDef",
+    "torch._library.fake_impl:FakeImplCtx.new_dynamic_size",
     "torch._ops:OpOverload",
     "torch._ops:OpOverloadPacket",
     "torch._ops:_get_dispatch_mode_pre_dispatch",

@@ -132,3 +132,17 @@ def checkpointed(function: Callable[..., Any], *args: Any) -> Any:
     from torch.utils.checkpoint import checkpoint
 
     return getattr(checkpoint, "__wrapped__", checkpoint)(function, *args, use_reentrant=True)
+
+
+def new_size(mode: Any, operator: Any) -> torch.SymInt | None:
+    """Make a symbol for a size that hangs on values, of at least 0; None where fake tensors know no symbols.
+
+    Raises:
+        DynamicOutputShapeException: the user has not switched them on, so that Dynamo breaks the graph here.
+    """
+    if mode is None or mode.shape_env is None:
+        return None
+    from torch._library.fake_impl import FakeImplCtx  # `torch.library.get_ctx` gives one in a fake kernel alone.
+
+    size: torch.SymInt = FakeImplCtx(mode, operator).new_dynamic_size()
+    return size
