@@ -49,7 +49,7 @@ class Lowering:
         self._opaque: dict[bool, DispatcherOp] = {}
         self._lock = threading.RLock()  # A name must be defined once, whichever thread needs it first.
         self.dispatched = self._register(record.qualname, record.signature.schema(), mapped=False)
-        if record.opaque:
+        if record.sealed:
             self.opaque(mapped=False)  # An exported program needs it in a process that never compiled.
 
     def forget(self) -> None:
@@ -62,8 +62,10 @@ class Lowering:
 
     def _register(self, name: str, schema: str, *, mapped: bool, decomposes: bool = True) -> DispatcherOp:
         tags = [torch.Tag.flexible_layout] if hasattr(torch.Tag, "flexible_layout") else []
-        if self.record.opaque:
+        if self.record.sealed:
             tags.append(torch.Tag.cudagraph_unsafe)
+        if self.record.signature.late:
+            tags.append(torch.Tag.dynamic_output_shape)
         dispatched = DispatcherOp(name, schema, tags=tuple(tags))
         part = _Part(self, dispatched, mapped=mapped)
         dispatched.backend(part.backend)
@@ -183,7 +185,7 @@ class _Part:
             return self.fake(*args) if _torch.fake_mode_of(args) else NotImplemented
         if not _torch.tracing_final_graph():
             return NotImplemented
-        if self.record.opaque or _torch.tangents_from_outside():  # The body alone would differentiate them.
+        if self.record.sealed or _torch.tangents_from_outside():  # The body alone would differentiate them.
             return self.lowering.opaque(mapped=self.is_mapped)(*args)
         values, lead = self._values(args)
         try:
@@ -267,7 +269,7 @@ class _Part:
     def _inline(self, values: Sequence[Any], lead: int) -> Any:
         """The mapped torch body in the operator's place, for a tracer; None where that cannot be."""
         plan = self.record.plan(values, lead)
-        if self.record.opaque or not plan.batch or _torch.tangents_from_outside():
+        if self.record.sealed or not plan.batch or _torch.tangents_from_outside():
             return None
         try:
             with _torch.below_autograd():
