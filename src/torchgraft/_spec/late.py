@@ -30,6 +30,17 @@ class Late:
     name: str
     bound: Axes | None
 
+    @property
+    def axis(self) -> Axis | None:
+        """The bound, as an axis of that size."""
+        return None if self.bound is None else self.bound.tokens[0]
+
+    @property
+    def reads(self) -> set[str]:
+        """The axes of inputs that the bound is written in."""
+        axis = self.axis
+        return set() if axis is None else axis.reads[0] if axis.name is None else {axis.name}
+
     def __str__(self) -> str:
         return self.name if self.bound is None else f"{self.name} <= {self.bound}"
 
