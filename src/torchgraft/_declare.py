@@ -233,9 +233,7 @@ def make_op(
             got=f"{namespace}::{name}",
             hint="give tg.op(name=...)",
         )  # fmt: skip
-    signature = read_signature(
-        function, name, loop=batch == "loop", frames=frames, data_dependent=data_dependent
-    )
+    signature = read_signature(function, name, loop=batch == "loop", frames=frames, data_dependent=data_dependent)
     if source is None and signature.workspaces:
         raise DeclarationError(
             "only a kernel in C has a workspace", operator=name, argument=signature.workspaces[0][1],

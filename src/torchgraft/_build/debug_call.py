@@ -165,7 +165,7 @@ class Call:
         late = self.prototype.late
         if len(words) < len(late):
             return None
-        return [(l, size, self.binding.sizes[l.name]) for l, size in zip(late, words, strict=False)]
+        return [(one, size, self.binding.sizes[one.name]) for one, size in zip(late, words, strict=False)]
 
     def outputs(self, data: bytes) -> list[Tensor] | None:
         """The outputs of all samples, batch axes in front; None where the program did not write them all.
@@ -173,15 +173,11 @@ class Call:
         Of late axes there is as much as the function said.
         """
         said = self.said(data)
-        if said is None:
+        whole = None if said is None else self._whole(data[8 * len(said) :])
+        if said is None or whole is None:
             return None
-        made = self._whole(data[8 * len(said) :])
-        for late, size, _ in said:
-            for i, result in enumerate(self.prototype.results if made is not None else ()):
-                tokens = result.core.tokens if result.core is not None else ()
-                for axis in [axis for axis, token in enumerate(tokens) if token.name == late.name]:
-                    made[i] = made[i].narrow(axis, 0, size).contiguous()
-        return made
+        found = {late.name: size for late, size, _ in said}
+        return [_cut(output, result, found) for output, result in zip(whole, self.prototype.results, strict=True)]
 
     def _whole(self, data: bytes) -> list[Tensor] | None:
         dtypes = [self.dtypes[name] for name in self.names]
@@ -203,6 +199,14 @@ class Call:
         dtype = output.dtype
         wide = output.to(torch.complex128 if dtype.is_complex else torch.float64)
         return wide.sum_to_size(shape).to(dtype)
+
+
+def _cut(output: Tensor, result: Result, sizes: Mapping[str, int]) -> Tensor:
+    """The first part of an output along its late axes."""
+    for axis, token in enumerate(result.core.tokens if sizes and result.core is not None else ()):
+        if token.name in sizes:
+            output = output.narrow(axis, 0, sizes[token.name])
+    return output.contiguous()
 
 
 def _memory_of(tensor: Tensor) -> Tensor:

@@ -120,8 +120,8 @@ class DebugFunction:
                 command, capture_output=True, text=True, errors="replace", check=False, timeout=self.mode.timeout,
                 env=_environment(poison), stdin=subprocess.DEVNULL,
             )  # fmt: skip
-        except subprocess.TimeoutExpired as late:
-            sys.stdout.write((late.stdout or b"").decode(errors="replace"))
+        except subprocess.TimeoutExpired as expired:
+            sys.stdout.write((expired.stdout or b"").decode(errors="replace"))
             finding = Finding(
                 "the function did not return", f"at most {self.mode.timeout} s", "stopped",
                 hint="a loop that does not end, or tg.debug(timeout=...)",

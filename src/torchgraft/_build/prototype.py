@@ -2,8 +2,8 @@
 
 It sees one sample: the sizes of its axes, in the order in which the annotations name them, then the arguments in their
 order, then the outputs. Sizes that are known only after the call come last, by pointer: it writes them, and fills the
-first part of memory that is as large as their bounds say. That of an elementwise operator sees one element, and returns the result. A tensor whose axes
-the annotations do not fix is passed whole, with its sizes and strides.
+first part of memory that is as large as their bounds say. The function of an elementwise operator sees one element, and
+returns the result. A tensor whose axes the annotations do not fix is passed whole, with its sizes and strides.
 """
 
 from __future__ import annotations

@@ -33,7 +33,9 @@ def like_these(late: LateShapes, outputs: Sequence[Tensor]) -> Callable[..., boo
             all(tensor.is_contiguous() for tensor in made)
             and all(bound is None or shapes[i][axis] <= bound for i, axis, bound in firsts)
             and all(shapes[i][axis] == shapes[j][other] for i, axis, j, other in pairs)
-            and (not computed or late.complete({n: shapes[f[0][0]][f[0][1]] for n, f in places}) == [*map(tuple, shapes)])
+            and (
+                not computed or late.complete({n: shapes[f[0][0]][f[0][1]] for n, f in places}) == [*map(tuple, shapes)]
+            )
         )
 
     return returns

@@ -108,8 +108,8 @@ def _check_axes(signature: Signature, refuse: Callable[..., DeclarationError]) -
         if axes is None:
             continue
         reads, arguments = axes.reads()
-        known = bound | signature.late_names if (name, axes) in results else bound
-        unknown = sorted(reads - known) + sorted(f"{{{a}}}" for a in arguments - scalars)
+        readable = bound | signature.late_names if (name, axes) in results else bound
+        unknown = sorted(reads - readable) + sorted(f"{{{a}}}" for a in arguments - scalars)
         if unknown:
             raise refuse(
                 f"axis {unknown[0]} is never bound",

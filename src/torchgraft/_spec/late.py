@@ -194,4 +194,3 @@ class LateShapes:
             problem, operator=self.operator, argument=name, expected=f"{expected}, from '{axes}'",
             got=f"shape {tuple(shape)}", hint=hint,
         )  # fmt: skip
-

@@ -148,7 +148,7 @@ class Signature:
 
     @cached_property
     def batch_run(self) -> Axis | None:
-        """The batch axes: a run that leads every output, and every input that has it; none where samples differ in size."""
+        """The batch axes: a run that leads every output, and every input that has it; none beside late sizes."""
         runs = [axes.leading_run if axes is not None else None for axes in self.annotations[len(self.tensors) :]]
         first = runs[0] if runs else None
         if self.late or first is None or any(run is None or run.name != first.name for run in runs):

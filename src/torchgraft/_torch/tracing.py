@@ -118,11 +118,18 @@ def disabled(function: F, why: str) -> F:
     return no_dynamo(function)
 
 
-def fake_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call `function` with fake tensors in the place of its tensors."""
+def fake_call(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, symbols: bool = False
+) -> Any:
+    """Call `function` with fake tensors in the place of its tensors; with symbols for sizes that hang on numbers."""
     from torch._subclasses.fake_tensor import FakeTensorMode  # It costs the import of a compiler.
 
-    with FakeTensorMode(allow_non_fake_inputs=True) as mode, torch.no_grad():
+    shapes = None
+    if symbols:
+        from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+        shapes = ShapeEnv()
+    with FakeTensorMode(allow_non_fake_inputs=True, shape_env=shapes, static_shapes=True) as mode, torch.no_grad():
         args, kwargs = _pytree.tree_map_only(Tensor, mode.from_tensor, (args, kwargs))
         return function(*args, **kwargs)
 
