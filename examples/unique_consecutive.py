@@ -31,7 +31,8 @@ def _(grad, counts, x):
     The derivative is that at one size, along changes that keep equal neighbours equal. There all ways to share a
     cotangent out among a run give the same number; the equal parts are the shortest gradient among them.
     """
-    return (grad / counts).repeat_interleave(counts, output_size=x.shape[0])
+    run = torch.repeat_interleave(counts, output_size=x.shape[0])  # the number of the run that each element is in
+    return (grad / counts)[run]
 
 
 @unique_consecutive.samples

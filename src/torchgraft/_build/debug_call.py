@@ -176,7 +176,7 @@ class Call:
         whole = None if said is None else self._whole(data[8 * len(said) :])
         if said is None or whole is None:
             return None
-        found = {late.name: size for late, size, _ in said}
+        found: dict[str | None, int] = {late.name: size for late, size, _ in said}
         return [_cut(output, result, found) for output, result in zip(whole, self.prototype.results, strict=True)]
 
     def _whole(self, data: bytes) -> list[Tensor] | None:
@@ -201,7 +201,7 @@ class Call:
         return wide.sum_to_size(shape).to(dtype)
 
 
-def _cut(output: Tensor, result: Result, sizes: Mapping[str, int]) -> Tensor:
+def _cut(output: Tensor, result: Result, sizes: Mapping[str | None, int]) -> Tensor:
     """The first part of an output along its late axes."""
     for axis, token in enumerate(result.core.tokens if sizes and result.core is not None else ()):
         if token.name in sizes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,33 +13,53 @@ from .. import _torch
 from .._spec.late import LateShapes
 from .._spec.plan import Plan
 from ..errors import UnsupportedError
+from .generated import compile_source
+
+
+_RETURNS = """\
+def make(looks, complete, bounds):
+    {bounds}
+    def returns({outputs}):
+        if not looks({outputs}):
+            return False
+        {shapes}
+        return {tests}
+    return returns
+"""
 
 
 def like_these(late: LateShapes, outputs: Sequence[Tensor]) -> Callable[..., bool]:
     """A function that tells whether outputs look like these, late sizes apart, and agree on those.
 
-    What it does not recognise is no error yet: `settle` finds out, and says it in words.
+    What it does not recognise is no error yet: `settle` finds out, and says it in words. Its source is generated, since
+    the hot path calls it.
     """
-    looks = _torch.plain_tensors_of(late.known(), outputs)
-    places = list(late.places().items())
-    firsts = [(*found[0], late.bounds.get(name)) for name, found in places]
-    pairs = [(*found[0], *other) for _, found in places for other in found[1:]]
-    computed = late.computed()
-
-    def returns(*made: Any) -> bool:
-        if not looks(*made):
-            return False
-        shapes = [tensor.shape for tensor in made]
-        return (
-            all(tensor.is_contiguous() for tensor in made)
-            and all(bound is None or shapes[i][axis] <= bound for i, axis, bound in firsts)
-            and all(shapes[i][axis] == shapes[j][other] for i, axis, j, other in pairs)
-            and (
-                not computed or late.complete({n: shapes[f[0][0]][f[0][1]] for n, f in places}) == [*map(tuple, shapes)]
-            )
-        )
-
+    names = [f"o{i}" for i in range(len(outputs))]
+    tests = [f"{name}.is_contiguous()" for name in names]
+    sizes = []
+    for name, ((first, axis), *others) in late.places().items():
+        size = f"s{first}[{axis}]"
+        tests += [f"s{number}[{other}] == {size}" for number, other in others]
+        tests += [f"{size} <= bound_{name}"] if name in late.bounds else []
+        sizes.append(f"{name!r}: {size}")
+    if late.computed():
+        tests.append(f"complete({{{', '.join(sizes)}}}) == [{', '.join(f's{i}' for i in range(len(names)))}]")
+    source = _RETURNS.format(
+        bounds="; ".join(f"bound_{name} = bounds[{name!r}]" for name in late.bounds) or "pass",
+        outputs=", ".join(names),
+        shapes="; ".join(f"s{i} = {name}.shape" for i, name in enumerate(names)),
+        tests=" and ".join(tests),
+    )
+    make = _maker(source, late.operator)
+    returns: Callable[..., bool] = make(_torch.plain_tensors_of(late.known(), outputs), late.complete, late.bounds)
     return returns
+
+
+@functools.lru_cache(maxsize=256)
+def _maker(source: str, operator: str) -> Callable[..., Any]:
+    """One for all shapes of an operator's calls: the text is the same."""
+    make: Callable[..., Any] = compile_source(source, f"{operator} outputs", {})["make"]
+    return make
 
 
 def fake_outputs(plan: Plan, late: LateShapes, operator: Any, name: str, values: Sequence[Any]) -> list[Tensor]:
