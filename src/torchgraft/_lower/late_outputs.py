@@ -15,7 +15,6 @@ from .._spec.plan import Plan
 from ..errors import UnsupportedError
 from .generated import compile_source
 
-
 _RETURNS = """\
 def make(looks, complete, bounds):
     {bounds}
