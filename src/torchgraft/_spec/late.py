@@ -45,6 +45,10 @@ class Late:
         return self.name if self.bound is None else f"{self.name} <= {self.bound}"
 
 
+_SPACES = re.compile(r"\s*(<=|//|[-+*%,])\s*|(?<=\()\s+|\s+(?=\))")
+"""Spaces within a bound: those between two axes are left."""
+
+
 def read_late(operator: str, text: str) -> tuple[Late, ...]:
     """Read ``data_dependent=``: names with spaces between them, each with a bound or without: ``"k <= n  m"``.
 
@@ -61,7 +65,7 @@ def read_late(operator: str, text: str) -> tuple[Late, ...]:
     if not isinstance(text, str):
         raise refuse("is no string", repr(text))
     found: dict[str, Late] = {}
-    for item in re.sub(r"\s*<=\s*", "<=", text).split():
+    for item in _SPACES.sub(r"\1", text).split():
         name, sign, bound = item.partition("<=")
         if not name.isidentifier() or name.startswith("_") or (sign and not bound) or "<" in bound or ">" in bound:
             raise refuse(f"'{item}' cannot be read", text)
