@@ -165,13 +165,17 @@ def op(
             itself, as along batch axes. A mesh may cut them, see `ShardAxis`.
         reduction: names of axes that no output has: the outputs are sums over their slices. A mesh may cut them too;
             floating inputs without the axis, such as a bias, then count once. `check` proves both.
+        data_dependent: names of axes that outputs have and no input, separated by spaces: their sizes are known only
+            after the call, as that of ``x[x > 0]``. In compiled code one graph serves all of them, `vmap` is refused.
+            A bound may follow each, ``"k <= n  m <= 2 * n"``, in axes of inputs, numbers and ``{arguments}``. A result
+            that exceeds it raises. A C function gets memory for it, and writes the size through a last ``int64_t *k``.
 
     Returns:
         The `Op`, which is called like the function.
 
     Raises:
         DeclarationError: an annotation cannot be read, or contradicts another; `accuracy` is not between 0 and 1; or
-            the axes that `parallel` or `reduction` names are not such.
+            the axes that `parallel`, `reduction` or `data_dependent` names are not such.
 
     Example:
         >>> @tg.op

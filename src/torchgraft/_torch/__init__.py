@@ -120,6 +120,7 @@ from .tracing import guard_forward_level as guard_forward_level
 from .tracing import is_tracing as is_tracing
 from .tracing import new_size as new_size
 from .tracing import no_dynamo as no_dynamo
+from .tracing import promise as promise
 from .tracing import tangents_from_outside as tangents_from_outside
 from .tracing import tracing_final_graph as tracing_final_graph
 from .tracing import tracing_to_graph as tracing_to_graph

@@ -86,7 +86,7 @@ class _PlainGuards:
 
     @staticmethod
     def _compared(numbers: Sequence[int], dynamic: Sequence[int | None] | None) -> tuple[int | None, ...]:
-        """Those of the sizes or strides that count."""
+        """The sizes or strides, without those that may be any."""
         if dynamic is None or len(dynamic) != len(numbers):
             return tuple(numbers)
         return tuple(None if known is None else number for number, known in zip(numbers, dynamic, strict=True))
@@ -146,7 +146,7 @@ def plain_tensors(*tensors: Tensor) -> Callable[..., bool]:
 
 
 def plain_tensors_of(sizes: Sequence[Sequence[int | None]], tensors: Sequence[Tensor]) -> Callable[..., bool]:
-    """The same for tensors of which some sizes may be any; their strides are not looked at.
+    """Make a `plain_tensors` for tensors of which some sizes may be any; strides are not looked at.
 
     Args:
         sizes: those of each tensor, None for one that may be any.

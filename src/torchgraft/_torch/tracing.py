@@ -141,6 +141,11 @@ def checkpointed(function: Callable[..., Any], *args: Any) -> Any:
     return getattr(checkpoint, "__wrapped__", checkpoint)(function, *args, use_reentrant=True)
 
 
+def promise(condition: Any) -> None:
+    """Tell tracers of a condition that every call will keep; their programs assert it."""
+    torch._check(condition)
+
+
 def new_size(mode: Any, operator: Any) -> torch.SymInt | None:
     """Make a symbol for a size that hangs on values, of at least 0; None where fake tensors know no symbols.
 
