@@ -409,8 +409,12 @@ def test_compiled_with_graph_breaks(op):
 @ops
 def test_compiled_grad(op):
     x, w = points()[0]
-    compiled = torch.compile(grad(lambda x: loss(op, x, w)), backend="aot_eager", fullgraph=True)
-    same(compiled(x), grad(lambda x: loss(plain, x, w))(x))
+    expected = grad(lambda x: loss(plain, x, w))
+    try:
+        torch.compile(expected, backend="aot_eager", fullgraph=True)(x)
+    except Exception:
+        pytest.skip("this torch cannot compile the gradient of its own functions of such sizes")
+    same(torch.compile(grad(lambda x: loss(op, x, w)), backend="aot_eager", fullgraph=True)(x), expected(x))
 
 
 @ops

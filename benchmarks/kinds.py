@@ -1,0 +1,43 @@
+"""What each kind of operator costs, beside what torch has for the same. Run it as
+
+python benchmarks/kinds.py            # prints the table
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parent))
+
+from _timing import Row, interleave, ratio, run, us
+
+from examples.unique_consecutive import unique_consecutive
+
+
+def sizes() -> list[Row]:
+    """`unique_consecutive` in C, which says its size, beside torch's, whose outputs keep the memory of their capacity."""
+    rows = []
+    for count, calls, bar in ((8, 2000, "1.5 x"), (100_000, 20, "2 x")):
+        x = torch.arange(count).div(2, rounding_mode="floor").float()  # Runs of two.
+        with torch.no_grad():
+            times = interleave(
+                {
+                    "op": lambda x=x: unique_consecutive(x),
+                    "torch": lambda x=x: torch.unique_consecutive(x, return_counts=True),
+                },
+                calls,
+            )
+        what, rival = f"unique_consecutive beside torch's, no grad, {count:,} elements", us(times["torch"])
+        result = f"{ratio(times['op'], times['torch']):.2f} x"
+        rows.append(Row(what, us(times["op"]), f"torch.unique_consecutive {rival}", result, bar))
+    return rows
+
+
+BENCHMARKS = {"sizes": sizes}
+
+if __name__ == "__main__":
+    run("kinds", __doc__, BENCHMARKS)
