@@ -19,7 +19,7 @@ from examples.unique_consecutive import unique_consecutive
 
 
 def sizes() -> list[Row]:
-    """`unique_consecutive` in C, which says its size, beside torch's, whose outputs keep the memory of their capacity."""
+    """`unique_consecutive` in C beside torch's, whose outputs keep the memory of their capacity."""
     rows = []
     for count, calls, bar in ((8, 2000, "1.5 x"), (100_000, 20, "2 x")):
         x = torch.arange(count).div(2, rounding_mode="floor").float()  # Runs of two.

@@ -25,6 +25,7 @@ FAMILIES = [
     "autocast",
     "layers",
     "operators",
+    "sizes",
     "tutorials",
 ]
 ZOO: list[Bug] = [
