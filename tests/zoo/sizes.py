@@ -41,18 +41,15 @@ def positive(places):
     """The squares of positive elements; the rule puts their gradients into places."""
 
     @tg.op(data_dependent="k")
-    def positive(x: Float[np.ndarray, "n"]) -> Float[np.ndarray, "k"]:
-        return x[x > 0] ** 2
+    def positive(x: Float[np.ndarray, "n"]) -> tuple[Float[np.ndarray, "k"], tg.Saved[Int64[np.ndarray, "k"], "index"]]:
+        (index,) = np.nonzero(x > 0)
+        return x[index] ** 2, index
 
     @positive.vjp("x")
-    def _(grad, x):
-        return torch.zeros_like(x).index_add(0, places(x, len(grad)), 2 * grad * x[x > 0])
+    def _(grad, x, index):
+        return torch.zeros_like(x).index_add(0, places(index), 2 * grad * x[index])
 
     return positive
-
-
-def where_positive(x, k):
-    return torch.nonzero(x > 0)[:, 0]
 
 
 def of_both_signs():
@@ -94,8 +91,8 @@ BUGS = [
     ),
     Bug(
         name="selection_at_the_front",
-        wrong=positive(lambda x, k: torch.arange(k)),
-        right=positive(where_positive),
+        wrong=positive(lambda index: torch.arange(index.shape[0])),
+        right=positive(lambda index: index),
         truth=lambda x: x[x > 0] ** 2,
         inputs=of_both_signs,
         expects=GRADIENT,
