@@ -19,7 +19,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 import torchgraft as tg
-from torchgraft._torch import is_direct
+from torchgraft._torch import is_direct, plain_tensors_of
+from torchgraft._torch.plain import _PlainGuards
 
 from ..simulated import simulated
 
@@ -446,10 +447,12 @@ class Model(torch.nn.Module):
 
 
 @ops
-def test_exported(op):
+@pytest.mark.parametrize("strict", [False, True])
+def test_exported(op, strict):
     """Export, decompose, save, load, and run with other sizes."""
     x, w = points()[0]
-    program = torch.export.export(Model(op), (x, w), dynamic_shapes={"x": {0: torch.export.Dim.DYNAMIC}, "w": None})
+    shapes = {"x": {0: torch.export.Dim.DYNAMIC}, "w": None}
+    program = torch.export.export(Model(op), (x, w), dynamic_shapes=shapes, strict=strict)
     decomposed, file = program.run_decompositions(), io.BytesIO()
     torch.export.save(decomposed, file)
     file.seek(0)
@@ -536,6 +539,94 @@ def test_several_sizes_and_what_is_computed_of_them():
     assert [tuple(made.shape) for made in parts(torch.tensor([0.5, -1, 3.5, -0.5]))] == [
         (2,), (2,), (3, 2), (5, 3), (4,)
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("language", ["torch", "C"])
+def test_the_size_twice_in_one_output(language):
+    """The differences of all pairs of positive numbers."""
+    if language == "C":
+        op = tg.op(kernel=tg.c("""
+            void pairs(int64_t n, const T *x, T *out, int64_t *k) {
+                int64_t m = 0;
+                for (int64_t i = 0; i < n; i++) {
+                    if (!(x[i] > 0)) continue;
+                    int64_t l = 0;
+                    for (int64_t j = 0; j < n; j++)
+                        if (x[j] > 0) out[m * n + l++] = x[i] - x[j];
+                    m++;
+                }
+                *k = m;
+            }
+        """), data_dependent="k <= n", name="pairs")(_pairs)  # fmt: skip
+    else:
+        op = tg.op(data_dependent="k", name="pairs")(_pairs_in_torch)
+    for values in ([1.0, -1, 2, 3, -2], [1.0, 2], [-1.0], []):
+        x = torch.tensor(values)
+        same(op(x), _pairs_in_torch(x))
+    bad = tg.op(data_dependent="k", name="pairs")(_no_square)
+    with pytest.raises(tg.KernelError, match="k = 3 from out, but out has 2"):
+        bad(torch.ones(3))
+
+
+def _pairs(x: Float[Tensor, "n"]) -> Float[Tensor, "k k"]: ...
+
+
+def _pairs_in_torch(x: Float[Tensor, "n"]) -> Float[Tensor, "k k"]:
+    positive = x[x > 0]
+    return positive[:, None] - positive
+
+
+def _no_square(x: Float[Tensor, "n"]) -> Float[Tensor, "k k"]:
+    return x[:, None] - x[1:]
+
+
+def test_one_tensor_for_two_outputs_is_copied():
+    @tg.op(data_dependent="k")
+    def twice(x: Float[Tensor, "n"]) -> tuple[Float[Tensor, "k"], Float[Tensor, "k"]]:
+        made = x[x > 0]
+        return made, made
+
+    for _ in range(3):
+        first, second = twice(torch.tensor([1.0, -1, 2]))
+        first.zero_()
+        assert second.tolist() == [1, 2]
+
+
+def test_an_adjoint():
+    """The operator is linear in x, and its size hangs on the mask alone."""
+
+    @tg.op(data_dependent="k <= n")
+    def masked(x: Float[Tensor, "n"], mask: Int64[Tensor, "n"]) -> Float[Tensor, "k"]:
+        return x[mask > 0]
+
+    @masked.adjoint("x")
+    def _(grad, mask):
+        places = torch.repeat_interleave((mask > 0).long(), output_size=grad.shape[0])
+        return torch.zeros(len(mask), dtype=grad.dtype).index_add(0, places, grad)
+
+    x, mask = torch.randn(5, dtype=torch.float64), torch.tensor([1, 0, 1, 1, 0])
+    same(jacrev(lambda x: masked(x, mask).sin())(x), jacrev(lambda x: x[mask > 0].sin())(x))
+    same(*(jvp(lambda x, f=f: f(x).sin(), (x,), (x,)) for f in (lambda x: masked(x, mask), lambda x: x[mask > 0])))
+    with pytest.raises(tg.UnsupportedError, match=r"masked.*vmap"):  # It would map the operator itself.
+        jacfwd(lambda x: masked(x, mask))(x)
+    x.requires_grad_()
+    torch.autograd.gradgradcheck(lambda x: masked(x, mask).sin(), x)
+
+
+@pytest.mark.parametrize("guards", ["torch's", "ours"])
+def test_what_is_recognised(guards, monkeypatch):
+    """In C, and where torch lacks what that is made of."""
+    if guards == "ours":
+        monkeypatch.setattr("torchgraft._torch.plain._TensorGuards", _PlainGuards)
+    looks = plain_tensors_of([[None, 3], [None]], [torch.zeros(2, 3), torch.zeros(2)])
+    assert looks(torch.zeros(5, 3), torch.zeros(0))
+    assert looks(torch.zeros(3, 5).T, torch.zeros(7))  # Strides are looked at elsewhere.
+    for wrong in (
+        (torch.zeros(5, 2), torch.zeros(2)), (torch.zeros(5, 3, 1), torch.zeros(2)), (torch.zeros(5), torch.zeros(2)),
+        (torch.zeros(5, 3, dtype=torch.float64), torch.zeros(2)), (torch.zeros(5, 3), torch.zeros(2, 1)),
+        (torch.zeros(5, 3), torch.zeros(2, requires_grad=True)), (torch.zeros(5, 3), None),
+    ):  # fmt: skip
+        assert not looks(*wrong)
 
 
 def test_a_saved_output_of_the_size():
