@@ -580,6 +580,21 @@ def _no_square(x: Float[Tensor, "n"]) -> Float[Tensor, "k k"]:
     return x[:, None] - x[1:]
 
 
+def test_an_output_that_is_contiguous_at_first():
+    """What is recognised by its sizes is laid out as the first was."""
+
+    @tg.op(data_dependent="k")
+    def columns(x: Float[Tensor, "n d"]) -> Float[Tensor, "d k"]:
+        chosen = x[x[:, 0] > 0]
+        return chosen.mT if x[0, 0] > 1 else chosen.mT.contiguous()
+
+    for first in (0.5, 1.5, 0.5, 2.0):
+        x = torch.tensor([[first, 1], [-1, 2], [3, 3]])
+        made = columns(x)
+        assert made.is_contiguous()
+        same(made, x[x[:, 0] > 0].mT.contiguous())
+
+
 def test_one_tensor_for_two_outputs_is_copied():
     @tg.op(data_dependent="k")
     def twice(x: Float[Tensor, "n"]) -> tuple[Float[Tensor, "k"], Float[Tensor, "k"]]:
