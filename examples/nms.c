@@ -12,7 +12,7 @@ static bool overlap(const T *a, const T *b, double threshold) {
     return both > threshold * (area(a[2] - a[0], a[3] - a[1]) + area(b[2] - b[0], b[3] - b[1]) - both);
 }
 
-void nms(int64_t n, uint8_t *left, const T *boxes, const T *scores, double threshold, int64_t *index, T *box, T *score,
+void nms(int64_t n, uint8_t *left, const T *boxes, const T *scores, double threshold, T *box, T *score, int64_t *index,
          int64_t *k) {
     int64_t kept = 0;
     for (int64_t i = 0; i < n; i++) left[i] = 1;

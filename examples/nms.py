@@ -10,9 +10,9 @@ import torchgraft as tg
 
 
 class Kept(NamedTuple):
-    index: Int64[Tensor, "k"]
     box: Float[Tensor, "k 4"]
     score: Float[Tensor, "k"]
+    index: Int64[Tensor, "k"]
 
 
 @tg.op(data_dependent="k <= n")
@@ -28,7 +28,7 @@ def nms(boxes: Float[Tensor, "n 4"], scores: Float[Tensor, "n"], threshold: floa
         if not overlap[i, kept].any():
             kept.append(i)
     index = torch.tensor(kept, dtype=torch.int64, device=boxes.device)
-    return Kept(index, boxes[index], scores[index])
+    return Kept(boxes[index], scores[index], index)
 
 
 def _area(size: Tensor) -> Tensor:

@@ -87,7 +87,7 @@ def test_kept_boxes(count, threshold):
         boxes, scores = crowd(count, seed)
         expected = plainly(boxes, scores, threshold)
         assert 0 < len(expected) <= count or not count
-        for index, box, score in (nms(boxes, scores, threshold), in_torch(nms, boxes, scores, threshold)):
+        for box, score, index in (nms(boxes, scores, threshold), in_torch(nms, boxes, scores, threshold)):
             assert index.tolist() == expected
             assert torch.equal(box, boxes[expected])
             assert torch.equal(score, scores[expected])
@@ -97,7 +97,7 @@ def test_equal_scores_and_empty_boxes():
     boxes = torch.tensor([[0.0, 0, 1, 1], [0.0, 0, 1, 1], [5.0, 5, 5, 5], [5.0, 5, 5, 5], [1.0, 1, 0, 0]])
     scores = torch.ones(5)
     for made in (nms(boxes, scores), in_torch(nms, boxes, scores)):
-        assert made[0].tolist() == [0, 2, 3, 4]
+        assert made[2].tolist() == [0, 2, 3, 4]
 
 
 def test_gradients_go_to_what_was_kept():
