@@ -92,6 +92,9 @@ for op in (in_torch, in_numpy, in_c):
 
 OPS = {"torch": in_torch, "NumPy": in_numpy, "C": in_c}
 ops = pytest.mark.parametrize("op", OPS.values(), ids=OPS)
+one_by_default = pytest.mark.parametrize(
+    "op", [pytest.param(op, id=name, marks=() if op is in_c else pytest.mark.slow) for name, op in OPS.items()]
+)
 
 
 def points(*, dtype=torch.float64):
@@ -361,12 +364,19 @@ def _trained(function, x, w):
 
 
 @ops
-@pytest.mark.parametrize("dynamic", [None, True, False], ids=["automatic", "dynamic", "static"])
+@pytest.mark.parametrize(
+    "dynamic",
+    [
+        pytest.param(None, id="automatic"),
+        pytest.param(True, id="dynamic", marks=pytest.mark.slow),
+        pytest.param(False, id="static", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
 def test_compiled(op, backend, dynamic):
     """Forward and backward, at sizes k of 0, 1 and more, none of which the compiler takes for another."""
     compiled = torch.compile(lambda x, w: loss(op, x, w) * 2, backend=backend, fullgraph=True, dynamic=dynamic)
-    for x, w in points()[: 4 if dynamic is False else None]:
+    for x, w in points()[: {False: 4, None: 6}.get(dynamic)]:
         same(_trained(compiled, x, w), _trained(lambda x, w: loss(plain, x, w) * 2, x, w))
         with torch.no_grad():
             same(compiled(x, w), loss(plain, x, w) * 2)
@@ -381,7 +391,7 @@ def test_compiled_once_for_all_sizes(op):
     assert counter.frame_count == 1
 
 
-@ops
+@one_by_default
 def test_compiled_outputs_have_one_size(op):
     """What is made of two outputs needs the two to be known to be equally large."""
 
@@ -394,7 +404,7 @@ def test_compiled_outputs_have_one_size(op):
         same(compiled(x, w), function(plain, x, w))
 
 
-@ops
+@one_by_default
 def test_compiled_with_graph_breaks(op):
     """Without `fullgraph`, torch does not capture sizes that hang on values."""
     assert not torch._dynamo.config.capture_dynamic_output_shape_ops
@@ -407,7 +417,7 @@ def test_compiled_with_graph_breaks(op):
     assert counter.frame_count == 1
 
 
-@ops
+@one_by_default
 def test_compiled_grad(op):
     x, w = points()[0]
     expected = grad(lambda x: loss(plain, x, w))
@@ -418,7 +428,7 @@ def test_compiled_grad(op):
     same(torch.compile(grad(lambda x: loss(op, x, w)), backend="aot_eager", fullgraph=True)(x), expected(x))
 
 
-@ops
+@one_by_default
 def test_compiled_checkpoint(op):
     def function(f, x, w):
         return torch.utils.checkpoint.checkpoint(lambda x, w: loss(f, x, w), x, w, use_reentrant=False)
@@ -446,7 +456,7 @@ class Model(torch.nn.Module):
         return rows * 2, sums + index
 
 
-@ops
+@one_by_default
 @pytest.mark.parametrize("strict", [False, True])
 def test_exported(op, strict):
     """Export, decompose, save, load, and run with other sizes."""
@@ -500,7 +510,7 @@ def test_meta_tensors_are_refused(op):
         op(*(t.to("meta") for t in points()[0]))
 
 
-@ops
+@one_by_default
 def test_opcheck(op):
     torch.library.opcheck(op.torch_op, tuple(t.requires_grad_() for t in points()[0]))
 
@@ -1074,7 +1084,7 @@ def test_meshes(placed):
 # -- checks ------------------------------------------------------------------------------------------------------------
 
 
-@ops
+@one_by_default
 def test_check(op):
     report = tg.check(op, *points()[0])
     assert report.verdict == "PASS", str(report)

@@ -125,7 +125,10 @@ def test_compiled_detections():
     torch.compiler.reset()
 
 
-@pytest.mark.parametrize("op", [unique_consecutive, nms], ids=lambda op: op.__name__)
+@pytest.mark.parametrize(
+    "op",
+    [pytest.param(unique_consecutive, id="unique_consecutive"), pytest.param(nms, id="nms", marks=pytest.mark.slow)],
+)
 def test_proved(op):
     report = tg.check(op)
     assert report.verdict == "PASS", str(report)

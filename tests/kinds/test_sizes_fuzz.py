@@ -202,7 +202,7 @@ def run(seed: int, *, compiles: bool) -> None:
 
 @pytest.mark.parametrize("seed", range(24))
 def test_random_operators(seed):
-    run(seed, compiles=seed % 4 == 0)
+    run(seed, compiles=seed % 12 == 0)
     torch.compiler.reset()
 
 
