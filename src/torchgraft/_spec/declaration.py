@@ -7,9 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import DeclarationError
-from .axes import Axes
 from .dtypes import ANY
-from .late import PAD, Late
+from .late_declaration import check_late
 from .signature import Signature
 
 
@@ -26,7 +25,7 @@ def check_declaration(signature: Signature) -> None:
         )
     _check_names(signature, refuse)
     _check_kinds(signature, refuse)
-    _check_late(signature, refuse)
+    check_late(signature, refuse)
     _check_axes(signature, refuse)
     _check_dtypes(signature, refuse)
 
@@ -128,63 +127,12 @@ def _check_axes(signature: Signature, refuse: Callable[..., DeclarationError]) -
             if token.variadic:
                 known = token.name in runs
             if token.anonymous or not known:
+                late = token.name is not None and not token.variadic
                 raise refuse(
-                    f"axis {token.text} is never bound", name, expected="axes of a tensor parameter", got=axes.text
-                )
-
-
-def _check_late(signature: Signature, refuse: Callable[..., DeclarationError]) -> None:
-    """Late sizes are those of outputs alone, and each is the size of an axis in one of them."""
-    if signature.late and signature.loop:
-        raise refuse(
-            'batch="loop" puts samples into one tensor, and their sizes would differ', "data_dependent",
-            expected="outputs whose sizes are known before the call", got=" ".join(map(str, signature.late)),
-            hint=PAD,
-        )  # fmt: skip
-    inputs = [(p.name, p.tensor.axes) for _, p in signature.tensors]
-    outputs = [(output.name, output.type.axes) for output in signature.outputs]
-    for name, axes in outputs if signature.late else ():
-        if axes is None:
-            raise refuse("an output without axes cannot stand beside late sizes", name,
-                expected="annotated axes for every output", got="none")  # fmt: skip
-    for late in signature.late:
-        for name, axes in inputs:
-            if axes is not None and late.name in _names(axes):
-                raise refuse(
-                    f"axis {late.name} is one of input '{name}', so that its size is known before the call", name,
-                    expected="an axis that no input has", got=axes.text,
-                    hint="delete it from data_dependent=, or give the output's axis another name",
+                    f"axis {token.text} is never bound", name, expected="axes of a tensor parameter", got=axes.text,
+                    hint=f'if its size is known only after the call: @tg.op(data_dependent="{token.name}")'
+                    if late else None,
                 )  # fmt: skip
-        tokens = [(name, token) for name, axes in outputs for token in (axes.tokens if axes else ())]
-        for name, token in tokens:
-            if token.name == late.name and token.text != late.name:
-                raise refuse(f"axis {late.name} has a size of its own", name, expected=late.name, got=token.text)
-        if not any(token.name == late.name for _, token in tokens):
-            within = [token.text for _, token in tokens if late.name in token.reads[0]]
-            raise refuse(
-                f"no output has axis {late.name} by itself, from which its size could be read" if within
-                else f"no output has axis {late.name}",
-                "data_dependent", expected=f'an output with the axis, such as Float[Tensor, "{late.name}"]',
-                got=", ".join(within) or ", ".join(f"{name}: '{axes}'" for name, axes in outputs),
-            )  # fmt: skip
-        if late.bound is not None:
-            _check_bound(signature, late, refuse)
-
-
-def _check_bound(signature: Signature, late: Late, refuse: Callable[..., DeclarationError]) -> None:
-    assert late.bound is not None
-    (token, *more) = late.bound.tokens
-    inputs = {name for _, p in signature.tensors if p.tensor.axes is not None for name in p.tensor.axes.binds}
-    plain = not more and not token.variadic and not token.broadcast and not token.anonymous
-    if not plain or (token.name is not None and token.name not in inputs):
-        raise refuse(
-            f"the bound of axis {late.name} cannot be read", "data_dependent",
-            expected=f"a size that the inputs tell, such as {late.name} <= {min(inputs, default='100')}", got=str(late),
-        )  # fmt: skip
-
-
-def _names(axes: Axes) -> set[str | None]:
-    return {token.name for token in axes.tokens} | axes.reads()[0]
 
 
 def _check_dtypes(signature: Signature, refuse: Callable[..., DeclarationError]) -> None:
