@@ -1141,3 +1141,9 @@ def test_check_says_where_sizes_change():
 def test_plain_tensors_are_direct():
     """The tests above that mean the hot path do not go through the dispatcher."""
     assert is_direct(list(points()[0]))
+
+
+def test_an_axis_that_no_input_has_gets_a_hint():
+    with pytest.raises(tg.DeclarationError, match="axis k is never bound") as raised:
+        _declared("")
+    assert 'data_dependent="k"' in raised.value.hint
