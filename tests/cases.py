@@ -312,6 +312,7 @@ CASES = [
     Case("layer 2", ops.layer, _layer, lambda: (real(5, 1, 2, 3), real(4, 3)), cannot=_READS_OUTPUT, in_matrix=False),
     Case("arctangent", ops.arctangent, torch.arctan, lambda: (real(3),), cannot=_ONCE | {FORWARD}),
     Case("hyperbolic", ops.hyperbolic, torch.tanh, lambda: (real(3),), cannot=_ONCE),
+    Case("chosen", ops.chosen, lambda x: x[x > 0] ** 3, lambda: (real(5),), cannot=_READS_OUTPUT),
     Case("blur", ops.blur, lambda x, w: x.square() / (1 + w.square()), lambda: (real(3), real()), constant=(1,)),
 ]
 

@@ -69,6 +69,15 @@ NOT_IN_TORCH: dict[str, set[str]] = {
     "hessian(compile)": _COMPLEX_INPUTS,
     "jacfwd(compile)": _COMPLEX,
 }
+# Nor what asks for the sizes of results that are known only after the call.
+_SIZES = (
+    "vmap, each subset of inputs, in_dims 0, 1, -1", "vmap(vmap), each input in either", "vmap(grad)", "grad(vmap)",
+    "vmap(jvp)", "jvp(vmap)", "vmap(jacrev)", "vmap(jacfwd)", "vmap(hessian)", "hessian(vmap)", "vmap(vmap(grad))",
+    "functional.hessian, outer forward-mode", "compile(jvp)", "compile(forward_ad.dual_level)", "compile(jacfwd)",
+    "compile(hessian)", "compile(vmap)", "compile(vmap(grad))", "backward of compile(vmap)", "vmap(compile)",
+    "fake tensors", "fake tensors, backward", "meta tensors",
+)  # fmt: skip
+NOT_IN_TORCH |= {name: NOT_IN_TORCH.get(name, set()) | {"chosen"} for name in _SIZES}
 
 
 def compile_(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:

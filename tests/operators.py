@@ -288,3 +288,14 @@ def _(grad, x, width):
 
 
 blur.nondifferentiable("width")
+
+
+@tg.op(data_dependent="k <= n")
+def chosen(x: Float[np.ndarray, "n"]) -> tuple[Float[np.ndarray, "k"], tg.Saved[Int64[np.ndarray, "k"], "index"]]:
+    (index,) = np.nonzero(x > 0)
+    return x[index] ** 3, index
+
+
+@chosen.vjp("x")
+def _(grad, x, index):
+    return torch.zeros_like(x).index_add(0, index, 3 * grad * x[index] ** 2)

@@ -27,6 +27,12 @@ def able(*needs: str):
     return pytest.mark.parametrize("case", cases_of(*needs), ids=lambda case: case.name)
 
 
+def mapped(*needs: str):
+    """Over operators that `vmap` maps."""
+    cases = [case for case in cases_of(*needs) if case.op.capabilities()["vmap"]]
+    return pytest.mark.parametrize("case", cases, ids=lambda case: case.name)
+
+
 def some(*needs: str):
     """Over one operator of each kind by default, where each takes half a second."""
     rows = by_default(cases_of(*needs), lambda case: case.name in ONE_OF_EACH, lambda case: case.name)
@@ -83,7 +89,7 @@ def test_vjp_against_jvp(case: Case):
     )
 
 
-@every
+@mapped()
 def test_batch_against_loop(case: Case):
     """A batch of samples is what one call for each sample gives, outputs and gradients."""
     f = case.raw(case.call)
@@ -94,7 +100,7 @@ def test_batch_against_loop(case: Case):
         torch.testing.assert_close(got, torch.stack(expected))
 
 
-@able(REVERSE)
+@mapped(REVERSE)
 def test_batched_gradients_against_loop(case: Case):
     f, x = case.smooth(case.call), case.primals()
     stacked = tuple(torch.stack([v, v.roll(1, -1) if v.dim() else 2 * v]) for v in x)

@@ -19,6 +19,7 @@ ORDER = [
     "extending.md",
     "mutated.md",
     "mesh.md",
+    "sizes.md",
     "cpp.md",
     "scipy.md",
     "benchmarks.md",

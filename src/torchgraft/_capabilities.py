@@ -153,6 +153,9 @@ def _is_input(signature: Signature, name: str) -> bool:
 
 def _vmap(record: Record, kernel: Kernel) -> Capability:
     signature = record.signature
+    if signature.late:
+        sizes = " and ".join(sorted(signature.late_names))
+        return Capability("no", f"the size {sizes} is known only after the call: pad to the capacity, return a count")
     if signature.loop:
         return Capability("yes", "leading axes; the kernel is looped" if kernel.opaque else "leading axes")
     axes = [p.tensor.axes for _, p in signature.tensors] + [output.type.axes for output in signature.outputs]
@@ -173,14 +176,14 @@ def _vmap(record: Record, kernel: Kernel) -> Capability:
 def _compile(record: Record) -> Capability:
     if not record.signature.shaped and record.shape_rule is None and record.opaque:
         return Capability("no", f"annotate the output's axes, or add @{record.name}.shape")
-    return Capability("yes", "one call, not fused" if record.opaque else "fused, with its own derivative")
+    return Capability("yes", "one call, not fused" if record.sealed else "fused, with its own derivative")
 
 
 def _export(record: Record) -> Capability:
     compiled = _compile(record)
     if not compiled:
         return compiled
-    return Capability("yes", "runs where Python and this operator are" if record.opaque else "decomposes to ATen")
+    return Capability("yes", "runs where Python and this operator are" if record.sealed else "decomposes to ATen")
 
 
 def describe(record: Record) -> str:
@@ -196,6 +199,8 @@ def describe(record: Record) -> str:
     if signature.written:
         names = ", ".join(p.name for p in signature.written)
         lines.append(f"  writes   {names}: in place; under transforms, the new value is copied")
+    if signature.late:
+        lines.append(f"  sizes    {', '.join(map(str, signature.late))}: known only after the call")
     if record.accuracy is not None:
         lines.append(f"  accuracy {record.accuracy:g} of the largest element of each output")
     lines.append("  rules")

@@ -137,6 +137,7 @@ def op(
     accuracy: float | None = None,
     parallel: str = "",
     reduction: str = "",
+    data_dependent: str = "",
 ) -> Declare: ...
 
 
@@ -152,6 +153,7 @@ def op(
     accuracy: float | None = None,
     parallel: str = "",
     reduction: str = "",
+    data_dependent: str = "",
 ) -> Any:
     """Make an operator of a typed function.
 
@@ -170,13 +172,17 @@ def op(
             itself, as along batch axes. A mesh may cut them, see `ShardAxis`.
         reduction: names of axes that no output has: the outputs are sums over their slices. A mesh may cut them too;
             floating inputs without the axis, such as a bias, then count once. `check` proves both.
+        data_dependent: names of axes that outputs have and no input, separated by spaces: their sizes are known only
+            after the call, as that of ``x[x > 0]``. In compiled code one graph serves all of them, `vmap` is refused.
+            A bound may follow each, ``"k <= n  m <= 2 * n"``, in axes of inputs, numbers and ``{arguments}``. A result
+            that exceeds it raises. A C function gets memory for it, and writes the size through a last ``int64_t *k``.
 
     Returns:
         The `Op`, which is called like the function.
 
     Raises:
         DeclarationError: an annotation cannot be read, or contradicts another; `accuracy` is not between 0 and 1; or
-            the axes that `parallel` or `reduction` names are not such.
+            the axes that `parallel`, `reduction` or `data_dependent` names are not such.
 
     Example:
         >>> @tg.op
@@ -190,7 +196,9 @@ def op(
     if function is None:
 
         def decorate(function: Callable[..., Any]) -> Op[..., Any]:
-            made = make_op(function, batch, namespace, name, autocast, frames=2, source=kernel)
+            made = make_op(
+                function, batch, namespace, name, autocast, frames=2, source=kernel, data_dependent=data_dependent
+            )
             made._record.accuracy = accuracy
             made._record.declare_axes(*read_axes(made._record.signature, parallel, reduction))
             return made
@@ -209,6 +217,7 @@ def make_op(
     frames: int,
     kernel: Callable[..., Any] | None = None,
     source: Source | None = None,
+    data_dependent: str = "",
 ) -> Op[..., Any]:
     """Make an operator of what `function` says.
 
@@ -216,6 +225,7 @@ def make_op(
         frames: how many frames above this one the annotations' names are found.
         kernel: what runs; `function` itself by default.
         source: what runs, in C.
+        data_dependent: the axes whose size is known only after the call.
     """
     if not inspect.isfunction(function):
         raise DeclarationError(
@@ -234,7 +244,7 @@ def make_op(
             got=f"{namespace}::{name}",
             hint="give tg.op(name=...)",
         )  # fmt: skip
-    signature = read_signature(function, name, loop=batch == "loop", frames=frames)
+    signature = read_signature(function, name, loop=batch == "loop", frames=frames, data_dependent=data_dependent)
     if source is None and signature.workspaces:
         raise DeclarationError(
             "only a kernel in C has a workspace", operator=name, argument=signature.workspaces[0][1],

@@ -97,6 +97,14 @@ class Record:
         """True if tracers cannot see into the operator."""
         return self.kernels[None].opaque
 
+    @property
+    def sealed(self) -> bool:
+        """True if compiled code calls the operator as a whole.
+
+        A body in torch would have a symbol of its own for each of its late sizes, where the operator promises one.
+        """
+        return self.opaque or bool(self.signature.late)
+
     # -- declaring ------------------------------------------------------------------------------------------
 
     def _forget(self) -> None:

@@ -1,0 +1,1 @@
+"""Kinds of operators beside those whose outputs are made of their inputs alone."""

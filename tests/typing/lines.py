@@ -72,6 +72,16 @@ assert_type(pool(t), Tensor)
 pool(t).nothing()  # wrong
 
 
+@tg.op(data_dependent="k <= n")
+def positive(x: Float[Tensor, "n"]) -> tuple[Float[Tensor, "k"], Int64[Tensor, "k"]]:
+    return x[x > 0], torch.nonzero(x > 0)[:, 0]
+
+
+assert_type(positive(t), tuple[Tensor, Tensor])
+positive(t, t)  # wrong
+tg.op(data_dependent=["k"])  # wrong
+
+
 @tg.op
 def both(x: Float[Tensor, "n"]) -> tuple[Float[Tensor, "n"], Float[Tensor, "n"]]:
     return x.sin(), x.cos()

@@ -26,6 +26,7 @@ FAMILIES = [
     "autocast",
     "layers",
     "operators",
+    "sizes",
     "tutorials",
 ]
 ZOO: list[Bug] = [

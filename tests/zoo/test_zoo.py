@@ -43,7 +43,7 @@ COMPILERS = {"compile", "export", "opcheck", "fake"}
 UNNAMED = {
     "kernel_of_seven_digits", "mixed_derivative_of_a_special_case",
     "mixed_derivative_of_the_slope", "scipy_filter", "slope_of_the_first", "unmasked_triangle", "wrong_axis",
-    "wrong_for_a_column",
+    "wrong_for_a_column", "runs_with_the_whole_cotangent",
 }  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from .._spec.axes import Binding
+from .._spec.late import Late
 from .c_arguments import CODES, Argument, Array, Arrays, Complexes, Number, Numbers, Scratch, Text, Texts, Written
 from .prototype import Prototype, Result
 
@@ -44,6 +45,9 @@ class Call:
         given = dict(zip(self.prototype.trailing, trailing, strict=False))
         self.binding = Binding({n: v for n, v in self.values.items() if isinstance(v, int)})
         self._bind(given.get("tg_sizes"))
+        for late in prototype.late:
+            assert late.bound is not None
+            (self.binding.sizes[late.name],) = late.bound.evaluate(self.binding)
         self.shapes = self._shapes(given.get("tg_shapes"))
         self.names = [result.name for result in self.prototype.results]
         self.batch = self._batch()
@@ -97,7 +101,8 @@ class Call:
 
     def file(self) -> bytes:
         """See `Harness` for its order."""
-        parts = [_words(self.samples, *(self.binding.sizes.get(name, -1) for name in self.prototype.sizes))]
+        names = [*self.prototype.sizes, *(late.name for late in self.prototype.late)]
+        parts = [_words(self.samples, *(self.binding.sizes.get(name, -1) for name in names))]
         parts += [self._argument(argument) for argument in self.prototype.arguments]
         for sizes in self.cores:
             strides = [math.prod(max(1, size) for size in sizes[i + 1 :]) for i in range(len(sizes))]
@@ -154,8 +159,27 @@ class Call:
         """The index of a sample; empty where there is one alone."""
         return [int(i) for i in torch.unravel_index(torch.tensor(number), self.batch)] if self.batch else []
 
+    def said(self, data: bytes) -> list[tuple[Late, int, int]] | None:
+        """Each late size, what the function said it is, and what it may be; None where the program did not write it."""
+        words = [int.from_bytes(data[8 * i : 8 * i + 8], "little", signed=True) for i in range(len(data) // 8)]
+        late = self.prototype.late
+        if len(words) < len(late):
+            return None
+        return [(one, size, self.binding.sizes[one.name]) for one, size in zip(late, words, strict=False)]
+
     def outputs(self, data: bytes) -> list[Tensor] | None:
-        """The outputs of all samples, batch axes in front; None where the program did not write them all."""
+        """The outputs of all samples, batch axes in front; None where the program did not write them all.
+
+        Of late axes there is as much as the function said.
+        """
+        said = self.said(data)
+        whole = None if said is None else self._whole(data[8 * len(said) :])
+        if said is None or whole is None:
+            return None
+        found: dict[str | None, int] = {late.name: size for late, size, _ in said}
+        return [_cut(output, result, found) for output, result in zip(whole, self.prototype.results, strict=True)]
+
+    def _whole(self, data: bytes) -> list[Tensor] | None:
         dtypes = [self.dtypes[name] for name in self.names]
         sizes = [math.prod(core) * dtype.itemsize for core, dtype in zip(self.cores, dtypes, strict=True)]
         if len(data) != self.samples * sum(sizes):
@@ -175,6 +199,14 @@ class Call:
         dtype = output.dtype
         wide = output.to(torch.complex128 if dtype.is_complex else torch.float64)
         return wide.sum_to_size(shape).to(dtype)
+
+
+def _cut(output: Tensor, result: Result, sizes: Mapping[str | None, int]) -> Tensor:
+    """The first part of an output along its late axes."""
+    for axis, token in enumerate(result.core.tokens if sizes and result.core is not None else ()):
+        if token.name in sizes:
+            output = output.narrow(axis, 0, sizes[token.name])
+    return output.contiguous()
 
 
 def _memory_of(tensor: Tensor) -> Tensor:

@@ -120,8 +120,8 @@ class DebugFunction:
                 command, capture_output=True, text=True, errors="replace", check=False, timeout=self.mode.timeout,
                 env=_environment(poison), stdin=subprocess.DEVNULL,
             )  # fmt: skip
-        except subprocess.TimeoutExpired as late:
-            sys.stdout.write((late.stdout or b"").decode(errors="replace"))
+        except subprocess.TimeoutExpired as expired:
+            sys.stdout.write((expired.stdout or b"").decode(errors="replace"))
             finding = Finding(
                 "the function did not return", f"at most {self.mode.timeout} s", "stopped",
                 hint="a loop that does not end, or tg.debug(timeout=...)",
@@ -135,7 +135,15 @@ class DebugFunction:
             raise self._failure(found)
         if show:
             sys.stderr.write(result.stderr)
-        outputs = call.outputs((folder / "out").read_bytes())
+        data = (folder / "out").read_bytes()
+        for late, size, bound in call.said(data) or ():
+            if not 0 <= size <= bound:
+                raise self._failure(Finding(
+                    f"the function did not say how large {late.name} is" if size == -1
+                    else f"the function says a size that its memory does not hold: {late.name} = {size}",
+                    f"0 <= {late.name} <= {bound}", "nothing written" if size == -1 else str(size), late.name,
+                ))  # fmt: skip
+        outputs = call.outputs(data)
         if outputs is None:
             raise self._failure(Finding("the function ended the program", "a return", "exit status 0"))
         return outputs
@@ -159,6 +167,11 @@ class DebugFunction:
     def _compared(self, names: Sequence[str], first: Sequence[Tensor], second: Sequence[Tensor]) -> Finding | None:
         """Compare two runs: bytes with the poison of each were never written; other differences come from reading."""
         for name, *pair in zip(names, first, second, strict=True):
+            if pair[0].shape != pair[1].shape:
+                return Finding(
+                    f"the size of {name} depends on memory that was not written, or that is not the function's own",
+                    "the same size in every run", f"{tuple(pair[0].shape)} and {tuple(pair[1].shape)}", name,
+                )  # fmt: skip
             bits = [_bits(output) for output in pair]
             left = [(data == poison).all(-1) for data, poison in zip(bits, _POISONS, strict=True)]
             unwritten, other = left[0] & left[1], (bits[0] != bits[1]).any(-1)
@@ -200,7 +213,7 @@ def _bits(output: Tensor) -> Tensor:
 
 
 def _same(first: Sequence[Tensor], second: Sequence[Tensor]) -> bool:
-    return all(torch.equal(_bits(a), _bits(b)) for a, b in zip(first, second, strict=True))
+    return all(a.shape == b.shape and torch.equal(_bits(a), _bits(b)) for a, b in zip(first, second, strict=True))
 
 
 def _first(where: Tensor) -> str:

@@ -178,6 +178,10 @@ static TG_UNUSED void tg_inspect(const tg_piece *piece) {
         tg_stop("changed", piece->name, 0, piece->bytes);
 }
 
+static TG_UNUSED void tg_put(int64_t word) {
+    if (fwrite(&word, sizeof word, 1, tg_out) != 1) tg_stop("broken", "output", 0, sizeof word);
+}
+
 /* Forgets the last piece: an output, which is written, or a workspace. */
 static TG_UNUSED void tg_drop(bool written) {
     tg_piece *piece = &tg_pieces[tg_count - 1];

@@ -51,6 +51,9 @@ class Harness(Unit):
     def _load(self) -> Iterator[str]:
         yield "tg_c->samples = tg_word();"
         yield from (f"tg_f->n_{name} = tg_word();" for name in self.prototype.sizes)
+        for late in self.prototype.late:
+            yield f"tg_f->n_{late.name} = tg_word();"
+            yield f"tg_f->l_{late.name} = -1;"
         for argument in self.prototype.arguments:
             yield from self._load_argument(argument)
         for result in self.prototype.results:
@@ -121,6 +124,7 @@ class Harness(Unit):
         yield after or "}"
 
     def _drop(self) -> Iterator[str]:
+        yield from (f"tg_put(tg_f->l_{late.name});" for late in self.prototype.late)
         yield from ("tg_drop(true);" for _ in self.prototype.results)
         for argument in self.prototype.arguments:
             if isinstance(argument, Scratch):

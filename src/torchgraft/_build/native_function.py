@@ -17,7 +17,9 @@ from . import debug, library
 from .prototype import Prototype
 from .source import Source
 
-Result = tuple[Shape, torch.dtype]
+Known = tuple[Shape, torch.dtype]
+Result = tuple[Shape | None, torch.dtype]
+"""Shape and dtype of an output; the shape is None where the function says its size."""
 
 WIDE = dict.fromkeys(HALVES, torch.float32) | {torch.complex32: torch.complex64}
 """Half precision is computed in single and rounded: a sum in halves would lose its terms."""
@@ -161,7 +163,7 @@ class NativeFunction:
             values: its arguments.
             leads: for each tensor, lists flattened, the number of such axes; they broadcast from the right.
             rank: the most that a tensor has.
-            results: shape, with all leading axes, and dtype of each output.
+            results: shape, with all leading axes, and dtype of each output; no shape where the function says sizes.
             sizes: of a rule: the sizes of its operator's axes.
 
         Raises:
@@ -169,14 +171,15 @@ class NativeFunction:
             KernelError, RuleError: the function said that it failed.
         """
         self._check_device(values)
+        known = [(shape, dtype) for shape, dtype in results if shape is not None]
         if rank and self.prototype.whole:
-            return self._loop(values, leads, rank, results, sizes)
-        values, shapes = self._aligned(values, leads, rank, results)
+            return self._loop(values, leads, rank, known, sizes)
+        values, shapes = self._aligned(values, leads, rank, known)
         function = self.variant(self.dtypes(values), tuple(dtype for _, dtype in results))
         made = self.call(function, *values, *self.trailing(sizes, shapes))
         outputs = [made] if isinstance(made, Tensor) else list(made)
         return [
-            o.reshape(shape) if tuple(o.shape) != tuple(shape) else o
+            o.reshape(shape) if shape is not None and tuple(o.shape) != tuple(shape) else o
             for o, (shape, _) in zip(outputs, results, strict=True)
         ]
 
@@ -188,10 +191,11 @@ class NativeFunction:
 
         None where each call has more to do than to compute.
         """
-        if self.prototype.whole:
+        known = [(shape, dtype) for shape, dtype in results if shape is not None]
+        if self.prototype.whole or len(known) < len(results):
             return None
-        aligned, shapes = self._aligned(values, leads, rank, results)
-        if any(tuple(shape) != tuple(wanted) for shape, (wanted, _) in zip(shapes, results, strict=True)):
+        aligned, shapes = self._aligned(values, leads, rank, known)
+        if any(tuple(shape) != tuple(wanted) for shape, (wanted, _) in zip(shapes, known, strict=True)):
             return None
         outputs = tuple(dtype for _, dtype in results)
         return self.ready(aligned, outputs, self.trailing((), shapes), in_place=in_place)
@@ -235,7 +239,7 @@ class NativeFunction:
     # -- batches ----------------------------------------------------------------------------------------------------
 
     def _aligned(
-        self, values: Sequence[Any], leads: Sequence[int], rank: int, results: Sequence[Result]
+        self, values: Sequence[Any], leads: Sequence[int], rank: int, results: Sequence[Known]
     ) -> tuple[list[Any], list[Shape]]:
         """Arguments and shapes of results whose added axes stand above one another: in front of the widest batch."""
         if not rank:
@@ -266,7 +270,7 @@ class NativeFunction:
         return aligned, shapes
 
     def _loop(
-        self, values: Sequence[Any], leads: Sequence[int], rank: int, results: Sequence[Result], sizes: Sequence[int]
+        self, values: Sequence[Any], leads: Sequence[int], rank: int, results: Sequence[Known], sizes: Sequence[int]
     ) -> list[Tensor]:
         """One sample after another, for a function that takes arrays whole."""
         batch = results[0][0][:rank]

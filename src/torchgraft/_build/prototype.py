@@ -1,8 +1,9 @@
 """The C function behind an operator or a rule: what it takes, in which order, and how that is written in C.
 
 It sees one sample: the sizes of its axes, in the order in which the annotations name them, then the arguments in their
-order, then the outputs. That of an elementwise operator sees one element, and returns the result. A tensor whose axes
-the annotations do not fix is passed whole, with its sizes and strides.
+order, then the outputs. Sizes that are known only after the call come last, by pointer: it writes them, and fills the
+first part of memory that is as large as their bounds say. The function of an elementwise operator sees one element, and
+returns the result. A tensor whose axes the annotations do not fix is passed whole, with its sizes and strides.
 """
 
 from __future__ import annotations
@@ -127,6 +128,7 @@ class Prototype:
     Attributes:
         sizes: names of the axes whose sizes it takes.
         users: of the user's function.
+        late: axes whose size it writes; a rule, which comes later, takes them as any other size.
         is_rule: sizes, and shapes of results, are given by the caller: what a rule reads does not tell them all.
 
     Raises:
@@ -147,7 +149,9 @@ class Prototype:
         self.is_rule = sizes is not None
         self.scalar = signature.elementwise
         self.sizes = list(self._sizes() if sizes is None else sizes)
+        self.late = () if self.is_rule else signature.late
         self._check_runs()
+        self._check_late()
         self._check_names()
 
     # -- what there is ------------------------------------------------------------------------------------------
@@ -161,7 +165,7 @@ class Prototype:
         for name, kind in self._types():
             core = self.core(name, kind.axes)
             names |= {t.name: None for t in (core.tokens if core else ()) if t.name is not None}
-        return list(names)
+        return [name for name in names if name not in self.signature.late_names]
 
     def core(self, name: str, axes: Axes | None) -> Axes | None:
         """The axes of one sample, batch axes left out; None where the function is told them."""
@@ -220,8 +224,11 @@ class Prototype:
 
     @cached_property
     def has_ready_calls(self) -> bool:
-        """True if Python can call it without the dispatcher: it takes tensors, by samples, and plain numbers alone."""
-        return not self.whole and all(a.from_python() is not None for a in self.arguments if a.schema)
+        """True if Python can call it without the dispatcher: it takes tensors, by samples, and plain numbers alone.
+
+        Where it says sizes, each call has outputs of its own to make.
+        """
+        return not self.whole and not self.late and all(a.from_python() is not None for a in self.arguments if a.schema)
 
     @cached_property
     def trailing(self) -> tuple[str, ...]:
@@ -305,7 +312,7 @@ class Prototype:
         sizes = [f"int64_t {name}" for name in self.sizes]
         arguments = [text for argument in self.arguments for text in argument.parameters()]
         outputs = [] if self.returns_result else [text for result in self.results for text in result.parameters()]
-        return sizes + arguments + outputs
+        return sizes + arguments + outputs + [f"int64_t *{late.name}" for late in self.late]
 
     def names(self) -> list[str]:
         """The names of the parameters."""
@@ -398,6 +405,27 @@ class Prototype:
                 raise self._refuse(
                     "a C function sees one sample: it cannot sum over the batch axes", output.name,
                     f"{run} {output.type.axes}", str(output.type), "sum in torch, or take the array as a bare Tensor",
+                )  # fmt: skip
+
+    def _check_late(self) -> None:
+        """Each output's memory is as large as what the inputs tell before the call."""
+        for late in self.late:
+            if late.bound is None or not late.reads <= set(self.sizes):
+                raise self._refuse(
+                    f"a C function must be given memory before it says how large {late.name} is", "data_dependent",
+                    f"a bound in the sizes that it knows: {', '.join(self.sizes) or 'numbers'}", str(late),
+                    f'write data_dependent="{late.name} <= {next(iter(self.sizes), 100)}", or a larger size',
+                )  # fmt: skip
+        for output in self.signature.outputs if self.late else ():
+            axes = output.type.axes
+            assert axes is not None
+            within = [token.text for token in axes.tokens if not self.signature.late_names.isdisjoint(token.reads[0])]
+            if within or self.core(output.name, axes) is None or axes.run is not None:
+                raise self._refuse(
+                    f"the size {within[0]} is computed from one that the C function has not said yet" if within
+                    else "samples would have outputs of different sizes", output.name,
+                    "single axes, whose sizes are known or in data_dependent=", str(output.type),
+                    f"name the axis, and give its bound: \"{self.late[0]}  m <= ...\"" if within else None,
                 )  # fmt: skip
 
     def _check_names(self) -> None:

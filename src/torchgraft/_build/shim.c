@@ -321,6 +321,35 @@ void tg_make_sample(tg_call *call, tg_tensor *tensor, const char *name, int64_t 
     tg_make(call, tensor, name, call->dim + count, sizes, count, dtype, item);
 }
 
+void tg_bound(tg_call *call, const char *late, int64_t bound) {
+    if (bound < 0) tg_fail(call, "'%s' is negative: %lld", late, (long long)bound);
+}
+
+void tg_said(tg_call *call, const char *late, int64_t size, int64_t bound) {
+    if (size == -1) tg_fail(call, "the function did not say how large '%s' is", late);
+    if (size < 0 || size > bound)
+        tg_fail(call, "the function says a size of %lld, but '%s' is at most %lld", (long long)size, late,
+                (long long)bound);
+}
+
+void tg_cut(tg_call *call, tg_tensor *tensor, const int64_t *found, int32_t dtype) {
+    tg_tensor whole = *tensor;
+    int64_t last = -1, block = whole.item, blocks = 1, index[TG_DIMS] = {0};
+    tg_look(&whole);
+    for (int64_t i = 0; i < whole.dim; i++)
+        if (found[i] != whole.sizes[i]) last = i;
+    if (last < 0) return;
+    tg_make(call, tensor, whole.name, whole.dim, found, whole.core, dtype, whole.item);
+    for (int64_t i = 0; i < whole.dim; i++) *(i < last ? &blocks : &block) *= found[i];
+    if (!block) return;
+    for (int64_t b = 0; b < blocks; b++) {
+        int64_t offset = 0;
+        for (int64_t i = 0; i < last; i++) offset += index[i] * whole.strides[i];
+        memcpy(tensor->data + b * block, whole.data + offset * whole.item, (size_t)block);
+        for (int64_t i = last; i-- > 0 && ++index[i] == found[i];) index[i] = 0;
+    }
+}
+
 const int64_t *tg_given(tg_call *call, const int64_t *shapes, int64_t length, int64_t *at, int64_t *dim) {
     if (*at >= length || shapes[*at] < 0 || shapes[*at] >= TG_DIMS || *at + 1 + shapes[*at] > length)
         tg_fail(call, "the shapes of the outputs are not as they should be");

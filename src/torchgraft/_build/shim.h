@@ -234,6 +234,15 @@ void tg_look(tg_tensor *tensor);
 void tg_make_sample(tg_call *call, tg_tensor *tensor, const char *name, int64_t count, const int64_t *core,
                     int32_t dtype, int64_t item);
 
+/* Refuses memory of less than no elements. */
+void tg_bound(tg_call *call, const char *late, int64_t bound);
+
+/* Refuses a size that the function has not said, or that is more than its memory holds. */
+void tg_said(tg_call *call, const char *late, int64_t size, int64_t bound);
+
+/* An output of the sizes that were found, without the rest of its memory. */
+void tg_cut(tg_call *call, tg_tensor *tensor, const int64_t *found, int32_t dtype);
+
 /* The shape of an output that the caller gives: a number of axes, then their sizes; `at` moves on. */
 const int64_t *tg_given(tg_call *call, const int64_t *shapes, int64_t length, int64_t *at, int64_t *dim);
 

@@ -55,6 +55,7 @@ def _recipe(source: Source, prototype: Prototype, dtypes: Mapping[str, torch.dty
         [[position, name, str(workspace)] for position, name, workspace in signature.workspaces],
         [[output.name, str(output.type)] for output in signature.outputs],
         sorted((name, name_of(dtype)) for name, dtype in dtypes.items()),
+        *([list(map(str, prototype.late))] if prototype.late else []),
     ]
 
 

@@ -13,11 +13,13 @@ def steps(unit: Unit) -> Iterator[str]:
     """Statements: arguments are read, sizes bound and checked, outputs made and filled, and given back."""
     yield from _take(unit)
     yield from _bind(unit)
+    yield from _bound(unit)
     yield from _open(unit)
     yield from _make(unit)
     yield "if (!tg_left(tg_f)) {"
     yield from (f"    {line}" for line in start(unit))
     yield "}"
+    yield from _cut(unit)
     for i, result in enumerate(unit.prototype.results):
         yield f"tg_stack[{i}] = tg_give(tg_c, {result.field}.handle);"
 
@@ -62,6 +64,29 @@ def _bind(unit: Unit) -> Iterator[str]:
         if token.expression is not None:
             how = "tg_expect_broadcast" if token.broadcast else "tg_expect"
             yield from a.each(f'{how}(tg_c, {{tensor}}, {i}, "{token.text}", {size_of(token)});')
+
+
+def _bound(unit: Unit) -> Iterator[str]:
+    """The most that each late size may be, which memory is made for; the function has to say how much it is."""
+    for late in unit.prototype.late:
+        assert late.axis is not None
+        bound, size = f"tg_f->n_{late.name}", size_of(late.axis)
+        yield f'tg_bound(tg_c, "{late}", {bound} = {size});'
+        yield f"tg_f->l_{late.name} = -1;"
+
+
+def _cut(unit: Unit) -> Iterator[str]:
+    """Late sizes are checked, and outputs cut to them."""
+    for late in unit.prototype.late:
+        yield f'tg_said(tg_c, "{late}", tg_f->l_{late.name}, tg_f->n_{late.name});'
+    late_names = unit.signature.late_names if unit.prototype.late else frozenset()
+    for result in unit.prototype.results:
+        tokens = result.core.tokens if result.core is not None else ()
+        if any(token.name in late_names for token in tokens):
+            code, _ = unit.element(result.name)
+            found = [f"tg_f->l_{t.name}" if t.name in late_names else size_of(t) for t in tokens]
+            yield f"{{ const int64_t tg_found[] = {{{', '.join(found)}}};"
+            yield f"tg_cut(tg_c, &{result.field}, tg_found, {code}); }}"
 
 
 def _open(unit: Unit) -> Iterator[str]:

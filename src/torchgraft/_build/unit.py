@@ -121,6 +121,8 @@ class Unit:
     def _fields(self) -> Iterator[str]:
         for name in self.prototype.sizes:
             yield f"int64_t n_{name};"
+        for late in self.prototype.late:
+            yield f"int64_t n_{late.name}, l_{late.name}; /* the bound, and what the function says */"
         for argument in self.prototype.arguments:
             yield from (f"{line};" for line in argument.fields())
         for result in self.prototype.results:
@@ -140,7 +142,8 @@ class Unit:
     def sample_call(self, outputs: Iterable[str]) -> str:
         """The call for one sample."""
         arguments = [value for argument in self.prototype.arguments for value in argument.values()]
-        return f"tg_function({', '.join([*self.sizes(), *arguments, *outputs])});"
+        late = [f"&tg_f->l_{late.name}" for late in self.prototype.late]
+        return f"tg_function({', '.join([*self.sizes(), *arguments, *outputs, *late])});"
 
     def element_call(self, place: str) -> str:
         """The call for one element; `place` says where a tensor has it."""

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from .case import Case, Linearization
 from .finding import Finding, Inconclusive, Skip, Verdict
+from .late import alike
 
 Value = Tensor | None
 
@@ -238,16 +239,17 @@ def nudged(case: Case, tensors: Sequence[Tensor], sample: int) -> list[Tensor]:
     Sample 0 moves neighbours apart, for what depends on their difference; the others move all at random.
     """
     source = generator(case, 29, sample)
-    return [_nudged(tensor, sample, source) for tensor in tensors]
+    return [_nudged(case, tensor, sample, source) for tensor in tensors]
 
 
-def _nudged(tensor: Tensor, sample: int, source: torch.Generator) -> Tensor:
+def _nudged(case: Case, tensor: Tensor, sample: int, source: torch.Generator) -> Tensor:
     if sample:
         steps = torch.randint(1, 3, tensor.shape, generator=source) * (
             torch.randint(0, 2, tensor.shape, generator=source) * 2 - 1
         )
     else:
         steps = (torch.arange(tensor.numel()) % 2 * 4 - 2).reshape(tensor.shape)
+    steps = alike(case.target, steps, tensor)
     units = steps.to(tensor.device, torch.float64) * torch.finfo(tensor.dtype).eps
     return (tensor * (1 + units)).to(tensor.dtype)
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from .. import _torch
 from . import children
 from .finding import LeftOut, Skip
+from .late import require_sizes
 from .target import Target, differentiable, on_the_same
 
 
@@ -203,10 +204,24 @@ class Case:
         made = self.target.differentiable(self.call(primals))
         return [leaf if leaf.layout == torch.strided else leaf.to_dense() for leaf in made]
 
+    def nearby(self, primals: Sequence[Tensor]) -> list[Tensor]:
+        """The outputs at a point nearby, of the sizes that they have at the case's own.
+
+        Raises:
+            Inconclusive: sizes hang on values, and are others there.
+        """
+        made = self.outputs(primals)
+        if self.target.late:
+            if "sizes" not in self.memo:
+                with torch.no_grad():
+                    self.memo["sizes"] = [output.shape for output in self.outputs()]
+            require_sizes(self.target, made, self.memo["sizes"])
+        return made
+
     def values(self, primals: Sequence[Tensor] | None = None) -> list[Tensor]:
         """The outputs' values for copies of the primals: without grad mode, in memory that no later call writes to."""
         with torch.no_grad():
-            return [o.detach().clone() for o in self.outputs(_copies(self.primals if primals is None else primals))]
+            return [o.detach().clone() for o in self.nearby(_copies(self.primals if primals is None else primals))]
 
     def linearize(self, primals: Sequence[Tensor] | None = None, wanted: Sequence[bool] | None = None) -> Linearization:
         """A recorded forward pass, on fresh copies of the primals that keep their strides.
@@ -234,7 +249,7 @@ class Case:
         """A recorded forward pass on these very tensors; on copies, if `linearize` found that it writes into them."""
         with torch.enable_grad():
             given = [primal.clone() for primal in primals] if self._in_place else primals
-            return Linearization(list(primals), self.outputs(given))
+            return Linearization(list(primals), self.nearby(given))
 
 
 def describe(value: Any) -> str:

@@ -70,6 +70,7 @@ class Target:
         signature: parameters of what its author wrote, by name.
         inert: places of outputs that were declared to have none.
         declared: what qualifies the verdict.
+        late: sizes of its outputs that hang on values, as reports name them; empty where there are none.
         samples: functions of its author's that yield calls, as `Op.samples` takes them: of an operator those that were
             declared, of anything else the attribute ``samples``.
         writing: the operator that writes, of which this is the function behind it.
@@ -86,6 +87,7 @@ class Target:
     inert: frozenset[int] = frozenset()
     declared: Declared = field(default_factory=Declared)
     writing: Op[..., Any] | None = None
+    late: str = ""
 
     def differentiable(self, returned: Any) -> list[torch.Tensor]:
         """The tensors among what it returned that may have a derivative, but for those declared to have none."""
@@ -158,6 +160,7 @@ def _made(origin: Any, name: str | None) -> Target:
             inert=frozenset(i for i, output in enumerate(shown) if output.inert),
             declared=Declared(record.accuracy, dict(record.surrogates), tuple(record.nondifferentiable)),
             writing=None if function is origin else origin,
+            late=" and ".join(sorted(record.signature.late_names)),
         )  # fmt: skip
     if isinstance(origin, nn.Module):
         parameters = ("parameters", *_parameters(origin.forward))

@@ -24,6 +24,7 @@ from .._spec.plan import convert
 from .baseline import generator, signed
 from .case import Case
 from .code import words_in_code
+from .late import alike
 from .target import differentiable
 
 # -- other points ------------------------------------------------------------------------------------------------------
@@ -32,7 +33,8 @@ from .target import differentiable
 def nearby(case: Case, salt: int = 0, spread: float = 2.0**-10) -> list[Tensor]:
     """Other primals, so near that the target takes them as well: each number is larger or smaller by about `spread`."""
     source = generator(case, 41, salt)
-    return [(x * (1 + signed(x.real, source) * spread)).to(x.dtype) for x in case.primals]
+    changes = [alike(case.target, signed(x.real, source), x) for x in case.primals]
+    return [(x * (1 + change * spread)).to(x.dtype) for x, change in zip(case.primals, changes, strict=True)]
 
 
 def untied(case: Case) -> list[Tensor]:

@@ -42,7 +42,7 @@ class NativeKernel(Kernel):
         if plan.batch:
             return lambda *values: self.call_planned(values, plan)
         outputs = tuple(dtype for _, dtype in results)
-        trailing = self.native.trailing((), [shape for shape, _ in results])
+        trailing = self.native.trailing((), [shape for shape, _ in results if shape is not None])
         function = self.native.variant(self.native.dtypes(values), outputs)
         return (lambda *values: function(*values, *trailing)) if trailing else function
 
@@ -67,8 +67,8 @@ class NativeKernel(Kernel):
     def _results(self, plan: Plan) -> list[Result]:
         return [(self._known(shape, i), dtype) for i, (shape, dtype) in enumerate(plan.outputs)]
 
-    def _known(self, shape: Shape | None, output: int) -> Shape:
-        if shape is None:
+    def _known(self, shape: Shape | None, output: int) -> Shape | None:
+        if shape is None and not self.signature.late:  # A function that says sizes makes outputs of them.
             raise DeclarationError(
                 "the output's shape is not known before a C function runs", operator=self.signature.name,
                 argument=self.signature.outputs[output].name, expected="annotated axes, or a shape rule",

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from .. import _torch
 from .._randomness import draw_words
+from .._spec.axes import Shape
 from .._spec.dtypes import name_of
 from .._spec.plan import Plan
 from .._spec.signature import Signature
@@ -52,16 +53,9 @@ def settle_last(signature: Signature, plan: Plan, results: Sequence[Any], inputs
     """Settle the last outputs alone, as `settle` does: those that a function which writes returns."""
     first = len(signature.outputs) - len(results)
     settled: list[Tensor] = []
-    for output, value, (shape, dtype) in zip(signature.outputs[first:], results, plan.outputs[first:], strict=True):
-        if not isinstance(value, Tensor):
-            raise KernelError(
-                f"the kernel returned {type(value).__name__}",
-                operator=signature.name,
-                argument=output.name,
-                expected=str(output.type),
-                got=type(value).__name__,
-                hint=_RETURNED.get(type(value)),
-            )
+    shapes = _expected(signature, plan, first, results)
+    outputs = zip(signature.outputs[first:], results, shapes, plan.outputs[first:], strict=True)
+    for output, value, shape, (_, dtype) in outputs:
         if shape is not None and tuple(value.shape) != tuple(shape):
             raise KernelError(
                 "the kernel returned another shape than its annotation says",
@@ -83,6 +77,23 @@ def settle_last(signature: Signature, plan: Plan, results: Sequence[Any], inputs
             raise _captured(signature.name, output.name)
         settled.append(_own(value, [*inputs, *settled]))
     return settled
+
+
+def _expected(signature: Signature, plan: Plan, first: int, results: Sequence[Any]) -> Sequence[Shape | None]:
+    """The shape that each output from the first one on must have; late sizes are read from the outputs."""
+    for output, value in zip(signature.outputs[first:], results, strict=True):
+        if not isinstance(value, Tensor):
+            raise KernelError(
+                f"the kernel returned {type(value).__name__}",
+                operator=signature.name,
+                argument=output.name,
+                expected=str(output.type),
+                got=type(value).__name__,
+                hint=_RETURNED.get(type(value)),
+            )
+    if plan.late is not None:
+        return plan.late.read([tuple(value.shape) for value in results])
+    return [shape for shape, _ in plan.outputs[first:]]
 
 
 def _own(value: Tensor, others: Sequence[Tensor]) -> Tensor:

@@ -25,6 +25,7 @@ from .._mesh import call as mesh
 from .._spec.plan import LeafCounts, Plan, common_dtype, convert, leaf_counts, with_tensors
 from ..errors import RuleError, UnsupportedError
 from .hot_path import Checks, HotPath
+from .late_outputs import like_these
 from .lowering import Lowering
 from .node import Recorded
 
@@ -275,7 +276,7 @@ class EagerCall(Call):
 
         def run(*values: Any) -> Any:
             outputs = kernel.run_probing(values, plan)
-            entry.returns = _torch.plain_tensors(*outputs)
+            entry.returns = _torch.plain_tensors(*outputs) if plan.late is None else like_these(plan.late, outputs)
             return outputs[0] if len(outputs) == 1 else outputs
 
         return run

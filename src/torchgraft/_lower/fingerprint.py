@@ -21,7 +21,7 @@ def of_signature(signature: Signature) -> str:
     """Of the parameters' and outputs' types: what a compiler has built into its code."""
     parts = [f"{p.name}:{p.type}:{p.optional}:{p.many}" for p in signature.parameters]
     parts += [f"{output.name}:{output.type}:{output.saved}" for output in signature.outputs]
-    return _digest(f"{parts} {signature.loop}")
+    return _digest(f"{parts} {signature.loop}{''.join(f' {late}' for late in signature.late)}")
 
 
 def of_function(function: Callable[..., Any]) -> str:

@@ -20,6 +20,7 @@ from . import fingerprint, vmap
 from .derivatives import Derivatives
 from .dispatcher_op import DispatcherOp, companion
 from .jvp import JVP
+from .late_outputs import fake_outputs
 from .node import NodeFactory, Recorded
 from .vjp import Weigh
 from .writing_node import WritingNode
@@ -50,7 +51,7 @@ class Lowering:
         self._lock = threading.RLock()  # A name must be defined once, whichever thread needs it first.
         name = companion(record.qualname, "functional") if record.signature.written else record.qualname
         self.dispatched = self._register(name, record.signature.schema(), mapped=False)
-        if record.opaque:
+        if record.sealed:
             self.opaque(mapped=False)  # An exported program needs it in a process that never compiled.
 
     def forget(self) -> None:
@@ -68,7 +69,9 @@ class Lowering:
     def tags(self) -> tuple[torch.Tag, ...]:
         """The tags of the operator's names."""
         tags = [torch.Tag.flexible_layout] if hasattr(torch.Tag, "flexible_layout") else []
-        return (*tags, torch.Tag.cudagraph_unsafe) if self.record.opaque else tuple(tags)
+        tags += [torch.Tag.cudagraph_unsafe] if self.record.sealed else []
+        tags += [torch.Tag.dynamic_output_shape] if self.record.signature.late else []
+        return tuple(tags)
 
     def _register(self, name: str, schema: str, *, mapped: bool, decomposes: bool = True) -> DispatcherOp:
         dispatched = DispatcherOp(name, schema, tags=self.tags())
@@ -169,6 +172,9 @@ class Part:
         values, lead = self._values(args)
         values = self.record.promoted(values)
         plan = self.record.plan(values, lead)
+        if plan.late is not None:
+            leaves = self.record.leaves(values)
+            return self._pack(fake_outputs(plan, plan.late, self.dispatched.torch_op, self.record.name, leaves))
         if all(shape is not None for shape, _ in plan.outputs):
             return self._pack(
                 [torch.empty(shape or (), dtype=dtype, device=plan.device) for shape, dtype in plan.outputs]
@@ -194,7 +200,7 @@ class Part:
             return self.fake(*args) if _torch.fake_mode_of(args) else NotImplemented
         if not _torch.tracing_final_graph():
             return NotImplemented
-        if self.record.opaque or _torch.tangents_from_outside():  # The body alone would differentiate them.
+        if self.record.sealed or _torch.tangents_from_outside():  # The body alone would differentiate them.
             return self.lowering.opaque(mapped=self.is_mapped)(*args)
         values, lead = self._values(args)
         try:
@@ -278,7 +284,7 @@ class Part:
     def _inline(self, values: Sequence[Any], lead: int) -> Any:
         """The mapped torch body in the operator's place, for a tracer; None where that cannot be."""
         plan = self.record.plan(values, lead)
-        if self.record.opaque or not plan.batch or _torch.tangents_from_outside():
+        if self.record.sealed or not plan.batch or _torch.tangents_from_outside():
             return None
         try:
             with _torch.below_autograd():
@@ -303,6 +309,8 @@ class Part:
     # -- vmap, autocast ---------------------------------------------------------------------------------------
 
     def vmap(self, info: Any, in_dims: Any, *args: Any) -> tuple[Any, Any]:
+        if self.record.signature.late:
+            raise vmap.refuse_late(self.record.signature)
         values, lead = self._values(args)
         dims = vmap.leaf_dims(self.record.signature, values, in_dims)
         leaves = self.record.leaves(values)

@@ -8,8 +8,10 @@ from typing import Any
 from torch import Tensor
 
 from .._spec.axes import Axis
+from .._spec.late import PAD
 from .._spec.plan import owners_of
 from .._spec.signature import Parameter, Signature
+from ..errors import UnsupportedError
 
 
 def leaf_dims(signature: Signature, values: Sequence[Any], in_dims: Sequence[Any]) -> list[int | None]:
@@ -85,3 +87,23 @@ def _align(owners: Sequence[Parameter], leaves: Sequence[Tensor], dims: Sequence
             front = leaf.movedim(dim, 0)
             moved.append(front.reshape(front.shape[0], *(1,) * (most - rank), *front.shape[1:]))
     return moved
+
+
+def refuse_late(signature: Signature) -> UnsupportedError:
+    """The error for samples whose outputs would differ in size."""
+    sizes = " and ".join(sorted(signature.late_names))
+    return UnsupportedError(
+        f"torch.vmap cannot map it: the size {sizes} of its outputs is known only after the call, and each sample has "
+        "another",
+        operator=signature.name, expected="outputs of one size for all samples", got=f'data_dependent="{sizes}"',
+        hint=PADDED.format(name=signature.name, size=min(signature.late_names)),
+    )  # fmt: skip
+
+
+PADDED = f"""{PAD}
+@tg.op
+def {{name}}_padded(x: Float[Tensor, "n"]) -> tuple[Float[Tensor, "n"], Int64[Tensor, ""]]:
+    made = ...
+    {{size}} = made.shape[0]
+    return F.pad(made, (0, x.shape[0] - {{size}})), torch.tensor({{size}})"""
+"""How an operator is written so that it can be mapped."""

@@ -183,6 +183,8 @@ _HINTS = {
 
 
 def _refusal(signature: Signature, word: str, name: str, *, twice: bool) -> str | None:
+    if signature.late:
+        return "the sizes of outputs hang on values, so that those of parts differ from those of the whole"
     if twice:
         return f"axis {name} cannot be parallel and summed over"
     if name not in _single(signature):

@@ -53,7 +53,10 @@ def rule_prototype(
         outputs=tuple(_results(signature, kind, inputs)),
         workspaces=workspaces,
     )
-    sizes = Prototype(signature, signature.name).sizes
+    known = Prototype(replace(signature, late=()), signature.name).sizes
+    axes = [p.tensor.axes for p in rule.parameters if p.is_tensor]
+    told = {token.name for item in axes if item is not None for token in item.tokens}
+    sizes = [name for name in known if name in told or name not in signature.late_names]
     return Prototype(rule, symbol, sizes=sizes, called=called)
 
 

@@ -356,17 +356,7 @@ class Axes:
             )
         if axis.name is not None:
             return binding.sizes[axis.name]
-        assert axis.expression is not None
-        try:
-            size = _evaluate(axis.expression, binding.sizes, binding.values)
-        except ZeroDivisionError:
-            raise ShapeError(
-                f"axis {axis.text} divides by zero",
-                operator=self.operator,
-                argument=self.where,
-                expected="a divisor that is not zero",
-                got=self._describe_reads(axis, binding),
-            ) from None
+        size = self.computed(axis, binding)
         if size < 0:
             raise ShapeError(
                 f"axis {axis.text} = {size} is negative",
@@ -377,6 +367,20 @@ class Axes:
             )
         return size
 
+    def computed(self, axis: Axis, binding: Binding) -> Size:
+        """The value of an axis's expression, which may be negative."""
+        assert axis.expression is not None
+        try:
+            return _evaluate(axis.expression, binding.sizes, binding.values)
+        except ZeroDivisionError:
+            raise ShapeError(
+                f"axis {axis.text} divides by zero",
+                operator=self.operator,
+                argument=self.where,
+                expected="a divisor that is not zero",
+                got=self._describe_reads(axis, binding),
+            ) from None
+
     def _describe_reads(self, axis: Axis, binding: Binding) -> str:
         """Describe the sizes that the expression of `axis` was computed from."""
         names, arguments = axis.reads
@@ -385,13 +389,13 @@ class Axes:
 
     def evaluate(self, binding: Binding) -> Shape:
         """The shape that the annotation gives in this call, with broadcasting axes at their full size."""
-        shape: list[Size] = []
-        for axis in self.tokens:
-            if axis.variadic:
-                shape.extend((binding.dots or ()) if axis.name is None else binding.runs.get(axis.name, ()))
-            else:
-                shape.append(self._size(axis, binding))
-        return tuple(shape)
+        return tuple(size for axis in self.tokens for size in self.sizes(axis, binding))
+
+    def sizes(self, axis: Axis, binding: Binding) -> Shape:
+        """The sizes that one token gives: a run any number of them, another axis one."""
+        if axis.variadic:
+            return (binding.dots or ()) if axis.name is None else binding.runs.get(axis.name, ())
+        return (self._size(axis, binding),)
 
     def full(self, shape: Shape, binding: Binding) -> Shape:
         """`shape` with its broadcasting axes at their full size: what a rule may return before it is summed."""

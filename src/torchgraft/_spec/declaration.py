@@ -8,6 +8,7 @@ from typing import Any
 
 from ..errors import DeclarationError
 from .dtypes import ANY
+from .late_declaration import check_late
 from .signature import Signature
 
 
@@ -24,6 +25,7 @@ def check_declaration(signature: Signature) -> None:
         )
     _check_names(signature, refuse)
     _check_kinds(signature, refuse)
+    check_late(signature, refuse)
     _check_axes(signature, refuse)
     _check_dtypes(signature, refuse)
 
@@ -100,11 +102,13 @@ def _check_axes(signature: Signature, refuse: Callable[..., DeclarationError]) -
         for p in signature.parameters
         if not p.is_tensor and p.scalar.type is int and not p.scalar.many and not p.optional
     }
-    for name, axes in annotated + results:
+    bounds = [("data_dependent", late.bound) for late in signature.late]
+    for name, axes in annotated + bounds + results:
         if axes is None:
             continue
         reads, arguments = axes.reads()
-        unknown = sorted(reads - bound) + sorted(f"{{{a}}}" for a in arguments - scalars)
+        readable = bound | signature.late_names if (name, axes) in results else bound
+        unknown = sorted(reads - readable) + sorted(f"{{{a}}}" for a in arguments - scalars)
         if unknown:
             raise refuse(
                 f"axis {unknown[0]} is never bound",
@@ -119,13 +123,16 @@ def _check_axes(signature: Signature, refuse: Callable[..., DeclarationError]) -
                 raise refuse(problem, name, expected="annotated axes", got="none")
             continue
         for token in axes.tokens:
-            known = token.name in bound if token.name is not None and not token.variadic else True
+            known = token.name in bound | signature.late_names if token.name is not None else True
             if token.variadic:
                 known = token.name in runs
             if token.anonymous or not known:
+                late = token.name is not None and not token.variadic
                 raise refuse(
-                    f"axis {token.text} is never bound", name, expected="axes of a tensor parameter", got=axes.text
-                )
+                    f"axis {token.text} is never bound", name, expected="axes of a tensor parameter", got=axes.text,
+                    hint=f'if its size is known only after the call: @tg.op(data_dependent="{token.name}")'
+                    if late else None,
+                )  # fmt: skip
 
 
 def _check_dtypes(signature: Signature, refuse: Callable[..., DeclarationError]) -> None:

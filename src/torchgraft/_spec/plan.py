@@ -18,6 +18,7 @@ from torch import Tensor
 from ..errors import ArgumentError, DeviceError, DtypeError, ShapeError, UnsupportedError
 from .axes import Axes, Binding, Shape, broadcast
 from .dtypes import Dtypes, complex_twin, is_inexact, name_of, promote, real_twin
+from .late import LateShapes
 from .signature import Parameter, Signature
 
 LeafCounts = tuple[int | None, ...]
@@ -62,10 +63,12 @@ class Plan:
 
     Attributes:
         leaves: every tensor that was passed, lists flattened.
-        outputs: shape and dtype of each output; the shape is None where no annotation or shape rule gives it.
+        outputs: shape and dtype of each output; the shape is None where no annotation or shape rule gives it, and
+            for all outputs if one has a late size.
         batch: the leading axes that torchgraft loops or maps over.
         device: of the inputs, and so of the outputs.
         sizes: of the named axes.
+        late: the outputs' shapes, where sizes in them are known only after the call.
     """
 
     leaves: tuple[Leaf, ...]
@@ -73,6 +76,7 @@ class Plan:
     batch: Shape
     device: torch.device
     sizes: Mapping[str, Any]
+    late: LateShapes | None = None
 
 
 def leaves_of(plan: Plan, names: Sequence[str]) -> list[Leaf]:
@@ -301,7 +305,10 @@ def make_plan(
         for (name, _, leaf), n, (axes, core) in zip(named, leads, annotated, strict=True)
     )
     shapes: list[Shape | None]
-    if shape_rule is not None:
+    late = _late(signature, binding) if signature.late else None
+    if late is not None:
+        shapes = [None] * len(dtypes)
+    elif shape_rule is not None:
         core_values = replace(signature, values, [torch.Size(core) for core in cores])
         shapes = [None if s is None else batch + s for s in _by_rule(signature, shape_rule, core_values)]
     else:
@@ -311,7 +318,13 @@ def make_plan(
         ]
     written = [next(leaf for leaf in leaves if leaf.name == p.name) for p in signature.written]
     outputs = [(leaf.full, leaf.dtype) for leaf in written] + list(zip(shapes, dtypes, strict=True))
-    return Plan(leaves, tuple(outputs), batch, device, binding.sizes)
+    return Plan(leaves, tuple(outputs), batch, device, binding.sizes, late)
+
+
+def _late(signature: Signature, binding: Binding) -> LateShapes:
+    bounds = {late.name: late.bound.evaluate(binding)[0] for late in signature.late if late.bound is not None}
+    outputs = tuple((output.name, output.type.axes) for output in signature.outputs if output.type.axes is not None)
+    return LateShapes(signature.name, outputs, binding, bounds, signature.late_names)
 
 
 def _by_rule(signature: Signature, rule: ShapeRule, values: Sequence[Any]) -> list[Shape | None]:

@@ -18,6 +18,7 @@ from ..errors import DeclarationError
 from .axes import Axes
 from .declaration import check_declaration
 from .dtypes import ANY, Dtypes
+from .late import read_late
 from .mutated import split_mutated
 from .saved import SavedOutput
 from .scalars import Scalar, read_scalar, strip_numbers, strip_optional
@@ -25,10 +26,13 @@ from .signature import Output, Parameter, Signature, TensorType
 from .workspace import read_workspaces
 
 
-def read_signature(function: Callable[..., Any], name: str, *, loop: bool, frames: int) -> Signature:
+def read_signature(
+    function: Callable[..., Any], name: str, *, loop: bool, frames: int, data_dependent: str = ""
+) -> Signature:
     """The signature of `function`.
 
     Args:
+        data_dependent: names of the axes whose size is known only after the call.
         frames: how many frames up the declaration stands, whose local names annotations may use.
 
     Raises:
@@ -56,7 +60,8 @@ def read_signature(function: Callable[..., Any], name: str, *, loop: bool, frame
         returned, beside = _read_outputs(name, hints["return"], _local_names(function, frame), alone=alone)
     shown = [output for output in (*after, *returned) if not output.saved]
     structure = (None if len(shown) == 1 else tuple) if after else beside
-    signature = Signature(name, parameters, (*after, *returned), structure, loop, workspaces, beside)
+    late = read_late(name, data_dependent)
+    signature = Signature(name, parameters, (*after, *returned), structure, loop, workspaces, late, beside)
     check_declaration(signature)
     return signature
 

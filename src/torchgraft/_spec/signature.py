@@ -12,6 +12,7 @@ from torch import Tensor
 
 from .axes import Axes, Axis
 from .dtypes import Dtypes
+from .late import Late
 from .scalars import Scalar
 from .workspace import Memory
 
@@ -106,6 +107,7 @@ class Signature:
         beside: of an operator that writes: the same of the outputs that its callers get.
         loop: leading axes are added by torchgraft (``batch="loop"``).
         workspaces: memory that a C function uses: position among the annotated parameters, name, annotation.
+        late: axes of outputs whose size is known only after the call.
     """
 
     name: str
@@ -114,6 +116,7 @@ class Signature:
     structure: type | None
     loop: bool
     workspaces: tuple[tuple[int, str, Memory], ...] = ()
+    late: tuple[Late, ...] = ()
     beside: type | None = None
 
     @cached_property
@@ -152,16 +155,21 @@ class Signature:
         return all(output.type.axes is not None or output.after for output in self.outputs)
 
     @cached_property
+    def late_names(self) -> frozenset[str]:
+        """The names of the axes whose size is known only after the call."""
+        return frozenset(late.name for late in self.late)
+
+    @cached_property
     def annotations(self) -> tuple[Axes | None, ...]:
         """The axes of each tensor, inputs first; None for one without."""
         return tuple(kind.axes for kind in [*(p.tensor for _, p in self.tensors), *(o.type for o in self.outputs)])
 
     @cached_property
     def batch_run(self) -> Axis | None:
-        """The batch axes: a run that leads every output, and every input that has it."""
+        """The batch axes: a run that leads every output, and every input that has it; none beside late sizes."""
         runs = [axes.leading_run if axes is not None else None for axes in self.annotations[len(self.tensors) :]]
         first = runs[0] if runs else None
-        if first is None or any(run is None or run.name != first.name for run in runs):
+        if self.late or first is None or any(run is None or run.name != first.name for run in runs):
             return None
         inner = [token for axes in self.annotations if axes is not None for token in axes.tokens[1:] if token.variadic]
         return None if any(token.name == first.name for token in inner) else first
@@ -181,6 +189,7 @@ class Signature:
         if not self.shaped:
             return tuple(p.name for p in self.parameters if not p.is_tensor)
         axes = [p.tensor.axes for _, p in self.tensors] + [output.type.axes for output in self.outputs]
+        axes += [late.bound for late in self.late]
         names: set[str] = set()
         for item in axes:
             if item is not None:

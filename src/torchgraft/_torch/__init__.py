@@ -91,6 +91,7 @@ from .plain import holds_numbers as holds_numbers
 from .plain import is_at_bottom as is_at_bottom
 from .plain import is_direct as is_direct
 from .plain import plain_tensors as plain_tensors
+from .plain import plain_tensors_of as plain_tensors_of
 from .plain import runs_eagerly as runs_eagerly
 from .quiet import quiet_compilers as quiet_compilers
 from .quiet import quiet_vmap as quiet_vmap
@@ -122,7 +123,9 @@ from .tracing import fake_mode_of as fake_mode_of
 from .tracing import graph_break as graph_break
 from .tracing import guard_forward_level as guard_forward_level
 from .tracing import is_tracing as is_tracing
+from .tracing import new_size as new_size
 from .tracing import no_dynamo as no_dynamo
+from .tracing import promise as promise
 from .tracing import tangents_from_outside as tangents_from_outside
 from .tracing import tracing_final_graph as tracing_final_graph
 from .tracing import tracing_to_graph as tracing_to_graph

@@ -66,15 +66,15 @@ def is_at_bottom(tensors: Iterable[Tensor]) -> bool:
 class _PlainGuards:
     """Dynamo's `TensorGuards` in Python, for a torch that does not have it."""
 
-    def __init__(self, *tensors: Tensor, **_: Any) -> None:
-        self.expected = [self._describe(tensor) for tensor in tensors]
+    def __init__(self, *tensors: Tensor, dynamic_dims_sizes: Any, dynamic_dims_strides: Any) -> None:
+        self.sizes, self.strides = dynamic_dims_sizes, dynamic_dims_strides
+        self.expected = [self._describe(i, tensor) for i, tensor in enumerate(tensors)]
 
-    @staticmethod
-    def _describe(tensor: Tensor) -> tuple[Any, ...]:
+    def _describe(self, place: int, tensor: Tensor) -> tuple[Any, ...]:
         return (
             type(tensor),
-            tensor.shape,
-            tensor.stride(),
+            self._compared(tensor.shape, self.sizes and self.sizes[place]),
+            self._compared(tensor.stride(), self.strides and self.strides[place]),
             tensor.dtype,
             tensor.device,
             tensor.requires_grad and torch.is_grad_enabled(),
@@ -84,12 +84,19 @@ class _PlainGuards:
             torch.is_inference_mode_enabled(),
         )
 
+    @staticmethod
+    def _compared(numbers: Sequence[int], dynamic: Sequence[int | None] | None) -> tuple[int | None, ...]:
+        """The sizes or strides, without those that may be any."""
+        if dynamic is None or len(dynamic) != len(numbers):
+            return tuple(numbers)
+        return tuple(None if known is None else number for number, known in zip(numbers, dynamic, strict=True))
+
     def check(self, *tensors: Any) -> bool:
         if any_autocast() or is_tracing() or functorch_active() or len(tensors) != len(self.expected):
             return False
         return all(
-            isinstance(tensor, Tensor) and self._describe(tensor) == expected
-            for tensor, expected in zip(tensors, self.expected, strict=True)
+            isinstance(tensor, Tensor) and self._describe(i, tensor) == expected
+            for i, (tensor, expected) in enumerate(zip(tensors, self.expected, strict=True))
         )
 
 
@@ -135,4 +142,17 @@ def plain_tensors(*tensors: Tensor) -> Callable[..., bool]:
     do not. It costs 0.13 us for one tensor and 0.07 us for each further one.
     """
     check: Callable[..., bool] = _TensorGuards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None).check
+    return check
+
+
+def plain_tensors_of(sizes: Sequence[Sequence[int | None]], tensors: Sequence[Tensor]) -> Callable[..., bool]:
+    """Make a `plain_tensors` for tensors of which some sizes may be any; strides are not looked at.
+
+    Args:
+        sizes: those of each tensor, None for one that may be any.
+    """
+    any_strides = [[None] * len(known) for known in sizes]
+    check: Callable[..., bool] = _TensorGuards(
+        *tensors, dynamic_dims_sizes=[list(known) for known in sizes], dynamic_dims_strides=any_strides
+    ).check
     return check

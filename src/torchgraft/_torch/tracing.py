@@ -118,11 +118,18 @@ def disabled(function: F, why: str) -> F:
     return no_dynamo(function)
 
 
-def fake_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call `function` with fake tensors in the place of its tensors."""
+def fake_call(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, symbols: bool = False
+) -> Any:
+    """Call `function` with fake tensors in the place of its tensors; with symbols for sizes that hang on numbers."""
     from torch._subclasses.fake_tensor import FakeTensorMode  # It costs the import of a compiler.
 
-    with FakeTensorMode(allow_non_fake_inputs=True) as mode, torch.no_grad():
+    shapes = None
+    if symbols:
+        from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+        shapes = ShapeEnv()
+    with FakeTensorMode(allow_non_fake_inputs=True, shape_env=shapes, static_shapes=True) as mode, torch.no_grad():
         args, kwargs = _pytree.tree_map_only(Tensor, mode.from_tensor, (args, kwargs))
         return function(*args, **kwargs)
 
@@ -132,3 +139,22 @@ def checkpointed(function: Callable[..., Any], *args: Any) -> Any:
     from torch.utils.checkpoint import checkpoint
 
     return getattr(checkpoint, "__wrapped__", checkpoint)(function, *args, use_reentrant=True)
+
+
+def promise(condition: Any) -> None:
+    """Tell tracers of a condition that every call will keep; their programs assert it."""
+    torch._check(condition)
+
+
+def new_size(mode: Any, operator: Any) -> torch.SymInt | None:
+    """Make a symbol for a size that hangs on values, of at least 0; None where fake tensors know no symbols.
+
+    Raises:
+        DynamicOutputShapeException: the user has not switched them on, so that Dynamo breaks the graph here.
+    """
+    if mode is None or mode.shape_env is None:
+        return None
+    from torch._library.fake_impl import FakeImplCtx  # `torch.library.get_ctx` gives one in a fake kernel alone.
+
+    size: torch.SymInt = FakeImplCtx(mode, operator).new_dynamic_size()
+    return size

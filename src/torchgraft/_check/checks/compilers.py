@@ -217,19 +217,20 @@ def fake(case: Case) -> Iterator[Finding]:
     require_operator(case)
     baseline(case)
     require_dense(case, "sparse tensors have no fake ones of their own")
-    yield from _compare_fake(case, case.primals, "as given", _torch.fake_call, strides=True)
+    fake_call = partial(_torch.fake_call, symbols=bool(case.target.late))
+    yield from _compare_fake(case, case.primals, "as given", fake_call, strides=True)
     extra = [("on device meta", case, case.primals, _meta_call)]
     laid_out = [transposed(primal) for primal in case.primals]
     if any(primal is not None for primal in laid_out):
         primals = [p if other is None else other for p, other in zip(case.primals, laid_out, strict=True)]
-        extra.append(("transposed inputs", case, primals, _torch.fake_call))
+        extra.append(("transposed inputs", case, primals, fake_call))
     for variant in variants(case):
         with contextlib.suppress(Exception):  # The target takes no such size.
             variant.case.values(nearby(variant.case))
-            extra.append((variant.what, variant.case, variant.case.primals, _torch.fake_call))
+            extra.append((variant.what, variant.case, variant.case.primals, fake_call))
     for what, other, primals, call in extra:
         with contextlib.suppress(Refused):
-            strides = call is _torch.fake_call
+            strides = call is fake_call
             found = list(_compare_fake(other, primals, what, call, strides=strides))
             yield from found
             if found:
@@ -248,8 +249,11 @@ def _compare_fake(case: Case, primals: list[Tensor], what: str, call: FakeCall, 
         return
     for i, (made, real) in enumerate(zip(found, expected, strict=True)):
         name = "the output" if len(found) == 1 else f"output {i}"
-        looks = {"shape": (tuple(made.shape), tuple(real.shape)), "dtype": (made.dtype, real.dtype)}
-        if strides and real.numel() and made.shape == real.shape:
+        sizes = zip(made.shape, real.shape, strict=False)  # A symbol stands for a size that only the real call knows.
+        shape = (*(size if _is_symbol(n) else n for n, size in sizes), *made.shape[real.dim() :])
+        looks = {"shape": (shape, tuple(real.shape)), "dtype": (made.dtype, real.dtype)}
+        known = not any(map(_is_symbol, made.shape))
+        if strides and known and real.numel() and made.shape == real.shape:
             # Strides of axes with one element or none mean nothing.
             means = [size > 1 for size in real.shape]
             if any(m and a != b for m, a, b in zip(means, made.stride(), real.stride(), strict=True)):
@@ -258,6 +262,10 @@ def _compare_fake(case: Case, primals: list[Tensor], what: str, call: FakeCall, 
             title = f"The fake result has {code} {ours}, the real one {theirs}"
             cause = f"the fake kernel does not compute the {code} as the kernel does, and compilers rely on it"
             yield Words(f"fake-{code}", title, cause, FAKE_HINT).at(f"{name}; {where}")
+
+
+def _is_symbol(size: object) -> bool:
+    return isinstance(size, torch.SymInt)
 
 
 def _meta_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

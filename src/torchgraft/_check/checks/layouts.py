@@ -13,6 +13,8 @@ from torch import Tensor
 from ..baseline import Baseline, baseline, distance, generator, vjp_of
 from ..case import Case
 from ..finding import Finding, Inconclusive, Skip, Verdict
+from ..late import alike
+from ..target import Target
 from .ways import Made, Words, claimed, compared, placed, require_fixed
 
 Layout = Callable[[Tensor], Tensor | None]
@@ -200,7 +202,7 @@ def _with_slack(base: Baseline) -> Baseline:
     sizes = [0.0 if value is None or not value.numel() else float(value.max()) for value in finite]
     slacks = [16 * torch.finfo(DTYPE).eps * size for size in sizes]
     for sample in range(3):
-        rounded = partial(_rounded, source=generator(base.case, 83, sample))
+        rounded = partial(_rounded, base.case.target, source=generator(base.case, 83, sample))
         moved = base.case.linearize([rounded(primal) for primal in base.case.primals])
         found = [*moved.outputs, *moved.vjp([None if c is None else rounded(c) for c in base.cotangents])]
         slacks = [s + 4 * distance(value, other) for s, value, other in zip(slacks, found, every, strict=True)]
@@ -208,6 +210,7 @@ def _with_slack(base: Baseline) -> Baseline:
     return replace(base, output_slack=slacks[:count], gradient_slack=slacks[count:])
 
 
-def _rounded(tensor: Tensor, source: torch.Generator) -> Tensor:
+def _rounded(target: Target, tensor: Tensor, source: torch.Generator) -> Tensor:
     noise = (torch.rand(tensor.shape, generator=source, dtype=torch.float64) - 0.5) * 4 * torch.finfo(DTYPE).eps
+    noise = alike(target, noise, tensor)
     return (tensor * (1 + noise)).to(tensor.dtype)

@@ -282,7 +282,15 @@ def backward_case(
         if i in varied and any(output.requires_grad for output in of.linearize().outputs)
     }
     declared = Declared(case.target.declared.accuracy, meant)
-    target = Target(f"the backward of {case.target.name}", "callable", backward, backward, names, declared=declared)
+    target = Target(
+        f"the backward of {case.target.name}",
+        "callable",
+        backward,
+        backward,
+        names,
+        declared=declared,
+        late=case.target.late,
+    )
     arguments = [*(case.primals[i] for i in varied), *(base.cotangents[i] for i in upstream)]
     scales = [base.gradient_scale[i] for i in returned]
     return Case(target, arguments, seed=case.seed, traits=case.traits, scales=scales)

@@ -41,7 +41,7 @@ def mapped(case: Case) -> Iterator[Finding]:
         yield from found
         if found:
             return
-    if len(refused) == len(ways):
+    if len(refused) == len(ways) or (refused and claimed(case, "vmap") is False):  # It does not claim the first one.
         raise refused[0]
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ..baseline import Value, distance, generator, scale_of, signed
 from ..case import Case, Linearization
+from ..late import alike
 from .probe import in_double
 from .vectors import flatten
 
@@ -46,7 +47,7 @@ class Line:
         self.outputs = recorded.outputs
         self.cotangents = [cotangent(o, cotangents, source) if o.requires_grad else None for o in recorded.outputs]
         self.gradients = [None if g is None else g.detach() for g in recorded.vjp(self.cotangents)]
-        self.direction = [unit(primal) * signed(primal, source) for primal in self.primals]
+        self.direction = [alike(case.target, unit(p) * signed(p, source), p) for p in self.primals]
         self._kind, self._source = cotangents, source
         self._weights: list[list[Value]] = []
 

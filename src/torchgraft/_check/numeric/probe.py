@@ -15,6 +15,7 @@ from torch import Tensor
 from ..case import Case
 from ..evidence import Evidence
 from ..finding import Inconclusive
+from ..late import alike
 from ..target import differentiable
 from .ladder import SAMPLES, Ladder, Rough, climb, ecnoise
 from .vectors import GRIDS, Layout, flatten, grid_of
@@ -128,7 +129,7 @@ class Probe:
 
     def _called(self, case: Case, point: Tensor) -> Tensor:
         with torch.no_grad():
-            return flatten(case.outputs(self.inputs.unflatten(point)))
+            return flatten(case.nearby(self.inputs.unflatten(point)))
 
     def direction(
         self, generator: torch.Generator, *, relative: bool = False, primals: Sequence[int] | None = None
@@ -139,7 +140,10 @@ class Probe:
             relative: changes are in proportion to each element rather than to each tensor.
             primals: the only ones that change; all by default.
         """
-        pieces = [self.grid.direction(self.point[s], generator, relative=relative) for s in self.inputs.slices]
+        points = [self.point[s] for s in self.inputs.slices]
+        pieces = [
+            alike(self.case.target, self.grid.direction(point, generator, relative=relative), point) for point in points
+        ]
         kept = range(len(pieces)) if primals is None else primals
         return torch.cat([piece if i in kept else torch.zeros_like(piece) for i, piece in enumerate(pieces)])
 
@@ -161,6 +165,8 @@ class Probe:
         try:
             samples = [self.at(self.point + i * self.grid.smallest * direction) for i in range(1, 1 + SAMPLES)]
             measured = ecnoise(torch.stack(samples))
+        except Inconclusive:
+            raise
         except Exception:
             raise Inconclusive("the target fails at points next to the arguments") from None
         rounding = self.grid.epsilon / 2 * self.scale
