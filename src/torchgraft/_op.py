@@ -19,8 +19,9 @@ from ._lower.lowering import Lowering
 from ._record import Record
 from ._rules.kinds import Kind
 from ._rules.rule import make_rule
-from ._spec.reading import with_workspaces
+from ._spec.reading import with_structures, with_workspaces
 from ._spec.reference import read_reference
+from ._spec.structures import gathering
 from .errors import DeclarationError, UnsupportedError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -174,10 +175,11 @@ class Op(Generic[P, R_co]):
             ...     return grad * 4 * s * (1 - s)
         """
         record = self._record
-        record.declare_surrogates(inputs, of)
+        names = [own for name in inputs for own in record.signature.inputs(name)]
+        record.declare_surrogates(names, of)
 
         def declare(function: F) -> F:
-            rules = [rule for name in inputs if (rule := record.reverse_rule(name) or record.forward_rule(name))]
+            rules = [rule for name in names if (rule := record.reverse_rule(name) or record.forward_rule(name))]
             stands = rules and all(rule.written is function for rule in rules)
             return function if stands else self.vjp(*inputs)(function)
 
@@ -190,7 +192,7 @@ class Op(Generic[P, R_co]):
             raise DeclarationError(
                 f"@{self._record.name}.{kind} was used without the name of an input",
                 operator=self._record.name,
-                expected=f'@{self._record.name}.{kind}("{self._record.signature.tensors[0][1].name}")',
+                expected=f'@{self._record.name}.{kind}("{self._record.signature.tensors[0][1].shown}")',
                 got=f"@{self._record.name}.{kind}",
             )
 
@@ -219,7 +221,8 @@ class Op(Generic[P, R_co]):
             >>> scale_rows.nondifferentiable("scale", reason="it is calibrated, not learned")
             >>> factor.nondifferentiable("growth", reason="it jumps where pivots change")
         """
-        self._declare(lambda record: record.declare_nondifferentiable(names, reason))
+        inputs = [own for name in names for own in self._record.signature.inputs(name)]
+        self._declare(lambda record: record.declare_nondifferentiable(inputs, reason))
 
     # -- kernels, shapes ------------------------------------------------------------------------------------------
 
@@ -258,7 +261,8 @@ class Op(Generic[P, R_co]):
                         "a kernel in C is for the CPU", operator=signature.name, expected="cpu", got=device
                     )
                 signature = with_workspaces(signature, function, frames=1)
-            names, wanted = list(inspect.signature(function).parameters), list(signature.names)
+            signature, arrays = with_structures(signature, function, frames=1)
+            names, wanted = list(inspect.signature(function).parameters), [item.name for item in signature.given]
             names = [name for name in names if name not in {name for _, name, _ in signature.workspaces}]
             if names != wanted:
                 raise DeclarationError(
@@ -267,7 +271,7 @@ class Op(Generic[P, R_co]):
                     expected=", ".join(wanted),
                     got=", ".join(names),
                 )
-            numpy = any("ndarray" in str(note) for note in inspect.get_annotations(function).values())
+            numpy = arrays or any("ndarray" in str(note) for note in inspect.get_annotations(function).values())
             kernel = make_kernel(signature, function, numpy=numpy, source=source)
             self._declare(lambda record: record.add_kernel(device, kernel))
             return function
@@ -295,16 +299,18 @@ class Op(Generic[P, R_co]):
                 expected="a shape rule only for a bare Tensor or np.ndarray output",
                 got=", ".join(str(output.type) for output in self._record.signature.outputs),
             )
-        for name in inspect.signature(function).parameters:
-            if name not in self._record.signature.names:
+        signature, asked = self._record.signature, list(inspect.signature(function).parameters)
+        for name in asked:
+            if name not in signature.names and name not in signature.wholes:
                 raise DeclarationError(
                     f"the shape rule asks for '{name}', which does not exist",
                     operator=self._record.name,
                     argument=name,
-                    expected=", ".join(self._record.signature.names),
+                    expected=", ".join([*signature.names, *signature.wholes]),
                     got=name,
                 )
-        self._declare(lambda record: record.declare_shapes(function))
+        rule = gathering(function, [signature.wholes.get(name, name) for name in asked]) if signature.wholes else function
+        self._declare(lambda record: record.declare_shapes(rule))
         return function
 
     # -- what checks it is given ----------------------------------------------------------------------------------

@@ -188,7 +188,8 @@ class Record:
 
     def declare_domains(self, domains: Mapping[str, Domain]) -> None:
         """Add domains, or replace those of the same names; calls do not change by it."""
-        merged = {**self.domains, **domains}
+        paths = {p.path: p.name for p in self.signature.parameters}
+        merged = {**self.domains, **{paths.get(name, name): domain for name, domain in domains.items()}}
         check_domains(self.signature, merged)
         self.domains = merged
 

@@ -11,6 +11,7 @@ a new combination goes down the slow path once, where every check has words.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from .. import _torch
 from .._build import debug
-from .._kernels.kernel import Kernel
+from .._kernels.kernel import Kernel, positional
 from .._kernels.results import refuse_mutated, settle
 from .._mesh import call as mesh
 from .._spec.plan import LeafCounts, Plan, common_dtype, convert, leaf_counts, with_tensors
@@ -111,6 +112,7 @@ class EagerCall:
         checks = Checks(all(k.opaque for k in kernels), all(k.trusted for k in kernels))
         self._hot_path = HotPath(self.signature, self.record.qualname, _NEVER, checks)
         self.function, self._install = self._hot_path.make(self.slow, self._find, self._compiled())
+        self._positional = positional(self.signature, partial(self.function, None))
         debug.remembers(self)
 
     def forget(self) -> None:
@@ -186,11 +188,7 @@ class EagerCall:
 
     def _again(self, values: Sequence[Any]) -> Any:
         """The call with tensors in the place of others or of numbers, which the hot path may know."""
-        keywords = self.signature.keywords
-        if not keywords:
-            return self.function(None, *values)
-        positional = len(values) - len(keywords)
-        return self.function(None, *values[:positional], **dict(zip(keywords, values[positional:], strict=True)))
+        return self._positional(*values)
 
     def _make_entry(self, kernel: Kernel, values: Sequence[Any], leaves: Sequence[Tensor], plan: Plan) -> Entry:
         positions = self.signature.tensors

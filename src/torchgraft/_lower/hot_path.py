@@ -7,8 +7,9 @@ a parameter called `kernel` or `type` hides nothing.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,8 +19,10 @@ from .. import _torch
 from .._kernels.ownership import HOT_ALONE
 from .._spec.scalars import Scalar
 from .._spec.signature import Parameter, Signature
-from .generated import compile_source
+from .._spec.structures import Structure
+from .._generated import compile_source
 from .node import Recorded
+from .structures import refuse
 
 _TEMPLATE = """\
 def @make(@slow, @find, @compiled):
@@ -29,7 +32,7 @@ def @make(@slow, @find, @compiled):
         nonlocal @current
         @current = @entry
 
-    def __call__(@self, {parameters}):
+    def __call__(@self, {parameters}):{take}
         if @is_dynamo_compiling():
             ({outputs},) = @compiled({arguments})
             return {result}
@@ -153,7 +156,10 @@ class HotPath:
             "new": tuple.__new__,  # The class itself takes three times as long.
             "recorded": Recorded,
         }
-        names |= {f"default_{p.name}": p.default for p in self.signature.parameters if not p.required}
+        names |= {f"default_{p.name}": p.default for p in self.signature.given if not p.required}
+        inner = [inner for structure in self.signature.structures for inner in structure.all]
+        names |= {f"class_{s.identifier}": s.cls for s in inner}
+        names |= {f"refuse_{s.identifier}": partial(refuse, self.signature.name, s) for s in inner}
         names |= {f"convert_{p.name}": self._converter(p) for p in self.scalars}
         names |= {f"type_{p.name}": p.scalar.type for p in self.scalars}
         names |= {f"absent_{p.name}": _torch.absent(i) for i, p in self.signature.tensors if p.optional}
@@ -163,7 +169,7 @@ class HotPath:
         scalar, operator = parameter.scalar, self.signature.name
 
         def convert(value: Any) -> Any:
-            return None if value is None and parameter.optional else scalar.convert(value, operator, parameter.name)
+            return None if value is None and parameter.optional else scalar.convert(value, operator, parameter.shown)
 
         return convert
 
@@ -173,6 +179,7 @@ class HotPath:
         result = self._packed([o for o, out in zip(self.outputs, self.signature.outputs, strict=True) if not out.saved])
         return _TEMPLATE.format(
             parameters=self._parameters(),
+            take="".join(f"{indent}{line}" for s in self.signature.structures for line in _take(s, s.name)),
             arguments=self.arguments,
             convert=indent.join(self._conversions()) or "pass",
             tensors=", ".join(self._leaves()),
@@ -188,7 +195,7 @@ class HotPath:
 
     def _parameters(self) -> str:
         parts: list[str] = []
-        for parameter in self.signature.parameters:
+        for parameter in self.signature.given:
             if parameter.keyword_only and "*" not in parts:
                 parts.append("*")
             parts.append(parameter.name + ("" if parameter.required else f"=@default_{parameter.name}"))
@@ -288,6 +295,18 @@ class HotPath:
             return call
         names = ", ".join(self.outputs)
         return f"{call}\ntry:\n    ({names},) = @out\nexcept @errors:\n    {' = '.join(self.outputs)} = None"
+
+
+def _take(structure: Structure, value: str) -> Iterator[str]:
+    """Lines that put the fields of a structure into variables of their own."""
+    name = structure.identifier
+    yield f"if @type({value}) is not @class_{name}: raise @refuse_{name}({value})"
+    for field, kept in structure.fields:
+        if isinstance(kept, str):
+            yield f"{kept} = {value}.{field}"
+        else:
+            yield f"@{kept.identifier} = {value}.{field}"
+            yield from _take(kept, f"@{kept.identifier}")
 
 
 def needs_conversion(scalar: Scalar) -> bool:

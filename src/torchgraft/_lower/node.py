@@ -22,7 +22,7 @@ from .._spec.plan import LeafCounts, Plan
 from ..errors import DerivativeError
 from .conduct import mutated
 from .derivatives import Derivatives
-from .generated import compile_source
+from .._generated import compile_source
 from .missing import missing_rule
 from .refuse import attached, connect, explain_saved, watched
 from .shut import shut

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
-from .._lower.generated import compile_source
+from .._generated import compile_source
 from .._op import Op
 from .._spec.signature import Parameter
 from ..errors import DeclarationError
