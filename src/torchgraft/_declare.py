@@ -22,6 +22,7 @@ from ._record import Record
 from ._spec.accuracy import read_accuracy
 from ._spec.reading import read_signature
 from ._spec.saved import Saved
+from ._spec.trees import register_structures
 from ._spec.workspace import Workspace
 from .errors import DeclarationError
 
@@ -238,6 +239,7 @@ def make_op(
             "a kernel in C takes tensors", operator=name, expected="Tensor", got="np.ndarray",
             hint="annotate with Tensor, or declare a NumPy operator and add @f.kernel(\"cpu\", tg.c(...))",
         )  # fmt: skip
+    register_structures(signature)
     kernel = kernel or function
     record = Record(signature, kernel, fresh_name(f"{namespace}::{name}", kernel), autocast, source)
     made = own_class(name, function.__module__)()
