@@ -121,10 +121,11 @@ class Record:
         for name in rule.inputs:
             other = self._conflict(rule.kind, name)
             if other is not None:
+                shown = self.signature.names[name].shown
                 raise DeclarationError(
-                    f"input '{name}' already has the rule {other}",
+                    f"input '{shown}' already has the rule {other}",
                     operator=rule.label,
-                    argument=name,
+                    argument=shown,
                     expected="one rule for each input and mode",
                     got=f"{other} and {rule.label}",
                     hint="delete one of them; a vjp and a jvp may stand together",

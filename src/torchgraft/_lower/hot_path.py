@@ -16,11 +16,11 @@ import torch
 from torch.compiler import is_dynamo_compiling
 
 from .. import _torch
+from .._generated import compile_source
 from .._kernels.ownership import HOT_ALONE
 from .._spec.scalars import Scalar
 from .._spec.signature import Parameter, Signature
 from .._spec.structures import Structure
-from .._generated import compile_source
 from .node import Recorded
 from .structures import refuse
 

@@ -7,7 +7,7 @@ import inspect
 import sys
 import types
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -81,22 +81,29 @@ def with_structures(signature: Signature, function: Callable[..., Any], *, frame
 
 
 def own_structure(
-    signature: Signature, structure: Structure, annotation: Any, operator: str, scope: dict[str, Any]
+    signature: Signature, structure: Structure, annotation: Any, operator: str, scope: Mapping[str, Any]
 ) -> tuple[Structure, bool]:
-    """The structure in the class that annotates it elsewhere, and whether its fields are annotated as arrays."""
+    """The structure in the class that annotates it elsewhere, and whether its fields are annotated as arrays.
+
+    Raises:
+        DeclarationError: that class has other fields.
+    """
+    declared = [signature.names[name] for name in structure.parameters]
     if annotation is structure.cls:
-        return structure, any(signature.names[n].is_tensor and signature.names[n].tensor.numpy for n in structure.parameters)
-    if not is_structure(annotation):  # It has no annotation, or one that says nothing.
+        return structure, any(p.is_tensor and p.tensor.numpy for p in declared)
+    if not is_structure(annotation):  # There is no annotation, or one that says nothing.
         return structure, False
     parameter = inspect.Parameter(structure.identifier, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     fields, (read,) = _read_parameters(operator, [parameter], {parameter.name: annotation}, scope)
-    if read.parameters != structure.parameters:
+    if [(p.name, p.is_tensor, p.many) for p in fields] != [(p.name, p.is_tensor, p.many) for p in declared]:
         raise DeclarationError(
             f"{annotation.__name__} has other fields than {structure.cls.__name__}", operator=operator,
-            argument=structure.name, expected=", ".join(structure.parameters), got=", ".join(read.parameters),
+            argument=structure.name, expected=", ".join(f"{p.shown}: {p.type}" for p in declared),
+            got=", ".join(f"{p.shown}: {p.type}" for p in fields),
             hint=f"annotate it as {structure.cls.__name__}, or give both the same fields",
         )  # fmt: skip
-    return replace(read, name=structure.name, keyword_only=structure.keyword_only), any(p.is_tensor and p.tensor.numpy for p in fields)
+    whole = replace(read, name=structure.name, keyword_only=structure.keyword_only)
+    return whole, any(p.is_tensor and p.tensor.numpy for p in fields)
 
 
 def resolve_hints(function: Callable[..., Any], name: str, frame: types.FrameType | None) -> dict[str, Any]:
@@ -132,7 +139,7 @@ def local_names(function: Callable[..., Any], frame: types.FrameType | None) -> 
 
 
 def _read_parameters(
-    name: str, annotated: Sequence[inspect.Parameter], hints: dict[str, Any], scope: dict[str, Any]
+    name: str, annotated: Sequence[inspect.Parameter], hints: dict[str, Any], scope: Mapping[str, Any]
 ) -> tuple[tuple[Parameter, ...], tuple[Structure, ...]]:
     """The parameters, among them those that fields of structures are; and the structures."""
     parameters: list[Parameter] = []
@@ -142,9 +149,9 @@ def _read_parameters(
         return replace(_read_parameter(name, field, {field.name: annotation}, path), path=path)
 
     for parameter in annotated:
-        cls = hints.get(parameter.name)
-        if is_structure(cls):
-            structure, fields = read_structure(parameter, cls, name, scope, read)
+        annotation = hints.get(parameter.name)
+        if is_structure(annotation):
+            structure, fields = read_structure(parameter, annotation, name, scope, read)
             structures.append(structure)
             parameters += fields
         else:

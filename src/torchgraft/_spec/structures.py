@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import types
 import typing
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -62,6 +61,19 @@ class Structure:
                 yield from field.all
 
     @property
+    def kind(self) -> str:
+        """The kind of class that it is, in words."""
+        return "NamedTuple" if self.is_tuple else "dataclass"
+
+    @property
+    def is_made_of_fields(self) -> bool:
+        """True if its class makes a value of fields, all by name, and keeps them as they are."""
+        if self.is_tuple:
+            return True
+        fields = dataclasses.fields(self.cls)
+        return not hasattr(self.cls, "__post_init__") and all(field.init for field in fields)
+
+    @property
     def is_tuple(self) -> bool:
         return issubclass(self.cls, tuple)
 
@@ -87,7 +99,7 @@ Read = Callable[[inspect.Parameter, Any, str], "Parameter"]
 
 def is_structure(annotation: Any) -> bool:
     """Tell whether an annotation is the class of a NamedTuple or of a dataclass."""
-    if not isinstance(annotation, type) or isinstance(annotation, types.GenericAlias):
+    if not isinstance(annotation, type):
         return False
     return dataclasses.is_dataclass(annotation) or (issubclass(annotation, tuple) and hasattr(annotation, "_fields"))
 
@@ -192,9 +204,7 @@ class _Reader:
                 ) from None  # fmt: skip
 
     def _refuse(self, problem: str, name: str, expected: str, got: str, hint: str | None = None) -> DeclarationError:
-        return DeclarationError(
-            problem, operator=self.operator, argument=name, expected=expected, got=got, hint=hint
-        )
+        return DeclarationError(problem, operator=self.operator, argument=name, expected=expected, got=got, hint=hint)
 
 
 def field_names(cls: Any) -> list[str]:
@@ -263,7 +273,7 @@ def _build(structure: Structure, lines: list[str], names: dict[str, Any]) -> str
         lines.append(f"{made} = @tuple({cls}, ({', '.join(values.values())},))")
         return made
     lines.append(f"{made} = @new({cls})")
-    if structure.cls.__setattr__ is object.__setattr__:
+    if "__setattr__" not in {name for base in structure.cls.__mro__[:-1] for name in vars(base)}:
         lines += [f"{made}.{name} = {value}" for name, value in values.items()]
     else:  # It is frozen, or looks at what is set.
         names["set"] = object.__setattr__

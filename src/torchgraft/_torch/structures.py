@@ -32,7 +32,9 @@ def register_dataclass(cls: type, children: Sequence[str], rest: Sequence[str], 
 
     def unflatten(leaves: Iterable[Any], context: Any) -> Any:
         held, numbers = context
-        made = object.__new__(cls)  # `__init__` would convert or refuse what is no value: transforms map to anything.
+        made: Any = object.__new__(
+            cls
+        )  # `__init__` would convert or refuse what is no value: transforms map to anything.
         for name in optional:
             object.__setattr__(made, name, None)
         for name, leaf in zip(held, leaves, strict=True):
