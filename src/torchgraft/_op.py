@@ -309,9 +309,8 @@ class Op(Generic[P, R_co]):
                     expected=", ".join([*signature.names, *signature.wholes]),
                     got=name,
                 )
-        rule = (
-            gathering(function, [signature.wholes.get(name, name) for name in asked]) if signature.wholes else function
-        )
+        items = [signature.wholes.get(name, name) for name in asked]
+        rule = gathering(function, items) if signature.wholes else function
         self._declare(lambda record: record.declare_shapes(rule))
         return function
 

@@ -149,7 +149,7 @@ def _read_parameters(
         return replace(_read_parameter(name, field, {field.name: annotation}, path), path=path)
 
     for parameter in annotated:
-        annotation = hints.get(parameter.name)
+        annotation: Any = hints.get(parameter.name)
         if is_structure(annotation):
             structure, fields = read_structure(parameter, annotation, name, scope, read)
             structures.append(structure)
