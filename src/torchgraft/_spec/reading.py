@@ -18,10 +18,11 @@ from ..errors import DeclarationError
 from .axes import Axes
 from .declaration import check_declaration
 from .dtypes import ANY, Dtypes
+from .fields import is_structure, read_structure, structures_in
 from .saved import SavedOutput
 from .scalars import Scalar, read_scalar, strip_numbers, strip_optional
 from .signature import Output, Parameter, Signature, TensorType
-from .structures import Structure, is_structure, read_structure, structures_in
+from .structures import Structure
 from .workspace import read_workspaces
 
 
