@@ -22,7 +22,7 @@ from .._spec.scalars import Scalar
 from .._spec.signature import Parameter, Signature
 from .._spec.structures import Structure
 from .node import Recorded
-from .structures import refuse
+from .structures import lacking, refuse
 
 _TEMPLATE = """\
 def @make(@slow, @find, @compiled):
@@ -158,6 +158,7 @@ class HotPath:
         }
         names |= {f"default_{p.name}": p.default for p in self.signature.given if not p.required}
         inner = [inner for structure in self.signature.structures for inner in structure.all]
+        names |= {"attribute_error": AttributeError, "lacking": partial(lacking, self.signature.name)}
         names |= {f"class_{s.identifier}": s.cls for s in inner}
         names |= {f"refuse_{s.identifier}": partial(refuse, self.signature.name, s) for s in inner}
         names |= {f"convert_{p.name}": self._converter(p) for p in self.scalars}
@@ -179,7 +180,7 @@ class HotPath:
         result = self._packed([o for o, out in zip(self.outputs, self.signature.outputs, strict=True) if not out.saved])
         return _TEMPLATE.format(
             parameters=self._parameters(),
-            take="".join(f"{indent}{line}" for s in self.signature.structures for line in _take(s, s.name)),
+            take="".join(f"{indent}{line}" for line in self._take()),
             arguments=self.arguments,
             convert=indent.join(self._conversions()) or "pass",
             tensors=", ".join(self._leaves()),
@@ -192,6 +193,12 @@ class HotPath:
             result=result,
             outputs=outputs,
         )
+
+    def _take(self) -> list[str]:
+        """Lines that put the fields of structures into variables of their own; none where there are none."""
+        lines = [f"    {line}" for s in self.signature.structures for line in _fields(s, s.name)]
+        failed = ["except @attribute_error as @error:", "    raise @lacking(@error) from None"]
+        return ["try:", *lines, *failed] if lines else []
 
     def _parameters(self) -> str:
         parts: list[str] = []
@@ -297,8 +304,8 @@ class HotPath:
         return f"{call}\ntry:\n    ({names},) = @out\nexcept @errors:\n    {' = '.join(self.outputs)} = None"
 
 
-def _take(structure: Structure, value: str) -> Iterator[str]:
-    """Lines that put the fields of a structure into variables of their own."""
+def _fields(structure: Structure, value: str) -> Iterator[str]:
+    """Lines that check a structure's class, and read its fields."""
     name = structure.identifier
     yield f"if @type({value}) is not @class_{name}: raise @refuse_{name}({value})"
     for field, kept in structure.fields:
@@ -306,7 +313,7 @@ def _take(structure: Structure, value: str) -> Iterator[str]:
             yield f"{kept} = {value}.{field}"
         else:
             yield f"@{kept.identifier} = {value}.{field}"
-            yield from _take(kept, f"@{kept.identifier}")
+            yield from _fields(kept, f"@{kept.identifier}")
 
 
 def needs_conversion(scalar: Scalar) -> bool:

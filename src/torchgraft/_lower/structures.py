@@ -32,6 +32,14 @@ def refuse(operator: str, structure: Structure, value: Any) -> ArgumentError:
     )  # fmt: skip
 
 
+def lacking(operator: str, error: AttributeError) -> ArgumentError:
+    """The error for a structure that has no value for one of its fields."""
+    return ArgumentError(
+        f"has no value for its field '{error.name}'", operator=operator, argument=type(error.obj).__name__,
+        expected="a value for each field", got=str(error), hint="set the field before the call",
+    )  # fmt: skip
+
+
 def take_apart(signature: Signature, given: Sequence[Any]) -> list[Any]:
     """The values of an operator's parameters, from what its callers pass by position.
 

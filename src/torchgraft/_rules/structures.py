@@ -36,7 +36,7 @@ def readable_wholes(
 
 
 class Asked:
-    """What a rule asks for: names, among them those of structures, and the parameters behind them.
+    """The names that a rule asks for, among them those of structures, and the parameters behind them.
 
     Attributes:
         names: of the parameters and of all else, each once.

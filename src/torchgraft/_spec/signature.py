@@ -163,7 +163,7 @@ class Signature:
 
     @cached_property
     def given(self) -> tuple[Parameter | Structure, ...]:
-        """What callers pass: parameters, and structures in the place of their fields."""
+        """The arguments that callers pass: parameters, and structures in the place of their fields."""
         first = {structure.parameters[0]: structure for structure in self.structures}
         inside = {name for structure in self.structures for name in structure.parameters}
         items = (first.get(p.name) if p.name in inside else p for p in self.parameters)
@@ -188,7 +188,7 @@ class Signature:
 
     @cached_property
     def keywords(self) -> tuple[str, ...]:
-        """What callers pass by name alone; it comes last."""
+        """The arguments that callers pass by name alone; they come last."""
         return tuple(item.name for item in self.given if item.keyword_only)
 
     @cached_property

@@ -78,7 +78,7 @@ class Structure:
         return dataclasses.replace(self, fields=fields)
 
     def values(self, given: Any) -> list[Any]:
-        """What a value of the class holds, in the order of `parameters`."""
+        """The fields of a value of the class, in the order of `parameters`."""
         found: list[Any] = []
         for name, field in self.fields:
             value = getattr(given, name)

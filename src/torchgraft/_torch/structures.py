@@ -32,9 +32,7 @@ def register_dataclass(cls: type, children: Sequence[str], rest: Sequence[str], 
 
     def unflatten(leaves: Iterable[Any], context: Any) -> Any:
         held, numbers = context
-        made: Any = object.__new__(
-            cls
-        )  # `__init__` would convert or refuse what is no value: transforms map to anything.
+        made: Any = object.__new__(cls)  # Transforms put anything in, which `__init__` may refuse.
         for name in optional:
             object.__setattr__(made, name, None)
         for name, leaf in zip(held, leaves, strict=True):
