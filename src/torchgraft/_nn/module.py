@@ -161,10 +161,8 @@ def _make_forward(plan: Plan, title: str) -> Callable[..., Any]:
     named = [_argument(p) for p in plan.inputs if not p.keyword_only]
     owned = {p.name: f"__{p.name}" for p in plan.tensors}
     where = {p.name: "_parameters" if p.name in plan.parameters else "_buffers" for p in plan.tensors}
-    passed = {p.name for p in plan.inputs}
-    written = {
-        p.name: owned.get(p.name, p.name if p.name in passed else f"self.{p.name}") for p in plan.signature.given
-    }
+    own = {**owned, **{p.name: f"self.{p.name}" for p in plan.scalars}}
+    written = {p.name: own.get(p.name, p.name) for p in plan.signature.given}
     source = _FORWARD.format(
         parameters=", ".join(["self", *named, *(["*", *map(_argument, keyword)] if keyword else [])]),
         direct="; ".join(f'{local} = self.{where[name]}["{name}"]' for name, local in owned.items()) or "pass",

@@ -63,9 +63,10 @@ class Plan:
     def _check_names(self, parameters: tuple[str, ...], buffers: tuple[str, ...], init: Iterable[str]) -> None:
         tensors = {p.name: p for _, p in self.signature.tensors if p.path is None}
         for name in (*parameters, *buffers):
-            if self.signature.whole(name) or any(name in (p.path, p.name) for p in self.signature.parameters if p.path):
+            fields = [field for p in self.signature.parameters if p.path for field in (p.path, p.name)]
+            if self.signature.whole(name) or name in fields:
                 raise self._refuse(
-                    "a module owns no structure, and no field of one", name, ", ".join(tensors) or "other tensors", name,
+                    "a module owns no structure, and no field of one", name, ", ".join(tensors), name,
                     "take it as a parameter of its own, or write the class by hand: forward makes the structure",
                 )  # fmt: skip
             if name not in tensors:
