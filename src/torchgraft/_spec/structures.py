@@ -117,7 +117,8 @@ def gathering(
 def _build(structure: Structure, lines: list[str], names: dict[str, Any]) -> str:
     """Add the lines that make a structure of its fields; return the name of the variable that holds it."""
     values = {n: f if isinstance(f, str) else _build(f, lines, names) for n, f in structure.fields}
-    made, cls = f"@made_{structure.identifier}", f"@class_{structure.identifier}"
+    number = len(names)  # A structure and its tangent have one name.
+    made, cls = f"@made{number}", f"@class{number}"
     names[cls[1:]] = structure.cls
     if structure.is_tuple:
         lines.append(f"{made} = @tuple({cls}, ({', '.join(values.values())},))")

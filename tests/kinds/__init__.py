@@ -1,0 +1,1 @@
+"""Kinds of operators, each against the same function in plain torch."""
