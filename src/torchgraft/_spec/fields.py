@@ -25,9 +25,11 @@ def is_structure(annotation: Any) -> bool:
 
 def structures_in(annotation: Any) -> list[type]:
     """The classes of structures that an annotation is made of."""
-    found = [annotation] if is_structure(annotation) else []
+    if is_structure(annotation):
+        return [annotation]
     origin = typing.get_origin(annotation)
-    return [*found, *(c for part in (origin, *typing.get_args(annotation)) for c in structures_in(part))]
+    parts = () if origin is None else (origin, *typing.get_args(annotation))
+    return [cls for part in parts for cls in structures_in(part)]
 
 
 def read_structure(
@@ -133,11 +135,15 @@ def field_names(cls: Any) -> list[str]:
     return [field.name for field in dataclasses.fields(cls)]
 
 
+_OF_PYTHON = {"_fields", "_field_defaults", "_abc_impl", "_is_protocol", "_is_runtime_protocol"}
+"""Attributes that NamedTuple, ABC, Generic and Protocol give to classes."""
+
+
 def unannotated(cls: type, hints: Mapping[str, Any]) -> Iterator[str]:
     """Attributes of a class that look like fields, and are none: an instance's own would be lost."""
     for base in cls.__mro__:
         for name, value in vars(base).items():
-            inner = name.startswith("__") or name in ("_fields", "_field_defaults", "_abc_impl")
+            inner = name.startswith("__") or name in _OF_PYTHON
             if not (inner or name in hints or isinstance(value, type) or hasattr(value, "__get__")):
                 yield name
 
