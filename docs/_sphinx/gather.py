@@ -17,6 +17,8 @@ from .languages import LANGUAGES, language
 ORDER = [
     "guide.md",
     "extending.md",
+    "structures.md",
+    "numba.md",
     "mesh.md",
     "cpp.md",
     "scipy.md",
