@@ -43,9 +43,9 @@ class Four(NamedTuple):
     d: Vector
 
 
-FIRST = (
-    "void {0}(int64_t n, const T *{1}a, const T *{1}b, const T *{1}c, const T *{1}d, T *out) {{ out[0] = {1}a[0]; }}"
-)
+FIRST = """
+void {0}(int64_t n, const T *{1}a, const T *{1}b, const T *{1}c, const T *{1}d, T *out) {{ out[0] = {1}a[0]; }}
+"""
 
 
 @tg.op

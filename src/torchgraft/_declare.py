@@ -150,7 +150,10 @@ def op(
     """Make an operator of a typed function.
 
     Shapes and dtypes are jaxtyping annotations of ``Tensor`` (the kernel gets tensors) or ``np.ndarray`` (it gets
-    read-only arrays that share memory with the tensors).
+    read-only arrays that share memory with the tensors). A parameter may be a NamedTuple or a dataclass of such, nested
+    too: PyTorch gets its fields as arguments, ``state_velocity``, and the kernel gets a structure of the same class. A
+    dataclass is registered as a pytree, if it is none, with numbers in its context. Values of other classes raise an
+    `ArgumentError`, those of subclasses too.
 
     Args:
         kernel: what `c` returned: the kernel is a C function, and the function below is its annotated stub.
@@ -169,7 +172,8 @@ def op(
         The `Op`, which is called like the function.
 
     Raises:
-        DeclarationError: an annotation cannot be read, or contradicts another; `accuracy` is not between 0 and 1; or
+        DeclarationError: an annotation cannot be read, or contradicts another; a structure cannot be taken apart, or
+            the name of a field meets another; `accuracy` is not between 0 and 1; or
             the axes that `parallel` or `reduction` names are not such.
 
     Example:

@@ -80,6 +80,10 @@ class Op(Generic[P, R_co]):
         `inputs`, each with its input's shape and dtype. Undefined gradients reach it as zeros. Made of torch functions
         it also gives forward mode and higher orders; a parameter annotated ``np.ndarray`` makes it a rule on arrays.
 
+        A field of a structure is an input, ``"state.velocity"``, and rules ask for it as ``state_velocity``, or for the
+        whole structure. ``"state"`` names all of its differentiable fields: the rule returns a structure with their
+        gradients, whose numbers are not looked at.
+
         A rule reads the gradient of every floating output: what came back through another one would be lost. Outputs
         that the inputs do not move are named by `independent`, and those without a derivative by `nondifferentiable`;
         else the rule is refused when it is first used.
@@ -99,15 +103,18 @@ class Op(Generic[P, R_co]):
             >>> @sine_and_exp.vjp("x", independent="exp")
             ... def _(grad_sine, x):
             ...     return grad_sine * torch.cos(x)
+            >>> @energy.vjp("state.velocity")
+            ... def _(grad, state_velocity, state_mass):
+            ...     return grad * state_mass * state_velocity
         """
         return self._rule("vjp", inputs, kernel, (independent,) if isinstance(independent, str) else independent)
 
     def jvp(self, *inputs: str, kernel: Source | None = None) -> Callable[[F], F]:
         """Declare the tangent of the outputs by hand; tangents of several rules are summed.
 
-        The rule asks for ``NAME_tangent`` of its inputs and for anything that a vjp may ask for but `grad`. It
-        returns one tangent for each differentiable output, with its shape and dtype; in C (see `vjp`) it writes them
-        into ``OUTPUT_tangent``.
+        The rule asks for ``NAME_tangent`` of its inputs (that of a structure is one) and for anything that a vjp may
+        ask for but `grad`. It returns one tangent for each differentiable output, with its shape and dtype; in C (see
+        `vjp`) it writes them into ``OUTPUT_tangent``.
 
         Raises:
             DeclarationError: as for `vjp`.
@@ -229,7 +236,8 @@ class Op(Generic[P, R_co]):
     def kernel(self, device: str, source: Source | None = None) -> Callable[[F], F]:
         """Declare the kernel for another device type.
 
-        Its parameters are the operator's; where they are annotated as ``np.ndarray`` it gets arrays, else tensors.
+        Its parameters are the operator's; where they are annotated as ``np.ndarray`` it gets arrays, else tensors. A
+        structure may be annotated with another class that has the same fields, such as one of arrays.
 
         Args:
             device: a device type, such as ``"cuda"``.
