@@ -90,7 +90,7 @@ class Program:
 
     def terms(self, value, sin, weight=1.0):
         """The terms of a sum: each tensor has a weight of its own, which numbers beside it change."""
-        for name, kind in typing.get_type_hints(type(value)).items():
+        for name in typing.get_type_hints(type(value)):
             held = getattr(value, name)
             weight = weight * 0.75 + 0.125
             match name[0]:
@@ -108,7 +108,7 @@ class Program:
     def gradient(self, value, grad, scale, cos, weight=1.0):
         """The same structure with the gradients; numbers become zeros of no meaning."""
         made = {}
-        for name, kind in typing.get_type_hints(type(value)).items():
+        for name in typing.get_type_hints(type(value)):
             held = getattr(value, name)
             weight = weight * 0.75 + 0.125
             match name[0]:
