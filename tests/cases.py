@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 import torchgraft as tg
 from examples.adopted import swish
@@ -28,6 +29,7 @@ from examples.linear_cpp import linear as linear_cpp
 from examples.mul_constant import mul_constant
 from examples.scipy_layer import filter2d
 from examples.softplus import softplus
+from examples.state import State, leapfrog
 from examples.top_two import top_two
 
 from . import operators as ops
@@ -104,8 +106,7 @@ class Case:
     def _leaves(self, dtype: torch.dtype) -> list[tuple[int, Tensor]]:
         flat = []
         for position, argument in enumerate(self.arguments(dtype)):
-            items = argument if isinstance(argument, list) else [argument]
-            flat += [(position, item) for item in items if isinstance(item, Tensor)]
+            flat += [(position, item) for item in pytree.tree_leaves(argument) if isinstance(item, Tensor)]
         return flat
 
     def _differentiable(self, position: int, leaf: Tensor) -> bool:
@@ -138,16 +139,14 @@ class Case:
 
 
 def _fill(argument: Any, leaves: Any) -> Any:
-    if isinstance(argument, list):
-        return [next(leaves) for _ in argument]
-    return next(leaves) if isinstance(argument, Tensor) else argument
+    return pytree.tree_map_only(Tensor, lambda _: next(leaves), argument)
 
 
 def to_dtype(value: Any, dtype: torch.dtype) -> Any:
     """Floating tensors in `dtype`, complex ones in its complex twin."""
-    if isinstance(value, list):
-        return [to_dtype(item, dtype) for item in value]
-    if isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex()):
+    if not isinstance(value, Tensor):
+        return pytree.tree_map_only(Tensor, lambda item: to_dtype(item, dtype), value)
+    if value.is_floating_point() or value.is_complex():
         return value.to(dtype.to_complex() if value.is_complex() else dtype)
     return value
 
@@ -187,6 +186,16 @@ def _normalize(x: Tensor, *, eps: float) -> Tensor:
 
 def _layer(weight: Tensor, x: Tensor) -> Tensor:
     return torch.tanh((weight * x.unsqueeze(-2)).sum(-1))
+
+
+def _leapfrog(state: State, time: float) -> tuple[Tensor, Tensor]:
+    half = state.velocity - time / 2 * state.strength * state.position.sin() / state.mass
+    position = state.position + time * half
+    return position, half - time / 2 * state.strength * position.sin() / state.mass
+
+
+def _pendulums() -> tuple[State, float]:
+    return State(real(3), real(3), 2 + real(3).sin(), 1.5), 0.25
 
 
 def dct_matrix(n: int) -> Tensor:
@@ -313,6 +322,8 @@ CASES = [
     Case("arctangent", ops.arctangent, torch.arctan, lambda: (real(3),), cannot=_ONCE | {FORWARD}),
     Case("hyperbolic", ops.hyperbolic, torch.tanh, lambda: (real(3),), cannot=_ONCE),
     Case("chosen", ops.chosen, lambda x: x[x > 0] ** 3, lambda: (real(5),), cannot=_READS_OUTPUT),
+    Case("leapfrog", leapfrog, _leapfrog, _pendulums, cannot=_READS_OUTPUT),
+    Case("leapfrog_c", ops.leapfrog_c, _leapfrog, _pendulums, cannot=_READS_OUTPUT),
     Case("blur", ops.blur, lambda x, w: x.square() / (1 + w.square()), lambda: (real(3), real()), constant=(1,)),
 ]
 

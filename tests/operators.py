@@ -8,6 +8,7 @@ from jaxtyping import Complex, Float, Int, Int64
 from torch import Tensor
 
 import torchgraft as tg
+from examples.state import Moved, State, leapfrog
 
 
 class Summary(NamedTuple):
@@ -299,3 +300,21 @@ def chosen(x: Float[np.ndarray, "n"]) -> tuple[Float[np.ndarray, "k"], tg.Saved[
 @chosen.vjp("x")
 def _(grad, x, index):
     return torch.zeros_like(x).index_add(0, index, 3 * grad * x[index] ** 2)
+
+
+@tg.op(
+    kernel=tg.c("""
+    #include <math.h>
+    void leapfrog_c(T state_position, T state_velocity, T state_mass, double state_strength, double time, T *position,
+                    T *velocity) {
+        T half = state_velocity - time / 2 * state_strength * sin(state_position) / state_mass;
+        *position = state_position + time * half;
+        *velocity = half - time / 2 * state_strength * sin(*position) / state_mass;
+    }
+    """)
+)
+def leapfrog_c(state: State, time: float) -> Moved:
+    return tg.native
+
+
+leapfrog_c.vjp("state")(leapfrog._record.rules["vjp"]["state_mass"].written)

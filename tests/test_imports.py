@@ -109,7 +109,7 @@ def test_heavy_imports_are_found(imported_by):
 
 LAYERS = (
     ("_frames", "_torch"),
-    ("errors",),
+    ("errors", "_generated"),
     ("_captures",),
     ("_spec", "_randomness"),
     ("_build",),

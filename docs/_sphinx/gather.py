@@ -18,6 +18,8 @@ ORDER = [
     "guide.md",
     "extending.md",
     "mutated.md",
+    "structures.md",
+    "numba.md",
     "mesh.md",
     "sizes.md",
     "cpp.md",

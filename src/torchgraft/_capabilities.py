@@ -85,7 +85,7 @@ def _combine(
     answers = {name: ask(record, name, device) for name in inputs}
     refused = {name: c for name, c in answers.items() if c.answer == "no"}
     if refused and len(refused) < len(answers):
-        partly = ", ".join(name for name in answers if name not in refused)
+        partly = ", ".join(_shown(record, name) for name in answers if name not in refused)
         return Capability("no", "; ".join(dict.fromkeys(c.how for c in refused.values())) + f" (yes for {partly})")
     if refused:
         return Capability("no", "; ".join(dict.fromkeys(c.how for c in refused.values())))
@@ -96,7 +96,7 @@ def _combine(
 def _reverse(record: Record, name: str, device: str) -> Capability:
     rule = record.reverse_rule(name)
     if rule is None:
-        return Capability("no", f'add @{record.name}.vjp("{name}")')
+        return Capability("no", f'add @{record.name}.vjp("{_shown(record, name)}")')
     hindered = _runs(record, rule, device)
     return Capability("yes", rule.label) if hindered is None else hindered
 
@@ -114,7 +114,7 @@ def _runs(record: Record, rule: Rule, device: str) -> Capability | None:
 def _forward(record: Record, name: str, device: str) -> Capability:
     rule = record.forward_rule(name)
     if rule is None or (rule.kind == "vjp" and rule.is_operator):
-        return Capability("no", f'add @{record.name}.jvp("{name}")')
+        return Capability("no", f'add @{record.name}.jvp("{_shown(record, name)}")')
     if rule.kind == "adjoint":  # Forward mode calls the operator itself.
         return Capability("yes", rule.label)
     hindered = _runs(record, rule, device)
@@ -126,7 +126,7 @@ def _forward(record: Record, name: str, device: str) -> Capability:
 def _second_order(record: Record, name: str, device: str) -> Capability:
     rule = record.reverse_rule(name)
     if rule is None:
-        return Capability("no", f'add @{record.name}.vjp("{name}")')
+        return Capability("no", f'add @{record.name}.vjp("{_shown(record, name)}")')
     hindered = _runs(record, rule, device)
     if hindered is not None:
         return hindered
@@ -138,9 +138,14 @@ def _second_order(record: Record, name: str, device: str) -> Capability:
             read for read in rule.reads if _is_input(record.signature, read) and record.reverse_rule(read) is None
         ]
         if missing:
-            return Capability("no", f'add @{record.name}.adjoint("{missing[0]}")')
+            return Capability("no", f'add @{record.name}.adjoint("{_shown(record, missing[0])}")')
         return Capability("yes", "adjoints")
     return Capability("derived", "the rules are differentiated")
+
+
+def _shown(record: Record, name: str) -> str:
+    """The name of a parameter as callers write it: a field's is ``state.velocity``."""
+    return record.signature.names[name].shown
 
 
 def _is_input(signature: Signature, name: str) -> bool:
@@ -165,7 +170,7 @@ def _vmap(record: Record, kernel: Kernel) -> Capability:
     how = "one kernel call for each sample" if kernel.opaque else "torch.vmap of the kernel, a loop where it cannot"
     answer = "loop" if kernel.opaque else "derived"
     batched = [
-        p.name for _, p in signature.tensors if p.tensor.axes is not None and p.tensor.axes.leading_run is not None
+        p.shown for _, p in signature.tensors if p.tensor.axes is not None and p.tensor.axes.leading_run is not None
     ]
     outputs_batched = all(o.type.axes is not None and o.type.axes.leading_run is not None for o in signature.outputs)
     if batched and outputs_batched:
@@ -191,6 +196,9 @@ def describe(record: Record) -> str:
     signature = record.signature
     schema = signature.writing_schema() if signature.written else signature.schema()
     lines = [f"{record.qualname}{_signature_text(signature)}", f"  schema   {record.qualname}{schema}"]
+    for structure in signature.structures:
+        fields = ", ".join(signature.names[name].shown for name in structure.parameters)
+        lines.append(f"  takes    {structure.name}: {structure.cls.__name__}, a {structure.kind} of {fields}")
     kernels = ", ".join(
         f"{device or record.devices()[-1]}: {kernel.kind}" + (', batch="loop"' if signature.loop else "")
         for device, kernel in record.kernels.items()
@@ -204,8 +212,8 @@ def describe(record: Record) -> str:
     if record.accuracy is not None:
         lines.append(f"  accuracy {record.accuracy:g} of the largest element of each output")
     lines.append("  rules")
-    width = max(len(p.name) for _, p in signature.tensors)
-    lines += [f"    {p.name:{width}}  {_rule_text(record, p.name)}" for _, p in signature.tensors]
+    width = max(len(p.shown) for _, p in signature.tensors)
+    lines += [f"    {p.shown:{width}}  {_rule_text(record, p.name)}" for _, p in signature.tensors]
     lines += [f"    {o.name:{width}}  {_no_derivative(record, o.name)}" for o in inert_outputs(signature)]
     lines.append(f"  mesh     {_mesh_text(record)}")
     lines.append("  transforms")
@@ -225,7 +233,7 @@ def describe(record: Record) -> str:
 def _mesh_text(record: Record) -> str:
     """Say which axes of DTensors are cut, and which are gathered."""
     promised = promised_axes(record)
-    linear = ", ".join(record.rules["adjoint"])
+    linear = ", ".join(_shown(record, name) for name in record.rules["adjoint"])
     gathered = [
         token.text
         for axes in dict.fromkeys(p.tensor.axes for _, p in record.signature.tensors)
@@ -246,7 +254,7 @@ def _signature_text(signature: Signature) -> str:
     parameters = []
     for p in signature.parameters:
         kind = f"tg.Mutated[{p.type}]" if p.written else p.type
-        text = f"{p.name}: {'list of ' if p.many else ''}{kind}{' | None' if p.optional else ''}"
+        text = f"{p.shown}: {'list of ' if p.many else ''}{kind}{' | None' if p.optional else ''}"
         parameters.append(text if p.required else f"{text} = {p.default!r}")
     outputs = ", ".join(f"{o.name}: {o.type}{' (saved)' if o.saved else ''}" for o in signature.returned)
     return f"({', '.join(parameters)}) -> {outputs or None}"

@@ -66,6 +66,11 @@ def captures(function: Any) -> Iterator[tuple[str, Any]]:
     return _captures(function, set())
 
 
+def is_compiled(value: Any) -> bool:
+    """Tell whether a value is a function that Numba compiles: it keeps the function of Python that was written."""
+    return isinstance(getattr(value, "__dict__", {}).get("py_func"), types.FunctionType)
+
+
 def named(function: Any) -> set[str]:
     """Find the globals and attributes that the code of a function and of its plain helper functions names."""
     functions = [function, *(value for _, value in captures(function))]
@@ -87,6 +92,9 @@ def _captures(function: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
             found.append((name, function.__globals__[name]))
     for name, value in found:
         yield name, value
+        if is_compiled(value):
+            value = value.py_func
+            yield name, value
         if isinstance(value, types.FunctionType) and value.__globals__ is function.__globals__:
             yield from _captures(value, seen)
 

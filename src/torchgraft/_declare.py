@@ -23,6 +23,7 @@ from ._record import Record
 from ._spec.accuracy import read_accuracy
 from ._spec.reading import read_signature
 from ._spec.saved import Saved
+from ._spec.trees import register_structures
 from ._spec.workspace import Workspace
 from .errors import DeclarationError
 
@@ -159,6 +160,9 @@ def op(
 
     Shapes and dtypes are jaxtyping annotations of ``Tensor`` (the kernel gets tensors) or ``np.ndarray`` (it gets
     read-only arrays that share memory with the tensors). What is annotated ``tg.Mutated[...]`` is written.
+    A parameter may be a NamedTuple or a dataclass of such, nested too: PyTorch gets its fields as arguments,
+    ``state_velocity``, and the kernel gets a structure of the same class. A dataclass is registered as a pytree, if it
+    is none, with numbers in its context. Values of other classes raise an `ArgumentError`, those of subclasses too.
 
     Args:
         kernel: what `c` returned: the kernel is a C function, and the function below is its annotated stub.
@@ -181,8 +185,9 @@ def op(
         The `Op`, which is called like the function.
 
     Raises:
-        DeclarationError: an annotation cannot be read, or contradicts another; `accuracy` is not between 0 and 1; or
-            the axes that `parallel`, `reduction` or `data_dependent` names are not such.
+        DeclarationError: an annotation cannot be read, or contradicts another; a structure cannot be taken apart, or
+            the name of a field meets another; `accuracy` is not between 0 and 1; or the axes that `parallel`,
+            `reduction` or `data_dependent` names are not such.
 
     Example:
         >>> @tg.op
@@ -255,6 +260,7 @@ def make_op(
             "a kernel in C takes tensors", operator=name, expected="Tensor", got="np.ndarray",
             hint="annotate with Tensor, or declare a NumPy operator and add @f.kernel(\"cpu\", tg.c(...))",
         )  # fmt: skip
+    register_structures(signature)
     kernel = kernel or function
     record = Record(signature, kernel, fresh_name(f"{namespace}::{name}", kernel), autocast, source)
     lowering = Lowering(record, weigh)

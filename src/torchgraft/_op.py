@@ -20,8 +20,9 @@ from ._lower.writing_operator import WritingOperator
 from ._record import Record
 from ._rules.kinds import Kind
 from ._rules.rule import make_rule
-from ._spec.reading import with_workspaces
+from ._spec.reading import with_structures, with_workspaces
 from ._spec.reference import read_reference
+from ._spec.structures import gathering
 from .errors import DeclarationError, UnsupportedError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -80,6 +81,10 @@ class Op(Generic[P, R_co]):
         `inputs`, each with its input's shape and dtype. Undefined gradients reach it as zeros. Made of torch functions
         it also gives forward mode and higher orders; a parameter annotated ``np.ndarray`` makes it a rule on arrays.
 
+        A field of a structure is an input, ``"state.velocity"``, and rules ask for it as ``state_velocity``, or for the
+        whole structure. ``"state"`` names all of its differentiable fields: the rule returns a structure with their
+        gradients, whose numbers are not looked at.
+
         A rule reads the gradient of every floating output: what came back through another one would be lost. Outputs
         that the inputs do not move are named by `independent`, and those without a derivative by `nondifferentiable`;
         else the rule is refused when it is first used.
@@ -100,15 +105,18 @@ class Op(Generic[P, R_co]):
             >>> @sine_and_exp.vjp("x", independent="exp")
             ... def _(grad_sine, x):
             ...     return grad_sine * torch.cos(x)
+            >>> @energy.vjp("state.velocity")
+            ... def _(grad, state_velocity, state_mass):
+            ...     return grad * state_mass * state_velocity
         """
         return self._rule("vjp", inputs, kernel, (independent,) if isinstance(independent, str) else independent)
 
     def jvp(self, *inputs: str, kernel: Source | None = None) -> Callable[[F], F]:
         """Declare the tangent of the outputs by hand; tangents of several rules are summed.
 
-        The rule asks for ``NAME_tangent`` of its inputs and for anything that a vjp may ask for but `grad`. It
-        returns one tangent for each differentiable output, with its shape and dtype; in C (see `vjp`) it writes them
-        into ``OUTPUT_tangent``.
+        The rule asks for ``NAME_tangent`` of its inputs (that of a structure is one) and for anything that a vjp may
+        ask for but `grad`. It returns one tangent for each differentiable output, with its shape and dtype; in C (see
+        `vjp`) it writes them into ``OUTPUT_tangent``.
 
         Raises:
             DeclarationError: as for `vjp`.
@@ -176,10 +184,11 @@ class Op(Generic[P, R_co]):
             ...     return grad * 4 * s * (1 - s)
         """
         record = self._record
-        record.declare_surrogates(inputs, of)
+        names = [own for name in inputs for own in record.signature.inputs(name)]
+        record.declare_surrogates(names, of)
 
         def declare(function: F) -> F:
-            rules = [rule for name in inputs if (rule := record.reverse_rule(name) or record.forward_rule(name))]
+            rules = [rule for name in names if (rule := record.reverse_rule(name) or record.forward_rule(name))]
             stands = rules and all(rule.written is function for rule in rules)
             return function if stands else self.vjp(*inputs)(function)
 
@@ -192,7 +201,7 @@ class Op(Generic[P, R_co]):
             raise DeclarationError(
                 f"@{self._record.name}.{kind} was used without the name of an input",
                 operator=self._record.name,
-                expected=f'@{self._record.name}.{kind}("{self._record.signature.tensors[0][1].name}")',
+                expected=f'@{self._record.name}.{kind}("{self._record.signature.tensors[0][1].shown}")',
                 got=f"@{self._record.name}.{kind}",
             )
 
@@ -221,14 +230,16 @@ class Op(Generic[P, R_co]):
             >>> scale_rows.nondifferentiable("scale", reason="it is calibrated, not learned")
             >>> factor.nondifferentiable("growth", reason="it jumps where pivots change")
         """
-        self._declare(lambda record: record.declare_nondifferentiable(names, reason))
+        inputs = [own for name in names for own in self._record.signature.inputs(name)]
+        self._declare(lambda record: record.declare_nondifferentiable(inputs, reason))
 
     # -- kernels, shapes ------------------------------------------------------------------------------------------
 
     def kernel(self, device: str, source: Source | None = None) -> Callable[[F], F]:
         """Declare the kernel for another device type.
 
-        Its parameters are the operator's; where they are annotated as ``np.ndarray`` it gets arrays, else tensors.
+        Its parameters are the operator's; where they are annotated as ``np.ndarray`` it gets arrays, else tensors. A
+        structure may be annotated with another class that has the same fields, such as one of arrays.
 
         Args:
             device: a device type, such as ``"cuda"``.
@@ -260,7 +271,8 @@ class Op(Generic[P, R_co]):
                         "a kernel in C is for the CPU", operator=signature.name, expected="cpu", got=device
                     )
                 signature = with_workspaces(signature, function, frames=1)
-            names, wanted = list(inspect.signature(function).parameters), list(signature.names)
+            signature, arrays = with_structures(signature, function, frames=1)
+            names, wanted = list(inspect.signature(function).parameters), [item.name for item in signature.given]
             names = [name for name in names if name not in {name for _, name, _ in signature.workspaces}]
             if names != wanted:
                 raise DeclarationError(
@@ -269,7 +281,7 @@ class Op(Generic[P, R_co]):
                     expected=", ".join(wanted),
                     got=", ".join(names),
                 )
-            numpy = any("ndarray" in str(note) for note in inspect.get_annotations(function).values())
+            numpy = arrays or any("ndarray" in str(note) for note in inspect.get_annotations(function).values())
             kernel = make_kernel(signature, function, numpy=numpy, source=source)
             self._declare(lambda record: record.add_kernel(device, kernel))
             return function
@@ -297,16 +309,19 @@ class Op(Generic[P, R_co]):
                 expected="a shape rule only for a bare Tensor or np.ndarray output",
                 got=", ".join(str(output.type) for output in self._record.signature.outputs),
             )
-        for name in inspect.signature(function).parameters:
-            if name not in self._record.signature.names:
+        signature, asked = self._record.signature, list(inspect.signature(function).parameters)
+        for name in asked:
+            if name not in signature.names and name not in signature.wholes:
                 raise DeclarationError(
                     f"the shape rule asks for '{name}', which does not exist",
                     operator=self._record.name,
                     argument=name,
-                    expected=", ".join(self._record.signature.names),
+                    expected=", ".join([*signature.names, *signature.wholes]),
                     got=name,
                 )
-        self._declare(lambda record: record.declare_shapes(function))
+        items = [signature.wholes.get(name, name) for name in asked]
+        rule = gathering(function, items) if signature.wholes else function
+        self._declare(lambda record: record.declare_shapes(rule))
         return function
 
     # -- what checks it is given ----------------------------------------------------------------------------------

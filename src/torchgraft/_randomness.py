@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from . import _torch
-from ._captures import captures, named
+from ._captures import captures, is_compiled, named
 
 R = TypeVar("R")
 
@@ -177,7 +177,10 @@ class Probe:
         self.left = _FIRST
         self.always = not _SPEAKING.isdisjoint(named(written))
         holds = any(isinstance(value, _GENERATORS) for _, value in captures(written))
-        self._suspected = holds or not _MAKING.isdisjoint(named(written))
+        # Numba's functions draw from generators that nobody else sees.
+        compiled = (value.py_func for _, value in captures(written) if is_compiled(value))
+        unseen = any(not _SPEAKING.isdisjoint(named(function)) for function in compiled)
+        self._suspected = holds or unseen or not _MAKING.isdisjoint(named(written))
 
     def __call__(self, *values: Any) -> Any:
         """Call the function, and look for draws."""

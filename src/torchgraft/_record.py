@@ -129,10 +129,11 @@ class Record:
         for name in rule.inputs:
             other = self._conflict(rule.kind, name)
             if other is not None:
+                shown = self.signature.names[name].shown
                 raise DeclarationError(
-                    f"input '{name}' already has the rule {other}",
+                    f"input '{shown}' already has the rule {other}",
                     operator=rule.label,
-                    argument=name,
+                    argument=shown,
                     expected="one rule for each input and mode",
                     got=f"{other} and {rule.label}",
                     hint="delete one of them; a vjp and a jvp may stand together",
@@ -196,7 +197,8 @@ class Record:
 
     def declare_domains(self, domains: Mapping[str, Domain]) -> None:
         """Add domains, or replace those of the same names; calls do not change by it."""
-        merged = {**self.domains, **domains}
+        paths = {p.path: p.name for p in self.signature.parameters}
+        merged = {**self.domains, **{paths.get(name, name): domain for name, domain in domains.items()}}
         check_domains(self.signature, merged)
         self.domains = merged
 

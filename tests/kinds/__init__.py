@@ -1,1 +1,1 @@
-"""Kinds of operators beside those whose outputs are made of their inputs alone."""
+"""Kinds of operators, each against the same function in plain torch."""

@@ -1,5 +1,6 @@
 """What callers of operators write: type checkers refuse the lines that end with ``# wrong``, and no others."""
 
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, assert_type
 
 import numpy as np
@@ -52,6 +53,39 @@ assert_type(polar(t, t), Polar)
 assert_type(polar(t, t).radius, Tensor)
 polar(t, t).height.sum()  # wrong
 polar(t)  # wrong
+
+
+@dataclass
+class State:
+    position: Float[Tensor, "n"]
+    mass: float = 1.0
+
+
+class Step(NamedTuple):
+    state: State
+    time: float
+
+
+@tg.op
+def energy(state: State, step: Step, c: float = 1.0) -> Float[Tensor, "n"]:
+    return c * state.mass * state.position
+
+
+@energy.vjp("state")
+def _(grad: Tensor, state: State, c: float) -> State:
+    return State(c * state.mass * grad)
+
+
+state = State(t)
+step = Step(state, 0.5)
+assert_type(energy(state, step), Tensor)
+assert_type(energy(state=state, step=step, c=2.0), Tensor)
+energy(t, step)  # wrong
+energy({"position": t}, step)  # wrong
+energy((t, 1.0), step)  # wrong
+energy(state, state)  # wrong
+energy(State(1.0), step)  # wrong
+energy(state, step).position.sum()  # wrong
 
 
 @tg.op

@@ -5,12 +5,15 @@ from __future__ import annotations
 import importlib
 import re
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from .._spec.signature import Signature
+from .._spec.structures import Structure
 from .case import Case
 from .target import Target, function_of, make_target
 
@@ -63,16 +66,15 @@ def _program(case: Case) -> str:
         raise _NoTextError
     imports, called = _reference(target) if _is_named(target) else ([f"# target is {_unnamed(target)}"], "target")
     args, kwargs = case.arguments(case.primals)
-    skipped = int(target.kind == "module")  # The parameters of a module come first.
-    lines, call = list[str](), list[str]()
-    for i, value in enumerate(args[skipped:], skipped):
-        name = target.parameters[i] if i < len(target.parameters) else ""
-        name = name if name.isidentifier() else f"x{i - skipped}"
-        call.append(name if isinstance(value, Tensor) else _text(value))
-        lines += [f"{name} = {_text(value)}"] if isinstance(value, Tensor) else []
-    if kwargs:  # Keyword arguments of `check` are its own options.
+    operator = target.operator
+    if operator is not None and operator._record.signature.structures:
+        more, lines, call, named = _with_structures(operator._record.signature, args)
+        imports += more
+    else:
+        lines, call, named = _plain_arguments(target, args, kwargs)
+    if named:  # Keyword arguments of `check` are its own options.
         imports = ["from functools import partial", *imports]
-        called = f"partial({', '.join([called, *(f'{name}={_text(value)}' for name, value in kwargs.items())])})"
+        called = f"partial({', '.join([called, *named])})"
     call += [f"seed={case.seed}"] if case.seed else []
     own, surrogates = make_target(target.origin).declared.surrogates, list[str]()
     for name, of in target.declared.surrogates.items():
@@ -100,6 +102,12 @@ def _reference(target: Target) -> tuple[list[str], str]:
     if place is not None:
         return [], f"{place}.{origin.__name__}"
     holder = _holder(origin)
+    name = _names(holder)[1]
+    return [_import(holder)], name + ("" if holder is origin else ".apply")
+
+
+def _import(holder: Any) -> str:
+    """The line that imports an object."""
     module, name = _names(holder)
     if not module or _found(module, name) is not holder:
         raise _NoTextError
@@ -108,7 +116,7 @@ def _reference(target: Target) -> tuple[list[str], str]:
         if script is None:
             raise _NoTextError
         module = Path(script).stem
-    return [f"from {module} import {name.partition('.')[0]}"], name + ("" if holder is origin else ".apply")
+    return f"from {module} import {name.partition('.')[0]}"
 
 
 def _is_named(target: Target) -> bool:
@@ -165,6 +173,40 @@ def literal(value: Any) -> str | None:
         return _text(value)
     except _NoTextError:
         return None
+
+
+def _plain_arguments(
+    target: Target, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[list[str], list[str], list[str]]:
+    """Lines that make tensors, the arguments by position, and those by name."""
+    skipped = int(target.kind == "module")  # The parameters of a module come first.
+    lines, call = list[str](), list[str]()
+    for i, value in enumerate(args[skipped:], skipped):
+        name = target.parameters[i] if i < len(target.parameters) else ""
+        name = name if name.isidentifier() else f"x{i - skipped}"
+        call.append(name if isinstance(value, Tensor) else _text(value))
+        lines += [f"{name} = {_text(value)}"] if isinstance(value, Tensor) else []
+    return lines, call, [f"{name}={_text(value)}" for name, value in kwargs.items()]
+
+
+def _with_structures(signature: Signature, values: Sequence[Any]) -> tuple[list[str], list[str], list[str], list[str]]:
+    """Imports of the classes of structures; and the rest as `_plain_arguments` returns it."""
+    imports, lines, texts = dict[str, None](), list[str](), dict[str, str]()
+    for name, value in zip(signature.names, values, strict=True):
+        texts[name] = name if isinstance(value, Tensor) else _text(value)
+        lines += [f"{name} = {_text(value)}"] if isinstance(value, Tensor) else []
+
+    def written(item: str | Structure) -> str:
+        if isinstance(item, str):
+            return texts[item]
+        if not item.is_made_of_fields:
+            raise _NoTextError
+        imports[_import(item.cls)] = None
+        return f"{item.cls.__qualname__}({', '.join(f'{name}={written(field)}' for name, field in item.fields)})"
+
+    made = [(p, written(p if isinstance(p, Structure) else p.name)) for p in signature.given]
+    call = [text for item, text in made if not item.keyword_only]
+    return list(imports), lines, call, [f"{item.name}={text}" for item, text in made if item.keyword_only]
 
 
 def _text(value: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -13,9 +13,12 @@ from torch import nn
 
 from .. import _torch
 from .._function.function import Function
+from .._kernels.kernel import positional
+from .._lower.structures import take_apart
 from .._op import Op
 from .._rules.surrogate import function_name, read_surrogates
 from .._spec.accuracy import read_accuracy
+from .._spec.signature import Signature
 from ..errors import ArgumentError
 
 FUNCTIONS = (torch.autograd.Function, Function)
@@ -105,6 +108,25 @@ class Target:
         named = {"callable": self.origin, "module": type(self.origin)}.get(self.kind)
         return (getattr(named, "__module__", None) or "").partition(".")[0] == "torch"
 
+    def flattened(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
+        """The arguments of a call with fields in the place of structures, which an operator is checked by.
+
+        Raises:
+            ArgumentError: they do not fit its parameters.
+        """
+        op = self.operator
+        if op is None or not op._record.signature.structures:
+            return args, kwargs
+        try:
+            bound = inspect.signature(op).bind(*args, **kwargs)
+        except TypeError as error:
+            raise ArgumentError(
+                str(error), operator=op._record.name, expected=str(inspect.signature(op)),
+                got=f"{len(args)} arguments by place, and {', '.join(kwargs) or 'none'} by name",
+            ) from None  # fmt: skip
+        bound.apply_defaults()
+        return take_apart(op._record.signature, list(bound.arguments.values())), {}
+
     def calling(self, function: Callable[..., Any]) -> Target:
         """Return the target with another function in the place of its own."""
         return replace(self, function=function)
@@ -152,13 +174,15 @@ def make_target(
 def _made(origin: Any, name: str | None) -> Target:
     if isinstance(origin, Op):
         record = origin._record
-        names = tuple(p.name for p in record.signature.parameters)
-        shown = [output for output in record.signature.outputs if not output.saved]
         function = origin.functional
+        paths = {p.name: p.shown for p in record.signature.parameters}
+        constants = [paths.get(name, name) for name in record.nondifferentiable]
+        surrogates = {paths[name]: of for name, of in record.surrogates.items()}
+        visible = record.signature.visible
         return Target(
-            name or record.name, "operator", function, function, names, frozenset(record.nondifferentiable),
-            inert=frozenset(i for i, output in enumerate(shown) if output.inert),
-            declared=Declared(record.accuracy, dict(record.surrogates), tuple(record.nondifferentiable)),
+            name or record.name, "operator", on_fields(record.signature, function), function, tuple(paths.values()),
+            frozenset(constants), inert=frozenset(i for i, output in enumerate(visible) if output.inert),
+            declared=Declared(record.accuracy, surrogates, tuple(constants)),
             writing=None if function is origin else origin,
             late=" and ".join(sorted(record.signature.late_names)),
         )  # fmt: skip
@@ -180,6 +204,11 @@ def _made(origin: Any, name: str | None) -> Target:
             expected="an operator, a Function's apply, a module, or a function on tensors",
         )  # fmt: skip
     return Target(name or function_name(origin), "callable", origin, origin, _parameters(origin))
+
+
+def on_fields(signature: Signature, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function with the operator's parameters as one of the fields of its structures; as it is where it has none."""
+    return positional(signature, function) if signature.structures else function
 
 
 def function_of(origin: Any) -> Any:
@@ -281,6 +310,8 @@ def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
 
 def on_the_same(target: Target, of: Callable[..., Any]) -> Callable[..., Any]:
     """Return a surrogate as a function of what the target's function takes: a module's takes the parameters first."""
+    if target.operator is not None and not isinstance(of, Op):
+        return on_fields(target.operator._record.signature, of)
     if target.kind != "module":
         return of if isinstance(of, nn.Module) else make_target(of).function
     made = make_target(of)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from .. import _torch
-from .._lower.generated import compile_source
+from .._generated import compile_source
 from .._lower.node import Recorded
 from .._rules.results import settle_gradient
 from .._spec.dtypes import is_inexact

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from .. import _torch
-from .._lower.generated import compile_source
+from .._generated import compile_source
 from ..errors import RuleError
 from .call import Call, check_attributes, check_dirty, check_output
 from .context import explained, node_context_class, versions

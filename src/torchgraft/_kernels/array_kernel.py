@@ -65,9 +65,9 @@ class ArrayKernel(Kernel):
         for i, parameter in self.signature.tensors:
             value = values[i]
             if parameter.many:
-                converted[i] = [to_array(item, name, f"{parameter.name}[{j}]") for j, item in enumerate(value)]
+                converted[i] = [to_array(item, name, f"{parameter.shown}[{j}]") for j, item in enumerate(value)]
             elif value is not None:
-                converted[i] = to_array(value, name, parameter.name, writable=in_place and parameter.written)
+                converted[i] = to_array(value, name, parameter.shown, writable=in_place and parameter.written)
         return converted
 
     def _function_on_arrays(self, *values: Any) -> Sequence[Any]:

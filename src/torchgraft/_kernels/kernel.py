@@ -15,6 +15,7 @@ from .._captures import CaptureWatch, captured_with_grad
 from .._randomness import Probe
 from .._spec.plan import Plan, flatten, replace
 from .._spec.signature import Signature
+from .._spec.structures import Structure, gathering
 from ..errors import KernelError
 from .batching import vectorise
 from .ownership import held_elsewhere
@@ -204,8 +205,10 @@ class TorchKernel(Kernel):
 
 
 def positional(signature: Signature, function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, callable with positional arguments alone."""
-    keywords = [p.name for p in signature.parameters if p.keyword_only]
+    """`function`, callable with positional arguments alone, and with fields in the place of structures."""
+    keywords = signature.keywords
+    if signature.structures:
+        return gathering(function, [p if isinstance(p, Structure) else p.name for p in signature.given], keywords)
     if not keywords:
         return function
     count = len(signature.parameters) - len(keywords)

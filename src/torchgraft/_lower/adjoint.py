@@ -158,7 +158,7 @@ class _Adjoint:
         made = vjp.call(plan, *(env[read] for read in vjp.reads))
         leaves = leaves_of(plan, vjp.inputs)
         settled = [settle_gradient(vjp.label, leaf, value) for leaf, value in zip(leaves, made, strict=True)]
-        return [d for leaf, d in zip(leaves, settled, strict=True) if leaf.name.partition("[")[0] == name]
+        return [d for leaf, d in zip(leaves, settled, strict=True) if leaf.owner == name]
 
     def _pushed(self, call: RuleCall, duals: Sequence[tuple[Tensor, Tensor | None]]) -> Tensor:
         """The tangent: one term for all cotangents, in which the adjoint is jointly linear, and one an input."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -19,7 +20,7 @@ from torch import Tensor
 
 from .. import _torch
 from .._build import debug
-from .._kernels.kernel import Kernel
+from .._kernels.kernel import Kernel, positional
 from .._kernels.results import refuse_mutated, settle
 from .._mesh import call as mesh
 from .._spec.plan import LeafCounts, Plan, common_dtype, convert, leaf_counts, with_tensors
@@ -112,6 +113,7 @@ class Call(ABC):
         self._hot_path = self.path(self.signature, self.record.qualname, self.never, checks)
         self.compiled = self._compiled()
         self.function, self._install = self._hot_path.make(self.slow, self._find, self.compiled)
+        self._positional = positional(self.signature, partial(self.function, None))
         debug.remembers(self)
 
     @abstractmethod
@@ -137,11 +139,7 @@ class Call(ABC):
 
     def again(self, values: Sequence[Any]) -> Any:
         """The call with tensors in the place of others or of numbers, which the hot path may know."""
-        keywords = self.signature.keywords
-        if not keywords:
-            return self.function(None, *values)
-        positional = len(values) - len(keywords)
-        return self.function(None, *values[:positional], **dict(zip(keywords, values[positional:], strict=True)))
+        return self._positional(*values)
 
     def _seen(self, values: Sequence[Any], leaves: Sequence[Tensor]) -> Sequence[Tensor]:
         """The tensors as the hot path compares them."""

@@ -7,19 +7,22 @@ a parameter called `kernel` or `type` hides nothing.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
 from torch.compiler import is_dynamo_compiling
 
 from .. import _torch
+from .._generated import compile_source
 from .._kernels.ownership import HOT_ALONE
 from .._spec.scalars import Scalar
 from .._spec.signature import Parameter, Signature
-from .generated import compile_source
+from .._spec.structures import Structure
 from .node import Recorded
+from .structures import lacking, refuse
 
 _TEMPLATE = """\
 def @make(@slow, @find, @compiled):
@@ -29,7 +32,7 @@ def @make(@slow, @find, @compiled):
         nonlocal @current
         @current = @entry
 
-    def __call__(@self, {parameters}):
+    def __call__(@self, {parameters}):{take}
         if @is_dynamo_compiling():
             ({outputs},) = @compiled({arguments})
             return {result}
@@ -157,7 +160,11 @@ class HotPath:
             "new": tuple.__new__,  # The class itself takes three times as long.
             "recorded": Recorded,
         }
-        names |= {f"default_{p.name}": p.default for p in self.signature.parameters if not p.required}
+        names |= {f"default_{p.name}": p.default for p in self.signature.given if not p.required}
+        inner = [inner for structure in self.signature.structures for inner in structure.all]
+        names |= {"attribute_error": AttributeError, "lacking": partial(lacking, self.signature.name)}
+        names |= {f"class_{s.identifier}": s.cls for s in inner}
+        names |= {f"refuse_{s.identifier}": partial(refuse, self.signature.name, s) for s in inner}
         names |= {f"convert_{p.name}": self._converter(p) for p in self.scalars}
         names |= {f"type_{p.name}": p.scalar.type for p in self.scalars}
         names |= {f"absent_{p.name}": _torch.absent(i) for i, p in self.signature.tensors if p.optional}
@@ -167,13 +174,14 @@ class HotPath:
         scalar, operator = parameter.scalar, self.signature.name
 
         def convert(value: Any) -> Any:
-            return None if value is None and parameter.optional else scalar.convert(value, operator, parameter.name)
+            return None if value is None and parameter.optional else scalar.convert(value, operator, parameter.shown)
 
         return convert
 
     def _source(self) -> str:
         return self.template.format(
             parameters=self._parameters(),
+            take="".join(f"{INDENT}{line}" for line in self._take()),
             arguments=self.arguments,
             convert=INDENT.join(self._conversions()) or "pass",
             tensors=", ".join(self._leaves()),
@@ -196,9 +204,15 @@ class HotPath:
             "outputs": outputs,
         }
 
+    def _take(self) -> list[str]:
+        """Lines that put the fields of structures into variables of their own; none where there are none."""
+        lines = [f"    {line}" for s in self.signature.structures for line in _fields(s, s.name)]
+        failed = ["except @attribute_error as @error:", "    raise @lacking(@error) from None"]
+        return ["try:", *lines, *failed] if lines else []
+
     def _parameters(self) -> str:
         parts: list[str] = []
-        for parameter in self.signature.parameters:
+        for parameter in self.signature.given:
             if parameter.keyword_only and "*" not in parts:
                 parts.append("*")
             parts.append(parameter.name + ("" if parameter.required else f"=@default_{parameter.name}"))
@@ -305,6 +319,18 @@ class HotPath:
             return call
         names = ", ".join(self.outputs)
         return f"{call}\ntry:\n    ({names},) = @out\nexcept @errors:\n    {' = '.join(self.outputs)} = None"
+
+
+def _fields(structure: Structure, value: str) -> Iterator[str]:
+    """Lines that check a structure's class, and read its fields."""
+    name = structure.identifier
+    yield f"if @type({value}) is not @class_{name}: raise @refuse_{name}({value})"
+    for field, kept in structure.fields:
+        if isinstance(kept, str):
+            yield f"{kept} = {value}.{field}"
+        else:
+            yield f"@{kept.identifier} = {value}.{field}"
+            yield from _fields(kept, f"@{kept.identifier}")
 
 
 def needs_conversion(scalar: Scalar) -> bool:

@@ -56,7 +56,7 @@ class JVP:
         self.outputs = differentiable_outputs(self.signature)
         self.tangents: dict[str, list[Tensor | None]] = {}
         for leaf, tangent in zip(plan.leaves, tangents, strict=True):
-            self.tangents.setdefault(leaf.name.partition("[")[0], []).append(tangent)
+            self.tangents.setdefault(leaf.owner, []).append(tangent)
         self.totals: list[Tensor | None] = [None] * len(self.outputs)
 
     def run(self) -> list[Tensor | None]:

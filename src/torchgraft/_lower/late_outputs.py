@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from .. import _torch
+from .._generated import compile_source
 from .._spec.late import LateShapes
 from .._spec.plan import Plan
 from ..errors import UnsupportedError
-from .generated import compile_source
 
 _RETURNS = """\
 def make(looks, complete, bounds):

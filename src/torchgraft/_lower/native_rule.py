@@ -11,9 +11,9 @@ from torch import Tensor
 from .. import _torch
 from .._build import debug
 from .._build.native_function import NativeFunction
+from .._generated import compile_source
 from .._spec.axes import broadcast
 from .._spec.plan import Leaf, Plan, leaves_of
-from .generated import compile_source
 from .operator_rule import OperatorRule
 from .rule_call import RuleCall
 

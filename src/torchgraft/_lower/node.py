@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from .. import _torch
+from .._generated import compile_source
 from .._randomness import trusted
 from .._rules.kinds import cotangent_names, inert_outputs
 from .._rules.results import as_results, settle_gradient
@@ -22,7 +23,6 @@ from .._spec.plan import LeafCounts, Plan
 from ..errors import DerivativeError
 from .conduct import mutated
 from .derivatives import Derivatives
-from .generated import compile_source
 from .missing import missing_rule
 from .refuse import attached, connect, explain_saved, watched
 from .shut import shut

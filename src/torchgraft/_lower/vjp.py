@@ -133,13 +133,15 @@ def _open(
     record: Record, plan: Plan, names: Sequence[str], values: Sequence[Any]
 ) -> tuple[list[Tensor], list[int], Callable[[Sequence[Any]], list[Any]]]:
     """The tensors among `values`, their leading axes, and the function that puts others in their places."""
-    leads_by_leaf = {leaf.name: leaf.lead for leaf in plan.leaves}
+    known: dict[str, list[int]] = {}
+    for leaf in plan.leaves:
+        known.setdefault(leaf.owner, []).append(leaf.lead)
     leaves: list[Tensor] = []
     leads: list[int] = []
     for name, value in zip(names, values, strict=True):
-        for key, item in _items(name, value):
-            leaves.append(item)
-            leads.append(leads_by_leaf.get(key.replace("_tangent", ""), len(plan.batch)))
+        items = _items(value)
+        leaves += items
+        leads += known.get(name) or known.get(name.removesuffix("_tangent")) or [len(plan.batch)] * len(items)
 
     def rebuild(cores: Sequence[Any]) -> list[Any]:
         rest = iter(cores)
@@ -157,10 +159,10 @@ def _is_tensor_list(value: Any) -> bool:
     return isinstance(value, (list, tuple)) and bool(value) and isinstance(value[0], Tensor)
 
 
-def _items(name: str, value: Any) -> list[tuple[str, Tensor]]:
+def _items(value: Any) -> list[Tensor]:
     if _is_tensor_list(value):
-        return [(f"{name}[{i}]", item) for i, item in enumerate(value)]
-    return [(name, value)] if isinstance(value, Tensor) else []
+        return list(value)
+    return [value] if isinstance(value, Tensor) else []
 
 
 def call_operator(
@@ -170,7 +172,7 @@ def call_operator(
     by_name = dict(zip(operator.reads, values, strict=True))
     tensors = [(name, by_name[name]) for name in operator.tensor_names]
     leaves, leads, _ = _open(operator.record, plan, [n for n, _ in tensors], [v for _, v in tensors])
-    counts = tuple(len(_items(name, value)) for name, value in tensors)
+    counts = tuple(len(_items(value)) for _, value in tensors)
     scalars = tuple(by_name[name] for name in operator.scalar_names)
     sizes = tuple(plan.sizes.get(name, -1) for name in operator.size_names)
     if not leaves:  # The partial derivative is one number.

@@ -20,7 +20,7 @@ def @make(@slow, @find, @compiled):
         nonlocal @current
         @current = @entry
 
-    def __call__(@self, {parameters}):
+    def __call__(@self, {parameters}):{take}
         if @is_dynamo_compiling():
             {compiled}
         {convert}

@@ -114,10 +114,10 @@ def promised_axes(record: Record) -> dict[Kind, tuple[str, ...]]:
 
 
 def batch_inputs(signature: Signature) -> set[str]:
-    """The names of the inputs that have the batch axes."""
+    """The names of the inputs that have the batch axes, as callers write them."""
     run = signature.batch_run
     return {
-        p.name
+        p.shown
         for _, p in signature.tensors
         if signature.loop or (run is not None and p.tensor.axes is not None and _leads(p.tensor.axes, run))
     }

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
-from .._lower.generated import compile_source
+from .._generated import compile_source
 from .._op import Op
 from .._spec.signature import Parameter
+from .._spec.structures import Structure
 from ..errors import DeclarationError
 from .initial import draw
 from .plan import Plan
@@ -160,22 +161,22 @@ def _make_forward(plan: Plan, title: str) -> Callable[..., Any]:
     named = [_argument(p) for p in plan.inputs if not p.keyword_only]
     owned = {p.name: f"__{p.name}" for p in plan.tensors}
     where = {p.name: "_parameters" if p.name in plan.parameters else "_buffers" for p in plan.tensors}
-    written = {
-        p.name: owned.get(p.name, p.name if p.is_tensor else f"self.{p.name}") for p in plan.signature.parameters
-    }
+    own = {**owned, **{p.name: f"self.{p.name}" for p in plan.scalars}}
+    written = {p.name: own.get(p.name, p.name) for p in plan.signature.given}
     source = _FORWARD.format(
         parameters=", ".join(["self", *named, *(["*", *map(_argument, keyword)] if keyword else [])]),
         direct="; ".join(f'{local} = self.{where[name]}["{name}"]' for name, local in owned.items()) or "pass",
         attributes="; ".join(f"{local} = self.{name}" for name, local in owned.items()) or "pass",
         arguments=", ".join(
-            f"{p.name}={written[p.name]}" if p.keyword_only else written[p.name] for p in plan.signature.parameters
+            f"{p.name}={written[p.name]}" if p.keyword_only else written[p.name] for p in plan.signature.given
         ),
     )
-    namespace = {"__op": plan.op, "__KeyError": KeyError}
+    defaults = {f"__default_{p.name}": p.default for p in plan.inputs}
+    namespace = {"__op": plan.op, "__KeyError": KeyError, **defaults}
     forward: Callable[..., Any] = compile_source(source, f"{title} module", namespace)["forward"]
     forward.__doc__ = f"Call the operator {plan.signature.name} with the parameters at hand."
     return forward
 
 
-def _argument(parameter: Parameter) -> str:
-    return parameter.name if parameter.required else f"{parameter.name}=None"
+def _argument(parameter: Parameter | Structure) -> str:
+    return parameter.name if parameter.required else f"{parameter.name}=__default_{parameter.name}"

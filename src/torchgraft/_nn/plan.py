@@ -14,6 +14,7 @@ from .._op import Op
 from .._spec.axes import Axes, Axis, Binding
 from .._spec.dtypes import COMPLEXES, FLOATS, complex_twin, name_of, real_twin
 from .._spec.signature import Parameter, Signature
+from .._spec.structures import Structure
 from ..errors import ArgumentError, DeclarationError, DtypeError
 from .initial import fan_in
 
@@ -24,7 +25,7 @@ class Plan:
     Attributes:
         tensors: the parameters and buffers, in the operator's order.
         parameters: names of the parameters.
-        inputs: the tensors that `forward` takes.
+        inputs: the tensors and the structures that `forward` takes.
         axes: names of the axes that the constructor takes.
         scalars: the operator's non-tensor arguments.
         switches: names of the optional tensors.
@@ -40,8 +41,9 @@ class Plan:
         self._check_names(parameters, buffers, init)
         owned = {*parameters, *buffers}
         self.tensors = [p for _, p in self.signature.tensors if p.name in owned]
-        self.inputs = [p for _, p in self.signature.tensors if p.name not in owned]
-        self.scalars = [p for p in self.signature.parameters if not p.is_tensor]
+        passed = [p for p in self.signature.given if isinstance(p, Structure) or p.is_tensor]
+        self.inputs = [p for p in passed if p.name not in owned]
+        self.scalars = [p for p in self.signature.parameters if not p.is_tensor and p.path is None]
         self.switches = [p.name for p in self.tensors if p.optional]
         needed = {name for p in self.tensors for name in _axis_names(self._axes_of(p))}
         self.axes = [name for name in self._axis_order() if name in needed]
@@ -59,8 +61,14 @@ class Plan:
         )
 
     def _check_names(self, parameters: tuple[str, ...], buffers: tuple[str, ...], init: Iterable[str]) -> None:
-        tensors = {p.name: p for _, p in self.signature.tensors}
+        tensors = {p.name: p for _, p in self.signature.tensors if p.path is None}
         for name in (*parameters, *buffers):
+            fields = [field for p in self.signature.parameters if p.path for field in (p.path, p.name)]
+            if self.signature.whole(name) or name in fields:
+                raise self._refuse(
+                    "a module owns no structure, and no field of one", name, ", ".join(tensors), name,
+                    "take it as a parameter of its own, or write the class by hand: forward makes the structure",
+                )  # fmt: skip
             if name not in tensors:
                 raise self._refuse(f"there is no tensor input '{name}'", name, ", ".join(tensors), name)
             if (*parameters, *buffers).count(name) > 1:

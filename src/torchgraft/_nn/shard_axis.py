@@ -13,6 +13,7 @@ from torch.distributed.tensor.parallel import ParallelStyle
 from torch.distributed.tensor.placement_types import Placement
 
 from .._spec.signature import TensorType
+from .._spec.structures import Structure
 from ..errors import ArgumentError
 from .module import Module
 
@@ -66,7 +67,7 @@ class ShardAxis(ParallelStyle):
         plan = module._plan
         operator = plan.op._record.name
         names = [p.name for p in plan.inputs]
-        wanted = {p.name: self._along(module, p.tensor) for p in plan.inputs}
+        wanted = {p.name: self._along(module, p.tensor) for p in plan.inputs if not isinstance(p, Structure)}
         given = dict(zip(names, _layouts(operator, "input_layouts", self.input_layouts, len(names)), strict=True))
         count = sum(not output.saved for output in plan.op._record.signature.outputs)
         left = _layouts(operator, "output_layouts", self.output_layouts, count)
@@ -104,6 +105,13 @@ class ShardAxis(ParallelStyle):
                 f"the operator does not say that axis {self.axis} may be cut", operator=record.name,
                 argument="axis", expected=declared or "an axis that is declared", got=self.axis,
                 hint=f'@tg.op(parallel="{self.axis}"), or reduction="{self.axis}", which tg.check proves',
+            )  # fmt: skip
+        for structure in record.signature.structures:
+            raise ArgumentError(
+                "is a structure, whose fields have no layouts in a plan", operator=record.name,
+                argument=structure.name, expected="an operator that takes tensors one by one",
+                got=structure.cls.__name__,
+                hint="pass DTensors in the fields: a call with them needs no ShardAxis",
             )  # fmt: skip
         if mesh.ndim != 1:
             names = mesh.mesh_dim_names

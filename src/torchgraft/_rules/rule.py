@@ -15,12 +15,13 @@ from .._build.native_function import NativeFunction
 from .._build.prototype import Prototype
 from .._build.source import Source
 from .._randomness import Probe, draw_words
-from .._spec.reading import resolve_hints
+from .._spec.reading import local_names, resolve_hints
 from .._spec.signature import Signature
 from .._spec.workspace import read_workspaces
 from ..errors import DeclarationError, RuleError
 from .kinds import Kind, cotangent_names, differentiable_outputs
 from .native import rule_prototype
+from .structures import Asked, readable_wholes
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,18 +104,21 @@ def make_rule(
     Raises:
         DeclarationError: it asks for a name that does not exist, or is a rule for something that has no derivative.
     """
-    label = f"{signature.name}.{kind}[{','.join(inputs)}]"
+    label = f"{signature.name}.{kind}[{','.join(map(str, inputs))}]"
+    given, inputs = inputs, [own for name in inputs for own in signature.inputs(str(name))]
     independent = tuple(independent)
     _check_inputs(signature, kind, inputs, label)
     _check_independent(signature, function, independent, label)
-    available = _available(signature, kind, inputs)
+    wholes = readable_wholes(signature, kind, given, inputs)
+    available = [*_available(signature, kind, inputs), *wholes]
     parameters = dict(_parameters(function, label, available))
     frame = inspect.currentframe()
     for _ in range(frames + 1):
         frame = frame.f_back if frame is not None else None
     hints = resolve_hints(function, label, frame)
     hints.pop("return", None)
-    workspaces = read_workspaces(parameters, hints, label)
+    asked = Asked(signature, parameters, wholes, hints, label, local_names(function, frame))
+    workspaces = read_workspaces(asked.names, hints, label)
     for _, name, workspace in workspaces:
         del parameters[name], hints[name]
         if source is None:
@@ -133,13 +137,14 @@ def make_rule(
             )
         if parameter.name not in available:
             raise _unknown_name(label, parameter.name, available, kind, inputs)
-    array = any(_is_array(hint) for hint in hints.values())
+    array = asked.arrays or any(_is_array(hint) for hint in hints.values())
     saved = {o.name for o in signature.outputs if o.saved and o.type.dtypes.differentiable}
-    reads = tuple(parameters)
+    reads = tuple(name for name in asked.names if name not in {name for _, name, _ in workspaces})
     residual = bool(saved & set(reads))
     opaque = residual or ((array or source is not None) and kind != "adjoint")
     if source is None:
-        call = Probe(_renamed(function, label), function, lambda drawn: _refuse_random(label, drawn))
+        call = asked.wrap(_renamed(function, label), given if kind in ("vjp", "adjoint") else ())
+        call = Probe(call, function, lambda drawn: _refuse_random(label, drawn))
         return Rule(
             kind, tuple(inputs), call, reads, label, opaque, residual, array=array, independent=independent,
             written=function,
@@ -185,12 +190,12 @@ def _check_inputs(signature: Signature, kind: Kind, inputs: Sequence[str], label
         raise DeclarationError(
             f"@{signature.name}.{kind} needs the name of an input",
             operator=signature.name,
-            expected=f'@{signature.name}.{kind}("{signature.tensors[0][1].name}")',
+            expected=f'@{signature.name}.{kind}("{signature.tensors[0][1].shown}")',
             got=f"@{signature.name}.{kind}()",
         )
     for name in inputs:
         parameter = signature.names.get(name) if isinstance(name, str) else None  # type: ignore[redundant-expr] # Users err.
-        tensors = [p.name for _, p in signature.tensors]
+        tensors = [p.shown for _, p in signature.tensors]
         if parameter is None:
             raise DeclarationError(
                 f"there is no input '{name}'",
@@ -204,7 +209,7 @@ def _check_inputs(signature: Signature, kind: Kind, inputs: Sequence[str], label
             raise DeclarationError(
                 "is not differentiable" if parameter.is_tensor else "is not a tensor",
                 operator=label,
-                argument=name,
+                argument=parameter.shown,
                 expected="a floating or complex tensor input",
                 got=str(parameter.type),
                 hint="delete the rule",

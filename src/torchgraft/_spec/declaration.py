@@ -37,7 +37,11 @@ def _check_names(signature: Signature, refuse: Callable[..., DeclarationError]) 
         reserved[f"grad_{output.after or output.name}"] = "a cotangent"
     for _, parameter in signature.tensors:
         reserved[f"{parameter.name}_tangent"] = "a tangent"
-    parameters = [(name, "a parameter") for name in signature.names]
+    structures = [structure for given in signature.structures for structure in given.all]
+    for structure in structures:
+        reserved[f"{structure.identifier}_tangent"] = "a tangent"
+    parameters = [(p.name, "a parameter" if p.path is None else f"the field {p.path}") for p in signature.parameters]
+    parameters += [(structure.identifier, f"the structure {structure.name}") for structure in structures]
     for name, what in parameters + [(output.name, "an output") for output in signature.outputs]:
         clash = reserved.get(name) or taken.get(name)
         if clash is not None:
@@ -46,7 +50,7 @@ def _check_names(signature: Signature, refuse: Callable[..., DeclarationError]) 
                 name,
                 expected="names that rules can tell apart",
                 got=f"{what} called '{name}'",
-                hint="rename it" if what == "a parameter" else "use a NamedTuple, or rename the parameter",
+                hint="use a NamedTuple, or rename the parameter" if what == "an output" else "rename it",
             )
         if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("__"):
             expected = "an identifier that does not begin with '__'"
@@ -58,7 +62,7 @@ def _check_kinds(signature: Signature, refuse: Callable[..., DeclarationError]) 
     for _, parameter in signature.tensors if not signature.elementwise else ():
         if parameter.number:
             raise refuse(
-                "only an elementwise operator takes a number for a tensor", parameter.name, expected="a tensor alone",
+                "only an elementwise operator takes a number for a tensor", parameter.shown, expected="a tensor alone",
                 got="a tensor or a number", hint='annotate every tensor as Float[Tensor, "..."], or drop the number',
             )  # fmt: skip
     kinds = {p.tensor.numpy for _, p in signature.tensors} | {output.type.numpy for output in signature.outputs}
@@ -75,7 +79,7 @@ def _check_kinds(signature: Signature, refuse: Callable[..., DeclarationError]) 
 def _check_axes(signature: Signature, refuse: Callable[..., DeclarationError]) -> None:
     bound: set[str] = set()
     runs: set[Any] = set()  # None stands for `...`.
-    annotated = [(p.name, p.tensor.axes) for _, p in signature.tensors]
+    annotated = [(p.shown, p.tensor.axes) for _, p in signature.tensors]
     for name, axes in annotated:
         if axes is None:
             if signature.loop:

@@ -32,7 +32,8 @@ class Leaf:
     """One tensor that was passed.
 
     Attributes:
-        name: its parameter's name, ``xs[2]`` in a list.
+        name: its name as callers write it, ``xs[2]`` in a list.
+        owner: its parameter's name.
         shape: its shape.
         dtype: its dtype.
         full: the batch axes, and its core axes with broadcasting ones at their full size: what a rule may return.
@@ -41,6 +42,7 @@ class Leaf:
     """
 
     name: str
+    owner: str
     shape: Shape
     dtype: torch.dtype
     full: Shape
@@ -81,7 +83,7 @@ class Plan:
 
 def leaves_of(plan: Plan, names: Sequence[str]) -> list[Leaf]:
     """The plan's leaves that belong to the named inputs."""
-    return [leaf for name in names for leaf in plan.leaves if leaf.name.partition("[")[0] == name]
+    return [leaf for name in names for leaf in plan.leaves if leaf.owner == name]
 
 
 def owners_of(signature: Signature, values: Sequence[Any]) -> list[Parameter]:
@@ -170,7 +172,7 @@ def _scalar_tensor(
         raise ArgumentError(
             f"is a number that {str(dtype).removeprefix('torch.')} does not hold",
             operator=operator,
-            argument=parameter.name,
+            argument=parameter.shown,
             expected=str(parameter.tensor),
             got=repr(number),
             hint="pass a tensor, of another dtype if the operator takes one, or another number",
@@ -197,19 +199,19 @@ def check_ranges(signature: Signature, values: Sequence[Any]) -> None:
     """Refuse ints that a schema cannot pass; for calls that failed, as torch then does not say which it was."""
     for parameter, value in zip(signature.parameters, values, strict=True):
         if not parameter.is_tensor and value is not None:
-            parameter.scalar.check_range(value, signature.name, parameter.name)
+            parameter.scalar.check_range(value, signature.name, parameter.shown)
 
 
 def _convert(operator: str, parameter: Parameter, value: Any) -> Any:
     if value is None and parameter.optional:
         return None
     if not parameter.is_tensor:
-        return parameter.scalar.convert(value, operator, parameter.name)
+        return parameter.scalar.convert(value, operator, parameter.shown)
     if not parameter.many:
-        return _tensor(operator, parameter.name, parameter, value)
+        return _tensor(operator, parameter.shown, parameter, value)
     if isinstance(value, Tensor) or not isinstance(value, Sequence):
-        raise _not_a_tensor(operator, parameter.name, parameter, value)
-    return [_tensor(operator, f"{parameter.name}[{i}]", parameter, item) for i, item in enumerate(value)]
+        raise _not_a_tensor(operator, parameter.shown, parameter, value)
+    return [_tensor(operator, f"{parameter.shown}[{i}]", parameter, item) for i, item in enumerate(value)]
 
 
 def _tensor(operator: str, name: str, parameter: Parameter, value: Any) -> Tensor:
@@ -274,7 +276,7 @@ def make_plan(
         ShapeError, DtypeError, DeviceError: the arguments contradict the annotations or each other.
     """
     named = [
-        (f"{p.name}[{j}]" if p.many else p.name, p, leaf)
+        (f"{p.shown}[{j}]" if p.many else p.shown, p, leaf)
         for i, p in signature.tensors
         if values[i] is not None
         for j, leaf in enumerate(values[i] if p.many else [values[i]])
@@ -296,13 +298,14 @@ def make_plan(
     leaves = tuple(
         Leaf(
             name,
+            p.name,
             tuple(leaf.shape),
             leaf.dtype,
             batch + (core if axes is None else axes.full(core, binding)),
             (1,) * (len(batch) - n) + tuple(leaf.shape)[:n] + (core if axes is None else axes.aligned(core, binding)),
             n,
         )
-        for (name, _, leaf), n, (axes, core) in zip(named, leads, annotated, strict=True)
+        for (name, p, leaf), n, (axes, core) in zip(named, leads, annotated, strict=True)
     )
     shapes: list[Shape | None]
     late = _late(signature, binding) if signature.late else None

@@ -7,7 +7,7 @@ import inspect
 import sys
 import types
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,11 +18,13 @@ from ..errors import DeclarationError
 from .axes import Axes
 from .declaration import check_declaration
 from .dtypes import ANY, Dtypes
+from .fields import is_structure, read_structure, structures_in
 from .late import read_late
 from .mutated import split_mutated
 from .saved import SavedOutput
 from .scalars import Scalar, read_scalar, strip_numbers, strip_optional
 from .signature import Output, Parameter, Signature, TensorType
+from .structures import Structure
 from .workspace import read_workspaces
 
 
@@ -43,7 +45,8 @@ def read_signature(
     annotated = list(inspect.signature(function).parameters.values())
     workspaces = read_workspaces([p.name for p in annotated], hints, name)
     unpassed = {parameter for _, parameter, _ in workspaces}
-    parameters = tuple(_read_parameter(name, p, hints) for p in annotated if p.name not in unpassed)
+    passed = [p for p in annotated if p.name not in unpassed]
+    parameters, structures = _read_parameters(name, passed, hints, local_names(function, frame))
     if "return" not in hints:
         raise DeclarationError(
             "has no return annotation",
@@ -57,11 +60,13 @@ def read_signature(
     beside: type | None = None
     if not after or hints["return"] not in (None, type(None)):
         alone = not after
-        returned, beside = _read_outputs(name, hints["return"], _local_names(function, frame), alone=alone)
+        returned, beside = _read_outputs(name, hints["return"], local_names(function, frame), alone=alone)
     shown = [output for output in (*after, *returned) if not output.saved]
     structure = (None if len(shown) == 1 else tuple) if after else beside
-    late = read_late(name, data_dependent)
-    signature = Signature(name, parameters, (*after, *returned), structure, loop, workspaces, late, beside)
+    signature = Signature(
+        name, parameters, (*after, *returned), structure, loop, workspaces, structures,
+        read_late(name, data_dependent), beside,
+    )  # fmt: skip
     check_declaration(signature)
     return signature
 
@@ -72,13 +77,58 @@ def with_workspaces(signature: Signature, stub: Callable[..., Any], *, frames: i
     return replace(signature, workspaces=read_workspaces(inspect.signature(stub).parameters, hints, signature.name))
 
 
+def with_structures(signature: Signature, function: Callable[..., Any], *, frames: int) -> tuple[Signature, bool]:
+    """`signature` with the classes by which another function of the user's annotates structures.
+
+    They have the same fields, of arrays in the place of tensors, or the other way round.
+
+    Returns:
+        The signature, and whether the fields are annotated as arrays.
+
+    Raises:
+        DeclarationError: such a class has other fields.
+    """
+    if not signature.structures:
+        return signature, False
+    frame = sys._getframe(frames + 1)
+    hints, scope = resolve_hints(function, signature.name, frame), local_names(function, frame)
+    own = [own_structure(signature, s, hints.get(s.identifier), signature.name, scope) for s in signature.structures]
+    return replace(signature, structures=tuple(s for s, _ in own)), any(numpy for _, numpy in own)
+
+
+def own_structure(
+    signature: Signature, structure: Structure, annotation: Any, operator: str, scope: Mapping[str, Any]
+) -> tuple[Structure, bool]:
+    """The structure in the class that annotates it elsewhere, and whether its fields are annotated as arrays.
+
+    Raises:
+        DeclarationError: that class has other fields.
+    """
+    declared = [signature.names[name] for name in structure.parameters]
+    if annotation is structure.cls:
+        return structure, any(p.is_tensor and p.tensor.numpy for p in declared)
+    if not is_structure(annotation):  # There is no annotation, or one that says nothing.
+        return structure, False
+    parameter = inspect.Parameter(structure.identifier, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    fields, (read,) = _read_parameters(operator, [parameter], {parameter.name: annotation}, scope)
+    if [(p.name, p.is_tensor, p.many) for p in fields] != [(p.name, p.is_tensor, p.many) for p in declared]:
+        raise DeclarationError(
+            f"{annotation.__name__} has other fields than {structure.cls.__name__}", operator=operator,
+            argument=structure.name, expected=", ".join(f"{p.shown}: {p.type}" for p in declared),
+            got=", ".join(f"{p.shown}: {p.type}" for p in fields),
+            hint=f"annotate it as {structure.cls.__name__}, or give both the same fields",
+        )  # fmt: skip
+    whole = replace(read, name=structure.name, keyword_only=structure.keyword_only)
+    return whole, any(p.is_tensor and p.tensor.numpy for p in fields)
+
+
 def resolve_hints(function: Callable[..., Any], name: str, frame: types.FrameType | None) -> dict[str, Any]:
     """The annotations as objects, also under ``from __future__ import annotations`` and with local names."""
     try:
         # Objects stay as they are written: get_type_hints would try to call a Saved[...] inside tuple[...].
         raw = dict(inspect.get_annotations(function))
         if any(isinstance(value, str) for value in raw.values()):
-            raw = typing.get_type_hints(function, None, _local_names(function, frame), include_extras=True)
+            raw = typing.get_type_hints(function, None, local_names(function, frame), include_extras=True)
         return raw
     except Exception as error:
         raise DeclarationError(
@@ -90,7 +140,7 @@ def resolve_hints(function: Callable[..., Any], name: str, frame: types.FrameTyp
         ) from error
 
 
-def _local_names(function: Callable[..., Any], frame: types.FrameType | None) -> dict[str, Any]:
+def local_names(function: Callable[..., Any], frame: types.FrameType | None) -> dict[str, Any]:
     """The names of the functions around `function`: those that are running, and those that it refers to."""
     names: dict[str, Any] = {}
     scope = getattr(function, "__globals__", None)  # A callable object has none.
@@ -104,12 +154,33 @@ def _local_names(function: Callable[..., Any], frame: types.FrameType | None) ->
     return names
 
 
-def _read_parameter(name: str, parameter: inspect.Parameter, hints: dict[str, Any]) -> Parameter:
+def _read_parameters(
+    name: str, annotated: Sequence[inspect.Parameter], hints: dict[str, Any], scope: Mapping[str, Any]
+) -> tuple[tuple[Parameter, ...], tuple[Structure, ...]]:
+    """The parameters, among them those that fields of structures are; and the structures."""
+    parameters: list[Parameter] = []
+    structures: list[Structure] = []
+
+    def read(field: inspect.Parameter, annotation: Any, path: str) -> Parameter:
+        return replace(_read_parameter(name, field, {field.name: annotation}, path), path=path)
+
+    for parameter in annotated:
+        annotation: Any = hints.get(parameter.name)
+        if is_structure(annotation):
+            structure, fields = read_structure(parameter, annotation, name, scope, read)
+            structures.append(structure)
+            parameters += fields
+        else:
+            parameters.append(_read_parameter(name, parameter, hints, parameter.name))
+    return tuple(parameters), tuple(structures)
+
+
+def _read_parameter(name: str, parameter: inspect.Parameter, hints: dict[str, Any], shown: str) -> Parameter:
     def refuse(problem: str, got: object, hint: str | None = None) -> DeclarationError:
         return DeclarationError(
             problem,
             operator=name,
-            argument=parameter.name,
+            argument=shown,
             expected="a tensor, an optional tensor, a list of tensors, bool, int, float, complex, str, Literal, "
             "a list of numbers, torch.dtype or torch.device",
             got=got,
@@ -130,13 +201,20 @@ def _read_parameter(name: str, parameter: inspect.Parameter, hints: dict[str, An
         origin = typing.get_origin(annotation)
         if isinstance(origin, type) and issubclass(origin, Sequence) and origin is not tuple and len(arguments) == 1:
             many, annotation = True, arguments[0]
-        kind = _read_tensor(annotation, name, parameter.name)
+        kind = _read_tensor(annotation, name, shown)
+    if kind is None and (held := structures_in(annotation)):
+        raise refuse(
+            f"takes {held[0].__name__} in another way than by itself", repr(annotation),
+            f"annotate it as {held[0].__name__} alone: optional ones, lists of them and generic ones have no schema\n"
+            "an optional field may be None: mass: Float[Tensor, \"n\"] | None",
+        )  # fmt: skip
     if kind is None:
         is_tree = typing.get_origin(annotation) in (dict, tuple, list) or annotation in (dict, tuple, list)
         hint = (
             "an operator takes flat arguments: give each leaf of the pytree its own parameter, or a list of tensors\n"
             "wrong: def f(params: dict[str, Tensor])\n"
-            "right: def f(weight: Tensor, bias: Tensor)      called as f(**params)"
+            "right: def f(weight: Tensor, bias: Tensor)      called as f(**params)\n"
+            "right: def f(params: Params)                    a NamedTuple or a dataclass of the leaves"
         )
         raise refuse("has a type that an operator cannot take", repr(annotation), hint if is_tree else None)
     if written and (many or optional or number or not isinstance(kind, TensorType)):
@@ -152,7 +230,7 @@ def _read_parameter(name: str, parameter: inspect.Parameter, hints: dict[str, An
     if default is not None and default is not inspect.Parameter.empty:
         if isinstance(kind, TensorType):
             raise refuse("only None can be the default of a tensor", repr(default))
-        default = kind.convert(default, name, parameter.name)
+        default = kind.convert(default, name, shown)
     keyword_only = parameter.kind is inspect.Parameter.KEYWORD_ONLY
     return Parameter(parameter.name, kind, optional, many, default, keyword_only, number, written)
 
@@ -167,7 +245,7 @@ def _read_tensor(annotation: Any, name: str, where: str) -> TensorType | None:
 
 
 def _read_outputs(
-    name: str, annotation: Any, local_names: dict[str, Any], *, alone: bool
+    name: str, annotation: Any, scope: dict[str, Any], *, alone: bool
 ) -> tuple[tuple[Output, ...], type | None]:
     """The outputs that are annotated; `alone`, one of them has to be seen by callers."""
 
@@ -199,7 +277,7 @@ def _read_outputs(
             raise nothing_to_see(annotation)
         return (read(annotation, ""),), None
     if isinstance(annotation, type) and issubclass(annotation, tuple) and hasattr(annotation, "_fields"):
-        fields = resolve_fields(annotation, name, local_names)
+        fields = resolve_fields(annotation, name, scope)
         for field, item in fields.items():
             if isinstance(item, SavedOutput):  # The caller's NamedTuple would lack a field.
                 raise DeclarationError(
@@ -222,12 +300,12 @@ def _read_outputs(
     return (read(annotation, "out"),), None
 
 
-def resolve_fields(structure: type, name: str, local_names: dict[str, Any]) -> dict[str, Any]:
+def resolve_fields(structure: type, name: str, scope: dict[str, Any]) -> dict[str, Any]:
     """The annotations of a `NamedTuple`'s fields."""
     try:
         fields = inspect.get_annotations(structure)
         if any(isinstance(value, (str, typing.ForwardRef)) for value in fields.values()):
-            fields = typing.get_type_hints(structure, None, local_names, include_extras=True)
+            fields = typing.get_type_hints(structure, None, scope, include_extras=True)
     except Exception as error:
         raise DeclarationError(
             f"annotations of {structure.__name__} cannot be read: {error}", operator=name, argument="return"

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..errors import DeclarationError
-from .reading import resolve_hints
+from .reading import resolve_hints, with_structures
 from .signature import Signature
 
 Sees = Literal["tensors", "arrays", "numbers"]
@@ -24,11 +24,13 @@ class Reference:
     Attributes:
         function: it has the operator's parameters.
         sees: what it gets for tensors: ``numbers`` means one element at a time.
+        signature: the operator's, with the classes by which the reference annotates structures.
         number: makes such a number of a Python one; it is mpmath's ``mpf`` or ``mpc``, or ``float`` or ``complex``.
     """
 
     function: Callable[..., Any]
     sees: Sees
+    signature: Signature
     number: Callable[[Any], Any] | None = None
 
 
@@ -42,12 +44,12 @@ def read_reference(signature: Signature, function: Callable[..., Any], *, frames
         DeclarationError: it has other parameters, or sees numbers and the operator is not elementwise.
     """
     if isinstance(function, np.ufunc):
-        return Reference(function, "arrays")
+        return Reference(function, "arrays", signature)
     try:
         parameters = list(inspect.signature(function).parameters)
     except (TypeError, ValueError):  # Some builtins tell nothing.
-        return Reference(function, "tensors")
-    wanted = list(signature.names)
+        return Reference(function, "tensors", signature)
+    wanted = [item.name for item in signature.given]
     if parameters != wanted:
         raise DeclarationError(
             "the reference has other parameters",
@@ -55,13 +57,14 @@ def read_reference(signature: Signature, function: Callable[..., Any], *, frames
             expected=", ".join(wanted),
             got=", ".join(parameters),
         )
+    signature, arrays = with_structures(signature, function, frames=frames)
     hints = resolve_hints(function, signature.name, sys._getframe(frames + 1))
     seen = [hints[parameter.name] for _, parameter in signature.tensors if parameter.name in hints]
-    if any("ndarray" in str(hint) for hint in seen):
-        return Reference(function, "arrays")
+    if arrays or any("ndarray" in str(hint) for hint in seen):
+        return Reference(function, "arrays", signature)
     number = next((hint for hint in seen if _is_number(hint)), None)
     if number is None:
-        return Reference(function, "tensors")
+        return Reference(function, "tensors", signature)
     if not signature.elementwise:
         raise DeclarationError(
             "a reference on numbers is for elementwise operators",
@@ -70,7 +73,7 @@ def read_reference(signature: Signature, function: Callable[..., Any], *, frames
             got=", ".join(f"{p.name}: {p.tensor}" for _, p in signature.tensors),
             hint="take tensors or arrays, and loop",
         )
-    return Reference(function, "numbers", number)
+    return Reference(function, "numbers", signature, number)
 
 
 def _is_number(hint: Any) -> bool:

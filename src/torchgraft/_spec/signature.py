@@ -14,6 +14,7 @@ from .axes import Axes, Axis
 from .dtypes import Dtypes
 from .late import Late
 from .scalars import Scalar
+from .structures import Structure
 from .workspace import Memory
 
 
@@ -48,6 +49,12 @@ class Parameter:
     keyword_only: bool
     number: bool = False  # The annotation admits a number, as elementwise operators do.
     written: bool = False
+    path: str | None = None  # It is a field of a structure, which callers write so: state.velocity.
+
+    @property
+    def shown(self) -> str:
+        """The name as callers write it."""
+        return self.path or self.name
 
     @property
     def is_tensor(self) -> bool:
@@ -108,6 +115,7 @@ class Signature:
         loop: leading axes are added by torchgraft (``batch="loop"``).
         workspaces: memory that a C function uses: position among the annotated parameters, name, annotation.
         late: axes of outputs whose size is known only after the call.
+        structures: NamedTuples and dataclasses that callers pass, whose fields are parameters here.
     """
 
     name: str
@@ -116,6 +124,7 @@ class Signature:
     structure: type | None
     loop: bool
     workspaces: tuple[tuple[int, str, Memory], ...] = ()
+    structures: tuple[Structure, ...] = ()
     late: tuple[Late, ...] = ()
     beside: type | None = None
 
@@ -179,9 +188,34 @@ class Signature:
         return {parameter.name: parameter for parameter in self.parameters}
 
     @cached_property
+    def given(self) -> tuple[Parameter | Structure, ...]:
+        """The arguments that callers pass: parameters, and structures in the place of their fields."""
+        first = {structure.parameters[0]: structure for structure in self.structures}
+        inside = {name for structure in self.structures for name in structure.parameters}
+        items = (first.get(p.name) if p.name in inside else p for p in self.parameters)
+        return tuple(item for item in items if item is not None)
+
+    @cached_property
+    def wholes(self) -> dict[str, Structure]:
+        """The structures, inner ones too, by the names under which rules ask for them."""
+        return {inner.identifier: inner for structure in self.structures for inner in structure.all}
+
+    def whole(self, name: str) -> Structure | None:
+        """The structure of a name as callers or rules write it, if it is one."""
+        return self.wholes.get(name.replace(".", "_"))
+
+    def inputs(self, name: str) -> tuple[str, ...]:
+        """The parameters meant by ``x`` or ``state.velocity``, and all differentiable ones by ``state``."""
+        whole = self.whole(name)
+        if whole is None:
+            return next(((p.name,) for p in self.parameters if p.path == name), (name,))
+        found = [n for n in whole.parameters if self.names[n].is_tensor and self.names[n].tensor.dtypes.differentiable]
+        return tuple(found) or (name,)
+
+    @cached_property
     def keywords(self) -> tuple[str, ...]:
-        """The parameters that are passed by name alone; they are the last ones."""
-        return tuple(parameter.name for parameter in self.parameters if parameter.keyword_only)
+        """The arguments that callers pass by name alone; they come last."""
+        return tuple(item.name for item in self.given if item.keyword_only)
 
     @cached_property
     def shape_arguments(self) -> tuple[str, ...]:

@@ -93,6 +93,9 @@ NAMES = (
     "torch.overrides:_get_current_function_mode_stack",
     "torch.utils._python_dispatch:TorchDispatchMode",
     "torch.utils._python_dispatch:_disable_current_modes",
+    "torch.utils._pytree:GetAttrKey",
+    "torch.utils._pytree:SUPPORTED_NODES",
+    "torch.utils._pytree:register_pytree_node",
     "torch.utils._pytree:tree_leaves",
     "torch.utils._pytree:tree_map_only",
 )

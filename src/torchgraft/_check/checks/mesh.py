@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..._kernels.kernel import positional
 from ..._mesh.cuts import Cut, batch_inputs, find_cuts, linear_inputs, promised_axes
 from ..._op import Op
 from ..._record import Record
@@ -126,9 +127,7 @@ def _divided(
 
 
 def _outputs(op: Op[..., Any], values: Sequence[Any]) -> Sequence[Tensor]:
-    names = op._record.signature.keywords
-    count = len(values) - len(names)
-    result = op(*values[:count], **dict(zip(names, values[count:], strict=True)))
+    result = positional(op._record.signature, op)(*values)
     return (result,) if isinstance(result, Tensor) else tuple(result)
 
 

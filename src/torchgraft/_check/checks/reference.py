@@ -103,7 +103,7 @@ def reference_outputs(op: Op[..., Any], args: Sequence[Any], kwargs: Mapping[str
 
 
 def _by_tensors(record: Record, reference: Reference) -> Callable[[list[Any]], list[Tensor]]:
-    function = positional(record.signature, reference.function)
+    function = positional(reference.signature, reference.function)
 
     def call(values: list[Any]) -> list[Tensor]:
         if reference.sees == "arrays":
@@ -117,7 +117,7 @@ def _by_tensors(record: Record, reference: Reference) -> Callable[[list[Any]], l
 
 def _by_numbers(record: Record, reference: Reference) -> Callable[[list[Any]], list[Tensor]]:
     """The reference element by element; complex ones are made by `complex`, or by mpmath's `mpc`."""
-    function = positional(record.signature, reference.function)
+    function = positional(reference.signature, reference.function)
     assert reference.number is not None
     real: Callable[[Any], Any] = reference.number
     of_mpmath = getattr(real, "__module__", "").partition(".")[0] == "mpmath"

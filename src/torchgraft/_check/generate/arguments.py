@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..._kernels.kernel import positional
 from ..._spec.domain import Domain, Range
 from ..._spec.dtypes import COMPLEXES, FLOATS, HALVES, complex_twin, real_twin
 from ..._spec.signature import Parameter, Signature
@@ -51,8 +52,9 @@ class Arguments:
     ) -> None:
         self.signature = signature
         self.domains = domains
-        able = (p.name for _, p in signature.tensors if p.tensor.dtypes.differentiable and p.name not in constants)
+        able = (p.name for _, p in signature.tensors if p.tensor.dtypes.differentiable and p.shown not in constants)
         self.floating = next(able, None)
+        self._given = positional(signature, lambda *args, **kwargs: (args, kwargs))
         self.sizes = SizePlan(signature, self.domains)
         self.precisions = [precision for precision in precisions if self._may_have(precision)] or PRECISIONS[:1]
 
@@ -75,9 +77,7 @@ class Arguments:
             Impossible: what was chosen admits none.
         """
         call = _Call(self, draw)
-        made = [(p, call.argument(p)) for p in self.signature.parameters]
-        args = tuple(value for parameter, value in made if not parameter.keyword_only)
-        kwargs = {parameter.name: value for parameter, value in made if parameter.keyword_only}
+        args, kwargs = self._given(*(call.argument(p) for p in self.signature.parameters))
         return args, kwargs, frozenset(call.traits - _UNREMARKABLE)
 
 
@@ -97,7 +97,7 @@ class _Call:
             chosen = self._sizes.names.get(parameter.name)
             return self._scalar(parameter) if chosen is None else chosen
         if parameter.optional and not self._draw.choose(f"{parameter.name} is there", (True, False)):
-            self.traits.add(f"without {parameter.name}")
+            self.traits.add(f"without {parameter.shown}")
             return None
         if parameter.many:
             return [self._tensor(parameter) for _ in range(self._length(parameter))]

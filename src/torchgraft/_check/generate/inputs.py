@@ -151,9 +151,9 @@ class Inputs:
 def make_case(
     target: Target, args: Sequence[Any], kwargs: Mapping[str, Any], *, seed: int, traits: frozenset[str] = frozenset()
 ) -> Case:
-    """A case; a module gets its parameters too, and is differentiated by both."""
+    """A case; a module gets its parameters too, and is differentiated by both; an operator gets fields one by one."""
     if target.kind != "module":
-        return Case(target, args, kwargs, seed=seed, traits=traits)
+        return Case(target, *target.flattened(args, kwargs), seed=seed, traits=traits)
     if not any(isinstance(leaf, Tensor) and leaf.requires_grad for leaf in _torch.pytree.tree_leaves((args, kwargs))):
         given = tuple(args), dict(kwargs)
         args, kwargs = _torch.pytree.tree_map_only(differentiable, lambda leaf: leaf.detach().requires_grad_(), given)

@@ -8,7 +8,7 @@ import linecache
 from types import CodeType
 from typing import Any
 
-from .._frames import GENERATED
+from ._frames import GENERATED
 
 _numbers = itertools.count()
 

@@ -1,0 +1,1 @@
+"""Costs of the kinds of operators, one file a kind."""
