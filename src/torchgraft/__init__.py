@@ -9,12 +9,14 @@ from ._check.finding import Finding, Verdict
 from ._check.gradcheck import gradcheck, gradgradcheck
 from ._check.report.report import Report
 from ._declare import op
+from ._draws import random_bits, random_fold, random_normal, random_uniform
 from ._function.adopt import adopt
 from ._function.function import Function
 from ._nn.module import Module, module
 from ._op import Op
 from ._spec.domain import domain
 from ._spec.saved import Saved
+from ._spec.seed import Seed, drawn
 from ._spec.workspace import Workspace, native, workspace
 from .errors import (
     ArgumentError,
@@ -53,6 +55,7 @@ __all__ = [
     "Report",
     "RuleError",
     "Saved",
+    "Seed",
     "ShapeError",
     "ShardAxis",
     "TorchgraftError",
@@ -66,11 +69,16 @@ __all__ = [
     "cpp",
     "debug",
     "domain",
+    "drawn",
     "gradcheck",
     "gradgradcheck",
     "module",
     "native",
     "op",
+    "random_bits",
+    "random_fold",
+    "random_normal",
+    "random_uniform",
     "workspace",
 ]
 

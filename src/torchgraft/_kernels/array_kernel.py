@@ -11,7 +11,7 @@ from torch import Tensor
 
 from .. import _torch
 from .._spec.dtypes import complex_twin
-from .._spec.plan import Plan, flatten, replace
+from .._spec.plan import Plan, flatten, replace, seeded
 from .._spec.signature import Signature
 from ..errors import KernelError
 from .arrays import array_dtype, to_array, to_tensor
@@ -34,6 +34,7 @@ class ArrayKernel(Kernel):
 
     def call_planned(self, values: Sequence[Any], plan: Plan, *, may_loop: bool = True) -> Any:
         """The function over the plan's batch axes, in a loop."""
+        values = seeded(self.signature, values, plan)
         if not plan.batch:
             return self.call(*values)
         if any(size == 0 for size in plan.batch):

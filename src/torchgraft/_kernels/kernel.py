@@ -13,7 +13,7 @@ from torch import Tensor
 from .. import _torch
 from .._captures import CaptureWatch, captured_with_grad
 from .._randomness import Probe
-from .._spec.plan import Plan, flatten, replace
+from .._spec.plan import Plan, flatten, replace, seeded
 from .._spec.signature import Signature
 from ..errors import KernelError
 from .batching import vectorise
@@ -111,7 +111,7 @@ class Kernel(ABC):
             plan: of the call.
             values: its arguments: plain tensors, on which the dispatcher has nothing to do.
         """
-        return (lambda *values: self.call_planned(values, plan)) if plan.batch else self.call
+        return (lambda *values: self.call_planned(values, plan)) if plan.batch or plan.samples else self.call
 
     def explained(self, error: RuntimeError, values: Sequence[Any]) -> Exception:
         """Explain an error that the function raised when it was called with `values`."""
@@ -156,6 +156,7 @@ class TorchKernel(Kernel):
 
     def call_planned(self, values: Sequence[Any], plan: Plan, *, may_loop: bool = True) -> Any:
         """The function over the plan's batch axes: by `torch.vmap`, or a loop."""
+        values = seeded(self.signature, values, plan)
         if not plan.batch:
             return self.call(*values)
         if any(size == 0 for size in plan.batch):

@@ -9,7 +9,7 @@ from .._build.native_function import NativeFunction, Result
 from .._build.prototype import Prototype
 from .._build.source import Source
 from .._spec.axes import Shape
-from .._spec.plan import Plan
+from .._spec.plan import Plan, seeded
 from .._spec.signature import Signature
 from ..errors import DeclarationError
 from .kernel import Kernel
@@ -44,6 +44,7 @@ class NativeKernel(Kernel):
     def call_planned(self, values: Sequence[Any], plan: Plan, *, may_loop: bool = True) -> Any:
         """The function over all leading axes."""
         leads = [leaf.lead for leaf in plan.leaves]
+        values = seeded(self.signature, values, plan) if plan.batch else values  # Else the library does it.
         return self.single(self.native.run(values, leads, len(plan.batch), self._results(plan)))
 
     def explained(self, error: RuntimeError, values: Sequence[Any]) -> Exception:

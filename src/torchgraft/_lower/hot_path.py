@@ -18,6 +18,7 @@ from .. import _torch
 from .._kernels.ownership import HOT_ALONE
 from .._spec.scalars import Scalar
 from .._spec.signature import Parameter, Signature
+from .draw import drawing
 from .generated import compile_source
 from .node import Recorded
 
@@ -30,7 +31,7 @@ def @make(@slow, @find, @compiled):
         @current = @entry
 
     def __call__(@self, {parameters}):
-        if @is_dynamo_compiling():
+        {draw}if @is_dynamo_compiling():
             ({outputs},) = @compiled({arguments})
             return {result}
         {convert}
@@ -152,6 +153,9 @@ class HotPath:
             "set_grad_enabled": _torch.set_grad_enabled,
             "new": tuple.__new__,  # The class itself takes three times as long.
             "recorded": Recorded,
+            "isinstance": isinstance,
+            "tensor": torch.Tensor,
+            "seed": drawing(self.signature) if self.signature.seed is not None else None,
         }
         names |= {f"default_{p.name}": p.default for p in self.signature.parameters if not p.required}
         names |= {f"convert_{p.name}": self._converter(p) for p in self.scalars}
@@ -173,6 +177,7 @@ class HotPath:
         result = self._packed([o for o, out in zip(self.outputs, self.signature.outputs, strict=True) if not out.saved])
         return _TEMPLATE.format(
             parameters=self._parameters(),
+            draw=self._draw(),
             arguments=self.arguments,
             convert=indent.join(self._conversions()) or "pass",
             tensors=", ".join(self._leaves()),
@@ -192,7 +197,18 @@ class HotPath:
             if parameter.keyword_only and "*" not in parts:
                 parts.append("*")
             parts.append(parameter.name + ("" if parameter.required else f"=@default_{parameter.name}"))
-        return ", ".join(parts)
+        return ", ".join([*parts, "generator=None"] if self.signature.seed is not None else parts)
+
+    def _draw(self) -> str:
+        """The line that draws a seed, before Dynamo and the dispatcher see the call; of other operators nothing."""
+        if self.signature.seed is None:
+            return ""
+        name = self.signature.parameters[self.signature.seed].name
+        others = ", ".join(p.name for p in self.tensors if not p.is_seed)
+        return (
+            f"if generator is not None or not @isinstance({name}, @tensor):\n"
+            f"            {name} = @seed({name}, generator, ({others},))\n        "
+        )
 
     def _admitted(self) -> str:
         """The test that the entry is about arguments like these."""

@@ -20,6 +20,7 @@ from .declaration import check_declaration
 from .dtypes import ANY, Dtypes
 from .saved import SavedOutput
 from .scalars import Scalar, read_scalar, strip_numbers, strip_optional
+from .seed import Seed, drawn, read_seed, with_seed_axes
 from .signature import Output, Parameter, Signature, TensorType
 from .workspace import read_workspaces
 
@@ -48,7 +49,7 @@ def read_signature(function: Callable[..., Any], name: str, *, loop: bool, frame
             got="nothing",
         )
     outputs, structure = _read_outputs(name, hints["return"], _local_names(function, frame))
-    signature = Signature(name, parameters, outputs, structure, loop, workspaces)
+    signature = with_seed_axes(Signature(name, parameters, outputs, structure, loop, workspaces))
     check_declaration(signature)
     return signature
 
@@ -107,6 +108,8 @@ def _read_parameter(name: str, parameter: inspect.Parameter, hints: dict[str, An
         raise refuse("a variable number of arguments has no schema", str(parameter), "take a list of tensors")
     if parameter.name not in hints:
         raise refuse("has no annotation", "nothing", f'write {parameter.name}: Float[Tensor, "..."]')
+    if hints[parameter.name] is Seed or parameter.default is drawn:
+        return read_seed(name, parameter, hints[parameter.name])
     annotation, number = strip_numbers(hints[parameter.name])
     annotation, optional = strip_optional(annotation)
     many = False

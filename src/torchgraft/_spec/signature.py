@@ -46,6 +46,7 @@ class Parameter:
     default: Any
     keyword_only: bool
     number: bool = False  # The annotation admits a number, as elementwise operators do.
+    is_seed: bool = False
 
     @property
     def is_tensor(self) -> bool:
@@ -112,6 +113,11 @@ class Signature:
     def tensors(self) -> tuple[tuple[int, Parameter], ...]:
         """The tensor parameters with their positions."""
         return tuple((i, p) for i, p in enumerate(self.parameters) if p.is_tensor)
+
+    @cached_property
+    def seed(self) -> int | None:
+        """The position of the seed; None where nothing is drawn."""
+        return next((i for i, p in enumerate(self.parameters) if p.is_seed), None)
 
     @cached_property
     def visible(self) -> tuple[Output, ...]:

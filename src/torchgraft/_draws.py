@@ -1,0 +1,246 @@
+"""Random numbers that depend on a seed and a number alone: Philox4x32-10 in torch, the same as `torchgraft/random.h`.
+
+Words of 32 bits are held in int64, in which products of two of them keep all their bits. The functions are made of
+plain arithmetic: tracers, `vmap` and compilers see through them.
+
+Source: Salmon, Moraes, Dror, Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3"; Steele, Lea, Flood 2014, "Fast
+splittable pseudorandom number generators" (`fold`); Box, Muller 1958 (`normal`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, TypeVar, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from . import _torch
+from .errors import ArgumentError, DtypeError
+
+Shape = int | Sequence[int]
+Array = TypeVar("Array", Tensor, np.ndarray[Any, Any])
+
+_WORD = 0xFFFFFFFF
+_BITS, _UNIFORM, _NORMAL = range(3)
+"""What numbers are for is a part of their counter, so that bits, uniform and normal ones do not hang together."""
+
+
+def random_bits(seed: Any, shape: Shape = ()) -> Any:
+    """Independent integers of 32 bits, from 0 to 2**32 - 1, as int64.
+
+    Args:
+        seed: the operator's seed: a tensor or an array of int64, or an int.
+        shape: of the numbers that each seed gives.
+
+    Returns:
+        A tensor of ``seed.shape + shape``; an array where `seed` is one. ``tg_bits(seed, number)`` gives the same in
+        C, the number counted along the last axis first.
+
+    Raises:
+        DtypeError: the seed is not of int64.
+        ArgumentError: it is no seed, or a size is negative.
+    """
+    return _on_tensors(seed, lambda tensor: _shaped(tensor, _bits(tensor, _count(shape)), shape))
+
+
+def random_uniform(seed: Any, shape: Shape = (), *, dtype: Any = None) -> Any:
+    """Independent numbers, uniformly distributed in [0, 1).
+
+    Args:
+        seed: the operator's seed: a tensor or an array of int64, or an int.
+        shape: of the numbers that each seed gives.
+        dtype: floating; torch's default one, or float64 of arrays. Narrow ones have the first digits of wide ones.
+
+    Returns:
+        A tensor of ``seed.shape + shape``; an array where `seed` is one. ``tg_uniform(seed, number)`` gives the same
+        in C, the number counted along the last axis first.
+
+    Raises:
+        DtypeError: the seed is not of int64, or `dtype` is not real and floating.
+        ArgumentError: it is no seed, or a size is negative.
+
+    Example:
+        >>> @tg.op
+        ... def dropout(x: Float[Tensor, "*batch n"], p: float, *, seed: tg.Seed = tg.drawn) -> Float[Tensor, "*batch n"]:
+        ...     return torch.where(tg.random_uniform(seed, x.shape[-1:]) < p, 0, x / (1 - p))
+    """
+    return _on_tensors(seed, lambda tensor, dtype: _shaped(tensor, _uniform(tensor, _count(shape), dtype), shape), dtype)
+
+
+def random_normal(seed: Any, shape: Shape = (), *, dtype: Any = None) -> Any:
+    """Independent numbers, normally distributed with mean 0 and variance 1.
+
+    Args:
+        seed: the operator's seed: a tensor or an array of int64, or an int.
+        shape: of the numbers that each seed gives.
+        dtype: floating; torch's default one, or float64 of arrays. They are computed in float64, and rounded.
+
+    Returns:
+        A tensor of ``seed.shape + shape``; an array where `seed` is one. ``tg_normal(seed, number)`` gives the same
+        in C, to rounding.
+
+    Raises:
+        DtypeError: the seed is not of int64, or `dtype` is not real and floating.
+        ArgumentError: it is no seed, or a size is negative.
+    """
+    return _on_tensors(seed, lambda tensor, dtype: _shaped(tensor, _normal(tensor, _count(shape), dtype), shape), dtype)
+
+
+def random_fold(seed: Any, number: Any) -> Any:
+    """A seed made of a seed and a number: another stream of random numbers for each number.
+
+    Args:
+        seed: the operator's seed: a tensor or an array of int64, or an int.
+        number: an int, or a tensor of int64 that broadcasts with `seed`.
+
+    Returns:
+        What `seed` is: a tensor of int64, or an array. ``tg_fold(seed, number)`` gives the same in C.
+
+    Raises:
+        DtypeError: the seed is not of int64.
+        ArgumentError: it is no seed.
+
+    Example:
+        >>> noise, mask = tg.random_normal(tg.random_fold(seed, 0), n), tg.random_uniform(tg.random_fold(seed, 1), n)
+    """
+    if isinstance(number, np.ndarray):
+        number = torch.from_numpy(number)
+    return _on_tensors(seed, lambda tensor: fold(tensor, number))
+
+
+def sample_seeds(seed: Tensor, batch: Sequence[Any]) -> Tensor:
+    """The seed of each sample of a batch, made of one seed and the sample's number.
+
+    Args:
+        seed: may have leading axes, along which it is another one.
+        batch: the shape of the batch; the result has the shape ``seed.shape + batch``.
+    """
+    numbers = torch.arange(math.prod(batch), device=seed.device).reshape(tuple(batch))
+    return fold(seed.reshape(tuple(seed.shape) + (1,) * len(batch)), numbers)
+
+
+def fold(seed: Tensor, number: Any) -> Tensor:
+    """`random_fold` of a tensor."""
+    if not isinstance(number, Tensor):
+        number = torch.full((), number, dtype=torch.int64, device=seed.device)
+    return _mixed(_mixed(seed + _STEP) + (number + 1) * _STEP)
+
+
+# -- arithmetic of 64 bits, in int64 ------------------------------------------------------------------------------------
+
+
+def _signed(word: int) -> int:
+    return word - 2**64 if word >= 2**63 else word
+
+
+_STEP = _signed(0x9E3779B97F4A7C15)
+_FIRST, _SECOND = _signed(0xBF58476D1CE4E5B9), _signed(0x94D049BB133111EB)
+
+
+def _shifted(word: Tensor, by: int) -> Tensor:
+    """A shift to the right that brings in zeros."""
+    return (word >> by) & ((1 << (64 - by)) - 1)
+
+
+def _mixed(word: Tensor) -> Tensor:
+    word = (word ^ _shifted(word, 30)) * _FIRST
+    word = (word ^ _shifted(word, 27)) * _SECOND
+    return word ^ _shifted(word, 31)
+
+
+def philox(counter: Sequence[Any], key: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Ten rounds of Philox4x32: four words for each counter of four words and key of two."""
+    c0, c1, c2, c3 = counter
+    k0, k1 = key
+    for _ in range(10):
+        p0, p1 = c0 * 0xD2511F53, c2 * 0xCD9E8D57
+        c0, c2 = _shifted(p1, 32) ^ c1 ^ k0, _shifted(p0, 32) ^ c3 ^ k1
+        c1, c3 = p1 & _WORD, p0 & _WORD
+        k0, k1 = (k0 + 0x9E3779B9) & _WORD, (k1 + 0xBB67AE85) & _WORD
+    return c0, c1, c2, c3
+
+
+# -- numbers of a tensor of seeds, along a new last axis ----------------------------------------------------------------
+
+
+def _blocks(seed: Tensor, blocks: Any, purpose: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The words of the first blocks of each seed; there are fewer than 2**32."""
+    at, key = torch.arange(blocks, device=seed.device), seed.unsqueeze(-1)
+    zero = torch.zeros_like(at)
+    return philox((at, zero, torch.full_like(at, purpose), zero), (key & _WORD, _shifted(key, 32)))
+
+
+def _interleaved(parts: Sequence[Tensor], count: Any) -> Tensor:
+    """The first numbers, of which each block has one in each part."""
+    joined = torch.stack(tuple(parts), -1)
+    return joined.reshape(*joined.shape[:-2], joined.shape[-2] * len(parts))[..., :count]
+
+
+def _bits(seed: Tensor, count: Any) -> Tensor:
+    return _interleaved(_blocks(seed, (count + 3) // 4, _BITS), count)
+
+
+def _53_bits(high: Tensor, low: Tensor) -> Tensor:
+    return (high >> 5) * 2**26 + (low >> 6)
+
+
+def _uniform(seed: Tensor, count: Any, dtype: torch.dtype) -> Tensor:
+    a, b, c, d = _blocks(seed, (count + 1) // 2, _UNIFORM)
+    digits = 1 - round(math.log2(torch.finfo(dtype).eps))  # Cut, since rounding would give a 1.
+    return (_interleaved((_53_bits(a, b), _53_bits(c, d)), count) >> (53 - digits)).to(dtype) * 2.0**-digits
+
+
+def _normal(seed: Tensor, count: Any, dtype: torch.dtype) -> Tensor:
+    a, b, c, d = _blocks(seed, (count + 1) // 2, _NORMAL)
+    first, second = (word.to(torch.float64) * 2.0**-53 for word in (_53_bits(a, b), _53_bits(c, d)))
+    radius, angle = torch.sqrt(-2 * torch.log1p(-first)), 2 * math.pi * second
+    return _interleaved((radius * torch.cos(angle), radius * torch.sin(angle)), count).to(dtype)
+
+
+# -- arguments ------------------------------------------------------------------------------------------------------------
+
+
+def _sizes(shape: Shape) -> tuple[Any, ...]:
+    sizes = tuple(shape) if isinstance(shape, Sequence) else (shape,)
+    if any(isinstance(size, int) and size < 0 for size in sizes):
+        raise ArgumentError("has a negative size", argument="shape", expected="sizes from 0", got=sizes)
+    return sizes
+
+
+def _count(shape: Shape) -> Any:
+    return math.prod(_sizes(shape))
+
+
+def _shaped(seed: Tensor, numbers: Tensor, shape: Shape) -> Tensor:
+    return numbers.reshape(*seed.shape, *_sizes(shape))
+
+
+def _on_tensors(seed: Any, make: Any, *dtypes: Any) -> Any:
+    """What a function of a tensor makes of a seed; arrays for an array."""
+    if isinstance(seed, (np.ndarray, np.generic)):
+        with _torch.directly():
+            given = [torch.float64 if dtype is None else _torch_dtype(dtype) for dtype in dtypes]
+            return make(torch.from_numpy(np.array(seed)), *given).numpy()
+    if isinstance(seed, int) and not isinstance(seed, bool):
+        seed = torch.tensor(seed)
+    if not isinstance(seed, Tensor):
+        raise ArgumentError(
+            "is no seed", argument="seed", expected="a tensor or an array of int64, or an int", got=type(seed).__name__
+        )
+    if seed.dtype is not torch.int64:
+        raise DtypeError("a seed is of int64", argument="seed", expected="int64", got=str(seed.dtype))
+    return make(seed, *(_floating(torch.get_default_dtype() if dtype is None else dtype) for dtype in dtypes))
+
+
+def _torch_dtype(dtype: Any) -> torch.dtype:
+    """The dtype of torch that holds what one of NumPy does."""
+    return _floating(torch.from_numpy(np.empty(0, dtype)).dtype)
+
+
+def _floating(dtype: Any) -> torch.dtype:
+    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+        raise DtypeError("random numbers are real and floating", argument="dtype", expected="float32", got=str(dtype))
+    return cast(torch.dtype, dtype)
