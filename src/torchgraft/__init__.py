@@ -9,7 +9,7 @@ from ._check.finding import Finding, Verdict
 from ._check.gradcheck import gradcheck, gradgradcheck
 from ._check.report.report import Report
 from ._declare import op
-from ._draws import random_bits, random_fold, random_normal, random_uniform
+from ._draws.numbers import random_bits, random_fold, random_normal, random_uniform
 from ._function.adopt import adopt
 from ._function.function import Function
 from ._nn.module import Module, module

@@ -9,8 +9,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .._draws.numbers import sample_seeds
 from .._spec.axes import Binding
-from .c_arguments import CODES, Argument, Array, Arrays, Complexes, Number, Numbers, Scratch, Text, Texts
+from .c_arguments import (
+    CODES,
+    Argument,
+    Array,
+    Arrays,
+    Complexes,
+    Number,
+    Numbers,
+    Scratch,
+    SeedOfSample,
+    Text,
+    Texts,
+)
 from .prototype import Prototype, Result
 
 
@@ -131,7 +144,9 @@ class Call:
         raise AssertionError(argument)  # pragma: no cover - Every kind is above.
 
     def _array(self, array: Array, tensor: Tensor) -> bytes:
-        if self.prototype.scalar:
+        if isinstance(array, SeedOfSample) and not tensor.dim():
+            tensor = sample_seeds(tensor, self.batch) if self.batch else tensor
+        elif self.prototype.scalar:
             return self._pieces(tensor.expand(self.batch), 1, [], tensor)
         if array.core is None:
             return self._pieces(_memory_of(tensor), 1, [0], tensor)

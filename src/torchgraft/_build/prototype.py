@@ -28,6 +28,7 @@ from .c_arguments import (
     Number,
     Numbers,
     Scratch,
+    SeedOfSample,
     Text,
     Texts,
     whole,
@@ -340,7 +341,8 @@ class Prototype:
                 raise self._refuse("a C function takes lists of samples alone", name, "annotated axes", "a list")
             if self.scalar and optional:
                 raise self._refuse("an element cannot be left out", name, "a tensor", "an optional tensor")
-            return (Arrays if parameter.many else Array)(name, optional, element, core, self.scalar)
+            kind = SeedOfSample if parameter.is_seed else Arrays if parameter.many else Array
+            return kind(name, optional, element, core, self.scalar)
         scalar = parameter.scalar
         if scalar.type is complex:
             return Complexes(name, optional, scalar.many)

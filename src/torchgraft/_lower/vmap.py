@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from .._draws import sample_seeds
+from .._draws.numbers import sample_seeds
 from .._spec.axes import Axis
 from .._spec.plan import owners_of
 from .._spec.seed import samples_of

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._draws import sample_seeds
+from .._draws.numbers import sample_seeds
 from ..errors import ArgumentError, DeviceError, DtypeError, ShapeError, UnsupportedError
 from .axes import Axes, Binding, Shape, broadcast
 from .dtypes import Dtypes, complex_twin, is_inexact, name_of, promote, real_twin

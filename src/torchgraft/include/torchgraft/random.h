@@ -13,8 +13,7 @@
  * integers and the uniform ones to the last bit, the normal ones to rounding. Written in what C, C++ and CUDA have in
  * common.
  *
- * Source: Salmon, Moraes, Dror, Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3"; Steele, Lea, Flood 2014,
- * "Fast splittable pseudorandom number generators" (`tg_fold`); Box, Muller 1958 (`tg_normal`).
+ * Source: Salmon, Moraes, Dror, Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3"; Box, Muller 1958 (`tg_normal`).
  */
 #ifndef TORCHGRAFT_RANDOM_H
 #define TORCHGRAFT_RANDOM_H
@@ -30,8 +29,8 @@
 #define TG_RANDOM static inline
 #endif
 
-/* What a number is for is a part of its counter, so that bits, uniform and normal numbers do not hang together. */
-enum { TG_FOR_BITS = 0, TG_FOR_UNIFORM = 1, TG_FOR_NORMAL = 2 };
+/* What a number is for is a part of its counter, so that numbers and seeds do not hang together. */
+enum { TG_FOR_BITS = 0, TG_FOR_UNIFORM = 1, TG_FOR_NORMAL = 2, TG_FOR_FOLD = 3 };
 
 /* Ten rounds of Philox4x32: four words of 32 bits for each counter and key. */
 TG_RANDOM void tg_philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]) {
@@ -89,16 +88,11 @@ TG_RANDOM double tg_normal(int64_t seed, int64_t number) {
     return radius * (number & 1 ? sin(angle) : cos(angle));
 }
 
-TG_RANDOM uint64_t tg_mix(uint64_t z) {
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return z ^ (z >> 31);
-}
-
-/* A seed made of a seed and a number: other numbers give other seeds. */
+/* A seed made of a seed and a number: another stream for each number. */
 TG_RANDOM int64_t tg_fold(int64_t seed, int64_t number) {
-    const uint64_t step = 0x9E3779B97F4A7C15u;
-    return (int64_t)tg_mix(tg_mix((uint64_t)seed + step) + ((uint64_t)number + 1) * step);
+    uint32_t words[4];
+    tg_philox_block(seed, number, TG_FOR_FOLD, words);
+    return (int64_t)((uint64_t)words[1] << 32 | words[0]);
 }
 
 #endif

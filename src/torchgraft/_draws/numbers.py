@@ -1,10 +1,6 @@
-"""Random numbers that depend on a seed and a number alone: Philox4x32-10 in torch, the same as `torchgraft/random.h`.
+"""Random numbers of a seed: bits, uniform and normal ones, and the seeds of samples.
 
-Words of 32 bits are held in int64, in which products of two of them keep all their bits. The functions are made of
-plain arithmetic: tracers, `vmap` and compilers see through them.
-
-Source: Salmon, Moraes, Dror, Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3"; Steele, Lea, Flood 2014, "Fast
-splittable pseudorandom number generators" (`fold`); Box, Muller 1958 (`normal`).
+`torchgraft/random.h` has the same in C. Source: Box, Muller 1958 (the normal ones).
 """
 
 from __future__ import annotations
@@ -17,14 +13,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from . import _torch
-from .errors import ArgumentError, DtypeError
+from .. import _torch
+from ..errors import ArgumentError, DtypeError
+from .philox import philox
 
 Shape = int | Sequence[int]
 Array = TypeVar("Array", Tensor, np.ndarray[Any, Any])
 
-_WORD = 0xFFFFFFFF
-_BITS, _UNIFORM, _NORMAL = range(3)
+_BITS, _UNIFORM, _NORMAL, _FOLD = range(4)
 """What numbers are for is a part of their counter, so that bits, uniform and normal ones do not hang together."""
 
 
@@ -126,51 +122,15 @@ def fold(seed: Tensor, number: Any) -> Tensor:
     """`random_fold` of a tensor."""
     if not isinstance(number, Tensor):
         number = torch.full((), number, dtype=torch.int64, device=seed.device)
-    return _mixed(_mixed(seed + _STEP) + (number + 1) * _STEP)
-
-
-# -- arithmetic of 64 bits, in int64 ------------------------------------------------------------------------------------
-
-
-def _signed(word: int) -> int:
-    return word - 2**64 if word >= 2**63 else word
-
-
-_STEP = _signed(0x9E3779B97F4A7C15)
-_FIRST, _SECOND = _signed(0xBF58476D1CE4E5B9), _signed(0x94D049BB133111EB)
-
-
-def _shifted(word: Tensor, by: int) -> Tensor:
-    """A shift to the right that brings in zeros."""
-    return (word >> by) & ((1 << (64 - by)) - 1)
-
-
-def _mixed(word: Tensor) -> Tensor:
-    word = (word ^ _shifted(word, 30)) * _FIRST
-    word = (word ^ _shifted(word, 27)) * _SECOND
-    return word ^ _shifted(word, 31)
-
-
-def philox(counter: Sequence[Any], key: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Ten rounds of Philox4x32: four words for each counter of four words and key of two."""
-    c0, c1, c2, c3 = counter
-    k0, k1 = key
-    for _ in range(10):
-        p0, p1 = c0 * 0xD2511F53, c2 * 0xCD9E8D57
-        c0, c2 = _shifted(p1, 32) ^ c1 ^ k0, _shifted(p0, 32) ^ c3 ^ k1
-        c1, c3 = p1 & _WORD, p0 & _WORD
-        k0, k1 = (k0 + 0x9E3779B9) & _WORD, (k1 + 0xBB67AE85) & _WORD
-    return c0, c1, c2, c3
+    words = philox(seed, number, _FOLD)
+    return words[0] + ((words[1] ^ 2**31) - 2**31) * 2**32  # The second half has the sign.
 
 
 # -- numbers of a tensor of seeds, along a new last axis ----------------------------------------------------------------
 
 
-def _blocks(seed: Tensor, blocks: Any, purpose: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The words of the first blocks of each seed; there are fewer than 2**32."""
-    at, key = torch.arange(blocks, device=seed.device), seed.unsqueeze(-1)
-    zero = torch.zeros_like(at)
-    return philox((at, zero, torch.full_like(at, purpose), zero), (key & _WORD, _shifted(key, 32)))
+def _blocks(seed: Tensor, blocks: Any, purpose: int) -> Tensor:
+    return philox(seed.unsqueeze(-1), torch.arange(blocks, device=seed.device), purpose)
 
 
 def _interleaved(parts: Sequence[Tensor], count: Any) -> Tensor:
@@ -180,7 +140,7 @@ def _interleaved(parts: Sequence[Tensor], count: Any) -> Tensor:
 
 
 def _bits(seed: Tensor, count: Any) -> Tensor:
-    return _interleaved(_blocks(seed, (count + 3) // 4, _BITS), count)
+    return _interleaved(_blocks(seed, (count + 3) // 4, _BITS).unbind(), count)
 
 
 def _53_bits(high: Tensor, low: Tensor) -> Tensor:
@@ -188,13 +148,13 @@ def _53_bits(high: Tensor, low: Tensor) -> Tensor:
 
 
 def _uniform(seed: Tensor, count: Any, dtype: torch.dtype) -> Tensor:
-    a, b, c, d = _blocks(seed, (count + 1) // 2, _UNIFORM)
+    a, b, c, d = _blocks(seed, (count + 1) // 2, _UNIFORM).unbind()
     digits = 1 - round(math.log2(torch.finfo(dtype).eps))  # Cut, since rounding would give a 1.
     return (_interleaved((_53_bits(a, b), _53_bits(c, d)), count) >> (53 - digits)).to(dtype) * 2.0**-digits
 
 
 def _normal(seed: Tensor, count: Any, dtype: torch.dtype) -> Tensor:
-    a, b, c, d = _blocks(seed, (count + 1) // 2, _NORMAL)
+    a, b, c, d = _blocks(seed, (count + 1) // 2, _NORMAL).unbind()
     first, second = (word.to(torch.float64) * 2.0**-53 for word in (_53_bits(a, b), _53_bits(c, d)))
     radius, angle = torch.sqrt(-2 * torch.log1p(-first)), 2 * math.pi * second
     return _interleaved((radius * torch.cos(angle), radius * torch.sin(angle)), count).to(dtype)
