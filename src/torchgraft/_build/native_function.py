@@ -149,6 +149,8 @@ class NativeFunction:
             KernelError, RuleError: the function said that it failed.
         """
         self._check_device(values)
+        if rank:
+            values, leads = self._own_seeds(values, leads, rank)
         if rank and self.prototype.whole:
             return self._loop(values, leads, rank, results, sizes)
         values, shapes = self._aligned(values, leads, rank, results) if rank else (values, [s for s, _ in results])
@@ -159,6 +161,21 @@ class NativeFunction:
             o.reshape(shape) if tuple(o.shape) != tuple(shape) else o
             for o, (shape, _) in zip(outputs, results, strict=True)
         ]
+
+    def _own_seeds(
+        self, values: Sequence[Any], leads: Sequence[int], rank: int
+    ) -> tuple[Sequence[Any], Sequence[int]]:
+        """The arguments, in which a seed without axes is that of every sample: by itself the library would number them.
+
+        Where the operator has batch axes of its own, the caller has given each sample its own seed.
+        """
+        at = self.prototype.signature.seed
+        if at is None or values[at].dim():
+            return values, leads
+        before = [values[i] for i, _ in self._tensors if i < at and values[i] is not None]
+        leaf = sum(len(value) if isinstance(value, (list, tuple)) else 1 for value in before)
+        seed = values[at].reshape((1,) * rank)
+        return [*values[:at], seed, *values[at + 1 :]], [*leads[:leaf], rank, *leads[leaf + 1 :]]
 
     def trailing(self, sizes: Sequence[int], shapes: Sequence[Shape]) -> list[list[int]]:
         """Arguments that the function takes after the operator's own."""

@@ -117,12 +117,12 @@ def _leads(axes: Axes, name: str | None) -> bool:
 
 
 def check_seed(signature: Signature, shape: Shape, samples: Shape) -> None:
-    """Refuse a seed that is neither one number nor one for each sample.
+    """Refuse a seed that is neither one number nor one for each sample; others may broadcast along its axes.
 
     Raises:
         ShapeError: it has other axes.
     """
-    if shape and tuple(shape) != tuple(samples):
+    if shape and broadcast(samples, shape) != tuple(shape):
         raise ShapeError(
             "is neither one seed nor one for each sample", operator=signature.name,
             argument=signature.parameters[signature.seed or 0].name,
