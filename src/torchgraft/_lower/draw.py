@@ -17,7 +17,7 @@ from .._spec.seed import drawn
 from .._spec.signature import Signature
 from ..errors import ArgumentError, DeviceError, UnsupportedError
 
-_END = 2**63 - 1
+END = 2**63 - 1
 """Seeds are drawn below it; those that are given may be any number of int64."""
 
 
@@ -51,9 +51,9 @@ def _draw(title: str, generator: Any, values: Sequence[Any]) -> Tensor:
     if generator is not None:
         _check_generator(title, generator, device)
     if torch.compiler.is_dynamo_compiling():
-        return torch.randint(_END, (), generator=generator, device=device)
+        return torch.randint(END, (), generator=generator, device=device)
     try:
-        return torch.randint(_END, (), generator=generator, device=device)
+        return torch.randint(END, (), generator=generator, device=device)
     except RuntimeError as error:
         if "randomness error mode" not in str(error):
             raise

@@ -17,8 +17,9 @@ from torch.compiler import is_dynamo_compiling
 from .. import _torch
 from .._kernels.ownership import HOT_ALONE
 from .._spec.scalars import Scalar
+from .._spec.seed import drawn
 from .._spec.signature import Parameter, Signature
-from .draw import drawing
+from .draw import END, drawing
 from .generated import compile_source
 from .node import Recorded
 
@@ -63,6 +64,15 @@ def @make_uncounted(@returns, @kernel, @entry):
         return ({outputs},)
     return uncounted
 """
+
+_DRAW = """\
+if {seed} is @drawn and generator is None and {plain} and not @count_function_modes():
+            try: {seed} = @randint(@end, ())
+            except @runtime_error: {seed} = @seed({seed}, None, ({others}))
+        elif generator is not None or not @isinstance({seed}, @tensor):
+            {seed} = @seed({seed}, generator, ({others}))
+        """
+"""The seed of a call; the plain case first, in which torch's own function is all that it costs."""
 
 _RUN = """\
 {versions}
@@ -155,7 +165,11 @@ class HotPath:
             "recorded": Recorded,
             "isinstance": isinstance,
             "tensor": torch.Tensor,
+            "drawn": drawn,
             "seed": drawing(self.signature) if self.signature.seed is not None else None,
+            "count_function_modes": _torch.count_function_modes,
+            "randint": torch.randint,
+            "end": END,
         }
         names |= {f"default_{p.name}": p.default for p in self.signature.parameters if not p.required}
         names |= {f"convert_{p.name}": self._converter(p) for p in self.scalars}
@@ -203,11 +217,12 @@ class HotPath:
         """The line that draws a seed, before Dynamo and the dispatcher see the call; of other operators nothing."""
         if self.signature.seed is None:
             return ""
-        name = self.signature.parameters[self.signature.seed].name
-        others = ", ".join(p.name for p in self.tensors if not p.is_seed)
-        return (
-            f"if generator is not None or not @isinstance({name}, @tensor):\n"
-            f"            {name} = @seed({name}, generator, ({others},))\n        "
+        others = [p for p in self.tensors if not p.is_seed]
+        plain = next((p.name for p in others if not (p.optional or p.many)), "None")
+        return _DRAW.format(
+            seed=self.signature.parameters[self.signature.seed].name,
+            plain=f"@type({plain}) is @tensor and {plain}.is_cpu",
+            others="".join(f"{p.name}, " for p in others),
         )
 
     def _admitted(self) -> str:
