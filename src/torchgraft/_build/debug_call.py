@@ -144,8 +144,8 @@ class Call:
         raise AssertionError(argument)  # pragma: no cover - Every kind is above.
 
     def _array(self, array: Array, tensor: Tensor) -> bytes:
-        if isinstance(array, SeedOfSample) and not tensor.dim():
-            tensor = sample_seeds(tensor, self.batch) if self.batch else tensor
+        if isinstance(array, SeedOfSample):
+            tensor = tensor if tensor.dim() or not self.batch else sample_seeds(tensor, self.batch)
         elif self.prototype.scalar:
             return self._pieces(tensor.expand(self.batch), 1, [], tensor)
         if array.core is None:
@@ -154,7 +154,7 @@ class Call:
         core = array.core.full(tuple(tensor.shape[len(lead) :]), self.binding)
         count = math.prod(lead)
         numbers = torch.arange(count).reshape(lead).expand(self.batch).reshape(-1)
-        return self._pieces(tensor.expand(*lead, *core), count, numbers.tolist(), tensor)
+        return self._pieces(tensor.expand((*lead, *core)), count, numbers.tolist(), tensor)
 
     def _pieces(self, data: Tensor, count: int, index: Sequence[int], tensor: Tensor) -> bytes:
         size = data.numel() * data.itemsize // max(1, count)

@@ -175,7 +175,7 @@ def _count(shape: Shape) -> Any:
 
 
 def _shaped(seed: Tensor, numbers: Tensor, shape: Shape) -> Tensor:
-    return numbers.reshape(*seed.shape, *_sizes(shape))
+    return numbers.reshape((*seed.shape, *_sizes(shape)))
 
 
 def _on_tensors(seed: Any, make: Any, *dtypes: Any) -> Any:

@@ -145,8 +145,17 @@ def replace(signature: Signature, values: Sequence[Any], leaves: Sequence[Any]) 
 
 def convert(signature: Signature, values: Sequence[Any]) -> list[Any]:
     """`values` with numbers converted; anything that has the wrong type raises."""
-    values = with_tensors(signature, values)
+    values = _with_seed_tensor(signature, with_tensors(signature, values))
     return [_convert(signature.name, p, value) for p, value in zip(signature.parameters, values, strict=True)]
+
+
+def _with_seed_tensor(signature: Signature, values: Sequence[Any]) -> Sequence[Any]:
+    """`values` with a tensor in the place of a seed that is a number."""
+    at = signature.seed
+    if at is None or type(values[at]) is not int:
+        return values
+    device = next((v.device for i, _ in signature.tensors if isinstance(v := values[i], Tensor)), None)
+    return [*values[:at], torch.tensor(values[at], device=device), *values[at + 1 :]]
 
 
 def with_tensors(signature: Signature, values: Sequence[Any]) -> Sequence[Any]:

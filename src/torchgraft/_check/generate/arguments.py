@@ -75,7 +75,7 @@ class Arguments:
             Impossible: what was chosen admits none.
         """
         call = _Call(self, draw)
-        made = [(p, call.argument(p)) for p in self.signature.parameters]
+        made = [(p, call.argument(p)) for p in self.signature.parameters if not p.is_seed]
         args = tuple(value for parameter, value in made if not parameter.keyword_only)
         kwargs = {parameter.name: value for parameter, value in made if parameter.keyword_only}
         return args, kwargs, frozenset(call.traits - _UNREMARKABLE)
