@@ -123,7 +123,7 @@ def fold(seed: Tensor, number: Any) -> Tensor:
     if not isinstance(number, Tensor):
         number = torch.full((), number, dtype=torch.int64, device=seed.device)
     words = philox(seed, number, _FOLD)
-    return words[0] + ((words[1] ^ 2**31) - 2**31) * 2**32  # The second half has the sign.
+    return words[0] + (words[1] & 0x7FFFFFFF) * 2**32  # NumPy's generators take no negative seed.
 
 
 # -- numbers of a tensor of seeds, along a new last axis ----------------------------------------------------------------

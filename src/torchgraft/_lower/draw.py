@@ -18,7 +18,7 @@ from .._spec.signature import Signature
 from ..errors import ArgumentError, DeviceError, UnsupportedError
 
 END = 2**63 - 1
-"""Seeds are drawn below it; those that are given may be any number of int64."""
+"""Seeds are drawn below it. They are not negative, since NumPy's generators take none that is."""
 
 
 def drawing(signature: Signature) -> Callable[[Any, Any, Sequence[Any]], Tensor]:
@@ -83,9 +83,9 @@ def _number(title: str, name: str, given: Any) -> int:
         number = python.index(given) if not isinstance(given, bool) else None
     except TypeError:
         number = None
-    if number is None or not -(2**63) <= number < 2**63:
+    if number is None or not 0 <= number <= END:
         raise ArgumentError(
-            "is no seed", operator=title, argument=name, expected="an int of 64 bits, a tensor of int64, or nothing",
+            "is no seed", operator=title, argument=name, expected="an int from 0 to 2**63 - 1, a tensor of int64, or nothing",
             got=repr(given), hint="leave it out: it is drawn then",
         )  # fmt: skip
     return number

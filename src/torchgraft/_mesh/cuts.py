@@ -106,7 +106,9 @@ def promised_axes(record: Record) -> dict[Kind, tuple[str, ...]]:
     if None in signature.annotations:
         return {"batch": (), "parallel": (), "reduction": ()}
     run = signature.batch_run
-    batch = [axes.tokens[0].text for axes in _annotations(signature) if run is not None and _leads(axes, run)]
+    seeds = {p.tensor.axes for _, p in signature.tensors if p.is_seed}
+    leading = (axes for axes in _annotations(signature) if run is not None and axes not in seeds and _leads(axes, run))
+    batch = [axes.tokens[0].text for axes in leading]
     loop = ("leading axes",) if signature.loop else ()
     return {
         "batch": (*loop, *dict.fromkeys(batch)), "parallel": record.parallel, "reduction": record.reduction,

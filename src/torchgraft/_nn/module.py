@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from .._lower.generated import compile_source
 from .._op import Op
+from .._spec.seed import drawn
 from .._spec.signature import Parameter
 from ..errors import DeclarationError
 from .initial import draw
@@ -168,14 +169,18 @@ def _make_forward(plan: Plan, title: str) -> Callable[..., Any]:
         direct="; ".join(f'{local} = self.{where[name]}["{name}"]' for name, local in owned.items()) or "pass",
         attributes="; ".join(f"{local} = self.{name}" for name, local in owned.items()) or "pass",
         arguments=", ".join(
-            f"{p.name}={written[p.name]}" if p.keyword_only else written[p.name] for p in plan.signature.parameters
+            (f"{p.name}={written[p.name]}" if p.keyword_only else written[p.name])
+            + (", generator=generator" if p.is_seed else "")
+            for p in plan.signature.parameters
         ),
     )
-    namespace = {"__op": plan.op, "__KeyError": KeyError}
+    namespace = {"__op": plan.op, "__KeyError": KeyError, "__drawn": drawn}
     forward: Callable[..., Any] = compile_source(source, f"{title} module", namespace)["forward"]
     forward.__doc__ = f"Call the operator {plan.signature.name} with the parameters at hand."
     return forward
 
 
 def _argument(parameter: Parameter) -> str:
+    if parameter.is_seed:
+        return f"{parameter.name}=__drawn, generator=None"
     return parameter.name if parameter.required else f"{parameter.name}=None"

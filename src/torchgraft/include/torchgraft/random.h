@@ -88,11 +88,11 @@ TG_RANDOM double tg_normal(int64_t seed, int64_t number) {
     return radius * (number & 1 ? sin(angle) : cos(angle));
 }
 
-/* A seed made of a seed and a number: another stream for each number. */
+/* A seed made of a seed and a number, of 63 bits: another stream for each number. */
 TG_RANDOM int64_t tg_fold(int64_t seed, int64_t number) {
     uint32_t words[4];
     tg_philox_block(seed, number, TG_FOR_FOLD, words);
-    return (int64_t)((uint64_t)words[1] << 32 | words[0]);
+    return (int64_t)((uint64_t)(words[1] & 0x7FFFFFFFu) << 32 | words[0]);
 }
 
 #endif
