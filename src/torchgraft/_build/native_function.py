@@ -162,9 +162,7 @@ class NativeFunction:
             for o, (shape, _) in zip(outputs, results, strict=True)
         ]
 
-    def _own_seeds(
-        self, values: Sequence[Any], leads: Sequence[int], rank: int
-    ) -> tuple[Sequence[Any], Sequence[int]]:
+    def _own_seeds(self, values: Sequence[Any], leads: Sequence[int], rank: int) -> tuple[Sequence[Any], Sequence[int]]:
         """The arguments, in which a seed without axes is that of every sample: by itself the library would number them.
 
         Where the operator has batch axes of its own, the caller has given each sample its own seed.

@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,8 +17,7 @@ from .. import _torch
 from ..errors import ArgumentError, DtypeError
 from .philox import philox
 
-Shape = int | Sequence[int]
-Array = TypeVar("Array", Tensor, np.ndarray[Any, Any])
+Shape = int | Sequence[Any]
 
 _BITS, _UNIFORM, _NORMAL, _FOLD = range(4)
 """What numbers are for is a part of their counter, so that bits, uniform and normal ones do not hang together."""
@@ -39,7 +38,7 @@ def random_bits(seed: Any, shape: Shape = ()) -> Any:
         DtypeError: the seed is not of int64.
         ArgumentError: it is no seed, or a size is negative.
     """
-    return _on_tensors(seed, lambda tensor: _shaped(tensor, _bits(tensor, _count(shape)), shape))
+    return _on_tensors(seed, lambda tensor: _shaped(_bits, tensor, shape))
 
 
 def random_uniform(seed: Any, shape: Shape = (), *, dtype: Any = None) -> Any:
@@ -60,10 +59,10 @@ def random_uniform(seed: Any, shape: Shape = (), *, dtype: Any = None) -> Any:
 
     Example:
         >>> @tg.op
-        ... def dropout(x: Float[Tensor, "*batch n"], p: float, *, seed: tg.Seed = tg.drawn) -> Float[Tensor, "*batch n"]:
-        ...     return torch.where(tg.random_uniform(seed, x.shape[-1:]) < p, 0, x / (1 - p))
+        ... def thinned(x: Float[Tensor, "*batch n"], *, seed: tg.Seed = tg.drawn) -> Float[Tensor, "*batch n"]:
+        ...     return torch.where(tg.random_uniform(seed, x.shape[-1:]) < 0.5, 0, x)
     """
-    return _on_tensors(seed, lambda tensor, dtype: _shaped(tensor, _uniform(tensor, _count(shape), dtype), shape), dtype)
+    return _on_tensors(seed, lambda tensor, dtype: _shaped(_uniform, tensor, shape, dtype), dtype)
 
 
 def random_normal(seed: Any, shape: Shape = (), *, dtype: Any = None) -> Any:
@@ -82,7 +81,7 @@ def random_normal(seed: Any, shape: Shape = (), *, dtype: Any = None) -> Any:
         DtypeError: the seed is not of int64, or `dtype` is not real and floating.
         ArgumentError: it is no seed, or a size is negative.
     """
-    return _on_tensors(seed, lambda tensor, dtype: _shaped(tensor, _normal(tensor, _count(shape), dtype), shape), dtype)
+    return _on_tensors(seed, lambda tensor, dtype: _shaped(_normal, tensor, shape, dtype), dtype)
 
 
 def random_fold(seed: Any, number: Any) -> Any:
@@ -126,7 +125,7 @@ def fold(seed: Tensor, number: Any) -> Tensor:
     return words[0] + (words[1] & 0x7FFFFFFF) * 2**32  # NumPy's generators take no negative seed.
 
 
-# -- numbers of a tensor of seeds, along a new last axis ----------------------------------------------------------------
+# -- numbers of a tensor of seeds, along a new last axis --------------------------------------------------------------
 
 
 def _blocks(seed: Tensor, blocks: Any, purpose: int) -> Tensor:
@@ -160,7 +159,7 @@ def _normal(seed: Tensor, count: Any, dtype: torch.dtype) -> Tensor:
     return _interleaved((radius * torch.cos(angle), radius * torch.sin(angle)), count).to(dtype)
 
 
-# -- arguments ------------------------------------------------------------------------------------------------------------
+# -- arguments --------------------------------------------------------------------------------------------------------
 
 
 def _sizes(shape: Shape) -> tuple[Any, ...]:
@@ -170,37 +169,40 @@ def _sizes(shape: Shape) -> tuple[Any, ...]:
     return sizes
 
 
-def _count(shape: Shape) -> Any:
-    return math.prod(_sizes(shape))
+def _shaped(numbers: Callable[..., Tensor], seed: Tensor, shape: Shape, *dtype: torch.dtype) -> Tensor:
+    """Numbers of a shape behind that of the seeds."""
+    sizes = _sizes(shape)
+    return numbers(seed, math.prod(sizes), *dtype).reshape((*seed.shape, *sizes))
 
 
-def _shaped(seed: Tensor, numbers: Tensor, shape: Shape) -> Tensor:
-    return numbers.reshape((*seed.shape, *_sizes(shape)))
-
-
-def _on_tensors(seed: Any, make: Any, *dtypes: Any) -> Any:
+def _on_tensors(seed: Any, make: Callable[..., Tensor], *dtypes: Any) -> Any:
     """What a function of a tensor makes of a seed; arrays for an array."""
     if isinstance(seed, (np.ndarray, np.generic)):
         with _torch.directly():
-            given = [torch.float64 if dtype is None else _torch_dtype(dtype) for dtype in dtypes]
-            return make(torch.from_numpy(np.array(seed)), *given).numpy()
+            wide = [np.float64 if dtype is None else dtype for dtype in dtypes]
+            return make(_checked(torch.from_numpy(np.array(seed))), *map(_of_numpy, wide)).numpy()
     if isinstance(seed, int) and not isinstance(seed, bool):
         seed = torch.tensor(seed)
     if not isinstance(seed, Tensor):
         raise ArgumentError(
             "is no seed", argument="seed", expected="a tensor or an array of int64, or an int", got=type(seed).__name__
         )
+    wide = [torch.get_default_dtype() if dtype is None else dtype for dtype in dtypes]
+    return make(_checked(seed), *map(_floating, wide))
+
+
+def _checked(seed: Tensor) -> Tensor:
     if seed.dtype is not torch.int64:
         raise DtypeError("a seed is of int64", argument="seed", expected="int64", got=str(seed.dtype))
-    return make(seed, *(_floating(torch.get_default_dtype() if dtype is None else dtype) for dtype in dtypes))
+    return seed
 
 
-def _torch_dtype(dtype: Any) -> torch.dtype:
-    """The dtype of torch that holds what one of NumPy does."""
+def _of_numpy(dtype: Any) -> torch.dtype:
+    """The floating dtype of torch that holds what one of NumPy does."""
     return _floating(torch.from_numpy(np.empty(0, dtype)).dtype)
 
 
 def _floating(dtype: Any) -> torch.dtype:
     if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
         raise DtypeError("random numbers are real and floating", argument="dtype", expected="float32", got=str(dtype))
-    return cast(torch.dtype, dtype)
+    return dtype

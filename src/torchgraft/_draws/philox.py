@@ -36,7 +36,7 @@ def philox(seeds: Tensor, numbers: Tensor, purpose: int) -> Tensor:
     return _on_tensors(seeds, numbers, purpose)
 
 
-# -- on tensors -----------------------------------------------------------------------------------------------------------
+# -- on tensors -------------------------------------------------------------------------------------------------------
 
 
 def _on_tensors(seeds: Tensor, numbers: Tensor, purpose: int) -> Tensor:
@@ -49,7 +49,10 @@ def _on_tensors(seeds: Tensor, numbers: Tensor, purpose: int) -> Tensor:
     words = numbers & WORD, numbers >> 32 & WORD
     even, odd = (torch.stack(pair) for pair in zip(words, _upper(numbers, purpose), strict=True))
     keys = torch.stack((seeds & WORD, seeds >> 32 & WORD))
-    high, low = (_pair([f >> 16 for f in _FACTORS], beside, seeds), _pair([f & 0xFFFF for f in _FACTORS], beside, seeds))
+    high, low = (
+        _pair([f >> 16 for f in _FACTORS], beside, seeds),
+        _pair([f & 0xFFFF for f in _FACTORS], beside, seeds),
+    )
     steps = _pair(_STEPS, beside, seeds)
     for _ in range(_ROUNDS):
         right = even * low  # The product of 64 bits, from the halves of the factor.
@@ -64,10 +67,12 @@ def _upper(numbers: Tensor, purpose: int) -> tuple[Tensor, Tensor]:
 
 
 def _pair(values: Sequence[int], shape: Sequence[int], like: Tensor) -> Tensor:
-    return torch.stack([torch.full((), value, dtype=torch.int64, device=like.device) for value in values]).reshape(shape)
+    return torch.stack([torch.full((), value, dtype=torch.int64, device=like.device) for value in values]).reshape(
+        shape
+    )
 
 
-# -- on arrays ------------------------------------------------------------------------------------------------------------
+# -- on arrays --------------------------------------------------------------------------------------------------------
 
 
 def _on_arrays(seeds: Array, numbers: Array, purpose: int) -> Array:

@@ -85,8 +85,8 @@ def _number(title: str, name: str, given: Any) -> int:
         number = None
     if number is None or not 0 <= number <= END:
         raise ArgumentError(
-            "is no seed", operator=title, argument=name, expected="an int from 0 to 2**63 - 1, a tensor of int64, or nothing",
-            got=repr(given), hint="leave it out: it is drawn then",
+            "is no seed", operator=title, argument=name, got=repr(given),
+            expected="an int from 0 to 2**63 - 1, a tensor of int64, or nothing", hint="leave it out: it is drawn then",
         )  # fmt: skip
     return number
 

@@ -8,7 +8,7 @@ on threads, nor on the ranks of a mesh.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -86,7 +86,8 @@ def with_seed_axes(signature: Signature) -> Signature:
     if "generator" in signature.names:
         raise DeclarationError(
             "the name 'generator' is already that of the argument with which callers choose who draws the seed",
-            operator=signature.name, argument="generator", expected="another name", got="a parameter called 'generator'",
+            operator=signature.name, argument="generator", expected="another name",
+            got="a parameter called 'generator'",
         )  # fmt: skip
     rest = replace(signature, parameters=tuple(p for p in signature.parameters if not p.is_seed))
     run = rest.batch_run
@@ -129,4 +130,3 @@ def check_seed(signature: Signature, shape: Shape, samples: Shape) -> None:
             expected="a tensor without axes" + (f", or of shape {tuple(samples)}" if samples else ""),
             got=f"shape {tuple(shape)}", hint="pass an int, or leave it out" if samples else None,
         )  # fmt: skip
-
