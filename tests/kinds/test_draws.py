@@ -108,7 +108,9 @@ def test_inductor_gives_what_eager_code_gives():
         for made, wanted in zip(torch.compile(all_of, fullgraph=True)(seed), all_of(seed), strict=True):
             assert torch.equal(made, wanted)
     # A constant is folded by the compiler, in arithmetic of its own.
-    assert torch.equal(torch.compile(lambda: tg.random_fold(2**62 + 1, 5), fullgraph=True)(), tg.random_fold(2**62 + 1, 5))
+    assert torch.equal(
+        torch.compile(lambda: tg.random_fold(2**62 + 1, 5), fullgraph=True)(), tg.random_fold(2**62 + 1, 5)
+    )
 
 
 def test_arrays_are_as_tensors():
