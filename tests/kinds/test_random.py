@@ -168,7 +168,7 @@ def test_subclasses_and_default_devices():
 @pytest.mark.parametrize("op", [looped, elements, in_torch], ids=lambda op: op.__name__)
 def test_a_seed_is_one_or_one_for_each_sample(op):
     shape = X.shape if op is elements else X.shape[:-1]
-    for wrong in (shape[1:], (*shape[:-1], 1), (2, *shape), (5,)):
+    for wrong in (shape[1:], (*shape[:-1], 1), (7,), *([(2, *shape)] if op is in_torch else [])):
         with pytest.raises(tg.ShapeError, match="seed"):
             op(X, P, seed=torch.zeros(wrong, dtype=torch.int64))
 
@@ -239,7 +239,7 @@ def test_a_kernel_that_draws_by_itself():
     def hidden(x: Row, *, seed: tg.Seed = tg.drawn) -> Row:
         return x * torch.rand_like(x)
 
-    with pytest.raises(tg.KernelError, match="seed: tg.Seed = tg.drawn"):
+    with pytest.raises(tg.KernelError, match=r"seed: tg\.Seed = tg\.drawn"):
         hidden(torch.ones(3))
 
     @tg.op
@@ -271,11 +271,8 @@ def test_vmap_honours_its_modes(op, x):
         seed = torch.randint(2**63 - 1, ())
         torch.manual_seed(1)
         same = torch.vmap(function, randomness="same")(x)
-        wanted = {
-            "call": lambda x: op(x, P, seed=seed), "gradient": lambda x: gradient(op, x, seed=seed),
-            "tangent": lambda x: op(x, P, seed=seed),
-        }[name]  # fmt: skip
-        torch.testing.assert_close(same, in_order(wanted, x), rtol=1e-14, atol=0)
+        wanted = [gradient(op, row, seed=seed) if name == "gradient" else op(row, P, seed=seed) for row in x]
+        torch.testing.assert_close(same, torch.stack(wanted), rtol=1e-14, atol=0)
         different = torch.vmap(function, randomness="different")(torch.ones(6, *x.shape[1:], 5))
         assert not any(torch.equal(kept(different[i]), kept(different[j])) for i in range(6) for j in range(i))
 
