@@ -176,7 +176,7 @@ def test_a_seed_is_one_or_one_for_each_sample(op):
 WRONG = {
     "dtype": (tg.DtypeError, "float32", lambda: in_torch(X, P, seed=torch.tensor(3.0))),
     "narrow": (tg.DtypeError, "int32", lambda: in_c(X, P, seed=torch.tensor(3, dtype=torch.int32))),
-    "device": (tg.DeviceError, "is on meta, but x is on cpu", lambda: in_torch(X, P, seed=torch.tensor(3, device="meta"))),
+    "device": (tg.DeviceError, "is on meta, but", lambda: in_torch(X, P, seed=torch.tensor(3, device="meta"))),
     "bool": (tg.ArgumentError, "is no seed", lambda: in_torch(X, P, seed=True)),
     "negative": (tg.ArgumentError, "is no seed", lambda: in_torch(X, P, seed=-1)),
     "large": (tg.ArgumentError, "is no seed", lambda: in_torch(X, P, seed=2**63)),
