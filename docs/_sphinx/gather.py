@@ -18,6 +18,7 @@ ORDER = [
     "guide.md",
     "extending.md",
     "mesh.md",
+    "random.md",
     "cpp.md",
     "scipy.md",
     "benchmarks.md",

@@ -176,7 +176,7 @@ def _shaped(numbers: Callable[..., Tensor], seed: Tensor, shape: Shape, *dtype: 
 
 
 def _on_tensors(seed: Any, make: Callable[..., Tensor], *dtypes: Any) -> Any:
-    """What a function of a tensor makes of a seed; arrays for an array."""
+    """Call a function of a tensor on a seed; an array for an array."""
     if isinstance(seed, (np.ndarray, np.generic)):
         with _torch.directly():
             wide = [np.float64 if dtype is None else dtype for dtype in dtypes]

@@ -76,7 +76,7 @@ def _pair(values: Sequence[int], shape: Sequence[int], like: Tensor) -> Tensor:
 
 
 def _on_arrays(seeds: Array, numbers: Array, purpose: int) -> Array:
-    """The same in NumPy, whose unsigned integers wrap, and in pieces that stay in the cache."""
+    """Compute it in NumPy, whose unsigned integers wrap, and in pieces that stay in the cache."""
     shape = np.broadcast_shapes(seeds.shape, numbers.shape)
     keys = np.broadcast_to(seeds, shape).reshape(-1).view(np.uint64)
     counters = np.broadcast_to(numbers, shape).reshape(-1).view(np.uint64)

@@ -44,7 +44,7 @@ class NativeKernel(Kernel):
     def call_planned(self, values: Sequence[Any], plan: Plan, *, may_loop: bool = True) -> Any:
         """The function over all leading axes."""
         leads = [leaf.lead for leaf in plan.leaves]
-        values = seeded(self.signature, values, plan) if plan.batch else values  # Else the library does it.
+        values = seeded(self.signature, values, plan) if plan.batch else values  # Without a batch, the library does it.
         return self.single(self.native.run(values, leads, len(plan.batch), self._results(plan)))
 
     def explained(self, error: RuntimeError, values: Sequence[Any]) -> Exception:

@@ -90,7 +90,7 @@ def seeded(signature: Signature, values: Sequence[Any], plan: Plan) -> Sequence[
 
 
 def seeded_reads(signature: Signature, names: Sequence[str], values: Sequence[Any], plan: Plan) -> Sequence[Any]:
-    """What a rule reads, with a seed for each sample in the place of one for all."""
+    """Replace one seed for all by one for each sample, in what a rule reads."""
     if signature.seed is None or not plan.samples:
         return values
     seed = signature.parameters[signature.seed].name

@@ -50,6 +50,7 @@ else:
         """
 
     drawn = _Drawn()
+    drawn.__doc__ = "The default of a seed: torch's generator draws it where the caller leaves it out."
 
 
 def read_seed(operator: str, parameter: inspect.Parameter, annotation: Any) -> Parameter:
