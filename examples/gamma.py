@@ -1,6 +1,5 @@
-# Samples of the gamma distribution that have a derivative in its shape: z = F^-1(u; alpha) for a uniform u, which stays
-# what it is as alpha moves. Implicit reparameterisation (Figurnov, Mohamed, Mnih 2018, "Implicit reparameterization
-# gradients") needs no inverse for it: F(z; alpha) = u, so that dz/dalpha = -(dF/dalpha) / (dF/dz).
+# Samples of the gamma distribution, with a derivative in its shape: z = F^-1(u; alpha) for a uniform u. Implicitly,
+# F(z; alpha) = u, so that dz/dalpha = -(dF/dalpha) / (dF/dz) (Figurnov, Mohamed, Mnih 2018).
 import torch
 from jaxtyping import Float
 from torch import Tensor
