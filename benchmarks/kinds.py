@@ -12,12 +12,13 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
 
+from _kinds.seeds import seeds
 from _kinds.sizes import sizes
 from _kinds.structures import structures
 from _kinds.written import written
 from _timing import run
 
-BENCHMARKS = {"written": written, "structures": structures, "sizes": sizes}
+BENCHMARKS = {"written": written, "structures": structures, "seeds": seeds, "sizes": sizes}
 
 if __name__ == "__main__":
     run("kinds", __doc__, BENCHMARKS)

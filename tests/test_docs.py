@@ -45,7 +45,8 @@ def run_page(text, name="page"):
 # Programs of a page in Chinese are those of the page in English, as `test_guides.py` looks at.
 @pytest.mark.parametrize("page", by_default(PAGES, lambda page: not page.stem.endswith(".zh"), lambda page: page.name))
 def test_programs_print_what_is_shown(page):
-    name = "page" if page.stem in ("scipy", "numba") else page.stem  # a module of this name would hide the library
+    hidden = ("scipy", "numba", "random")  # A module of this name would hide the library.
+    name = "page" if page.stem in hidden else page.stem
     if page.stem == "numba":
         pytest.importorskip("numba")
     for shown, printed in run_page(page.read_text(), name):

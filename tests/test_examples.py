@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 import scipy.signal
+import scipy.special
+import scipy.stats
 import torch
 from torch.nn import functional
 
@@ -15,7 +17,9 @@ import torchgraft as tg
 from examples import mesh
 from examples.correlate2d import correlate2d
 from examples.correlate2d_c import correlate2d as correlate2d_c
+from examples.dropout import dropout, dropout_c
 from examples.filter_bank_c import filter_bank
+from examples.gamma import gamma
 from examples.lfilter_c import lfilter
 from examples.linear import linear
 from examples.linear_cpp import linear as linear_cpp
@@ -166,6 +170,37 @@ def test_half_precision_is_the_rounded_result(op: tg.Op, shapes: list[tuple[int,
     exact = op(*(a.detach().float() for a in arguments))
     torch.testing.assert_close(out.float(), exact, rtol=2e-2, atol=2e-2)
     assert all(a.grad is not None and a.grad.dtype == dtype for a in arguments)
+
+
+def test_dropout():
+    x = torch.randn(40, 50, dtype=torch.float64)
+    out = dropout(x, 0.25, seed=3)
+    assert torch.equal(out, dropout_c(x, 0.25, seed=3))
+    assert torch.equal(out[out != 0], x[out != 0] / 0.75)
+    assert abs((out == 0).double().mean() - 0.25) < 0.05
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("op", [dropout, dropout_c, gamma], ids=lambda op: op.__name__)
+def test_random_examples_pass(op: tg.Op):
+    # SciPy's functions have no second derivative in the shape of the gamma distribution.
+    tg.check(op, skip="second order" if op is gamma else ()).raise_if_failed()
+
+
+def test_gamma():
+    alpha = torch.tensor([0.7, 2.0, 9.0], dtype=torch.float64, requires_grad=True)
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        theirs = torch.distributions.Gamma(alpha, torch.ones_like(alpha)).rsample()
+    (expected,) = torch.autograd.grad(theirs.sum(), alpha)
+    # At the same sample, the derivative is the same: that of the inverse at u = F(z; alpha).
+    u = scipy.special.gammainc(alpha.detach().numpy(), theirs.detach().numpy())
+    inverse = [scipy.special.gammaincinv(alpha.detach().numpy() + step, u) for step in (-1e-5, 1e-5)]
+    torch.testing.assert_close(expected, torch.from_numpy(inverse[1] - inverse[0]) / 2e-5, rtol=1e-3, atol=0)
+    samples = gamma(alpha.expand(4000, 3), seed=5)
+    assert scipy.stats.kstest(samples[:, 1].detach(), "gamma", (2.0,)).pvalue > 1e-3
+    (by_alpha,) = torch.autograd.grad(samples.sum(), alpha)
+    torch.testing.assert_close(by_alpha / 4000, torch.ones(3, dtype=torch.float64), rtol=0.05, atol=0)
 
 
 # Half a minute, and a family of the zoo besides; ten seconds, and one epoch of it below.

@@ -110,7 +110,7 @@ def test_heavy_imports_are_found(imported_by):
 LAYERS = (
     ("_frames", "_torch"),
     ("errors", "_generated"),
-    ("_captures",),
+    ("_captures", "_draws"),
     ("_spec", "_randomness"),
     ("_build",),
     ("_kernels", "_rules"),

@@ -22,6 +22,7 @@ ORDER = [
     "numba.md",
     "mesh.md",
     "sizes.md",
+    "random.md",
     "cpp.md",
     "scipy.md",
     "benchmarks.md",

@@ -9,6 +9,7 @@ from ._check.finding import Finding, Verdict
 from ._check.gradcheck import gradcheck, gradgradcheck
 from ._check.report.report import Report
 from ._declare import op
+from ._draws.numbers import random_bits, random_fold, random_normal, random_uniform
 from ._function.adopt import adopt
 from ._function.function import Function
 from ._nn.module import Module, module
@@ -16,6 +17,7 @@ from ._op import Op
 from ._spec.domain import domain
 from ._spec.mutated import Mutated
 from ._spec.saved import Saved
+from ._spec.seed import Seed, drawn
 from ._spec.workspace import Workspace, native, workspace
 from .errors import (
     ArgumentError,
@@ -55,6 +57,7 @@ __all__ = [
     "Report",
     "RuleError",
     "Saved",
+    "Seed",
     "ShapeError",
     "ShardAxis",
     "TorchgraftError",
@@ -68,11 +71,16 @@ __all__ = [
     "cpp",
     "debug",
     "domain",
+    "drawn",
     "gradcheck",
     "gradgradcheck",
     "module",
     "native",
     "op",
+    "random_bits",
+    "random_fold",
+    "random_normal",
+    "random_uniform",
     "workspace",
 ]
 

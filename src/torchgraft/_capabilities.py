@@ -170,7 +170,9 @@ def _vmap(record: Record, kernel: Kernel) -> Capability:
     how = "one kernel call for each sample" if kernel.opaque else "torch.vmap of the kernel, a loop where it cannot"
     answer = "loop" if kernel.opaque else "derived"
     batched = [
-        p.shown for _, p in signature.tensors if p.tensor.axes is not None and p.tensor.axes.leading_run is not None
+        p.shown
+        for _, p in signature.tensors
+        if not p.is_seed and p.tensor.axes is not None and p.tensor.axes.leading_run is not None
     ]
     outputs_batched = all(o.type.axes is not None and o.type.axes.leading_run is not None for o in signature.outputs)
     if batched and outputs_batched:
@@ -211,9 +213,11 @@ def describe(record: Record) -> str:
         lines.append(f"  sizes    {', '.join(map(str, signature.late))}: known only after the call")
     if record.accuracy is not None:
         lines.append(f"  accuracy {record.accuracy:g} of the largest element of each output")
+    lines += [f"  random   {_random_text(signature, p.name)}" for p in signature.parameters if p.is_seed]
     lines.append("  rules")
-    width = max(len(p.shown) for _, p in signature.tensors)
-    lines += [f"    {p.shown:{width}}  {_rule_text(record, p.name)}" for _, p in signature.tensors]
+    ruled = [p for _, p in signature.tensors if not p.is_seed]
+    width = max((len(p.shown) for p in ruled), default=0)
+    lines += [f"    {p.shown:{width}}  {_rule_text(record, p.name)}" for p in ruled]
     lines += [f"    {o.name:{width}}  {_no_derivative(record, o.name)}" for o in inert_outputs(signature)]
     lines.append(f"  mesh     {_mesh_text(record)}")
     lines.append("  transforms")
@@ -230,13 +234,20 @@ def describe(record: Record) -> str:
     return "\n".join(lines)
 
 
+def _random_text(signature: Signature, seed: str) -> str:
+    """Say who draws the seed, and how many there are."""
+    run = "leading axes" if signature.loop else None if signature.batch_run is None else signature.batch_run.text
+    samples = f"; each sample along {run} has its own" if run is not None else ""
+    return f"{seed} is drawn by torch's generator where it is left out{samples}"
+
+
 def _mesh_text(record: Record) -> str:
     """Say which axes of DTensors are cut, and which are gathered."""
     promised = promised_axes(record)
     linear = ", ".join(_shown(record, name) for name in record.rules["adjoint"])
     gathered = [
         token.text
-        for axes in dict.fromkeys(p.tensor.axes for _, p in record.signature.tensors)
+        for axes in dict.fromkeys(p.tensor.axes for _, p in record.signature.tensors if not p.is_seed)
         for token in (axes.tokens if axes is not None else ())
         if token.text not in {name for names in promised.values() for name in names}
     ]
@@ -253,8 +264,9 @@ def _mesh_text(record: Record) -> str:
 def _signature_text(signature: Signature) -> str:
     parameters = []
     for p in signature.parameters:
-        kind = f"tg.Mutated[{p.type}]" if p.written else p.type
-        text = f"{p.shown}: {'list of ' if p.many else ''}{kind}{' | None' if p.optional else ''}"
+        kind = f"{'list of ' if p.many else ''}{p.type}{' | None' if p.optional else ''}"
+        kind = "Seed" if p.is_seed else f"tg.Mutated[{kind}]" if p.written else kind
+        text = f"{p.shown}: {kind}"
         parameters.append(text if p.required else f"{text} = {p.default!r}")
     outputs = ", ".join(f"{o.name}: {o.type}{' (saved)' if o.saved else ''}" for o in signature.returned)
     return f"({', '.join(parameters)}) -> {outputs or None}"

@@ -221,5 +221,5 @@ def draw_words(what: str) -> dict[str, str]:
     return {
         "expected": "a function of its arguments",
         "got": f"a draw from {_SOURCES.get(what, what)}, and another result from the same arguments",
-        "hint": "draw outside, and pass what was drawn as an argument: a mask, or a seed",
+        "hint": "draw from a seed that is an argument: *, seed: tg.Seed = tg.drawn",
     }

@@ -307,6 +307,21 @@ class Written(Array):
 
 
 @dataclass(frozen=True)
+class SeedOfSample(Array):
+    """The seed of one sample, or of one element, by value: the library makes it of one that is for all."""
+
+    def parameters(self) -> list[str]:
+        return [f"int64_t {self.name}"]
+
+    def values(self) -> list[str]:
+        return [self.of_sample("tg_i")]
+
+    def of_sample(self, number: str) -> str:
+        """The expression for a sample, whose number is an expression, too."""
+        return f"tg_seed(tg_c, &{self.field}, {number})"
+
+
+@dataclass(frozen=True)
 class Arrays(Array):
     """A list of tensors: a pointer to pointers, and a length."""
 

@@ -9,9 +9,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .._draws.numbers import sample_seeds
 from .._spec.axes import Binding
 from .._spec.late import Late
-from .c_arguments import CODES, Argument, Array, Arrays, Complexes, Number, Numbers, Scratch, Text, Texts, Written
+from .c_arguments import (
+    CODES,
+    Argument,
+    Array,
+    Arrays,
+    Complexes,
+    Number,
+    Numbers,
+    Scratch,
+    SeedOfSample,
+    Text,
+    Texts,
+    Written,
+)
 from .prototype import Prototype, Result
 
 
@@ -136,7 +150,9 @@ class Call:
         raise AssertionError(argument)  # pragma: no cover - Every kind is above.
 
     def _array(self, array: Array, tensor: Tensor) -> bytes:
-        if self.prototype.scalar:
+        if isinstance(array, SeedOfSample):
+            tensor = tensor if tensor.dim() or not self.batch else sample_seeds(tensor, self.batch)
+        elif self.prototype.scalar:
             return self._pieces(tensor.expand(self.batch), 1, [], tensor)
         if array.core is None:  # What is written is copied as it lies.
             return self._pieces(tensor if isinstance(array, Written) else _memory_of(tensor), 1, [0], tensor)
@@ -144,7 +160,7 @@ class Call:
         core = array.core.full(tuple(tensor.shape[len(lead) :]), self.binding)
         count = math.prod(lead)
         numbers = torch.arange(count).reshape(lead).expand(self.batch).reshape(-1)
-        return self._pieces(tensor.expand(*lead, *core), count, numbers.tolist(), tensor)
+        return self._pieces(tensor.expand((*lead, *core)), count, numbers.tolist(), tensor)
 
     def _pieces(self, data: Tensor, count: int, index: Sequence[int], tensor: Tensor) -> bytes:
         size = data.numel() * data.itemsize // max(1, count)

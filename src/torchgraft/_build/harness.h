@@ -220,6 +220,13 @@ static TG_UNUSED void tg_at_each(const tg_call *call, const tg_tensor *tensors, 
     for (int64_t i = 0; i < count; i++) found[i] = tg_at(call, &tensors[i], sample);
 }
 
+/* The seed of a sample, which the other side has made. */
+static TG_UNUSED int64_t tg_seed(const tg_call *call, const tg_tensor *tensor, int64_t sample) {
+    int64_t own;
+    memcpy(&own, tg_at(call, tensor, sample), sizeof own);
+    return own;
+}
+
 /* The function failed: by a code, or by what it has thrown, whose text may have several lines. */
 static TG_UNUSED void tg_note(tg_call *call, int code, const char *text) {
     (void)call;

@@ -115,7 +115,7 @@ class Harness(Unit):
         yield before or "{"
         if self.prototype.scalar:
             yield "int64_t tg_a_i = tg_sample, tg_o_i = 0;"
-            yield self.element_call("(({c}{e} *)tg_f->{p}{n}.data)[tg_{p}i]")
+            yield self.element_call("(({c}{e} *)tg_f->{p}{n}.data)[tg_{p}i]", "tg_a_i")
         else:
             yield "int64_t tg_i = tg_sample;"
             call = self.sample_call(value for result in self.prototype.results for value in result.values())

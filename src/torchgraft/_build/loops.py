@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .c_arguments import Arrays, Scratch
+from .c_arguments import Arrays, Scratch, SeedOfSample
 from .prototype import Result
 from .sizes import elements_of
 from .unit import Unit, indented
@@ -110,7 +110,8 @@ def _told(unit: Unit, call: str) -> str:
 
 def _over_elements(unit: Unit) -> str:
     """Two loops: over flat memory, which the compiler vectorises, and over rows with strides."""
-    names = [("a_", a.name, a.element, "const ") for a in unit.prototype.arrays]
+    arrays = [a for a in unit.prototype.arrays if not isinstance(a, SeedOfSample)]
+    names = [("a_", a.name, a.element, "const ") for a in arrays]
     names += [("o_", r.name, r.element, "") for r in unit.prototype.results]
     flat = [f"{c}{e} *tg_{p}{n} = ({c}{e} *)tg_f->{p}{n}.data;" for p, n, e, c in names]
     rows = [
@@ -122,8 +123,8 @@ def _over_elements(unit: Unit) -> str:
     return _RUN_ELEMENTS.format(
         flat=indented(flat),
         rows=indented(rows, 2),
-        flat_call=unit.element_call("tg_{p}{n}[tg_i]"),
-        row_call=unit.element_call("*({c}{e} *)(tg_{p}{n} + tg_i * tg_{p}{n}_step)"),
+        flat_call=unit.element_call("tg_{p}{n}[tg_i]", "tg_i"),
+        row_call=unit.element_call("*({c}{e} *)(tg_{p}{n} + tg_i * tg_{p}{n}_step)", "tg_row + tg_i"),
         guard=guard,
         unguard=unguard,
     )

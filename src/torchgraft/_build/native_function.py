@@ -172,6 +172,8 @@ class NativeFunction:
         """
         self._check_device(values)
         known = [(shape, dtype) for shape, dtype in results if shape is not None]
+        if rank:
+            values, leads = self._own_seeds(values, leads, rank)
         if rank and self.prototype.whole:
             return self._loop(values, leads, rank, known, sizes)
         values, shapes = self._aligned(values, leads, rank, known)
@@ -199,6 +201,19 @@ class NativeFunction:
             return None
         outputs = tuple(dtype for _, dtype in results)
         return self.ready(aligned, outputs, self.trailing((), shapes), in_place=in_place)
+
+    def _own_seeds(self, values: Sequence[Any], leads: Sequence[int], rank: int) -> tuple[Sequence[Any], Sequence[int]]:
+        """The arguments, in which a seed without axes is that of every sample: by itself the library would number them.
+
+        Where the operator has batch axes of its own, the caller has given each sample its own seed.
+        """
+        at = self.prototype.signature.seed
+        if at is None or values[at].dim():
+            return values, leads
+        before = [values[i] for i, _ in self._tensors if i < at and values[i] is not None]
+        leaf = sum(len(value) if isinstance(value, (list, tuple)) else 1 for value in before)
+        seed = values[at].reshape((1,) * rank)
+        return [*values[:at], seed, *values[at + 1 :]], [*leads[:leaf], rank, *leads[leaf + 1 :]]
 
     def trailing(self, sizes: Sequence[int], shapes: Sequence[Shape]) -> list[list[int]]:
         """Arguments that the function takes after the operator's own."""

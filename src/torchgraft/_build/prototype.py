@@ -29,6 +29,7 @@ from .c_arguments import (
     Number,
     Numbers,
     Scratch,
+    SeedOfSample,
     Text,
     Texts,
     Written,
@@ -360,7 +361,8 @@ class Prototype:
             if parameter.written and not self.scalar:
                 after = next(output.name for output in self.signature.outputs if output.after == name)
                 return Written(name, optional, element, core, self.scalar, after)
-            return (Arrays if parameter.many else Array)(name, optional, element, core, self.scalar)
+            kind = SeedOfSample if parameter.is_seed else Arrays if parameter.many else Array
+            return kind(name, optional, element, core, self.scalar)
         scalar = parameter.scalar
         if scalar.type is complex:
             return Complexes(name, optional, scalar.many)

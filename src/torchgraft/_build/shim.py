@@ -5,13 +5,16 @@ Generated for one combination of dtypes; `shim.h` has what is the same for all.
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from .c_arguments import SeedOfSample
 from .loops import loops
 from .ready_call import ready_call
 from .steps import steps
 from .unit import Unit, indented
 
 _LIBRARY = """\
-{run}
+{seed}{run}
 {ready}static void tg_body(tg_frame *tg_f, tg_value *tg_stack) {{
     tg_call *tg_c = &tg_f->call;
 {body_of_call}
@@ -49,6 +52,8 @@ TG_EXPORT int32_t tg_register(const char *space, const char *name, bool bare) {{
 }}
 """
 
+_SEED = f'#include "{Path(__file__).with_name("seed.h")}"\n'
+
 
 class Shim(Unit):
     """The source of one library."""
@@ -67,6 +72,7 @@ class Shim(Unit):
             header,
             body,
             operator=self.signature.name,
+            seed=_SEED if any(isinstance(a, SeedOfSample) for a in prototype.arguments) else "",
             run=loops(self),
             body_of_call=indented(steps(self)),
             ready=ready_call(self),

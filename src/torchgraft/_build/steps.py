@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .c_arguments import Arrays, Scratch
+from .c_arguments import Arrays, Scratch, SeedOfSample
 from .sizes import core_sizes, elements_of, size_of
 from .unit import Unit
 
@@ -151,7 +151,11 @@ def _make(unit: Unit) -> Iterator[str]:
 def start(unit: Unit) -> Iterator[str]:
     """The loops; of a rule, what they sum is made before them, and added up after them."""
     if unit.prototype.scalar:
-        like = " && ".join(f"tg_like(tg_c, &{a.field}, &{unit.prototype.results[0].field})" for a in unit.arrays)
+        like = " && ".join(
+            f"tg_like(tg_c, &{a.field}, &{unit.prototype.results[0].field})"
+            for a in unit.arrays
+            if not isinstance(a, SeedOfSample)
+        )
         yield f"tg_elements(tg_c, {like or 'true'}, tg_run_flat, tg_run_rows, tg_f);"
         return
     if unit.prototype.is_rule:

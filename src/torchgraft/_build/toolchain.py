@@ -34,6 +34,8 @@ without root:    pip install ziglang, and  export CC="python -m ziglang cc" CXX=
 
 HEADER = Path(__file__).with_name("shim.h")
 SHIM = Path(__file__).with_name("shim.c")
+INCLUDE = Path(__file__).parents[1] / "include"
+"""Headers for users: ``torchgraft/random.h``."""
 SUFFIXES: dict[str, str] = {"c": ".c", "c++": ".cpp"}
 
 _OPTIMIZED = ("-O3", "-fPIC", "-fvisibility=hidden", "-fexceptions", "-fno-math-errno")
@@ -213,7 +215,7 @@ def _plain_names(prototype: Prototype) -> list[str]:
 def _folders(source: Source) -> list[str]:
     """Folders in which `#include` looks, first beside the source, whose text is compiled in another place."""
     beside = [] if source.path is None else ["-iquote", str(source.path.parent)]
-    return [*beside, *(f"-I{folder}" for folder in source.include)]
+    return [*beside, *(f"-I{folder}" for folder in (*source.include, INCLUDE))]
 
 
 def _paths(variable: str) -> list[str]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import torch
 
-from .c_arguments import CODES, Array
+from .c_arguments import CODES, Array, SeedOfSample
 from .prototype import C_TYPES, Prototype, spell
 from .source import Language
 
@@ -145,13 +145,16 @@ class Unit:
         late = [f"&tg_f->l_{late.name}" for late in self.prototype.late]
         return f"tg_function({', '.join([*self.sizes(), *arguments, *outputs, *late])});"
 
-    def element_call(self, place: str) -> str:
-        """The call for one element; `place` says where a tensor has it."""
+    def element_call(self, place: str, number: str) -> str:
+        """The call for one element; `place` says where a tensor has it, and `number` which one it is."""
         arguments = self.sizes()
         for a in self.prototype.arguments:
-            arguments += (
-                [place.format(p="a_", n=a.name, e=a.element, c="const ")] if isinstance(a, Array) else a.values()
-            )
+            if isinstance(a, SeedOfSample):
+                arguments.append(a.of_sample(number))
+            elif isinstance(a, Array):
+                arguments.append(place.format(p="a_", n=a.name, e=a.element, c="const "))
+            else:
+                arguments += a.values()
         results = [place.format(p="o_", n=r.name, e=r.element, c="") for r in self.prototype.results]
         if self.prototype.returns_result:
             return f"{results[0]} = tg_function({', '.join(arguments)});"

@@ -103,6 +103,12 @@ class Target:
         return self.origin if isinstance(self.origin, Op) else None
 
     @property
+    def seed(self) -> str | None:
+        """The name of the operator's seed, if it draws random numbers."""
+        at = None if self.operator is None else self.operator._record.signature.seed
+        return None if at is None or self.operator is None else self.operator._record.signature.parameters[at].name
+
+    @property
     def is_torch(self) -> bool:
         """True for functions and modules of torch's."""
         named = {"callable": self.origin, "module": type(self.origin)}.get(self.kind)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from .. import _torch
 from .._spec.dtypes import HALVES, complex_twin
-from .._spec.plan import Plan, flatten, replace
+from .._spec.plan import Plan, flatten, replace, seeded
 from .._spec.signature import Output, Signature
 from ..errors import KernelError
 from .arrays import array_dtype, to_array, to_tensor
@@ -49,7 +49,7 @@ class ArrayKernel(Kernel):
 
     def call_planned(self, values: Sequence[Any], plan: Plan, *, may_loop: bool = True) -> Any:
         """The function over the plan's batch axes, in a loop."""
-        values = spread(self.signature, values, plan)
+        values = seeded(self.signature, spread(self.signature, values, plan), plan)
         if not plan.batch:
             return self.call(*values)
         if any(size == 0 for size in plan.batch):

@@ -13,7 +13,7 @@ from torch import Tensor
 from .. import _torch
 from .._captures import CaptureWatch, captured_with_grad
 from .._randomness import Probe
-from .._spec.plan import Plan, flatten, replace
+from .._spec.plan import Plan, flatten, replace, seeded
 from .._spec.signature import Signature
 from .._spec.structures import Structure, gathering
 from ..errors import KernelError
@@ -121,8 +121,8 @@ class Kernel(ABC):
             plan: of the call.
             values: its arguments: plain tensors, on which the dispatcher has nothing to do.
         """
-        whole = spread(self.signature, values, plan) is values
-        return self.call if whole and not plan.batch else lambda *values: self.call_planned(values, plan)
+        whole = spread(self.signature, values, plan) is values and not plan.batch and not plan.samples
+        return self.call if whole else lambda *values: self.call_planned(values, plan)
 
     def in_place(self, plan: Plan, values: Sequence[Any]) -> Callable[..., Any] | None:
         """The function that writes into the memory itself, on calls like this one, unchecked; None if there is none.
@@ -130,7 +130,7 @@ class Kernel(ABC):
         It returns what the user's function returns.
         """
         looked_at = self.probe is not None and self.probe.always  # It would have to run twice.
-        return None if plan.batch or looked_at else self.writing
+        return None if plan.batch or plan.samples or looked_at else self.writing
 
     def explained(self, error: RuntimeError, values: Sequence[Any]) -> Exception:
         """Explain an error that the function raised when it was called with `values`."""
@@ -175,7 +175,7 @@ class TorchKernel(Kernel):
 
     def call_planned(self, values: Sequence[Any], plan: Plan, *, may_loop: bool = True) -> Any:
         """The function over the plan's batch axes: by `torch.vmap`, or a loop."""
-        values = spread(self.signature, values, plan)
+        values = seeded(self.signature, spread(self.signature, values, plan), plan)
         if not plan.batch:
             return self.call(*values)
         if any(size == 0 for size in plan.batch):

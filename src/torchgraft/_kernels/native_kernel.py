@@ -9,7 +9,7 @@ from .._build.native_function import NativeFunction, Result
 from .._build.prototype import Prototype
 from .._build.source import Source
 from .._spec.axes import Shape
-from .._spec.plan import Plan
+from .._spec.plan import Plan, seeded
 from .._spec.signature import Signature
 from ..errors import DeclarationError
 from .kernel import Kernel
@@ -35,7 +35,7 @@ class NativeKernel(Kernel):
     def planned(self, plan: Plan, values: Sequence[Any]) -> Callable[..., Any]:
         """The library's function itself, where there is nothing more to do."""
         results = self._results(plan)
-        if not self.signature.written or self.native.prototype.scalar:
+        if self._is_ready(plan) and (not self.signature.written or self.native.prototype.scalar):
             ready = self.native.ready_over(values, self._leads(plan), len(plan.batch), results)
             if ready is not None:
                 return ready
@@ -48,18 +48,23 @@ class NativeKernel(Kernel):
 
     def in_place(self, plan: Plan, values: Sequence[Any]) -> Callable[..., Any] | None:
         """The function on the memory itself, if that is laid out as C reads it."""
-        if not all(values[i].is_contiguous() for i in written_places(self.signature)):
+        if not self._is_ready(plan) or not all(values[i].is_contiguous() for i in written_places(self.signature)):
             return None
         results = self._results(plan)
         return self.native.ready_over(values, self._leads(plan), len(plan.batch), results, in_place=True)
 
     def call_planned(self, values: Sequence[Any], plan: Plan, *, may_loop: bool = True) -> Any:
         """The function over all leading axes."""
+        values = seeded(self.signature, values, plan) if plan.batch else values  # Without a batch, the library does it.
         return self.single(self.native.run(values, self._leads(plan), len(plan.batch), self._results(plan)))
 
     def explained(self, error: RuntimeError, values: Sequence[Any]) -> Exception:
         """The error for what the function said when it failed."""
         return self.native.explained(error, values)
+
+    def _is_ready(self, plan: Plan) -> bool:
+        """Tell whether arguments go to the function as they are; a loop makes a seed for each of its samples."""
+        return not plan.batch or self.signature.seed is None
 
     def _leads(self, plan: Plan) -> list[int]:
         return [leaf.lead for leaf in plan.leaves]

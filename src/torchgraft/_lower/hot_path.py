@@ -19,8 +19,10 @@ from .. import _torch
 from .._generated import compile_source
 from .._kernels.ownership import HOT_ALONE
 from .._spec.scalars import Scalar
+from .._spec.seed import drawn
 from .._spec.signature import Parameter, Signature
 from .._spec.structures import Structure
+from .draw import END, drawing
 from .node import Recorded
 from .structures import lacking, refuse
 
@@ -33,7 +35,7 @@ def @make(@slow, @find, @compiled):
         @current = @entry
 
     def __call__(@self, {parameters}):{take}
-        if @is_dynamo_compiling():
+        {draw}if @is_dynamo_compiling():
             ({outputs},) = @compiled({arguments})
             return {result}
         {convert}
@@ -67,6 +69,15 @@ def @make_uncounted(@returns, @kernel, @entry):
 """
 
 INDENT = "\n        "
+
+_DRAW = """\
+if {seed} is @drawn and generator is None and {plain} and not @count_function_modes():
+            try: {seed} = @randint(@end, ())
+            except @runtime_error: {seed} = @seed({seed}, None, ({others}))
+        elif generator is not None or not @isinstance({seed}, @tensor):
+            {seed} = @seed({seed}, generator, ({others}))
+        """
+"""The seed of a call; the plain case first, in which torch's own function is all that it costs."""
 
 _RUN = """\
 {versions}
@@ -159,6 +170,13 @@ class HotPath:
             "set_grad_enabled": _torch.set_grad_enabled,
             "new": tuple.__new__,  # The class itself takes three times as long.
             "recorded": Recorded,
+            "isinstance": isinstance,
+            "tensor": torch.Tensor,
+            "drawn": drawn,
+            "seed": drawing(self.signature) if self.signature.seed is not None else None,
+            "count_function_modes": _torch.count_function_modes,
+            "randint": torch.randint,
+            "end": END,
         }
         names |= {f"default_{p.name}": p.default for p in self.signature.given if not p.required}
         inner = [inner for structure in self.signature.structures for inner in structure.all]
@@ -182,6 +200,7 @@ class HotPath:
         return self.template.format(
             parameters=self._parameters(),
             take="".join(f"{INDENT}{line}" for line in self._take()),
+            draw=self._draw(),
             arguments=self.arguments,
             convert=INDENT.join(self._conversions()) or "pass",
             tensors=", ".join(self._leaves()),
@@ -216,7 +235,19 @@ class HotPath:
             if parameter.keyword_only and "*" not in parts:
                 parts.append("*")
             parts.append(parameter.name + ("" if parameter.required else f"=@default_{parameter.name}"))
-        return ", ".join(parts)
+        return ", ".join([*parts, "generator=None"] if self.signature.seed is not None else parts)
+
+    def _draw(self) -> str:
+        """The line that draws a seed, before Dynamo and the dispatcher see the call; of other operators nothing."""
+        if self.signature.seed is None:
+            return ""
+        others = [p for p in self.tensors if not p.is_seed]
+        plain = next((p.name for p in others if not (p.optional or p.many)), "None")
+        return _DRAW.format(
+            seed=self.signature.parameters[self.signature.seed].name,
+            plain=f"@type({plain}) is @tensor and {plain}.is_cpu",
+            others="".join(f"{p.name}, " for p in others),
+        )
 
     def _admitted(self) -> str:
         """The test that the entry is about arguments like these."""

@@ -15,7 +15,7 @@ from .._randomness import is_looked_at
 from .._rules.kinds import cotangent_names, differentiable_outputs, inert_outputs
 from .._rules.results import as_results, settle_gradient, settle_tangent
 from .._rules.rule import Rule
-from .._spec.plan import Plan, leaves_of
+from .._spec.plan import Plan, leaves_of, seeded
 from ..errors import DerivativeError, TorchgraftError
 from .conduct import unwritten, within_level
 from .derivatives import Derivatives
@@ -51,7 +51,8 @@ class JVP:
         self.values = values
         self.plan = plan
         self.lead = lead
-        self.env: dict[str, Any] = {p.name: v for p, v in zip(self.signature.parameters, values, strict=True)}
+        seen = seeded(self.signature, values, plan)
+        self.env: dict[str, Any] = {p.name: v for p, v in zip(self.signature.parameters, seen, strict=True)}
         self.env |= {o.name: v for o, v in zip(self.signature.outputs, outputs, strict=True)}
         self.outputs = differentiable_outputs(self.signature)
         self.tangents: dict[str, list[Tensor | None]] = {}

@@ -314,6 +314,8 @@ class Part:
         values, lead = self._values(args)
         dims = vmap.leaf_dims(self.record.signature, values, in_dims)
         leaves = self.record.leaves(values)
+        if self.record.signature.seed is not None and not self.is_mapped:
+            leaves, dims = vmap.with_sample_seeds(self.record.signature, values, leaves, dims, info.batch_size)
         if self.is_mapped:
             moved, lead = vmap.to_front(leaves, dims), lead + 1
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from .._rules.kinds import cotangent_names, differentiable_outputs
 from .._rules.results import as_results, settle_partial
 from .._rules.rule import Rule
 from .._rules.weighed import weighed
-from .._spec.plan import Plan, leaves_of
+from .._spec.plan import Plan, leaves_of, seeded_reads
 from ..errors import RuleError
 from .native_rule import NativeVJP
 from .operator_rule import OperatorRule
@@ -66,6 +66,22 @@ def make_vjp(record: Record, rule: Rule, operator: OperatorRule | None, weigh: W
     """
     if rule.ignored(record.signature):
         raise _ignores(record, rule)
+    made = _make_vjp(record, rule, operator, weigh)
+    return _seeded(record, made) if record.signature.seed is not None else made
+
+
+def _seeded(record: Record, vjp: VJP) -> VJP:
+    """A VJP whose rule sees the seeds of samples, as the kernel does; in C, the library makes them."""
+    if not any(record.signature.names[name].is_seed for name in vjp.reads if name in record.signature.names):
+        return vjp
+
+    def call(plan: Plan, *values: Any) -> Sequence[Any]:
+        return vjp.call(plan, *seeded_reads(record.signature, vjp.reads, values, plan))
+
+    return replace(vjp, call=call, direct=None)
+
+
+def _make_vjp(record: Record, rule: Rule, operator: OperatorRule | None, weigh: Weigh) -> VJP:
     if rule.kind == "partial":
         return _partial(record, rule, operator, weigh)
     if operator is not None:

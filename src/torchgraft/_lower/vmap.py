@@ -7,9 +7,11 @@ from typing import Any
 
 from torch import Tensor
 
+from .._draws.numbers import sample_seeds
 from .._spec.axes import Axis
 from .._spec.late import PAD
 from .._spec.plan import owners_of
+from .._spec.seed import samples_of
 from .._spec.signature import Parameter, Signature
 from ..errors import UnsupportedError
 
@@ -52,6 +54,29 @@ def into_batch_axes(
         run = _run(owners[i])
         moved[i] = leaf.expand(size, *leaf.shape) if dims[i] is None and run is not None and not run.broadcast else leaf
     return moved
+
+
+def with_sample_seeds(
+    signature: Signature, values: Sequence[Any], leaves: Sequence[Tensor], dims: Sequence[int | None], size: int
+) -> tuple[list[Tensor], list[int | None]]:
+    """The leaves and their mapped axes, where each sample of an operator with batch axes has a seed of its own.
+
+    A seed that is not mapped is the same for all that is mapped over, which the mapped axis alone would not tell.
+    """
+    owners = owners_of(signature, values)
+    at = next((i for i, owner in enumerate(owners) if owner.is_seed), None)
+    if at is None or (signature.batch_run is None and not signature.loop):
+        return list(leaves), list(dims)
+    shapes = [
+        (owner, tuple(n for axis, n in enumerate(leaf.shape) if axis != dim))
+        for owner, leaf, dim in zip(owners, leaves, dims, strict=True)
+    ]
+    samples = samples_of(signature, [(owner, shape) for owner, shape in shapes if not owner.is_seed])
+    seed = leaves[at] if dims[at] is None else leaves[at].movedim(dims[at] or 0, 0)
+    if not shapes[at][1] and samples:
+        seed = sample_seeds(seed, samples)
+    seed = seed.expand(size, *seed.shape) if dims[at] is None else seed
+    return [*leaves[:at], seed, *leaves[at + 1 :]], [*dims[:at], 0, *dims[at + 1 :]]
 
 
 def _run(owner: Parameter) -> Axis | None:

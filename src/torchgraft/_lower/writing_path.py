@@ -21,7 +21,7 @@ def @make(@slow, @find, @compiled):
         @current = @entry
 
     def __call__(@self, {parameters}):{take}
-        if @is_dynamo_compiling():
+        {draw}if @is_dynamo_compiling():
             {compiled}
         {convert}
         @admits, @run, @node, @entry = @current

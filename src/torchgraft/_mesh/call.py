@@ -13,6 +13,7 @@ from .._record import Record
 from .._spec.plan import Plan, leaf_counts
 from ..errors import ArgumentError
 from .choice import choose
+from .seed import with_global_seeds
 from .transposes import Place, Side, to_global, to_local
 from .watch import Watch
 
@@ -66,6 +67,7 @@ def call(
     Raises:
         ArgumentError: a plain tensor stands beside a DTensor, or one on another mesh.
     """
+    values = with_global_seeds(record, values, lead)
     leaves = record.leaves(values)
     dtensors = [_torch.dtensor_below(leaf) for leaf in leaves]
     if any(tensor is None for tensor in dtensors):

@@ -106,7 +106,9 @@ def promised_axes(record: Record) -> dict[Kind, tuple[str, ...]]:
     if None in signature.annotations:
         return {"batch": (), "parallel": (), "reduction": ()}
     run = signature.batch_run
-    batch = [axes.tokens[0].text for axes in _annotations(signature) if run is not None and _leads(axes, run)]
+    seeds = {p.tensor.axes for _, p in signature.tensors if p.is_seed}
+    leading = (axes for axes in _annotations(signature) if run is not None and axes not in seeds and _leads(axes, run))
+    batch = [axes.tokens[0].text for axes in leading]
     loop = ("leading axes",) if signature.loop else ()
     return {
         "batch": (*loop, *dict.fromkeys(batch)), "parallel": record.parallel, "reduction": record.reduction,
@@ -164,6 +166,13 @@ def read_axes(signature: Signature, parallel: str, reduction: str) -> tuple[tupl
                 got=repr(text), hint=f'write {word}="m", or {word}="m k" for two axes',
             )  # fmt: skip
     names = parallel.split(), reduction.split()
+    if signature.seed is not None and (names[0] or names[1]):
+        raise DeclarationError(
+            "a mesh cannot cut the axes of one sample of an operator that draws random numbers: each part would draw "
+            "those of another place", operator=signature.name, argument="parallel" if names[0] else "reduction",
+            expected="nothing beside a seed", got=" ".join(names[0] or names[1]),
+            hint="make it a batch axis: each sample has a seed of its own",
+        )  # fmt: skip
     for word, given in zip(("parallel", "reduction"), names, strict=True):
         for name in given:
             why = _refusal(signature, word, name, twice=name in names[0] and name in names[1])

@@ -168,7 +168,9 @@ def _make_forward(plan: Plan, title: str) -> Callable[..., Any]:
         direct="; ".join(f'{local} = self.{where[name]}["{name}"]' for name, local in owned.items()) or "pass",
         attributes="; ".join(f"{local} = self.{name}" for name, local in owned.items()) or "pass",
         arguments=", ".join(
-            f"{p.name}={written[p.name]}" if p.keyword_only else written[p.name] for p in plan.signature.given
+            (f"{p.name}={written[p.name]}" if p.keyword_only else written[p.name])
+            + (", generator=generator" if p.is_seed else "")
+            for p in plan.signature.given
         ),
     )
     defaults = {f"__default_{p.name}": p.default for p in plan.inputs}
@@ -179,4 +181,5 @@ def _make_forward(plan: Plan, title: str) -> Callable[..., Any]:
 
 
 def _argument(parameter: Parameter | Structure) -> str:
-    return parameter.name if parameter.required else f"{parameter.name}=__default_{parameter.name}"
+    text = parameter.name if parameter.required else f"{parameter.name}=__default_{parameter.name}"
+    return f"{text}, generator=None" if parameter.is_seed else text

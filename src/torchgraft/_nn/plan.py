@@ -136,7 +136,7 @@ class Plan:
     def describe(self, title: str) -> str:
         """Write the docstring of the class."""
         shapes = "\n".join(f"    {p.name}: {p.tensor}" for p in self.tensors)
-        call = ", ".join(p.name for p in self.inputs)
+        call = ", ".join(p.name for p in self.inputs if not p.is_seed)
         text = inspect.getdoc(self.op) or f"The operator {self.signature.name} as a module."
         return f"{text}\n\nParameters and buffers:\n{shapes}\n\nExample:\n    {title}{self._shown()}({call})\n"
 

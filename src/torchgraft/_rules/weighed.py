@@ -18,7 +18,9 @@ def weighed(signature: Signature, rule: Rule) -> NativeFunction | None:
     None where there is more to it: several outputs, or complex ones, whose partial derivative is conjugated.
     """
     cotangents = tuple(cotangent_names(signature).values())
-    kinds = {p.tensor.dtypes.kind for _, p in signature.tensors} | {o.type.dtypes.kind for o in signature.outputs}
+    kinds = {p.tensor.dtypes.kind for _, p in signature.tensors if not p.is_seed} | {
+        o.type.dtypes.kind for o in signature.outputs
+    }
     if rule.native is None or len(cotangents) != 1 or len(signature.outputs) != 1 or kinds != {"Float"}:
         return None
     partial = rule.native.prototype

@@ -15,10 +15,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .._draws.numbers import sample_seeds
 from ..errors import ArgumentError, DeviceError, DtypeError, ShapeError, UnsupportedError
 from .axes import Axes, Binding, Shape, broadcast
 from .dtypes import Dtypes, complex_twin, is_inexact, name_of, promote, real_twin
 from .late import LateShapes
+from .seed import check_seed, samples_of
 from .signature import Parameter, Signature
 
 LeafCounts = tuple[int | None, ...]
@@ -71,6 +73,8 @@ class Plan:
         device: of the inputs, and so of the outputs.
         sizes: of the named axes.
         late: the outputs' shapes, where sizes in them are known only after the call.
+        samples: the operator's own batch axes, each sample of which has a seed; none where nothing is drawn.
+        lead: how many axes stand in front of the operator's own.
     """
 
     leaves: tuple[Leaf, ...]
@@ -79,6 +83,28 @@ class Plan:
     device: torch.device
     sizes: Mapping[str, Any]
     late: LateShapes | None = None
+    samples: Shape = ()
+    lead: int = 0
+
+
+def seeded(signature: Signature, values: Sequence[Any], plan: Plan) -> Sequence[Any]:
+    """The arguments of a call, with a seed for each sample in the place of one for all."""
+    at = signature.seed
+    if at is None or not plan.samples:
+        return values
+    return [*values[:at], _of_samples(values[at], plan), *values[at + 1 :]]
+
+
+def seeded_reads(signature: Signature, names: Sequence[str], values: Sequence[Any], plan: Plan) -> Sequence[Any]:
+    """Replace one seed for all by one for each sample, in what a rule reads."""
+    if signature.seed is None or not plan.samples:
+        return values
+    seed = signature.parameters[signature.seed].name
+    return [_of_samples(v, plan) if name == seed else v for name, v in zip(names, values, strict=True)]
+
+
+def _of_samples(seed: Tensor, plan: Plan) -> Tensor:
+    return seed if seed.dim() > plan.lead else sample_seeds(seed, plan.samples)
 
 
 def leaves_of(plan: Plan, names: Sequence[str]) -> list[Leaf]:
@@ -125,8 +151,17 @@ def replace(signature: Signature, values: Sequence[Any], leaves: Sequence[Any]) 
 
 def convert(signature: Signature, values: Sequence[Any]) -> list[Any]:
     """`values` with numbers converted; anything that has the wrong type raises."""
-    values = with_tensors(signature, values)
+    values = _with_seed_tensor(signature, with_tensors(signature, values))
     return [_convert(signature.name, p, value) for p, value in zip(signature.parameters, values, strict=True)]
+
+
+def _with_seed_tensor(signature: Signature, values: Sequence[Any]) -> Sequence[Any]:
+    """`values` with a tensor in the place of a seed that is a number."""
+    at = signature.seed
+    if at is None or type(values[at]) is not int:
+        return values
+    device = next((v.device for i, _ in signature.tensors if isinstance(v := values[i], Tensor)), None)
+    return [*values[:at], torch.tensor(values[at], device=device), *values[at + 1 :]]
 
 
 def with_tensors(signature: Signature, values: Sequence[Any]) -> Sequence[Any]:
@@ -281,8 +316,9 @@ def make_plan(
         if values[i] is not None
         for j, leaf in enumerate(values[i] if p.many else [values[i]])
     ]
-    device = _check_devices(signature, [(name, leaf) for name, _, leaf in named])
-    dtypes = check_dtypes(signature, [(name, p.tensor.dtypes, leaf.dtype) for name, p, leaf in named])
+    others_first = sorted(named, key=lambda item: item[1].is_seed)  # No output follows the seed.
+    device = _check_devices(signature, [(name, leaf) for name, _, leaf in others_first])
+    dtypes = check_dtypes(signature, [(name, p.tensor.dtypes, leaf.dtype) for name, p, leaf in others_first])
     arguments = {p.name: value for p, value in zip(signature.parameters, values, strict=True)}
     binding = Binding({name: arguments[name] for name in signature.shape_arguments})
     leads = [lead + _loop_rank(signature, name, p.tensor.axes, leaf, lead) for name, p, leaf in named]
@@ -303,7 +339,7 @@ def make_plan(
             leaf.dtype,
             batch + (core if axes is None else axes.full(core, binding)),
             (1,) * (len(batch) - n) + tuple(leaf.shape)[:n] + (core if axes is None else axes.aligned(core, binding)),
-            n,
+            len(batch) if p.is_seed else n,  # Before it is looped over, each sample has a seed of its own.
         )
         for (name, p, leaf), n, (axes, core) in zip(named, leads, annotated, strict=True)
     )
@@ -321,13 +357,24 @@ def make_plan(
         ]
     written = [next(leaf for leaf in leaves if leaf.name == p.name) for p in signature.written]
     outputs = [(leaf.full, leaf.dtype) for leaf in written] + list(zip(shapes, dtypes, strict=True))
-    return Plan(leaves, tuple(outputs), batch, device, binding.sizes, late)
+    samples = _samples(signature, named, lead)
+    return Plan(leaves, tuple(outputs), batch, device, binding.sizes, late, samples, lead)
 
 
 def _late(signature: Signature, binding: Binding) -> LateShapes:
     bounds = {late.name: late.bound.evaluate(binding)[0] for late in signature.late if late.bound is not None}
     outputs = tuple((output.name, output.type.axes) for output in signature.outputs if output.type.axes is not None)
     return LateShapes(signature.name, outputs, binding, bounds, signature.late_names)
+
+
+def _samples(signature: Signature, named: Sequence[tuple[str, Parameter, Tensor]], lead: int) -> Shape:
+    """The operator's own batch axes, each sample of which has a seed; none where there is no seed."""
+    if signature.seed is None:
+        return ()
+    shapes = [(p, tuple(leaf.shape)[lead:]) for _, p, leaf in named]
+    samples = samples_of(signature, [(p, shape) for p, shape in shapes if not p.is_seed])
+    check_seed(signature, next(shape for p, shape in shapes if p.is_seed), samples)
+    return samples
 
 
 def _by_rule(signature: Signature, rule: ShapeRule, values: Sequence[Any]) -> list[Shape | None]:

@@ -23,6 +23,7 @@ from .late import read_late
 from .mutated import split_mutated
 from .saved import SavedOutput
 from .scalars import Scalar, read_scalar, strip_numbers, strip_optional
+from .seed import Seed, drawn, read_seed, with_seed_axes
 from .signature import Output, Parameter, Signature, TensorType
 from .structures import Structure
 from .workspace import read_workspaces
@@ -63,10 +64,10 @@ def read_signature(
         returned, beside = _read_outputs(name, hints["return"], local_names(function, frame), alone=alone)
     shown = [output for output in (*after, *returned) if not output.saved]
     structure = (None if len(shown) == 1 else tuple) if after else beside
-    signature = Signature(
+    signature = with_seed_axes(Signature(
         name, parameters, (*after, *returned), structure, loop, workspaces, structures,
         read_late(name, data_dependent), beside,
-    )  # fmt: skip
+    ))  # fmt: skip
     check_declaration(signature)
     return signature
 
@@ -191,6 +192,8 @@ def _read_parameter(name: str, parameter: inspect.Parameter, hints: dict[str, An
         raise refuse("a variable number of arguments has no schema", str(parameter), "take a list of tensors")
     if parameter.name not in hints:
         raise refuse("has no annotation", "nothing", f'write {parameter.name}: Float[Tensor, "..."]')
+    if hints[parameter.name] is Seed or parameter.default is drawn:
+        return read_seed(name, parameter, hints[parameter.name])
     annotation, written = split_mutated(hints[parameter.name])
     annotation, number = strip_numbers(annotation)
     annotation, optional = strip_optional(annotation)

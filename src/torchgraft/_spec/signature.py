@@ -49,6 +49,7 @@ class Parameter:
     keyword_only: bool
     number: bool = False  # The annotation admits a number, as elementwise operators do.
     written: bool = False
+    is_seed: bool = False
     path: str | None = None  # It is a field of a structure, which callers write so: state.velocity.
 
     @property
@@ -132,6 +133,11 @@ class Signature:
     def tensors(self) -> tuple[tuple[int, Parameter], ...]:
         """The tensor parameters with their positions."""
         return tuple((i, p) for i, p in enumerate(self.parameters) if p.is_tensor)
+
+    @cached_property
+    def seed(self) -> int | None:
+        """The position of the seed; None where nothing is drawn."""
+        return next((i for i, p in enumerate(self.parameters) if p.is_seed), None)
 
     @cached_property
     def visible(self) -> tuple[Output, ...]:

@@ -10,7 +10,7 @@ import dataclasses
 import inspect
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from .._generated import compile_source
 
@@ -32,6 +32,8 @@ class Structure:
     fields: tuple[tuple[str, str | Structure], ...]
     default: Any = inspect.Parameter.empty
     keyword_only: bool = False
+
+    is_seed: ClassVar[bool] = False
 
     @property
     def required(self) -> bool:

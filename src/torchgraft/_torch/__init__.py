@@ -110,6 +110,7 @@ from .storage import storage_address as storage_address
 from .storage import storage_holders as storage_holders
 from .storage import version as version
 from .structures import register_dataclass as register_dataclass
+from .thread_modes import count_function_modes as count_function_modes
 from .thread_modes import dispatch_modes as dispatch_modes
 from .thread_modes import forward_mode_enabled as forward_mode_enabled
 from .thread_modes import function_modes as function_modes

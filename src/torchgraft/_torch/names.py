@@ -50,6 +50,7 @@ NAMES = (
     "torch._C:_is_fwd_grad_enabled",
     "torch._C:_is_tracing",
     "torch._C:_len_torch_dispatch_stack",
+    "torch._C:_len_torch_function_stack",
     "torch._C:_set_grad_enabled",
     "torch._C:_storage_Use_Count",
     "torch._C:_storage_address",

@@ -16,6 +16,7 @@ dispatch_modes: Callable[[], int] = _C._len_torch_dispatch_stack
 modes_before_dispatch: Callable[[], int] = torch._ops._len_torch_dispatch_stack_pre_dispatch
 """The number of modes that see a call before autograd does, as the tracer of ``torch.export`` and of ``make_fx``."""
 
+count_function_modes: Callable[[], int] = _C._len_torch_function_stack
 function_modes: Callable[[], list[Any]] = torch.overrides._get_current_function_mode_stack
 """The modes that see every call of a torch function, outermost first."""
 

@@ -346,12 +346,16 @@ class _Watch(torch.overrides.TorchFunctionMode):
 def randomness(case: Case) -> Iterator[Finding]:
     """Look at torch's generator: no backward seeds it, and no operator draws from it and does not say so.
 
+    The seed of an operator is given, and changes what it returns.
+
     Compilers call an operator once for two calls, or twice for one.
     """
     base = baseline(case)
     yield from _reset(base)
     if case.target.kind not in ("operator", "library"):
         return  # Functions may draw from torch's generators: each call seeds them.
+    if case.target.seed is not None:
+        yield from _unseeded(case)
     overload = case.target.operator.torch_op if case.target.operator else _torch.overload_of(case.target.origin)
     if base.random and torch.Tag.nondeterministic_seeded not in overload.tags:
         yield Words(
@@ -359,6 +363,26 @@ def randomness(case: Case) -> Iterator[Finding]:
             "compiled code and checkpoints rely on operators that give the same for the same arguments",
             "take a seed or the draws as an argument, or the tag torch.Tag.nondeterministic_seeded",
         ).at(case.label)  # fmt: skip
+
+
+_SEEDS = range(1, 17)
+
+
+def _unseeded(case: Case) -> Iterator[Finding]:
+    """Look whether the seed of an operator changes what it returns."""
+    seed, values = case.leaf_names.index(case.target.seed or ""), case.leaves
+    first = case.values()
+    if case.traits or not any(output.numel() for output in first):
+        return
+    for other in _SEEDS:
+        values[seed] = other
+        if not all(map(torch.equal, case.with_leaves(values).values(), first)):
+            return
+    yield Words(
+        "seed-unused", f"{len(_SEEDS)} other seeds give the same values",
+        "the kernel does not use its seed, or these arguments leave nothing to chance",
+        f"draw from '{case.target.seed}', or pass arguments with which draws count", Verdict.INCONCLUSIVE,
+    ).at(case.label)  # fmt: skip
 
 
 def _reset(base: Baseline) -> Iterator[Finding]:

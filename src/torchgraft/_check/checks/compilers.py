@@ -21,7 +21,7 @@ from ... import _torch
 from ..baseline import Baseline, Difference, Value, baseline
 from ..case import Case, Linearization
 from ..finding import Finding, LeftOut, Skip, Verdict
-from ..variations import nearby, resized
+from ..variations import nearby, resized, values_of
 from .layouts import transposed
 from .sizes import variants
 from .ways import (
@@ -299,9 +299,7 @@ def opcheck(case: Case) -> Iterator[Finding]:
     args, kwargs = case.arguments([primal.clone().requires_grad_() for primal in case.primals])
     operator = case.target.operator
     if operator is not None:  # Operators in `torch.ops` take all arguments by position.
-        signature = operator._record.signature
-        given = {**dict(zip(signature.names, args, strict=False)), **kwargs}
-        args, kwargs = tuple(given.get(p.name, p.default) for p in signature.parameters), {}
+        args, kwargs = tuple(values_of(operator._record, args, kwargs)), {}
     overload = _torch.overload_of(case.target.origin) if operator is None else operator.torch_op
     if overload is None:
         raise Skip("no operator of torch.library")

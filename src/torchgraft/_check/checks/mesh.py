@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,7 +14,7 @@ from ..._kernels.kernel import positional
 from ..._mesh.cuts import Cut, batch_inputs, find_cuts, linear_inputs, promised_axes
 from ..._op import Op
 from ..._record import Record
-from ..._spec.plan import owners_of
+from ..._spec.plan import owners_of, seeded
 from ..baseline import baseline
 from ..case import Case
 from ..finding import Finding, Skip
@@ -45,8 +45,14 @@ def parts(case: Case) -> Iterator[Finding]:
     yield from _through_sums(op, case)
 
 
+def _values(record: Record, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    """The arguments of a call as a mesh takes them: before it cuts, each sample has a seed of its own."""
+    values = record.promoted(values_of(record, args, kwargs))
+    return list(seeded(record.signature, values, record.plan(values)))
+
+
 def _cuts(record: Record, case: Case) -> list[Cut]:
-    values = record.promoted(values_of(record, *case.arguments(case.primals)))
+    values = _values(record, *case.arguments(case.primals))
     return find_cuts(record, values, record.plan(values))
 
 
@@ -104,7 +110,7 @@ def _batch(record: Record, case: Case) -> Case:
 
 def _through_sums(op: Op[..., Any], case: Case) -> Iterator[Finding]:
     record, base = op._record, baseline(case)
-    values = record.promoted(values_of(record, *case.arguments(case.primals)))
+    values = _values(record, *case.arguments(case.primals))
     owners = owners_of(record.signature, values)
     for i in linear_inputs(record, values):
         divided = case.calling(partial(_divided, op, partial(_terms, i), _summed))
@@ -121,7 +127,7 @@ def _divided(
 ) -> Any:
     """Call the operator on each of two parts, and put the results together."""
     record = op._record
-    values = record.promoted(values_of(record, args, kwargs))
+    values = _values(record, args, kwargs)
     one, other = (_outputs(op, record.replace(values, part)) for part in divide(record.leaves(values)))
     return record.signature.pack_shown(join(one, other))
 

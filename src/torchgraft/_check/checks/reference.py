@@ -16,7 +16,7 @@ from ..._kernels.kernel import positional
 from ..._op import Op
 from ..._record import Record
 from ..._spec.axes import broadcast
-from ..._spec.plan import convert
+from ..._spec.plan import convert, owners_of, seeded
 from ..._spec.reference import Reference
 from ..baseline import Difference, distance, nudged, short, slack
 from ..case import Case, describe
@@ -89,6 +89,7 @@ def reference_outputs(op: Op[..., Any], args: Sequence[Any], kwargs: Mapping[str
     given = {**dict(zip(record.signature.names, args, strict=False)), **(kwargs or {})}
     values = convert(record.signature, [given.get(p.name, p.default) for p in record.signature.parameters])
     values = record.promoted(values)
+    values = list(seeded(record.signature, values, record.plan(values)))
     leaves = [in_double(leaf.detach().resolve_conj().resolve_neg()) for leaf in record.leaves(values)]
     call = (_by_numbers if record.reference.sees == "numbers" else _by_tensors)(record, record.reference)
 
@@ -124,14 +125,18 @@ def _by_numbers(record: Record, reference: Reference) -> Callable[[list[Any]], l
     mpmath = importlib.import_module("mpmath") if of_mpmath else None
     imaginary = mpmath.mpc if mpmath else complex
 
+    def number(item: Any) -> Any:
+        return imaginary(item) if isinstance(item, complex) else real(item)
+
     def call(values: list[Any]) -> list[Tensor]:
         leaves = record.leaves(values)
         shape = broadcast(*(tuple(leaf.shape) for leaf in leaves))
         columns = [leaf.broadcast_to(shape).reshape(-1).tolist() for leaf in leaves]
+        seeds = [owner.is_seed for owner in owners_of(record.signature, values)]
         rows = []
         with mpmath.workdps(DIGITS) if mpmath else contextlib.nullcontext():
             for row in zip(*columns, strict=True):
-                numbers: list[Any] = [imaginary(item) if isinstance(item, complex) else real(item) for item in row]
+                numbers = [item if is_seed else number(item) for item, is_seed in zip(row, seeds, strict=True)]
                 rows.append(function(*record.replace(values, numbers)))
         made = [rows]
         if record.signature.structure is not None:

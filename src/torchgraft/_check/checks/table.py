@@ -79,7 +79,11 @@ CHECKS = (
     Check("mutation", "Inputs, saved tensors and upstream gradients stay as they were.", mutation),
     Check("writing", "In place, an operator that writes gives what it gives on copies.", writing, probes="forwards"),
     Check("outputs", "Each output alone gives the gradient that it gives with zeros for the others.", outputs),
-    Check("randomness", "No backward seeds torch's generator, and no operator draws from it unsaid.", randomness),
+    Check(
+        "randomness",
+        "No backward seeds torch's generator, no operator draws from it unsaid, and another seed draws other numbers.",
+        randomness,
+    ),
     Check("reference", "The operator's values are those of its reference, and as accurate as is declared.", reference),
     Check("returned", "A backward returns gradients of the inputs' own shapes and dtypes.", returned),
     Check("second order", "The backward can be differentiated, or refuses to be.", second_order),

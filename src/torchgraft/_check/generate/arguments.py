@@ -77,7 +77,7 @@ class Arguments:
             Impossible: what was chosen admits none.
         """
         call = _Call(self, draw)
-        args, kwargs = self._given(*(call.argument(p) for p in self.signature.parameters))
+        args, kwargs = self._given(*(call.argument(p) for p in self.signature.parameters if not p.is_seed))
         return args, kwargs, frozenset(call.traits - _UNREMARKABLE)
 
 

@@ -151,7 +151,12 @@ class Inputs:
 def make_case(
     target: Target, args: Sequence[Any], kwargs: Mapping[str, Any], *, seed: int, traits: frozenset[str] = frozenset()
 ) -> Case:
-    """A case; a module gets its parameters too, and is differentiated by both; an operator gets fields one by one."""
+    """A case; a module gets its parameters too, and is differentiated by both; an operator gets fields one by one.
+
+    An operator's seed is given.
+    """
+    if target.seed is not None:
+        kwargs = {target.seed: seed, **kwargs}
     if target.kind != "module":
         return Case(target, *target.flattened(args, kwargs), seed=seed, traits=traits)
     if not any(isinstance(leaf, Tensor) and leaf.requires_grad for leaf in _torch.pytree.tree_leaves((args, kwargs))):

@@ -1,0 +1,1 @@
+"""Random numbers that depend on a seed and a number alone, the same in torch, in NumPy and in `torchgraft/random.h`."""

@@ -1,0 +1,99 @@
+"""Philox4x32-10: four random words of 32 bits for each counter and key.
+
+Source: Salmon, Moraes, Dror, Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .. import _torch
+
+Array = np.ndarray[Any, Any]
+
+WORD = 0xFFFFFFFF
+_ROUNDS = 10
+_FACTORS = 0xD2511F53, 0xCD9E8D57
+_STEPS = 0x9E3779B9, 0xBB67AE85
+_CHUNK = 1 << 14  # Of counters, whose words stay in the cache.
+
+
+def philox(seeds: Tensor, numbers: Tensor, purpose: int) -> Tensor:
+    """Four words for each number of each seed, as int64, along a new first axis.
+
+    Args:
+        seeds: the keys, of 64 bits.
+        numbers: the counters, of 64 bits; they broadcast with the seeds.
+        purpose: further 64 bits of the counters.
+    """
+    if not torch.compiler.is_compiling() and _torch.is_direct([seeds, numbers]) and seeds.is_cpu:
+        return torch.from_numpy(_on_arrays(seeds.numpy(), numbers.numpy(), purpose))
+    return _on_tensors(seeds, numbers, purpose)
+
+
+# -- on tensors -------------------------------------------------------------------------------------------------------
+
+
+def _on_tensors(seeds: Tensor, numbers: Tensor, purpose: int) -> Tensor:
+    """In plain arithmetic, which tracers, `vmap` and compilers know. No step leaves int64, whose overflow is nobody's.
+
+    The first and the third word of a counter are computed side by side, along the first axis; so are the others.
+    """
+    seeds, numbers = torch.broadcast_tensors(seeds, numbers)
+    beside = (2,) + (1,) * seeds.dim()
+    words = numbers & WORD, numbers >> 32 & WORD
+    even, odd = (torch.stack(pair) for pair in zip(words, _upper(numbers, purpose), strict=True))
+    keys = torch.stack((seeds & WORD, seeds >> 32 & WORD))
+    high, low = (
+        _pair([f >> 16 for f in _FACTORS], beside, seeds),
+        _pair([f & 0xFFFF for f in _FACTORS], beside, seeds),
+    )
+    steps = _pair(_STEPS, beside, seeds)
+    for _ in range(_ROUNDS):
+        right = even * low  # The product of 64 bits, from the halves of the factor.
+        left = even * high + (right >> 16)
+        even, odd = (left >> 16).flip(0) ^ odd ^ keys, ((left & 0xFFFF) << 16 | right & 0xFFFF).flip(0)
+        keys = (keys + steps) & WORD
+    return torch.stack((even[0], odd[0], even[1], odd[1]))
+
+
+def _upper(numbers: Tensor, purpose: int) -> tuple[Tensor, Tensor]:
+    return torch.full_like(numbers, purpose & WORD), torch.full_like(numbers, purpose >> 32)
+
+
+def _pair(values: Sequence[int], shape: Sequence[int], like: Tensor) -> Tensor:
+    return torch.stack([torch.full((), value, dtype=torch.int64, device=like.device) for value in values]).reshape(
+        shape
+    )
+
+
+# -- on arrays --------------------------------------------------------------------------------------------------------
+
+
+def _on_arrays(seeds: Array, numbers: Array, purpose: int) -> Array:
+    """Compute it in NumPy, whose unsigned integers wrap, and in pieces that stay in the cache."""
+    shape = np.broadcast_shapes(seeds.shape, numbers.shape)
+    keys = np.broadcast_to(seeds, shape).reshape(-1).view(np.uint64)
+    counters = np.broadcast_to(numbers, shape).reshape(-1).view(np.uint64)
+    made = np.empty((4, keys.size), np.int64)
+    for start in range(0, keys.size, _CHUNK):
+        piece = slice(start, start + _CHUNK)
+        made[:, piece] = _rounds(keys[piece], counters[piece], purpose)
+    return made.reshape(4, *shape)
+
+
+def _rounds(keys: Array, counters: Array, purpose: int) -> tuple[Array, Array, Array, Array]:
+    word, half = np.uint64(WORD), np.uint64(32)
+    factors, steps = tuple(map(np.uint64, _FACTORS)), tuple(map(np.uint64, _STEPS))
+    k0, k1, c0, c1 = keys & word, keys >> half, counters & word, counters >> half
+    c2, c3 = np.full_like(counters, purpose & WORD), np.full_like(counters, purpose >> 32)
+    for _ in range(_ROUNDS):
+        p0, p1 = c0 * factors[0], c2 * factors[1]
+        c0, c1, c2, c3 = p1 >> half ^ c1 ^ k0, p1 & word, p0 >> half ^ c3 ^ k1, p0 & word
+        k0, k1 = k0 + steps[0] & word, k1 + steps[1] & word
+    return c0, c1, c2, c3
