@@ -1017,3 +1017,22 @@ def test_arguments_that_do_not_fit_are_refused_by_check():
 
 def test_fields_are_those_of_the_dataclass():
     assert [f.name for f in dataclasses.fields(State)] == ["position", "velocity", "mass", "strength"]
+
+
+def test_tangents_of_samples_that_share_a_field():
+    @dataclass
+    class Layer:
+        weight: Float[Tensor, "m n"]
+        x: Float[Tensor, "n"]
+
+    @tg.op(batch="loop")
+    def layer(given: Layer) -> Float[Tensor, "m"]:
+        return given.weight @ given.x
+
+    @layer.jvp("given")
+    def _(given, given_tangent):
+        return given_tangent.weight @ given.x + given.weight @ given_tangent.x
+
+    given, moved = (Layer(torch.randn(2, 3).double(), torch.randn(5, 3).double()) for _ in range(2))
+    made = torch.func.jvp(layer, (given,), (moved,))
+    same(made, torch.func.jvp(lambda g: g.x @ g.weight.mT, (given,), (moved,)))
