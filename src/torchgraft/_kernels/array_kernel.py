@@ -11,6 +11,7 @@ from torch import Tensor
 
 from .. import _torch
 from .._spec.dtypes import complex_twin
+from .._spec.outputs import leaf_names, spread
 from .._spec.plan import Plan, flatten, replace
 from .._spec.signature import Signature
 from ..errors import KernelError
@@ -18,7 +19,7 @@ from .arrays import array_dtype, to_array, to_tensor
 from .batching import loop_arrays, vectorise
 from .kernel import Kernel
 from .ownership import release
-from .results import as_sequence, refuse_mutated
+from .results import Samples, as_sequence, refuse_mutated
 
 
 class ArrayKernel(Kernel):
@@ -70,10 +71,13 @@ class ArrayKernel(Kernel):
     def _call_arrays(self, *values: Any) -> Any:
         converted = self._arrays(values)
         results = self._function_on_arrays(*converted)
-        wanted = self._wanted(values)
+        wanted = dict(zip([output.name for output in self.signature.outputs], self._wanted(values), strict=True))
+        names = leaf_names(self.signature.outputs, len(results))
         outputs = [
-            to_tensor(result, self.signature.name, output.name, dtype)
-            for result, output, dtype in zip(results, self.signature.outputs, wanted, strict=True)
+            to_tensor(result, self.signature.name, name, wanted[output.name])
+            for result, name, output in zip(
+                results, names, spread(self.signature.outputs, len(results)), strict=True
+            )
         ]
         return self.single(outputs)
 
@@ -97,29 +101,31 @@ class ArrayKernel(Kernel):
             for item in items:
                 flat.append(item)
                 leads.append(next(counts).lead if isinstance(item, np.ndarray) and parameter.is_tensor else None)
+        names = leaf_names(self.signature.outputs, len(plan.outputs))
         outputs = [
-            (output.name, (shape or ())[len(plan.batch) :], _numpy_dtype(array_dtype(dtype)))
-            for output, (shape, dtype) in zip(self.signature.outputs, plan.outputs, strict=True)
+            (name, (shape or ())[len(plan.batch) :], _numpy_dtype(array_dtype(dtype)))
+            for name, (shape, dtype) in zip(names, plan.outputs, strict=True)
         ]
         try:
-            made = loop_arrays(self._on_sample(values), flat, leads, plan.batch, outputs, self._refuse)
+            made = loop_arrays(self._on_sample(values, plan), flat, leads, plan.batch, outputs, self._refuse)
         except ValueError as error:
             self._explain(error)
             raise
         return [
-            to_tensor(array, self.signature.name, output.name, dtype)
-            for array, output, (_, dtype) in zip(made, self.signature.outputs, plan.outputs, strict=True)
+            to_tensor(array, self.signature.name, name, dtype)
+            for array, name, (_, dtype) in zip(made, names, plan.outputs, strict=True)
         ]
 
-    def _on_sample(self, values: Sequence[Any]) -> Callable[..., Any]:
+    def _on_sample(self, values: Sequence[Any], plan: Plan) -> Callable[..., Any]:
         """The function as the loop calls it: without detours where it takes plain arrays and returns one."""
         lists = any(p.is_tensor and p.many for p in self.signature.parameters)
-        if not lists and self.signature.structure is None and len(self.signature.outputs) == 1:
+        if not lists and self.signature.alone and not self.signature.returns_list:
             return self._positional
         regroup = self._regroup(values)
+        take = Samples(self.signature, plan)
 
         def call(*sample: Any) -> Any:
-            outputs = as_sequence(self.signature, self._positional(*regroup(sample)))
+            outputs = take(self._positional(*regroup(sample)))
             return outputs[0] if len(outputs) == 1 else outputs
 
         return call
@@ -140,9 +146,10 @@ class ArrayKernel(Kernel):
 
     def _stack(self, values: Sequence[Any], leaves: Sequence[Tensor], plan: Plan) -> list[Tensor]:
         """A loop whose output shapes only the kernel knows."""
+        take = Samples(self.signature, plan)
 
         def one(cores: list[Tensor]) -> Sequence[Tensor]:
-            return as_sequence(self.signature, self.call(*replace(self.signature, values, cores)))
+            return take(self.call(*replace(self.signature, values, cores)))
 
         with _torch.level():  # `torch.vmap` cannot map arrays.
             return vectorise(one, leaves, [leaf.lead for leaf in plan.leaves], plan.batch)

@@ -13,12 +13,13 @@ from torch import Tensor
 from .. import _torch
 from .._captures import CaptureWatch, captured_with_grad
 from .._randomness import Probe
+from .._spec.outputs import grouped
 from .._spec.plan import Plan, flatten, replace
 from .._spec.signature import Signature
 from ..errors import KernelError
 from .batching import vectorise
 from .ownership import held_elsewhere
-from .results import as_sequence, refuse_captured, refuse_mutated, refuse_random, settle
+from .results import Samples, as_sequence, refuse_captured, refuse_mutated, refuse_random, settle
 
 _WATCHED = 3
 """Runs in which captured tensors are looked for."""
@@ -122,8 +123,9 @@ class Kernel(ABC):
         """The function over the plan's batch axes, unchecked."""
 
     def single(self, outputs: Any) -> Any:
-        """Outputs as `call` returns them."""
-        return outputs[0] if len(outputs) == 1 and self.signature.structure is None else outputs
+        """Outputs, a list among them flattened, as `call` returns them."""
+        groups = grouped(self.signature.outputs, outputs) if self.signature.returns_list else outputs
+        return groups[0] if self.signature.alone else groups
 
     def empty(self, plan: Plan) -> Any:
         """The outputs of a batch without samples."""
@@ -161,9 +163,10 @@ class TorchKernel(Kernel):
         if any(size == 0 for size in plan.batch):
             return self.empty(plan)
         leaves, leads = flatten(self.signature, values), [leaf.lead for leaf in plan.leaves]
+        take = Samples(self.signature, plan)
 
         def function(cores: list[Tensor]) -> Sequence[Tensor]:
-            return as_sequence(self.signature, self.call(*replace(self.signature, values, cores)))
+            return take(self.call(*replace(self.signature, values, cores)))
 
         return self.single(vectorise(function, leaves, leads, plan.batch, may_loop=may_loop))
 

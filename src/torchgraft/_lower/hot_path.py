@@ -15,7 +15,7 @@ import torch
 from torch.compiler import is_dynamo_compiling
 
 from .. import _torch
-from .._kernels.ownership import HOT_ALONE
+from .._kernels.ownership import HOT_ALONE, HOT_ALONE_IN_LIST
 from .._spec.scalars import Scalar
 from .._spec.signature import Parameter, Signature
 from .generated import compile_source
@@ -44,7 +44,7 @@ def @make(@slow, @find, @compiled):
         if @dispatch_modes() or @forward_ad._current_level >= 0 or @profiler._is_profiler_enabled:
             return @slow({arguments})
         if @node is not None and @is_grad_enabled():
-            return {node}
+            {node}
         {run}
         return {result}
 
@@ -53,7 +53,7 @@ def @make(@slow, @find, @compiled):
 def @make_run(@returns, @kernel, @entry):
     def run({arguments}):
         {run_alone}
-        return {outputs}
+        return {returned}
     return run
 
 def @make_uncounted(@returns, @kernel, @entry):
@@ -79,6 +79,12 @@ except @runtime_error as @error:
 _OWNED = """
 if @references({output}) > @alone or @storage_holders(@storage_address({output})) > 1:
     {output} = {output}.clone()"""
+
+
+_OWNED_LIST = """
+for @i, @item in enumerate({output}):
+    if @references(@item) > @alone_in_list or @storage_holders(@storage_address(@item)) > 1:
+        {output}[@i] = @item.clone()"""
 
 
 _WITHOUT_GRAD = """\
@@ -118,12 +124,19 @@ class HotPath:
         self.checks = checks
         self.tensors = [p for _, p in signature.tensors]
         self.scalars = [p for p in signature.parameters if not p.is_tensor]
-        self.outputs = [f"@o{i}" for i in range(len(signature.outputs))]
+        self.names = [f"@o{i}" for i in range(len(signature.outputs))]
+        # With a star a name stands for all tensors of a list, both where it is assigned and where it is read.
+        self.outputs = [f"{'*' if o.many else ''}{n}" for n, o in zip(self.names, signature.outputs, strict=True)]
         self.arguments = ", ".join(p.name for p in signature.parameters)
         namespace = compile_source(self._source().replace("@", "__"), title, self._namespace(never))
         self._make: Callable[..., Any] = namespace["__make"]
         self.make_run: Callable[..., Any] = namespace["__make_run"]
         self.make_uncounted: Callable[..., Any] = namespace["__make_uncounted"]
+
+    @property
+    def _single(self) -> bool:
+        """The kernel returns one tensor, and nothing around it."""
+        return self.signature.alone and not self.signature.returns_list
 
     def make(self, slow: Any, find: Any, compiled: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
         """Make ``__call__``, and the function that installs what it admits."""
@@ -144,6 +157,7 @@ class HotPath:
             "tuple": tuple,
             "references": sys.getrefcount,
             "alone": HOT_ALONE,
+            "alone_in_list": HOT_ALONE_IN_LIST,
             "storage_holders": _torch.storage_holders,
             "storage_address": _torch.storage_address,
             "errors": (TypeError, ValueError),
@@ -170,7 +184,8 @@ class HotPath:
     def _source(self) -> str:
         indent = "\n        "
         outputs = ", ".join(self.outputs)
-        result = self._packed([o for o, out in zip(self.outputs, self.signature.outputs, strict=True) if not out.saved])
+        returned = f"({outputs},)" if self.signature.returns_list else outputs
+        result = self._packed([n for n, out in zip(self.names, self.signature.outputs, strict=True) if not out.saved])
         return _TEMPLATE.format(
             parameters=self._parameters(),
             arguments=self.arguments,
@@ -178,12 +193,13 @@ class HotPath:
             tensors=", ".join(self._leaves()),
             admitted=self._admitted(),
             key=self._key(),
-            node=self._node(),
+            node=self._node().replace("\n", indent + "    "),
             run=self._run(early=result, recording=True).replace("\n", indent),
-            run_alone=self._run(early=outputs).replace("\n", indent),
+            run_alone=self._run(early=returned).replace("\n", indent),
             run_uncounted=self._run(early=None).replace("\n", indent),
             result=result,
             outputs=outputs,
+            returned=returned,
         )
 
     def _parameters(self) -> str:
@@ -231,12 +247,16 @@ class HotPath:
         if any(p.optional for p in self.tensors):  # The node was made for the tensors that are there.
             leaves = f"*[t for t in ({leaves},) if t is not None]"
         call = f"@node({recorded}, {leaves})"
+        if self.signature.returns_list:
+            shown = [(n, o) for n, o, out in zip(self.names, self.outputs, self.signature.outputs, strict=True)
+                     if not out.saved]
+            return f"({', '.join(o for _, o in shown)},) = {call}\nreturn {self._packed([n for n, _ in shown])}"
         if self.signature.structure is None:
-            return call
+            return f"return {call}"
         single = len(self.signature.visible) == 1
         if self.signature.structure is tuple:
-            return f"({call},)" if single else call
-        return f"@structure({'' if single else '*'}{call})"
+            return f"return ({call},)" if single else f"return {call}"
+        return f"return @structure({'' if single else '*'}{call})"
 
     def _packed(self, outputs: list[str]) -> str:
         if self.signature.structure is None:
@@ -252,7 +272,7 @@ class HotPath:
             recording: grad mode may be on, and is switched off for the kernel.
         """
         if self.checks.trusted:
-            alone = recording and self.signature.structure is None and len(self.outputs) == 1
+            alone = recording and self._single
             call = f"return @kernel({self.arguments})" if alone else self._assign(recording=False)
             return _TRUSTED.format(call=call.replace("\n", "\n    "), arguments=self.arguments)
         versions: list[str] = []
@@ -273,21 +293,26 @@ class HotPath:
             arguments=self.arguments,
             assign=self._assign(recording=recording),
             outputs=", ".join(self.outputs),
-            owned="" if self.checks.owned else "".join(_OWNED.format(output=o) for o in self.outputs),
+            owned="" if self.checks.owned else "".join(
+                (_OWNED_LIST if o.many else _OWNED).format(output=n)
+                for n, o in zip(self.names, self.signature.outputs, strict=True)
+            ),
             unchanged="".join(unchanged),
             counted=counted if early is not None else "None",
         ).strip()
 
     def _assign(self, *, recording: bool) -> str:
         """The call of the kernel, and its outputs one by one."""
-        single = len(self.outputs) == 1 and self.signature.structure is None
-        call = f"{'@o0 = ' if single else ''}@out = @kernel({self.arguments})"
+        call = f"{'@o0 = ' if self._single else ''}@out = @kernel({self.arguments})"
         if recording:
             call = _WITHOUT_GRAD.format(call=call)
-        if single:
+        if self._single:
             return call
         names = ", ".join(self.outputs)
-        return f"{call}\ntry:\n    ({names},) = @out\nexcept @errors:\n    {' = '.join(self.outputs)} = None"
+        if not self.signature.alone:
+            names = ", ".join(f"({o},)" if o.startswith("*") else o for o in self.outputs)
+        nothing = "".join(f"\n    {n} = (None,)" for n, o in zip(self.names, self.outputs, strict=True) if n != o)
+        return f"{call}\ntry:\n    ({names},) = @out\nexcept @errors:\n    {' = '.join(self.names)} = None{nothing}"
 
 
 def needs_conversion(scalar: Scalar) -> bool:

@@ -14,13 +14,14 @@ from .. import _torch
 from .._mesh import call as mesh
 from .._record import Record
 from .._spec.dtypes import FLOATS
+from .._spec.outputs import flattened, grouped
 from .._spec.plan import LeafCounts, check_ranges, convert, leaf_counts
 from ..errors import UnsupportedError
 from . import fingerprint, vmap
 from .derivatives import Derivatives
 from .dispatcher_op import DispatcherOp, companion
 from .jvp import JVP
-from .node import NodeFactory, Recorded
+from .node import NodeFactory, Recorded, as_run
 from .vjp import Weigh
 
 
@@ -110,7 +111,7 @@ class Lowering:
         return node
 
     def call(self, values: Sequence[Any], lead: int = 0) -> list[Tensor]:
-        """All outputs, through the dispatcher."""
+        """All outputs, a list among them flattened, through the dispatcher."""
         operator, extra = (self.torch_op, ()) if lead == 0 else (self.mapped().torch_op, (lead,))
         scope = self.record.call_scope
         try:
@@ -119,7 +120,14 @@ class Lowering:
         except RuntimeError:
             check_ranges(self.record.signature, values)
             raise
-        return [result] if isinstance(result, Tensor) else list(result)
+        return self.flat(result)
+
+    def flat(self, result: Any) -> list[Tensor]:
+        """All outputs, a list among them flattened, of what the dispatcher returned."""
+        signature = self.record.signature
+        if not signature.returns_list:
+            return [result] if isinstance(result, Tensor) else list(result)
+        return flattened(signature.outputs, [result] if len(signature.outputs) == 1 else result)
 
 
 class _Part:
@@ -138,7 +146,10 @@ class _Part:
     def _again(self, values: Sequence[Any], lead: int) -> list[Tensor]:
         return self.lowering.call(values, lead)
 
-    def _pack(self, outputs: Sequence[Tensor]) -> Any:
+    def _pack(self, outputs: Sequence[Any]) -> Any:
+        """All outputs, or something about each of them, as the schema has it."""
+        if self.record.signature.returns_list:
+            outputs = grouped(self.record.signature.outputs, outputs)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     # -- backends, fake tensors -------------------------------------------------------------------------------
@@ -249,6 +260,8 @@ class _Part:
 
     def _below(self, keyset: Any, lead: int) -> Callable[..., Any]:
         call = _torch.redispatch_below_autograd(self.dispatched.torch_op, keyset)
+        if self.record.signature.returns_list:
+            call = self._flattening(call)
         extra = (lead,) if self.is_mapped else ()
         mapped = self.is_mapped or self.record.signature.loop
         if mapped and not _torch.functorch_active() and _torch.tracing_final_graph():
@@ -260,6 +273,9 @@ class _Part:
             return inline
         return lambda *values: call(*values, *extra)
 
+    def _flattening(self, call: Callable[..., Any]) -> Callable[..., list[Tensor]]:
+        return lambda *args: self.lowering.flat(call(*args))
+
     def _inline(self, values: Sequence[Any], lead: int) -> Any:
         """The mapped torch body in the operator's place, for a tracer; None where that cannot be."""
         plan = self.record.plan(values, lead)
@@ -267,8 +283,7 @@ class _Part:
             return None
         try:
             with _torch.below_autograd():
-                outputs = self.record.kernel_for(plan.device).run(values, plan, may_loop=False)
-                return outputs[0] if len(outputs) == 1 else tuple(outputs)
+                return as_run(self.record.signature, self.record.kernel_for(plan.device).run(values, plan, may_loop=False))
         except Exception:  # It stays one opaque call, as in `decompose`.
             return None
 
@@ -297,7 +312,7 @@ class _Part:
             inside = vmap.into_batch_axes(self.record.signature, values, leaves, dims, info.batch_size)
             moved, lead = (inside, 0) if inside is not None else (vmap.to_front(leaves, dims), 1)
         outputs = self._again(self.record.replace(values, moved), lead)
-        return (outputs[0], 0) if len(outputs) == 1 else (tuple(outputs), (0,) * len(outputs))
+        return self._pack(outputs), self._pack([0] * len(outputs))
 
     def autocast(self, *args: Any) -> Any:
         values, lead = self._values(args)

@@ -384,13 +384,16 @@ class Axes:
         return ", ".join(known + [f"{name} = {binding.values[name]}" for name in sorted(arguments)]) or axis.text
 
     def evaluate(self, binding: Binding) -> Shape:
-        """The shape that the annotation gives in this call, with broadcasting axes at their full size."""
+        """The shape that the annotation gives in this call, with broadcasting axes at their full size.
+
+        An axis of any size, which a list of outputs may have, is None.
+        """
         shape: list[Size] = []
         for axis in self.tokens:
             if axis.variadic:
                 shape.extend((binding.dots or ()) if axis.name is None else binding.runs.get(axis.name, ()))
             else:
-                shape.append(self._size(axis, binding))
+                shape.append(None if axis.anonymous else self._size(axis, binding))
         return tuple(shape)
 
     def full(self, shape: Shape, binding: Binding) -> Shape:

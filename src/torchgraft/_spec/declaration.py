@@ -50,6 +50,12 @@ def _check_names(signature: Signature, refuse: Callable[..., DeclarationError]) 
             expected = "an identifier that does not begin with '__'"
             raise refuse(f"'{name}' is not a name", name, expected=expected, got=name)
         taken[name] = what
+    lists = [output.name for output in signature.outputs if output.many]
+    if len(lists) > 1:
+        raise refuse(
+            "an operator returns one list of tensors at most", lists[1], expected="one list, beside tensors",
+            got=", ".join(map(str, signature.outputs)), hint="return one list, and take it apart after the call",
+        )  # fmt: skip
 
 
 def _check_kinds(signature: Signature, refuse: Callable[..., DeclarationError]) -> None:
@@ -95,6 +101,7 @@ def _check_axes(signature: Signature, refuse: Callable[..., DeclarationError]) -
             got=f"{both[0]} and *{both[0]}",
         )
     results = [(output.name, output.type.axes) for output in signature.outputs]
+    lists = {output.name for output in signature.outputs if output.many}
     scalars = {
         p.name
         for p in signature.parameters
@@ -122,10 +129,13 @@ def _check_axes(signature: Signature, refuse: Callable[..., DeclarationError]) -
             known = token.name in bound if token.name is not None and not token.variadic else True
             if token.variadic:
                 known = token.name in runs
+            if token.anonymous and name in lists:  # The shape rule gives its size, for each tensor of its own.
+                continue
             if token.anonymous or not known:
                 raise refuse(
-                    f"axis {token.text} is never bound", name, expected="axes of a tensor parameter", got=axes.text
-                )
+                    f"axis {token.text} is never bound", name, expected="axes of a tensor parameter", got=axes.text,
+                    hint='an axis of which every tensor has its own size is "_"' if name in lists else None,
+                )  # fmt: skip
 
 
 def _check_dtypes(signature: Signature, refuse: Callable[..., DeclarationError]) -> None:

@@ -18,12 +18,12 @@ from torch import Tensor
 from ..errors import ArgumentError, DeviceError, DtypeError, ShapeError, UnsupportedError
 from .axes import Axes, Binding, Shape, broadcast
 from .dtypes import Dtypes, complex_twin, is_inexact, name_of, promote, real_twin
-from .signature import Parameter, Signature
+from .outputs import spread
+from .shape_rule import ShapeRule, shapes_by_rule
+from .signature import Output, Parameter, Signature
 
 LeafCounts = tuple[int | None, ...]
 """For each tensor parameter the number of tensors that were passed for it: 1, or that of a list; None if absent."""
-
-ShapeRule = Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,13 @@ class Plan:
 
     Attributes:
         leaves: every tensor that was passed, lists flattened.
-        outputs: shape and dtype of each output; the shape is None where no annotation or shape rule gives it.
+        outputs: shape and dtype of each output, a list flattened; the shape is None where no annotation or shape rule
+            gives it. One entry stands for all tensors of a list whose length nobody knows before the kernel has run.
         batch: the leading axes that torchgraft loops or maps over.
         device: of the inputs, and so of the outputs.
         sizes: of the named axes.
+        items: of such a list, the shape of its tensors as annotated, None for an axis of any size; None without axes.
+        open: there is such a list.
     """
 
     leaves: tuple[Leaf, ...]
@@ -73,6 +76,15 @@ class Plan:
     batch: Shape
     device: torch.device
     sizes: Mapping[str, Any]
+    items: Shape | None = None
+    open: bool = False
+
+    def expected(self, outputs: Sequence[Output], count: int) -> list[tuple[Shape | None, torch.dtype]]:
+        """Shape and dtype of each of `count` tensors of the outputs."""
+        if not self.open:
+            return list(self.outputs)
+        planned = dict(zip([output.name for output in outputs], self.outputs, strict=True))
+        return [planned[output.name] for output in spread(outputs, count)]
 
 
 def leaves_of(plan: Plan, names: Sequence[str]) -> list[Leaf]:
@@ -300,41 +312,23 @@ def make_plan(
         )
         for (name, _, leaf), n, (axes, core) in zip(named, leads, annotated, strict=True)
     )
-    shapes: list[Shape | None]
     if shape_rule is not None:
         core_values = replace(signature, values, [torch.Size(core) for core in cores])
-        shapes = [None if s is None else batch + s for s in _by_rule(signature, shape_rule, core_values)]
-    else:
-        shapes = [
-            None if output.type.axes is None else batch + output.type.axes.evaluate(binding)
-            for output in signature.outputs
+        shapes = shapes_by_rule(signature, shape_rule, core_values, binding)
+        dtype_of = dict(zip([output.name for output in signature.outputs], dtypes, strict=True))
+        planned = [
+            (batch + shape, dtype_of[output.name])
+            for output, shape in zip(spread(signature.outputs, len(shapes)), shapes, strict=True)
         ]
-    return Plan(leaves, tuple(zip(shapes, dtypes, strict=True)), batch, device, binding.sizes)
-
-
-def _by_rule(signature: Signature, rule: ShapeRule, values: Sequence[Any]) -> list[Shape | None]:
-    by_name = {p.name: value for p, value in zip(signature.parameters, values, strict=True)}
-    try:
-        result = rule(**{name: by_name[name] for name in inspect.signature(rule).parameters})
-    except (ArithmeticError, AttributeError, LookupError, NameError, TypeError, ValueError) as error:
-        raise ShapeError(
-            f"the shape rule raised {type(error).__name__}: {error}",
-            operator=f"{signature.name}.shape",
-            expected="sizes, from shapes and non-tensor arguments",
-            got=f"an error for {', '.join(f'{p} = {by_name[p]}' for p in inspect.signature(rule).parameters)}",
-            hint="no size may hang on values, as one of new_dynamic_size would: pad the output, and return a count"
-            if "new_dynamic_size" in str(error)
-            else None,
-        ) from error
-    shapes = [result] if len(signature.outputs) == 1 else list(result)
-    if len(shapes) != len(signature.outputs):
-        raise ShapeError(
-            "the shape rule returned the wrong number of shapes",
-            operator=f"{signature.name}.shape",
-            expected=f"{len(signature.outputs)} shapes",
-            got=len(shapes),
-        )
-    return [tuple(shape) for shape in shapes]
+        return Plan(leaves, tuple(planned), batch, device, binding.sizes)
+    annotations = [
+        None if output.type.axes is None else batch + output.type.axes.evaluate(binding)
+        for output in signature.outputs
+    ]
+    items = next((shape for o, shape in zip(signature.outputs, annotations, strict=True) if o.many), None)
+    shapes = [None if o.many else shape for o, shape in zip(signature.outputs, annotations, strict=True)]
+    planned = zip(shapes, dtypes, strict=True)
+    return Plan(leaves, tuple(planned), batch, device, binding.sizes, items, signature.returns_list)
 
 
 def _check_devices(signature: Signature, leaves: Sequence[tuple[str, Tensor]]) -> torch.device:

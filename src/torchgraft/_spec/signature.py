@@ -12,6 +12,7 @@ from torch import Tensor
 
 from .axes import Axes, Axis
 from .dtypes import Dtypes
+from .outputs import grouped
 from .scalars import Scalar
 from .workspace import Memory
 
@@ -75,12 +76,17 @@ class Output:
         type: its type.
         saved: it is kept for the rules and not returned.
         inert: it was declared to have no derivative.
+        many: it is a list of tensors, of that type each.
     """
 
     name: str
     type: TensorType
     saved: bool
     inert: bool = False
+    many: bool = False
+
+    def __str__(self) -> str:
+        return f"list[{self.type}]" if self.many else str(self.type)
 
     @property
     def floating(self) -> bool:
@@ -96,7 +102,7 @@ class Signature:
         name: the operator's name, for error texts.
         parameters: in their order.
         outputs: those of the kernel, `Saved` ones included.
-        structure: the `NamedTuple` class of the visible outputs, ``tuple``, or None for a single tensor.
+        structure: the `NamedTuple` class of the visible outputs, ``tuple``, or None for a single tensor or list.
         loop: leading axes are added by torchgraft (``batch="loop"``).
         workspaces: memory that a C function uses: position among the annotated parameters, name, annotation.
     """
@@ -118,10 +124,20 @@ class Signature:
         return tuple(output for output in self.outputs if not output.saved)
 
     @cached_property
+    def alone(self) -> bool:
+        """The kernel returns its one output itself, and no tuple around it."""
+        return len(self.outputs) == 1 and self.structure is None
+
+    @cached_property
+    def returns_list(self) -> bool:
+        """One of the outputs is a list of tensors, whose length each call has of its own."""
+        return any(output.many for output in self.outputs)
+
+    @cached_property
     def elementwise(self) -> bool:
         """Every tensor annotation is exactly ``...``: inputs broadcast, the output has the broadcast shape."""
         kinds = [p.tensor for _, p in self.tensors] + [output.type for output in self.outputs]
-        return not self.loop and all(kind.axes is not None and kind.axes.text == "..." for kind in kinds)
+        return not (self.loop or self.returns_list) and all(kind.axes is not None and kind.axes.text == "..." for kind in kinds)
 
     @cached_property
     def numpy(self) -> bool:
@@ -130,8 +146,8 @@ class Signature:
 
     @cached_property
     def shaped(self) -> bool:
-        """Every output's shape follows from the annotations."""
-        return all(output.type.axes is not None for output in self.outputs)
+        """Every output's shape follows from the annotations; the length of a list never does."""
+        return all(output.type.axes is not None and not output.many for output in self.outputs)
 
     @cached_property
     def annotations(self) -> tuple[Axes | None, ...]:
@@ -182,15 +198,19 @@ class Signature:
         parts = [_schema_of(p, with_default=i > last) for i, p in enumerate(self.parameters)]
         if lead:
             parts.append("int __lead")  # No parameter begins with two underscores.
-        returns = ", ".join(["Tensor"] * len(self.outputs))
+        returns = ", ".join("Tensor[]" if output.many else "Tensor" for output in self.outputs)
         return f"({', '.join(parts)}) -> " + (returns if len(self.outputs) == 1 else f"({returns})")
 
     def pack(self, outputs: Sequence[Tensor]) -> Any:
-        """All outputs of the kernel as the caller sees them."""
-        return self.pack_shown([v for v, output in zip(outputs, self.outputs, strict=True) if not output.saved])
+        """All outputs of the kernel, lists flattened, as the caller sees them."""
+        groups = grouped(self.outputs, outputs)
+        return self._structured([v for v, output in zip(groups, self.outputs, strict=True) if not output.saved])
 
     def pack_shown(self, seen: Sequence[Tensor]) -> Any:
-        """The outputs that the caller sees, as one value."""
+        """The outputs that the caller sees, lists flattened, as one value."""
+        return self._structured(grouped(self.visible, seen))
+
+    def _structured(self, seen: Sequence[Any]) -> Any:
         if self.structure is None:
             return seen[0]
         return tuple(seen) if self.structure is tuple else self.structure(*seen)
