@@ -13,7 +13,7 @@ from torch import Tensor
 from .. import _torch
 from .._randomness import is_looked_at
 from .._rules.kinds import cotangent_names, differentiable_outputs, inert_outputs
-from .._rules.results import as_results, settle_gradient, settle_tangent
+from .._rules.results import flat_results, settle_gradient, settle_tangent
 from .._rules.rule import Rule
 from .._spec.outputs import flattened, grouped, leaf_names
 from .._spec.plan import Plan, leaves_of
@@ -67,7 +67,7 @@ class JVP:
         """One tangent for each output of the operator, lists flattened; None for those that have none."""
         derived: list[Rule] = []
         done: set[Rule] = set()
-        for name, tangents in self.tangents.items() if self.outputs else ():  # Integers have no tangent.
+        for name, tangents in self.tangents.items() if self.differentiable else ():  # Integers have no tangent.
             if all(tangent is None for tangent in tangents):
                 continue
             rule = self.record.forward_rule(name)
@@ -140,7 +140,10 @@ class JVP:
             if operator is not None:
                 results = tuple((tuple(made.shape), made.dtype) for made in self.differentiable)
                 return call_operator(operator, self.plan, reads, results)
-            return apply(self.record, rule, self.plan, reads, lambda result: self._flat(rule, result))
+            count = len(self.differentiable)
+            return apply(
+                self.record, rule, self.plan, reads, lambda r: flat_results(rule.label, r, self.outputs, count)
+            )
 
         def hanging() -> Sequence[bool]:
             return attached(run, reads, places, range(len(self.differentiable)))
@@ -149,14 +152,6 @@ class JVP:
             made = run(*reads) if rule.is_operator else watched(rule.label, run, *reads)
         linear = [tangent for given in rule.inputs for tangent in self.tangents.get(given, ()) if tangent is not None]
         return self._connect(rule, self._settle(rule.label, made), reads, linear, hanging)
-
-    def _flat(self, rule: Rule, result: Any) -> Sequence[Any]:
-        """The tangents that a rule returned, one by one."""
-        groups = as_results(rule.label, result, [output.name for output in self.outputs], many=False)
-        for output, group in zip(self.outputs, groups, strict=True):
-            if output.many:
-                as_results(rule.label, group, leaf_names([output], len(self.env[output.name])), many=True)
-        return flattened(self.outputs, groups)
 
     def _partial(self, rule: Rule, name: str) -> Sequence[Tensor]:
         reads = [self.env[read] for read in rule.reads]
