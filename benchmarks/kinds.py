@@ -1,4 +1,6 @@
-"""What operators of special kinds cost, beside plain ones and beside torch.library. Run it as
+"""What operators of special kinds cost, beside plain ones and beside torch.library.
+
+Run it as
 
     python benchmarks/kinds.py            # prints the table
 """

@@ -172,7 +172,8 @@ def _vmap(record: Record, kernel: Kernel) -> Capability:
 
 def _compile(record: Record) -> Capability:
     if not record.signature.shaped and record.shape_rule is None and record.opaque:
-        return Capability("no", f"annotate the output's axes, or add @{record.name}.shape")
+        add = f"add @{record.name}.shape"
+        return Capability("no", add if record.signature.returns_list else f"annotate the output's axes, or {add}")
     return Capability("yes", "one call, not fused" if record.opaque else "fused, with its own derivative")
 
 
@@ -238,7 +239,7 @@ def _signature_text(signature: Signature) -> str:
     for p in signature.parameters:
         text = f"{p.name}: {'list of ' if p.many else ''}{p.type}{' | None' if p.optional else ''}"
         parameters.append(text if p.required else f"{text} = {p.default!r}")
-    outputs = ", ".join(f"{o.name}: {o.type}{' (saved)' if o.saved else ''}" for o in signature.outputs)
+    outputs = ", ".join(f"{o.name}: {o}{' (saved)' if o.saved else ''}" for o in signature.outputs)
     return f"({', '.join(parameters)}) -> {outputs}"
 
 

@@ -293,7 +293,7 @@ class Op(Generic[P, R_co]):
                 "the output's shape is annotated already",
                 operator=self._record.name,
                 expected="a shape rule only for a bare Tensor or np.ndarray output",
-                got=", ".join(str(output.type) for output in self._record.signature.outputs),
+                got=", ".join(map(str, self._record.signature.outputs)),
             )
         for name in inspect.signature(function).parameters:
             if name not in self._record.signature.names:

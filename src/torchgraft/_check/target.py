@@ -16,6 +16,8 @@ from .._function.function import Function
 from .._op import Op
 from .._rules.surrogate import function_name, read_surrogates
 from .._spec.accuracy import read_accuracy
+from .._spec.outputs import spread
+from .._spec.signature import Output
 from ..errors import ArgumentError
 
 FUNCTIONS = (torch.autograd.Function, Function)
@@ -68,7 +70,7 @@ class Target:
         parameters: names of the positional arguments, as far as they are known.
         constants: names of arguments that were declared to have no derivative.
         signature: parameters of what its author wrote, by name.
-        inert: places of outputs that were declared to have none.
+        outputs: of an operator, those that it returns.
         declared: what qualifies the verdict.
         samples: functions of its author's that yield calls, as `Op.samples` takes them: of an operator those that were
             declared, of anything else the attribute ``samples``.
@@ -82,13 +84,20 @@ class Target:
     constants: frozenset[str] = frozenset()
     signature: Mapping[str, inspect.Parameter] = field(default_factory=dict)
     samples: tuple[Callable[..., Any], ...] = ()
-    inert: frozenset[int] = frozenset()
+    outputs: tuple[Output, ...] = ()
     declared: Declared = field(default_factory=Declared)
 
     def differentiable(self, returned: Any) -> list[torch.Tensor]:
         """The tensors among what it returned that may have a derivative, but for those declared to have none."""
-        leaves = enumerate(_torch.pytree.tree_leaves(returned))
-        return [leaf for i, leaf in leaves if i not in self.inert and differentiable(leaf)]
+        leaves = _torch.pytree.tree_leaves(returned)
+        if self.has_inert:  # Of other targets, outputs are what they return.
+            leaves = [leaf for leaf, o in zip(leaves, spread(self.outputs, len(leaves)), strict=True) if not o.inert]
+        return [leaf for leaf in leaves if differentiable(leaf)]
+
+    @property
+    def has_inert(self) -> bool:
+        """True if an output was declared to have no derivative."""
+        return any(output.inert for output in self.outputs)
 
     @property
     def operator(self) -> Op[..., Any] | None:
@@ -149,10 +158,9 @@ def _made(origin: Any, name: str | None) -> Target:
     if isinstance(origin, Op):
         record = origin._record
         names = tuple(p.name for p in record.signature.parameters)
-        shown = [output for output in record.signature.outputs if not output.saved]
         return Target(
             name or record.name, "operator", origin, origin, names, frozenset(record.nondifferentiable),
-            inert=frozenset(i for i, output in enumerate(shown) if output.inert),
+            outputs=record.signature.visible,
             declared=Declared(record.accuracy, dict(record.surrogates), tuple(record.nondifferentiable)),
         )  # fmt: skip
     if isinstance(origin, nn.Module):

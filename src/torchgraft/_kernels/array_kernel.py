@@ -75,9 +75,7 @@ class ArrayKernel(Kernel):
         names = leaf_names(self.signature.outputs, len(results))
         outputs = [
             to_tensor(result, self.signature.name, name, wanted[output.name])
-            for result, name, output in zip(
-                results, names, spread(self.signature.outputs, len(results)), strict=True
-            )
+            for result, name, output in zip(results, names, spread(self.signature.outputs, len(results)), strict=True)
         ]
         return self.single(outputs)
 

@@ -15,6 +15,7 @@ from .._captures import CaptureWatch, captured_with_grad
 from .._randomness import Probe
 from .._spec.outputs import grouped
 from .._spec.plan import Plan, flatten, replace
+from .._spec.shape_rule import missing_shape
 from .._spec.signature import Signature
 from ..errors import KernelError
 from .batching import vectorise
@@ -133,7 +134,7 @@ class Kernel(ABC):
             raise KernelError(
                 "the output's shape for an empty batch is not known",
                 operator=self.signature.name,
-                hint=f"annotate the output's axes, or add @{self.signature.name}.shape",
+                hint=missing_shape(self.signature),
             )
         return self.single([torch.empty(shape or (), dtype=dtype, device=plan.device) for shape, dtype in plan.outputs])
 

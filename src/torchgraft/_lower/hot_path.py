@@ -248,8 +248,11 @@ class HotPath:
             leaves = f"*[t for t in ({leaves},) if t is not None]"
         call = f"@node({recorded}, {leaves})"
         if self.signature.returns_list:
-            shown = [(n, o) for n, o, out in zip(self.names, self.outputs, self.signature.outputs, strict=True)
-                     if not out.saved]
+            shown = [
+                (n, o)
+                for n, o, out in zip(self.names, self.outputs, self.signature.outputs, strict=True)
+                if not out.saved
+            ]
             return f"({', '.join(o for _, o in shown)},) = {call}\nreturn {self._packed([n for n, _ in shown])}"
         if self.signature.structure is None:
             return f"return {call}"
@@ -293,7 +296,9 @@ class HotPath:
             arguments=self.arguments,
             assign=self._assign(recording=recording),
             outputs=", ".join(self.outputs),
-            owned="" if self.checks.owned else "".join(
+            owned=""
+            if self.checks.owned
+            else "".join(
                 (_OWNED_LIST if o.many else _OWNED).format(output=n)
                 for n, o in zip(self.names, self.signature.outputs, strict=True)
             ),

@@ -16,6 +16,7 @@ from .._record import Record
 from .._spec.dtypes import FLOATS
 from .._spec.outputs import flattened, grouped
 from .._spec.plan import LeafCounts, check_ranges, convert, leaf_counts
+from .._spec.shape_rule import missing_shape
 from ..errors import UnsupportedError
 from . import fingerprint, vmap
 from .derivatives import Derivatives
@@ -175,8 +176,8 @@ class _Part:
                 "the output's shape is not known without running the kernel",
                 operator=self.record.name,
                 expected="annotated output axes, or a shape rule",
-                got=", ".join(str(output.type) for output in self.record.signature.outputs),
-                hint=f"annotate the axes, or add\n@{self.record.name}.shape\ndef _(...): return (n, m)",
+                got=", ".join(map(str, self.record.signature.outputs)),
+                hint=missing_shape(self.record.signature),
             )
         return self._pack(kernel.run(values, plan))
 
@@ -283,7 +284,8 @@ class _Part:
             return None
         try:
             with _torch.below_autograd():
-                return as_run(self.record.signature, self.record.kernel_for(plan.device).run(values, plan, may_loop=False))
+                outputs = self.record.kernel_for(plan.device).run(values, plan, may_loop=False)
+                return as_run(self.record.signature, outputs)
         except Exception:  # It stays one opaque call, as in `decompose`.
             return None
 

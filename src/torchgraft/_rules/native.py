@@ -80,7 +80,7 @@ def _read(signature: Signature, name: str) -> Parameter:
     cotangents = cotangent_names(signature)
     for output in signature.outputs:
         if name in (output.name, cotangents.get(output.name)):
-            return Parameter(name, output.type, False, False, inspect.Parameter.empty, False)
+            return Parameter(name, output.type, False, output.many, inspect.Parameter.empty, False)
     primal = signature.names[name.removesuffix("_tangent")]
     return replace(primal, name=name, optional=False)
 
@@ -89,4 +89,5 @@ def _results(signature: Signature, kind: Kind, inputs: Sequence[str]) -> list[Ou
     if kind in ("vjp", "adjoint"):
         return [Output(f"grad_{name}", signature.names[name].tensor, False) for name in inputs]
     suffix = "tangent" if kind == "jvp" else inputs[0]
-    return [Output(f"{output.name}_{suffix}", output.type, False) for output in differentiable_outputs(signature)]
+    outputs = differentiable_outputs(signature)
+    return [Output(f"{output.name}_{suffix}", output.type, False, many=output.many) for output in outputs]

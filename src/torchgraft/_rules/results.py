@@ -36,7 +36,7 @@ def as_results(label: str, result: Any, names: Sequence[str], *, many: bool) -> 
 
 
 def flat_results(label: str, result: Any, outputs: Sequence[Output], count: int) -> Sequence[Any]:
-    """What a rule returned for some outputs, one by one, a list flattened.
+    """The results of a rule for some outputs, one by one, a list flattened.
 
     Args:
         count: the number of tensors that the outputs are.

@@ -231,7 +231,7 @@ def _check_inputs(signature: Signature, kind: Kind, inputs: Sequence[str], label
             "no output is differentiable",
             operator=label,
             expected="a floating or complex output",
-            got=", ".join(f"{output.name}: {output.type}" for output in signature.visible),
+            got=", ".join(f"{output.name}: {output}" for output in signature.visible),
         )
 
 

@@ -72,7 +72,7 @@ def _check_kinds(signature: Signature, refuse: Callable[..., DeclarationError]) 
             "annotations",
             expected="one kind of array for the kernel's inputs and outputs",
             got=", ".join(str(p.tensor) for _, p in signature.tensors) + " -> "
-            + ", ".join(str(output.type) for output in signature.outputs),
+            + ", ".join(map(str, signature.outputs)),
         )  # fmt: skip
 
 

@@ -6,9 +6,8 @@ it is made with SymInts.
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -314,21 +313,18 @@ def make_plan(
     )
     if shape_rule is not None:
         core_values = replace(signature, values, [torch.Size(core) for core in cores])
-        shapes = shapes_by_rule(signature, shape_rule, core_values, binding)
+        given = shapes_by_rule(signature, shape_rule, core_values, binding)
         dtype_of = dict(zip([output.name for output in signature.outputs], dtypes, strict=True))
-        planned = [
-            (batch + shape, dtype_of[output.name])
-            for output, shape in zip(spread(signature.outputs, len(shapes)), shapes, strict=True)
-        ]
-        return Plan(leaves, tuple(planned), batch, device, binding.sizes)
+        owners = spread(signature.outputs, len(given))
+        planned = tuple((batch + shape, dtype_of[owner.name]) for owner, shape in zip(owners, given, strict=True))
+        return Plan(leaves, planned, batch, device, binding.sizes)
     annotations = [
-        None if output.type.axes is None else batch + output.type.axes.evaluate(binding)
-        for output in signature.outputs
+        None if output.type.axes is None else batch + output.type.axes.evaluate(binding) for output in signature.outputs
     ]
     items = next((shape for o, shape in zip(signature.outputs, annotations, strict=True) if o.many), None)
     shapes = [None if o.many else shape for o, shape in zip(signature.outputs, annotations, strict=True)]
-    planned = zip(shapes, dtypes, strict=True)
-    return Plan(leaves, tuple(planned), batch, device, binding.sizes, items, signature.returns_list)
+    outputs = tuple(zip(shapes, dtypes, strict=True))
+    return Plan(leaves, outputs, batch, device, binding.sizes, items, signature.returns_list)
 
 
 def _check_devices(signature: Signature, leaves: Sequence[tuple[str, Tensor]]) -> torch.device:

@@ -45,6 +45,13 @@ def shapes_by_rule(signature: Signature, rule: ShapeRule, values: Sequence[Any],
     return flat
 
 
+def missing_shape(signature: Signature) -> str:
+    """The next step where a shape is needed before the kernel has run, and nothing gives it."""
+    if signature.returns_list:
+        return f"add, with one tuple for each tensor\n@{signature.name}.shape\ndef _(...): return [(n,), (m,)]"
+    return f"annotate the axes, or add\n@{signature.name}.shape\ndef _(...): return (n, m)"
+
+
 def _call(signature: Signature, rule: ShapeRule, values: Sequence[Any]) -> Any:
     by_name = {p.name: value for p, value in zip(signature.parameters, values, strict=True)}
     try:

@@ -86,7 +86,7 @@ class Output:
     many: bool = False
 
     def __str__(self) -> str:
-        return f"list[{self.type}]" if self.many else str(self.type)
+        return f"list of {self.type}" if self.many else str(self.type)
 
     @property
     def floating(self) -> bool:
@@ -137,7 +137,8 @@ class Signature:
     def elementwise(self) -> bool:
         """Every tensor annotation is exactly ``...``: inputs broadcast, the output has the broadcast shape."""
         kinds = [p.tensor for _, p in self.tensors] + [output.type for output in self.outputs]
-        return not (self.loop or self.returns_list) and all(kind.axes is not None and kind.axes.text == "..." for kind in kinds)
+        single = not (self.loop or self.returns_list)
+        return single and all(kind.axes is not None and kind.axes.text == "..." for kind in kinds)
 
     @cached_property
     def numpy(self) -> bool:
