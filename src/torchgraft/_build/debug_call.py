@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from .._spec.axes import Binding
+from .._spec.outputs import grouped, leaf_names, spread
 from .c_arguments import CODES, Argument, Array, Arrays, Complexes, Number, Numbers, Scratch, Text, Texts
-from .prototype import Prototype, Result
+from .prototype import Prototype, Result, Results
 
 
 class Call:
@@ -45,7 +46,7 @@ class Call:
         self.binding = Binding({n: v for n, v in self.values.items() if isinstance(v, int)})
         self._bind(given.get("tg_sizes"))
         self.shapes = self._shapes(given.get("tg_shapes"))
-        self.names = [result.name for result in self.prototype.results]
+        self.names = leaf_names(self.prototype.signature.outputs, len(self.shapes))
         self.batch = self._batch()
         self.samples = math.prod(self.batch)
         self.cores = [self._core(result, shape) for result, shape in self._results()]
@@ -54,13 +55,15 @@ class Call:
         """The axes of one sample of an output."""
         if self.prototype.scalar:
             return ()
-        if result.core is not None:
+        if result.core is not None and not isinstance(result, Results):
             return tuple(result.core.evaluate(self.binding))
-        assert shape is not None, "an output that is passed whole has a shape rule"
-        return shape
+        assert shape is not None, "an output that is passed whole, or a list, has a shape rule"
+        return shape if result.core is None else shape[len(shape) - len(result.core.tokens) :]
 
     def _results(self) -> list[tuple[Result, tuple[int, ...] | None]]:
-        return list(zip(self.prototype.results, self.shapes, strict=True))
+        by_name = {result.name: result for result in self.prototype.results}
+        owners = spread(self.prototype.signature.outputs, len(self.shapes))
+        return [(by_name[owner.name], shape) for owner, shape in zip(owners, self.shapes, strict=True)]
 
     def _arrays(self) -> Iterator[tuple[Array, list[Tensor]]]:
         for array in self.prototype.arrays:
@@ -79,7 +82,11 @@ class Call:
         if given is None:
             return [None] * len(self.prototype.results)
         rest = iter(given)
-        return [tuple(next(rest) for _ in range(next(rest))) for _ in self.prototype.results]
+        return [
+            tuple(next(rest) for _ in range(next(rest)))
+            for result in self.prototype.results
+            for _ in range(next(rest) if isinstance(result, Results) else 1)
+        ]
 
     def _batch(self) -> tuple[int, ...]:
         leads = [
@@ -99,9 +106,8 @@ class Call:
         """See `Harness` for its order."""
         parts = [_words(self.samples, *(self.binding.sizes.get(name, -1) for name in self.prototype.sizes))]
         parts += [self._argument(argument) for argument in self.prototype.arguments]
-        for sizes in self.cores:
-            strides = [math.prod(max(1, size) for size in sizes[i + 1 :]) for i in range(len(sizes))]
-            parts += [_words(len(sizes)), _counted(sizes), _counted(strides)]
+        for group in grouped(self.prototype.signature.outputs, [_layout(sizes) for sizes in self.cores]):
+            parts += [_words(len(group)), *group] if isinstance(group, list) else [group]
         return b"".join(parts)
 
     def _argument(self, argument: Argument) -> bytes:
@@ -156,7 +162,7 @@ class Call:
 
     def outputs(self, data: bytes) -> list[Tensor] | None:
         """The outputs of all samples, batch axes in front; None where the program did not write them all."""
-        dtypes = [self.dtypes[name] for name in self.names]
+        dtypes = [self.dtypes[result.name] for result, _ in self._results()]
         sizes = [math.prod(core) * dtype.itemsize for core, dtype in zip(self.cores, dtypes, strict=True)]
         if len(data) != self.samples * sum(sizes):
             return None
@@ -175,6 +181,12 @@ class Call:
         dtype = output.dtype
         wide = output.to(torch.complex128 if dtype.is_complex else torch.float64)
         return wide.sum_to_size(shape).to(dtype)
+
+
+def _layout(sizes: Sequence[int]) -> bytes:
+    """The sizes and strides of one sample of an output."""
+    strides = [math.prod(max(1, size) for size in sizes[i + 1 :]) for i in range(len(sizes))]
+    return b"".join([_words(len(sizes)), _counted(sizes), _counted(strides)])
 
 
 def _memory_of(tensor: Tensor) -> Tensor:

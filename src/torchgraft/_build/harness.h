@@ -239,8 +239,17 @@ static TG_UNUSED void tg_load(tg_tensor *tensor, const char *name) {
     tensor->strides = tg_words();
 }
 
-/* Memory for one sample of an output. */
+/* An output, of which the file has the sizes and strides. */
+static TG_UNUSED void tg_outline(tg_tensor *tensor) {
+    tensor->pieces = (unsigned char **)malloc(sizeof *tensor->pieces);
+    tensor->dim = tg_word();
+    tensor->sizes = tg_words();
+    tensor->strides = tg_words();
+}
+
+/* Memory for one sample of an output, of elements of a size. */
 static TG_UNUSED void tg_make(tg_tensor *tensor, const char *name, int64_t bytes) {
+    for (int64_t i = 0; i < tensor->dim; i++) bytes *= tensor->sizes[i];
     tensor->data = tg_new(name, bytes, tg_sample, tg_poison);
     *tensor->pieces = tensor->data;
 }
