@@ -2,6 +2,8 @@
 
 import copy
 import pickle
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -214,6 +216,7 @@ def test_vmap_over_nothing():
 @each
 def test_batched_gradients(example: Example):
     """The vmap older than functorch's."""
+
     def rows(f):
         x = vector().requires_grad_()
         made = f(x)[-1]
@@ -273,7 +276,9 @@ def test_compile(example: Example, backend: str):
 @pytest.mark.parametrize("op", [split, split_np, split_c, batched], ids=lambda op: op.__name__)
 def test_dynamic_shapes(op: tg.Op):
     torch._dynamo.reset()
-    compiled = torch.compile(lambda x, k: [2 * part for part in op(x, [k, x.shape[0] - k])], fullgraph=True, dynamic=True)
+    compiled = torch.compile(
+        lambda x, k: [2 * part for part in op(x, [k, x.shape[0] - k])], fullgraph=True, dynamic=True
+    )
     for n, k in ((6, 2), (9, 4), (11, 3)):
         x = torch.randn(n, dtype=torch.float64, requires_grad=True)
         made = compiled(x, k)
@@ -531,3 +536,195 @@ def test_a_list_whose_sizes_are_known_has_no_sizes_in_c():
     def twice(x: Float[Tensor, "n"]) -> list[Float[Tensor, "n"]]: ...
 
     assert twice.prototype() == "void twice(int64_t n, const T *x, T *const *out, int64_t out_length)"
+
+
+# -- wrong use --------------------------------------------------------------------------------------------------------
+
+
+def returning(kernel: Any, shape: Any = None, annotation: Any = list[Float[Tensor, "_"]]) -> tg.Op:
+    """An operator on a vector that returns what `kernel` does."""
+
+    def f(x: Float[Tensor, "n"]) -> annotation:
+        return kernel(x)
+
+    op = tg.op(f)
+    if shape is not None:
+        op.shape(shape)
+    return op
+
+
+TWO = (lambda x: [(2,), (x[0] - 2,)],)
+WRONG = {
+    "a length": (lambda x: [x], *TWO, "out", "2 tensors in the list", "1"),
+    "a longer length": (lambda x: [x[:2], x[2:], x], *TWO, "out", "2 tensors in the list", "3"),
+    "a shape": (lambda x: [x[:2], x[1:]], *TWO, "out[1]", "(4,), from '_'", "(5,)"),
+    "a dtype": (lambda x: [x[:2], x[2:].float()], *TWO, "out[1]", "float64", "float32"),
+    "a number": (lambda x: [x[:2], 1.0], *TWO, "out[1]", 'list of Float[Tensor, "_"]', "float"),
+    "None in it": (lambda x: [None, x[2:]], *TWO, "out[0]", 'list of Float[Tensor, "_"]', "NoneType"),
+    "one tensor": (lambda x: x.reshape(2, 3), *TWO, "out", 'list of Float[Tensor, "_"]', "Tensor"),
+    "nothing": (lambda x: None, *TWO, "out", 'list of Float[Tensor, "_"]', "NoneType"),
+    "a rank, without a shape rule": (lambda x: [x, x[0]], None, "out[1]", "(_,), from '_'", "()"),
+    "a dtype, without a shape rule": (lambda x: [x, x.int()], None, "out[1]", "float64", "int32"),
+}
+
+
+@pytest.mark.parametrize(("kernel", "shape", "argument", "expected", "got"), WRONG.values(), ids=WRONG)
+def test_a_kernel_breaks_its_promise(kernel, shape, argument, expected, got):
+    op = returning(kernel, shape)
+    with pytest.raises(tg.KernelError) as caught:
+        op(vector())
+    assert (caught.value.argument, str(caught.value.got)) == (argument, got)
+    assert expected.removeprefix("list of ") in str(caught.value.expected)
+    with pytest.raises(tg.KernelError):
+        op(vector().requires_grad_())
+    with pytest.raises(tg.KernelError):
+        torch.vmap(op)(vector()[None])
+
+
+def test_a_kernel_that_breaks_its_promise_later():
+    """A call that is known already is looked at, too."""
+    made: list[Any] = [lambda x: [x + 1, x + 2]]
+    op = returning(lambda x: made[0](x), lambda x: [x, x])
+    assert len(op(vector())) == len(op(vector())) == 2
+    wrong = ([torch.ones(6)], [torch.ones(6), torch.ones(6)], torch.ones(2, 6), None, 1, [vector(), vector()[:5]])
+    for value in wrong:
+        made[0] = lambda x, value=value: value
+        for x in (vector(), vector().requires_grad_()):
+            with pytest.raises(tg.KernelError):
+                op(x)
+    made[0] = lambda x: (x + 3, x + 4)
+    assert op(vector())[1][0].item() == pytest.approx(4.3)
+
+
+def test_the_length_differs_from_sample_to_sample():
+    op = returning(lambda x: [x] * int(x[0]))
+    with torch._dynamo.config.patch(suppress_errors=False), pytest.raises(tg.KernelError, match="for one sample than"):
+        torch.vmap(op)(torch.tensor([[1.0, 0.0], [2.0, 0.0]]))
+
+
+RULES = {
+    "no list": (lambda x: x[0], "gave no list of shapes", "out"),
+    "sizes in place of shapes": (lambda x: [2, 4], "gave no list of shapes", "out"),
+    "one shape": (lambda x: x, "gave no list of shapes", "out"),
+    "a rank": (lambda x: [(2, 1), (4,)], "another shape than its annotation says", "out[0]"),
+    "an error": (lambda x: [(x[3],)], "the shape rule raised IndexError", None),
+}
+
+
+@pytest.mark.parametrize(("rule", "match", "argument"), RULES.values(), ids=RULES)
+def test_a_shape_rule_breaks_its_promise(rule, match, argument):
+    op = returning(lambda x: [x[:2], x[2:]], rule)
+    with pytest.raises(tg.ShapeError, match=match) as caught:
+        op(vector())
+    assert caught.value.operator == "f.shape"
+    assert caught.value.argument == argument
+
+
+def test_named_axes_are_compared_for_each_tensor():
+    annotation = list[Float[Tensor, "n _"]]
+    op = returning(lambda x: [x[:, None], x[:, None]], lambda x: [(x[0], 1), (x[0] + 1, 1)], annotation)
+    with pytest.raises(tg.ShapeError, match="another shape") as caught:
+        op(vector())
+    assert (caught.value.argument, caught.value.expected) == ("out[1]", "(6, _), from 'n _'")
+    unruled = returning(lambda x: [x[:, None], x[1:, None]], None, annotation)
+    with pytest.raises(tg.KernelError, match="another shape") as caught:
+        unruled(vector())
+    assert (caught.value.argument, caught.value.expected) == ("out[1]", "(6, _), from 'n _'")
+
+
+DECLARATIONS = {
+    "two lists": (tuple[list[Float[Tensor, "n"]], list[Float[Tensor, "n"]]], "one list of tensors at most", "out1"),
+    "an axis that nothing binds": (list[Float[Tensor, "m"]], "axis m is never bound", "out"),
+    "a list of lists": (list[list[Float[Tensor, "n"]]], "is not a tensor", "out"),
+    "any number in a tuple": (tuple[Float[Tensor, "n"], ...], "is not a tensor", "out1"),
+    "arrays": (list[Float[np.ndarray, "n"]], "mixes Tensor and np.ndarray", "annotations"),
+    "an open axis without a list": (Float[Tensor, "_"], "axis _ is never bound", "out"),
+    "a saved list alone": (tg.Saved[list[Float[Tensor, "n"]], "kept"], "no output that the caller sees", "return"),
+}
+
+
+@pytest.mark.parametrize(("annotation", "match", "argument"), DECLARATIONS.values(), ids=DECLARATIONS)
+def test_declarations_that_are_refused(annotation, match, argument):
+    with pytest.raises(tg.DeclarationError, match=match) as caught:
+        returning(lambda x: x, None, annotation)
+    assert caught.value.argument == argument
+
+
+def test_the_next_step_names_lists():
+    with pytest.raises(tg.DeclarationError) as caught:
+        returning(lambda x: x, None, tuple[Float[Tensor, "n"], ...])
+    assert 'list[Float[Tensor, "_"]]' in str(caught.value.hint)
+    with pytest.raises(tg.DeclarationError) as caught:
+        returning(lambda x: x, None, list[Float[Tensor, "m"]])
+    assert '"_"' in str(caught.value.hint)
+
+
+def test_what_needs_a_shape_rule():
+    @tg.op
+    def halves(x: Float[np.ndarray, "n"]) -> list[Float[np.ndarray, "_"]]:
+        return [x[:2], x[2:]]
+
+    @tg.op(kernel=tg.c("void in_c(int64_t n, const T *x, T *const *out, int64_t out_length) {}"))
+    def in_c(x: Float[Tensor, "n"]) -> list[Float[Tensor, "n"]]: ...
+
+    assert [part.tolist() for part in halves(torch.arange(4.0))] == [[0, 1], [2, 3]]
+    assert [part.tolist() for part in torch.vmap(halves)(torch.arange(4.0)[None])] == [[[0, 1]], [[2, 3]]]
+    with pytest.raises(tg.DeclarationError, match="not known before a C function runs") as native:
+        in_c(torch.ones(4))
+    with pytest.raises(tg.UnsupportedError, match="not known without running the kernel") as fake:
+        halves(torch.empty(4, device="meta"))
+    with pytest.raises(tg.KernelError, match="for an empty batch is not known") as empty:
+        torch.vmap(halves)(torch.ones(0, 4))
+    for caught in (native, fake, empty):
+        assert "return [(n,), (m,)]" in str(caught.value.hint)
+    assert halves.capabilities()["compile"].how == "add @halves.shape"
+
+
+def test_c_refuses_what_it_cannot_make():
+    source = tg.c("void f(void) {}", function="f")
+
+    def whole(x: Float[Tensor, "n"]) -> list[Tensor]: ...
+
+    with pytest.raises(tg.DeclarationError, match="lists of samples alone"):
+        tg.op(kernel=source)(whole)
+    op = returning(lambda x: [x], lambda x: [x], list[Float[Tensor, "n"]])
+    with pytest.raises(tg.DeclarationError, match="returns no list of tensors"):
+        op.jvp("x", kernel=source)(lambda x_tangent: None)
+    with pytest.raises(tg.UnsupportedError, match="Python gives the length of the list"):
+        split_c.save_library("/tmp/never.so")
+
+
+def test_rules_that_return_something_else():
+    def with_rule(kind: str, rule: Any) -> tg.Op:
+        op = returning(lambda x: [x[:2], x[2:]], *TWO)
+        getattr(op, kind)("x")(rule)
+        return op
+
+    x = vector()
+    for made in (lambda x_tangent: x_tangent, lambda x_tangent: [x_tangent], lambda x_tangent: [x_tangent, x_tangent]):
+        with pytest.raises(tg.RuleError) as caught:
+            F.jvp(with_rule("jvp", made), (x,), (x,))
+        assert caught.value.operator == "f.jvp[x]"
+    for rule in (lambda grad: grad, lambda grad: grad[0]):
+        with pytest.raises(tg.RuleError):
+            with_rule("vjp", rule)(vector().requires_grad_())[0].sum().backward()
+    with pytest.raises(tg.RuleError, match="does not read grad"):
+        with_rule("vjp", lambda x: x)(vector().requires_grad_())
+    made = with_rule("vjp", lambda grad: torch.cat([grad[0].mul_(2), grad[1]]))(vector().requires_grad_())
+    with pytest.raises(tg.RuleError, match="wrote into a tensor"):
+        made[0].square().sum().backward()
+
+
+def test_only_elementwise_operators_have_partial_derivatives():
+    op = returning(lambda x: [x], lambda x: [x], list[Float[Tensor, "n"]])
+    with pytest.raises(tg.DeclarationError, match="elementwise"):
+        op.partial("x")(lambda x: x)
+
+
+@pytest.mark.slow
+def test_on_a_mesh():
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.kinds.lists_on_mesh"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "right\n"

@@ -66,7 +66,7 @@ def @make_uncounted(@returns, @kernel, @entry):
 _RUN = """\
 {versions}
 {assign}
-if not (@returns({outputs}){unchanged}):
+if not ({fits}{unchanged}):
     ({outputs},) = @entry.settle(({arguments},), @out, {counted})
 {owned}"""
 
@@ -85,6 +85,14 @@ _OWNED_LIST = """
 for @i, @item in enumerate({output}):
     if @references(@item) > @alone_in_list or @storage_holders(@storage_address(@item)) > 1:
         {output}[@i] = @item.clone()"""
+
+
+_UNPACKED = """{call}
+try:
+    ({inner},) = @out
+    @fits = @returns({names})
+except @errors:  # It is no list, or one of another length.
+    @fits = False"""
 
 
 _WITHOUT_GRAD = """\
@@ -275,8 +283,7 @@ class HotPath:
             recording: grad mode may be on, and is switched off for the kernel.
         """
         if self.checks.trusted:
-            alone = recording and self._single
-            call = f"return @kernel({self.arguments})" if alone else self._assign(recording=False)
+            call = f"return @kernel({self.arguments})" if recording and self._single else self._assign(recording=False)
             return _TRUSTED.format(call=call.replace("\n", "\n    "), arguments=self.arguments)
         versions: list[str] = []
         unchanged: list[str] = []
@@ -296,6 +303,7 @@ class HotPath:
             arguments=self.arguments,
             assign=self._assign(recording=recording),
             outputs=", ".join(self.outputs),
+            fits="@fits" if self.signature.returns_list else f"@returns({', '.join(self.outputs)})",
             owned=""
             if self.checks.owned
             else "".join(
@@ -314,10 +322,12 @@ class HotPath:
         if self._single:
             return call
         names = ", ".join(self.outputs)
-        if not self.signature.alone:
-            names = ", ".join(f"({o},)" if o.startswith("*") else o for o in self.outputs)
-        nothing = "".join(f"\n    {n} = (None,)" for n, o in zip(self.names, self.outputs, strict=True) if n != o)
-        return f"{call}\ntry:\n    ({names},) = @out\nexcept @errors:\n    {' = '.join(self.names)} = None{nothing}"
+        if not self.signature.returns_list:
+            return f"{call}\ntry:\n    ({names},) = @out\nexcept @errors:\n    {' = '.join(self.names)} = None"
+        inner = names if self.signature.alone else ", ".join(f"({o},)" if o[0] == "*" else o for o in self.outputs)
+        if self.checks.trusted:
+            return f"{call}\n({inner},) = @out"
+        return _UNPACKED.format(call=call, inner=inner, names=names)
 
 
 def needs_conversion(scalar: Scalar) -> bool:
