@@ -17,6 +17,7 @@ from .languages import LANGUAGES, language
 ORDER = [
     "guide.md",
     "extending.md",
+    "lists.md",
     "mesh.md",
     "cpp.md",
     "scipy.md",

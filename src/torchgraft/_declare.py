@@ -28,9 +28,9 @@ from .errors import DeclarationError
 P = ParamSpec("P")
 Q = ParamSpec("Q")
 T = TypeVar(
-    "T", bound="Tensor | tuple[Tensor | None, ...] | list[Tensor] | None"
+    "T", bound="Tensor | tuple[Tensor | list[Tensor] | None, ...] | list[Tensor] | None"
 )  # Arrays have overloads of their own.
-U = TypeVar("U", bound=Tensor)
+U = TypeVar("U", bound="Tensor | list[Tensor]")
 R_co = TypeVar("R_co", covariant=True)
 
 
@@ -94,6 +94,8 @@ class Declare(Protocol):
     @overload
     def __call__(self, function: Callable[P, Arrays], /) -> ArrayOp[P, Tensor]: ...
     @overload
+    def __call__(self, function: Callable[P, list[Arrays]], /) -> ArrayOp[P, list[Tensor]]: ...
+    @overload
     def __call__(self, function: Callable[P, tuple[Arrays, Arrays]], /) -> ArrayOp[P, tuple[Tensor, Tensor]]: ...
     @overload
     def __call__(
@@ -111,6 +113,8 @@ def op(function: Callable[Concatenate[Workspace, Workspace, P], T], /) -> Op[P, 
 def op(function: Callable[Concatenate[Workspace, P], T], /) -> Op[P, T]: ...  # type: ignore[overload-overlap]
 @overload
 def op(function: Callable[P, Arrays], /) -> ArrayOp[P, Tensor]: ...
+@overload
+def op(function: Callable[P, list[Arrays]], /) -> ArrayOp[P, list[Tensor]]: ...
 @overload
 def op(function: Callable[P, tuple[Arrays, Arrays]], /) -> ArrayOp[P, tuple[Tensor, Tensor]]: ...
 @overload
@@ -149,7 +153,8 @@ def op(
     """Make an operator of a typed function.
 
     Shapes and dtypes are jaxtyping annotations of ``Tensor`` (the kernel gets tensors) or ``np.ndarray`` (it gets
-    read-only arrays that share memory with the tensors).
+    read-only arrays that share memory with the tensors). Results are a tensor, a tuple or `NamedTuple` of them, or a
+    list, ``list[Float[Tensor, "_"]]``, of which `Op.shape` gives the length and shapes; one output may be a list.
 
     Args:
         kernel: what `c` returned: the kernel is a C function, and the function below is its annotated stub.

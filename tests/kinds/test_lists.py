@@ -18,6 +18,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 import torchgraft as tg
 from examples.split import split, to_unit
 
+from .fuzz_lists import attempt
 from .lists import EXAMPLES, LENGTHS, Clipped, Example, batched, clipped, saving, split_c, split_np, unbound, unit_c
 
 each = pytest.mark.parametrize("example", list(EXAMPLES.values()), ids=list(EXAMPLES))
@@ -728,3 +729,12 @@ def test_on_a_mesh():
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "right\n"
+
+
+# -- random programs --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first", [0, pytest.param(20, marks=pytest.mark.slow)])
+def test_random_programs(first: int):
+    wrong = [text for text in map(attempt, range(first, 8 * first + 20)) if text is not None]
+    assert not wrong, "\n\n".join(wrong)
