@@ -41,6 +41,26 @@ def _(x_tangent: np.ndarray, lengths):
 
 
 @tg.op
+def squares_np(x: Float[np.ndarray, "n"], lengths: list[int]) -> list[Float[np.ndarray, "_"]]:
+    return cut(np.square(x), lengths)
+
+
+@squares_np.shape
+def _(x, lengths):
+    return [(length,) for length in lengths]
+
+
+@squares_np.vjp("x")
+def _(grad: list[np.ndarray], x: np.ndarray):
+    return 2 * x * np.concatenate(grad)
+
+
+@squares_np.jvp("x")
+def _(x: np.ndarray, x_tangent: np.ndarray, lengths):
+    return cut(2 * x * x_tangent, lengths)
+
+
+@tg.op
 def scaled_np(x: Float[np.ndarray, "n"], w: Float[np.ndarray, ""], lengths: list[int]) -> list[Float[np.ndarray, "_"]]:
     return cut(x * w, lengths)
 
@@ -173,6 +193,10 @@ def _(x, lengths):
 @clipped.vjp("x")
 def _(grad_parts, grad_norm, x):
     return 2 * x * (torch.cat([x.new_zeros(0), *grad_parts]) + grad_norm)
+
+
+def plain_clipped(x: Tensor, *, lengths: list[int]) -> Any:
+    return [part**2 for part in x.split(lengths)], x.square().sum()
 
 
 @tg.op
