@@ -731,6 +731,68 @@ def test_on_a_mesh():
     assert done.stdout == "right\n"
 
 
+# -- checks -----------------------------------------------------------------------------------------------------------
+
+
+def checked(kernel: Any = None, rule: Any = None, reference: Any = None, only: str | tuple[str, ...] = ()) -> tg.Report:
+    """The report of an operator that splits, with a kernel, a rule or a reference of its own."""
+
+    @tg.op
+    def cut(x: Float[Tensor, "*batch n"], lengths: list[int]) -> list[Float[Tensor, "*batch _"]]:
+        return [part.sin() for part in x.split(lengths, -1)] if kernel is None else kernel(x, lengths)
+
+    @cut.shape
+    def _(x, lengths):
+        if sum(lengths) != x[-1]:
+            raise ValueError("lengths do not add up")
+        return [(*x[:-1], length) for length in lengths]
+
+    cut.vjp("x")(rule or (lambda grad, x: torch.cat(grad, -1) * x.cos()))
+    cut.reference(reference or (lambda x, lengths: [part.sin() for part in x.split(lengths, -1)]))
+    return tg.check(cut, only=only)
+
+
+def failed(report: tg.Report) -> set[str]:
+    return {result.check for result in report.results if result.verdict == "FAIL"}
+
+
+@pytest.mark.slow
+def test_a_right_operator_passes_all_checks():
+    report = checked()
+    assert report.ok, report
+    assert {"gradient", "reference", "mesh", "vmap"} <= {result.check for result in report.results}
+
+
+PLANTED = {
+    "parts in the wrong order": ({"rule": lambda grad, x: torch.cat(grad[::-1], -1) * x.cos()}, "gradient"),
+    "the last part alone": (
+        {"rule": lambda grad, x: torch.cat([*(0 * g for g in grad[:-1]), grad[-1]], -1) * x.cos()}, "gradient",
+    ),
+    "a factor in one part": ({"rule": lambda grad, x: torch.cat([2 * grad[0], *grad[1:]], -1) * x.cos()}, "gradient"),
+    "samples that are mixed": (
+        {"kernel": lambda x, lengths: [part.sin() + 0 * x.sum() + x.detach().mean() for part in x.split(lengths, -1)]},
+        "mesh",
+    ),
+    "another value": ({"reference": lambda x, lengths: [part.cos() for part in x.split(lengths, -1)]}, "reference"),
+    "another value in one part": (
+        {"reference": lambda x, lengths: [x.split(lengths, -1)[0], *(p.sin() for p in x.split(lengths, -1)[1:])]},
+        "reference",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("planted", "check"), PLANTED.values(), ids=PLANTED)
+def test_planted_bugs_are_found(planted: dict[str, Any], check: str):
+    assert failed(checked(**planted, only=check)) == {check}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("op", [split, to_unit, split_c, unit_c], ids=lambda op: op.__name__)
+def test_right_operators_pass(op: tg.Op):
+    report = tg.check(op)
+    assert report.ok, report
+
+
 # -- random programs --------------------------------------------------------------------------------------------------
 
 
