@@ -32,7 +32,7 @@ def @make(@slow, @find, @compiled):
     def __call__(@self, {parameters}):
         if @is_dynamo_compiling():
             ({outputs},) = @compiled({arguments})
-            return {result}
+            return {result_compiled}
         {convert}
         @admits, @returns, @kernel, @node, @entry = @current
         if not ({admitted}):
@@ -193,7 +193,8 @@ class HotPath:
         indent = "\n        "
         outputs = ", ".join(self.outputs)
         returned = f"({outputs},)" if self.signature.returns_list else outputs
-        result = self._packed([n for n, out in zip(self.names, self.signature.outputs, strict=True) if not out.saved])
+        shown = [(n, out) for n, out in zip(self.names, self.signature.outputs, strict=True) if not out.saved]
+        result = self._packed([name for name, _ in shown])
         return _TEMPLATE.format(
             parameters=self._parameters(),
             arguments=self.arguments,
@@ -206,6 +207,8 @@ class HotPath:
             run_alone=self._run(early=returned).replace("\n", indent),
             run_uncounted=self._run(early=None).replace("\n", indent),
             result=result,
+            # To the Dynamo of torch 2.11, what a star assigns is a tuple.
+            result_compiled=self._packed([f"[*{name}]" if out.many else name for name, out in shown]),
             outputs=outputs,
             returned=returned,
         )
