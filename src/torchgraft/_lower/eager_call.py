@@ -255,14 +255,10 @@ class EagerCall:
         scalars = tuple(v for v, p in zip(values, self.signature.parameters, strict=True) if not p.is_tensor)
         result = entry.node(Recorded(entry.run, entry.plan, scalars), *leaves)
         shown = [result] if isinstance(result, Tensor) else list(result)
-        return self._with_saved(shown)
-
-    def _with_saved(self, shown: Sequence[Tensor]) -> list[Any]:
-        """The outputs that the caller sees among all of them; None for those that are saved."""
         outputs = self.signature.outputs
-        count = len(shown) + len(outputs) - len(self.signature.visible)
+        every = spread(outputs, len(shown) + len(outputs) - len(self.signature.visible))
         rest = iter(shown)
-        return [None if output.saved else next(rest) for output in spread(outputs, count)]
+        return [None if output.saved else next(rest) for output in every]
 
     def _remember(self, values: Sequence[Any], entry: Entry) -> None:
         entry.run = self._hot_path.make_run(entry.returns, entry.kernel, entry)

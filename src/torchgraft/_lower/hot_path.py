@@ -32,7 +32,7 @@ def @make(@slow, @find, @compiled):
     def __call__(@self, {parameters}):
         if @is_dynamo_compiling():
             ({outputs},) = @compiled({arguments})
-            return {result_compiled}
+            return {compiled_result}
         {convert}
         @admits, @returns, @kernel, @node, @entry = @current
         if not ({admitted}):
@@ -135,6 +135,7 @@ class HotPath:
         self.names = [f"@o{i}" for i in range(len(signature.outputs))]
         # With a star a name stands for all tensors of a list, both where it is assigned and where it is read.
         self.outputs = [f"{'*' if o.many else ''}{n}" for n, o in zip(self.names, signature.outputs, strict=True)]
+        self.shown = [i for i, output in enumerate(signature.outputs) if not output.saved]
         self.arguments = ", ".join(p.name for p in signature.parameters)
         namespace = compile_source(self._source().replace("@", "__"), title, self._namespace(never))
         self._make: Callable[..., Any] = namespace["__make"]
@@ -193,8 +194,8 @@ class HotPath:
         indent = "\n        "
         outputs = ", ".join(self.outputs)
         returned = f"({outputs},)" if self.signature.returns_list else outputs
-        shown = [(n, out) for n, out in zip(self.names, self.signature.outputs, strict=True) if not out.saved]
-        result = self._packed([name for name, _ in shown])
+        result = self._packed([self.names[i] for i in self.shown])
+        lists = {i for i, output in enumerate(self.signature.outputs) if output.many}
         return _TEMPLATE.format(
             parameters=self._parameters(),
             arguments=self.arguments,
@@ -208,7 +209,7 @@ class HotPath:
             run_uncounted=self._run(early=None).replace("\n", indent),
             result=result,
             # To the Dynamo of torch 2.11, what a star assigns is a tuple.
-            result_compiled=self._packed([f"[*{name}]" if out.many else name for name, out in shown]),
+            compiled_result=self._packed([f"[*{self.names[i]}]" if i in lists else self.names[i] for i in self.shown]),
             outputs=outputs,
             returned=returned,
         )
@@ -252,6 +253,7 @@ class HotPath:
         return [f"({name} and @tuple({name}))" if name in many else name for name in self.signature.shape_arguments]
 
     def _node(self) -> str:
+        """The statements that apply the node, and return what the caller sees."""
         scalars = ", ".join(p.name for p in self.scalars)
         recorded = f"@new(@recorded, (@entry.run, @entry.plan, ({scalars},), None))" if scalars else "@entry.recorded"
         leaves = ", ".join(p.name for p in self.tensors)
@@ -259,12 +261,8 @@ class HotPath:
             leaves = f"*[t for t in ({leaves},) if t is not None]"
         call = f"@node({recorded}, {leaves})"
         if self.signature.returns_list:
-            shown = [
-                (n, o)
-                for n, o, out in zip(self.names, self.outputs, self.signature.outputs, strict=True)
-                if not out.saved
-            ]
-            return f"({', '.join(o for _, o in shown)},) = {call}\nreturn {self._packed([n for n, _ in shown])}"
+            targets = ", ".join(self.outputs[i] for i in self.shown)
+            return f"({targets},) = {call}\nreturn {self._packed([self.names[i] for i in self.shown])}"
         if self.signature.structure is None:
             return f"return {call}"
         single = len(self.signature.visible) == 1
@@ -307,15 +305,14 @@ class HotPath:
             assign=self._assign(recording=recording),
             outputs=", ".join(self.outputs),
             fits="@fits" if self.signature.returns_list else f"@returns({', '.join(self.outputs)})",
-            owned=""
-            if self.checks.owned
-            else "".join(
-                (_OWNED_LIST if o.many else _OWNED).format(output=n)
-                for n, o in zip(self.names, self.signature.outputs, strict=True)
-            ),
+            owned="" if self.checks.owned else self._owned(),
             unchanged="".join(unchanged),
             counted=counted if early is not None else "None",
         ).strip()
+
+    def _owned(self) -> str:
+        outputs = zip(self.names, self.signature.outputs, strict=True)
+        return "".join((_OWNED_LIST if o.many else _OWNED).format(output=name) for name, o in outputs)
 
     def _assign(self, *, recording: bool) -> str:
         """The call of the kernel, and its outputs one by one."""
