@@ -147,6 +147,29 @@ def test_kept_and_shared_results_are_copied():
                 part.fill_(9)
 
 
+def test_kept_results_beside_another_output_are_copied():
+    table, arrays = [torch.zeros(2), torch.ones(2)], [np.zeros(2), np.ones(2)]
+
+    @tg.op
+    def keeps(x: Float[Tensor, "n"]) -> tuple[list[Float[Tensor, "n"]], Float[Tensor, ""]]:
+        return table, x.sum()
+
+    @tg.op
+    def keeps_items(x: Float[Tensor, "n"]) -> tuple[list[Float[Tensor, "n"]], Float[Tensor, ""]]:
+        return [*table], x.sum()
+
+    @tg.op
+    def keeps_arrays(x: Float[np.ndarray, "n"]) -> tuple[list[Float[np.ndarray, "n"]], Float[np.ndarray, ""]]:
+        return [*arrays], x.sum()
+
+    for op in (keeps, keeps_items, keeps_arrays):
+        for _ in range(5):
+            made, _ = op(torch.zeros(2, dtype=torch.float64 if op is keeps_arrays else torch.float32))
+            assert [part.tolist() for part in made] == [[0, 0], [1, 1]]
+            for part in made:
+                part.fill_(9)
+
+
 # -- transforms -------------------------------------------------------------------------------------------------------
 
 
