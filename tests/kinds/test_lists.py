@@ -729,6 +729,10 @@ def test_rules_that_return_something_else():
         with pytest.raises(tg.RuleError) as caught:
             F.jvp(with_rule("jvp", made), (x,), (x,))
         assert caught.value.operator == "f.jvp[x]"
+    for made in (lambda x_tangent: [x_tangent[:2]], lambda x_tangent: [x_tangent[:2], x_tangent[2:], x_tangent]):
+        with pytest.raises(tg.RuleError, match="wrong number of results") as caught:
+            F.jvp(with_rule("jvp", made), (x,), (x,))
+        assert caught.value.expected == "2: out[0], out[1]"
     for rule in (lambda grad: grad, lambda grad: grad[0]):
         with pytest.raises(tg.RuleError):
             with_rule("vjp", rule)(vector().requires_grad_())[0].sum().backward()
