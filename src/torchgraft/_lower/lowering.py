@@ -71,6 +71,8 @@ class Lowering:
         dispatched.fake(part.fake)
         dispatched.vmap(part.vmap)
         dispatched.dtensors(part.mesh)
+        if self.record.signature.returns_list:
+            dispatched.at_key("Batched", part.legacy_vmap)
         dispatched.at_key("Autograd", part.autograd, with_keyset=True)
         if decomposes:
             dispatched.decomposition(part.decompose)
@@ -307,14 +309,27 @@ class _Part:
     def vmap(self, info: Any, in_dims: Any, *args: Any) -> Any:
         values, lead = self._values(args)
         dims = vmap.leaf_dims(self.record.signature, values, in_dims)
-        leaves = self.record.leaves(values)
+        outputs = self._map(values, lead, self.record.leaves(values), dims, info.batch_size)
+        return self._pack(outputs), self._pack([0] * len(outputs))
+
+    def legacy_vmap(self, *args: Any) -> Any:
+        """The older `vmap`, whose fallback knows no lists."""
+        values, lead = self._values(args)
+        level, leaves, dims = _torch.legacy_unwrap(self.record.leaves(values))
+        size = next(leaf.shape[0] for leaf, dim in zip(leaves, dims, strict=True) if dim is not None)
+        outputs = self._map(values, lead, leaves, dims, size)
+        return self._pack([_torch.legacy_wrap(output, level) for output in outputs])
+
+    def _map(
+        self, values: list[Any], lead: int, leaves: Sequence[Tensor], dims: Sequence[int | None], size: int
+    ) -> list[Tensor]:
+        """The outputs for each sample along the mapped axes, in front of all others."""
         if self.is_mapped:
             moved, lead = vmap.to_front(leaves, dims), lead + 1
         else:
-            inside = vmap.into_batch_axes(self.record.signature, values, leaves, dims, info.batch_size)
+            inside = vmap.into_batch_axes(self.record.signature, values, leaves, dims, size)
             moved, lead = (inside, 0) if inside is not None else (vmap.to_front(leaves, dims), 1)
-        outputs = self._again(self.record.replace(values, moved), lead)
-        return self._pack(outputs), self._pack([0] * len(outputs))
+        return self._again(self.record.replace(values, moved), lead)
 
     def autocast(self, *args: Any) -> Any:
         values, lead = self._values(args)
