@@ -29,10 +29,12 @@ from examples.linear_cpp import linear as linear_cpp
 from examples.mul_constant import mul_constant
 from examples.scipy_layer import filter2d
 from examples.softplus import softplus
+from examples.split import split, to_unit
 from examples.state import State, leapfrog
 from examples.top_two import top_two
 
 from . import operators as ops
+from .kinds import lists
 
 REVERSE, FORWARD = "reverse", "forward"
 REVERSE_AGAIN, FORWARD_AGAIN = "derivatives of the reverse rule", "derivatives of the forward rule"
@@ -119,7 +121,8 @@ class Case:
         def call(*leaves: Tensor) -> tuple[Tensor, ...]:
             rest = iter(leaves)
             made = op(*[_fill(argument, rest) for argument in template], **self.keywords)
-            return (made,) if isinstance(made, Tensor) else tuple(made)
+            leaves: list[Tensor] = torch.utils._pytree.tree_leaves(made)
+            return tuple(leaves)
 
         return call
 
@@ -247,6 +250,15 @@ def _damped(y: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     return made, made.sum()
 
 
+def _split(x: Tensor, *, lengths: list[int]) -> Any:
+    return [part.clone() for part in x.split(lengths, -1)]
+
+
+def _to_unit(xs: list[Tensor]) -> list[Tensor]:
+    norm = torch.cat(xs).square().sum().sqrt()
+    return [x / norm for x in xs]
+
+
 def _coefficients(count: int) -> Tensor:
     """Of a stable filter."""
     return torch.cat([torch.ones(1, dtype=torch.float64), 0.2 * real(count - 1)])
@@ -254,6 +266,7 @@ def _coefficients(count: int) -> Tensor:
 
 _ONCE = frozenset({REVERSE_AGAIN, FORWARD_AGAIN})
 _READS_OUTPUT = frozenset({ONE_LEVEL})
+_LENGTHS = {"lengths": [1, 2, 3]}
 _SMALLEST = {"weights": [0.75, 0.25], "order": "smallest"}
 
 CASES = [
@@ -273,6 +286,18 @@ CASES = [
     Case("rfft2_adjoint 2", rfft2_adjoint, _rfft2_adjoint, lambda: (complex_(2, 3, 3), 4), in_matrix=False),
     Case("dct", dct, _dct, lambda: (real(2, 4),)),
     Case("top_two", top_two, _top_two, lambda: (real(3, 4),), _SMALLEST, cannot=_READS_OUTPUT),
+    Case("split", split, _split, lambda: (real(6),), _LENGTHS),
+    Case("to_unit", to_unit, _to_unit, lambda: ([real(2), real(3)],)),
+    Case("split_c", lists.split_c, _split, lambda: (real(2, 6),), _LENGTHS),
+    Case(
+        "squares_np",
+        lists.squares_np,
+        lambda x, lengths: _split(x.square(), lengths=lengths),
+        lambda: (real(6),),
+        _LENGTHS,
+        cannot=_ONCE,
+    ),
+    Case("clipped", lists.clipped, lists.plain_clipped, lambda: (real(6),), _LENGTHS, in_matrix=False),
     Case("exp", exp, torch.exp, lambda: (real(3),), cannot=_READS_OUTPUT),
     Case("cube_keeping_square", cube_keeping_square, lambda x: x**3, lambda: (real(3),), cannot=_ONCE),
     Case("cube 2", cube, lambda x: x**3, lambda: (real(3, 2),), in_matrix=False),

@@ -20,6 +20,7 @@ ORDER = [
     "mutated.md",
     "structures.md",
     "numba.md",
+    "lists.md",
     "mesh.md",
     "sizes.md",
     "random.md",

@@ -182,7 +182,8 @@ def _vmap(record: Record, kernel: Kernel) -> Capability:
 
 def _compile(record: Record) -> Capability:
     if not record.signature.shaped and record.shape_rule is None and record.opaque:
-        return Capability("no", f"annotate the output's axes, or add @{record.name}.shape")
+        add = f"add @{record.name}.shape"
+        return Capability("no", add if record.signature.returns_list else f"annotate the output's axes, or {add}")
     return Capability("yes", "one call, not fused" if record.sealed else "fused, with its own derivative")
 
 
@@ -268,7 +269,7 @@ def _signature_text(signature: Signature) -> str:
         kind = "Seed" if p.is_seed else f"tg.Mutated[{kind}]" if p.written else kind
         text = f"{p.shown}: {kind}"
         parameters.append(text if p.required else f"{text} = {p.default!r}")
-    outputs = ", ".join(f"{o.name}: {o.type}{' (saved)' if o.saved else ''}" for o in signature.returned)
+    outputs = ", ".join(f"{o.name}: {o}{' (saved)' if o.saved else ''}" for o in signature.returned)
     return f"({', '.join(parameters)}) -> {outputs or None}"
 
 

@@ -30,9 +30,9 @@ from .errors import DeclarationError
 P = ParamSpec("P")
 Q = ParamSpec("Q")
 T = TypeVar(
-    "T", bound="Tensor | tuple[Tensor | None, ...] | list[Tensor] | None"
+    "T", bound="Tensor | tuple[Tensor | list[Tensor] | None, ...] | list[Tensor] | None"
 )  # Arrays have overloads of their own.
-U = TypeVar("U", bound=Tensor)
+U = TypeVar("U", bound="Tensor | list[Tensor]")
 R_co = TypeVar("R_co", covariant=True)
 
 
@@ -96,6 +96,8 @@ class Declare(Protocol):
     @overload
     def __call__(self, function: Callable[P, Arrays], /) -> ArrayOp[P, Tensor]: ...
     @overload
+    def __call__(self, function: Callable[P, list[Arrays]], /) -> ArrayOp[P, list[Tensor]]: ...
+    @overload
     def __call__(self, function: Callable[P, tuple[Arrays, Arrays]], /) -> ArrayOp[P, tuple[Tensor, Tensor]]: ...
     @overload
     def __call__(
@@ -117,6 +119,8 @@ def op(function: Callable[Concatenate[Workspace, Workspace, P], T], /) -> Op[P, 
 def op(function: Callable[Concatenate[Workspace, P], T], /) -> Op[P, T]: ...  # type: ignore[overload-overlap]
 @overload
 def op(function: Callable[P, Arrays], /) -> ArrayOp[P, Tensor]: ...
+@overload
+def op(function: Callable[P, list[Arrays]], /) -> ArrayOp[P, list[Tensor]]: ...
 @overload
 def op(function: Callable[P, tuple[Arrays, Arrays]], /) -> ArrayOp[P, tuple[Tensor, Tensor]]: ...
 @overload
@@ -163,6 +167,8 @@ def op(
     A parameter may be a NamedTuple or a dataclass of such, nested too: PyTorch gets its fields as arguments,
     ``state_velocity``, and the kernel gets a structure of the same class. A dataclass is registered as a pytree, if it
     is none, with numbers in its context. Values of other classes raise an `ArgumentError`, those of subclasses too.
+    Results are a tensor, a tuple or `NamedTuple` of them, or a list, ``list[Float[Tensor, "_"]]``, of which `Op.shape`
+    gives the length and shapes; one output may be a list.
 
     Args:
         kernel: what `c` returned: the kernel is a C function, and the function below is its annotated stub.

@@ -78,7 +78,8 @@ class Op(Generic[P, R_co]):
 
         The rule asks for what it needs by parameter name: inputs, outputs (``out`` or their names), non-tensor
         arguments, and ``grad`` (``grad_NAME`` where several outputs have one). It returns one gradient for each of
-        `inputs`, each with its input's shape and dtype. Undefined gradients reach it as zeros. Made of torch functions
+        `inputs`, each with its input's shape and dtype. Undefined gradients reach it as zeros. Of a list of tensors,
+        input or output, value, gradient and tangent are lists. Made of torch functions
         it also gives forward mode and higher orders; a parameter annotated ``np.ndarray`` makes it a rule on arrays.
 
         A field of a structure is an input, ``"state.velocity"``, and rules ask for it as ``state_velocity``, or for the
@@ -292,7 +293,7 @@ class Op(Generic[P, R_co]):
         """Declare the output shapes where annotations cannot give them.
 
         The function asks for parameters by name; a tensor comes as its shape. It returns a tuple of sizes, or one for
-        each output.
+        each output: for a list of tensors a list of tuples, which also says how many there are.
 
         Raises:
             DeclarationError: the annotations give the shapes, or a name does not exist.
@@ -301,13 +302,16 @@ class Op(Generic[P, R_co]):
             >>> @upsample.shape
             ... def _(x, factor):
             ...     return (*x[:-1], factor * x[-1])
+            >>> @split.shape  # -> list[Float[Tensor, "_"]]
+            ... def _(x, lengths):
+            ...     return [(length,) for length in lengths]
         """
         if self._record.signature.shaped:
             raise DeclarationError(
                 "the output's shape is annotated already",
                 operator=self._record.name,
-                expected="a shape rule only for a bare Tensor or np.ndarray output",
-                got=", ".join(str(output.type) for output in self._record.signature.outputs),
+                expected="a shape rule only for a bare Tensor or np.ndarray output, or a list",
+                got=", ".join(map(str, self._record.signature.outputs)),
             )
         signature, asked = self._record.signature, list(inspect.signature(function).parameters)
         for name in asked:

@@ -23,8 +23,9 @@ from ._rules.kinds import Kind, cotangent_names
 from ._rules.rule import Rule
 from ._rules.surrogate import read_surrogates
 from ._spec.domain import Domain, check_domains, declared_domains
-from ._spec.plan import LeafCounts, Plan, ShapeRule, common_dtype, flatten, make_plan, replace
+from ._spec.plan import LeafCounts, Plan, common_dtype, flatten, make_plan, replace
 from ._spec.reference import Reference
+from ._spec.shape_rule import ShapeRule
 from ._spec.signature import Signature
 from .errors import DeclarationError, DeviceError
 

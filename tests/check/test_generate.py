@@ -34,7 +34,10 @@ def shapes(case):
 
 # -- every operator there is -------------------------------------------------------------------------------------------
 
-OPERATORS = {case.op._record.qualname: case.op for case in gallery.CASES}
+# Lengths have to add up to the size of an axis, which no domain says: most of what is drawn is refused.
+OPERATORS = {
+    case.op._record.qualname: case.op for case in gallery.CASES if "lengths" not in case.op._record.signature.names
+}
 
 
 @pytest.mark.parametrize("name", OPERATORS)

@@ -337,7 +337,9 @@ def test_names_that_are_none():
 
 # -- refusals: outputs ---------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
-    "annotation", [None, int, N | None, list[N], dict[str, N], tuple[N, int], tuple[N, ...]], ids=str
+    "annotation",
+    [None, int, N | None, list[N | None], list[list[N]], Sequence[N], dict[str, N], tuple[N, int], tuple[N, ...]],
+    ids=str,
 )
 def test_outputs_are_tensors(annotation):
     def f(x: N) -> annotation: ...

@@ -98,6 +98,51 @@ hypot("a", t)  # wrong
 
 
 @tg.op
+def split(x: Float[Tensor, "n"], lengths: list[int]) -> list[Float[Tensor, "_"]]:
+    return list(x.split(lengths))
+
+
+assert_type(split(t, [1, 1]), list[Tensor])
+assert_type(split(t, [1, 1])[0], Tensor)
+split(t, [1, 1]).sum()  # wrong
+split(t)  # wrong
+
+
+@tg.op
+def split_arrays(x: Float[np.ndarray, "n"], lengths: list[int]) -> list[Float[np.ndarray, "_"]]:
+    return [x[:1], x[1:]]
+
+
+assert_type(split_arrays(t, [1, 1]), list[Tensor])
+split_arrays(t, [1, 1]).sum()  # wrong
+
+
+@tg.op
+def unit(
+    xs: list[Float[Tensor, "_"]],
+) -> tuple[list[Float[Tensor, "_"]], tg.Saved[Float[Tensor, ""], Literal["norm"]]]:
+    norm = torch.stack([x.square().sum() for x in xs]).sum().sqrt()
+    return [x / norm for x in xs], norm
+
+
+assert_type(unit([t, t]), list[Tensor])
+
+
+class Clipped(NamedTuple):
+    parts: list[Float[Tensor, "_"]]
+    norm: Float[Tensor, ""]
+
+
+@tg.op
+def clip(x: Float[Tensor, "n"]) -> Clipped:
+    return Clipped([x / x.norm()], x.norm())
+
+
+assert_type(clip(t).parts, list[Tensor])
+assert_type(clip(t), Clipped)
+
+
+@tg.op
 def pool(x: Float[Tensor, "n"]) -> tuple[Float[Tensor, ""], tg.Saved[Int64[Tensor, ""], Literal["index"]]]:
     return x.amax(), x.argmax()
 

@@ -323,17 +323,20 @@ class SeedOfSample(Array):
 
 @dataclass(frozen=True)
 class Arrays(Array):
-    """A list of tensors: a pointer to pointers, and a length."""
+    """A list of tensors: a pointer to pointers, their sizes where they differ, and a length."""
 
     @property
     def schema(self) -> str:
         return "Tensor[]"
 
     def parameters(self) -> list[str]:
-        return [f"const {self.element} *const *{self.name}", f"int64_t {self.name}_length"]
+        items = f"const {self.element} *const *{self.name}"
+        return [items, *of_items(self.name, self.core), f"int64_t {self.name}_length"]
 
     def fields(self) -> Iterator[str]:
         yield f"tg_tensor *a_{self.name}; tg_value *a_{self.name}_items; int64_t a_{self.name}_length"
+        if of_items(self.name, self.core):
+            yield f"const int64_t **a_{self.name}_sizes"
 
     def own(self, slot: str) -> Iterator[str]:
         owner = "tg_torch.aoti_torch_delete_tensor_object"
@@ -345,7 +348,8 @@ class Arrays(Array):
         yield "    " + statement.format(tensor=f"&{self.field}[tg_i]", slot=f"{self.field}_items[tg_i]")
 
     def values(self) -> list[str]:
-        return [f"(const {self.element} *const *)tg_p_{self.name}", f"{self.field}_length"]
+        sizes = [f"{self.field}_sizes"] if of_items(self.name, self.core) else []
+        return [f"(const {self.element} *const *)tg_p_{self.name}", *sizes, f"{self.field}_length"]
 
     def from_python(self) -> str | None:
         return None
@@ -371,6 +375,12 @@ class Scratch(Argument):
 
     def values(self) -> list[str]:
         return [f"({self.element} *)tg_w_{self.name}"]
+
+
+def of_items(name: str, core: Axes | None) -> list[str]:
+    """The parameter that tells the sizes of each tensor of a list, where annotations leave one of them open."""
+    is_open = core is not None and any(token.anonymous for token in core.tokens)
+    return [f"const int64_t *const *{name}_sizes"] if is_open else []
 
 
 def whole(name: str) -> list[str]:

@@ -12,6 +12,7 @@ from torch import Tensor
 from .._draws.numbers import sample_seeds
 from .._spec.axes import Binding
 from .._spec.late import Late
+from .._spec.outputs import grouped, leaf_names, spread
 from .c_arguments import (
     CODES,
     Argument,
@@ -26,7 +27,7 @@ from .c_arguments import (
     Texts,
     Written,
 )
-from .prototype import Prototype, Result
+from .prototype import Prototype, Result, Results
 
 
 class Call:
@@ -63,7 +64,7 @@ class Call:
             assert late.bound is not None
             (self.binding.sizes[late.name],) = late.bound.evaluate(self.binding)
         self.shapes = self._shapes(given.get("tg_shapes"))
-        self.names = [result.name for result in self.prototype.results]
+        self.names = leaf_names(self.prototype.signature.outputs, len(self.shapes))
         self.batch = self._batch()
         self.samples = math.prod(self.batch)
         self.cores = [self._core(result, shape) for result, shape in self._results()]
@@ -72,13 +73,15 @@ class Call:
         """The axes of one sample of an output."""
         if self.prototype.scalar:
             return ()
-        if result.core is not None:
+        if result.core is not None and not isinstance(result, Results):
             return tuple(result.core.evaluate(self.binding))
-        assert shape is not None, "an output that is passed whole has a shape rule"
-        return shape
+        assert shape is not None, "an output that is passed whole, or a list, has a shape rule"
+        return shape if result.core is None else shape[len(shape) - len(result.core.tokens) :]
 
     def _results(self) -> list[tuple[Result, tuple[int, ...] | None]]:
-        return list(zip(self.prototype.results, self.shapes, strict=True))
+        by_name = {result.name: result for result in self.prototype.results}
+        owners = spread(self.prototype.signature.outputs, len(self.shapes))
+        return [(by_name[owner.name], shape) for owner, shape in zip(owners, self.shapes, strict=True)]
 
     def _arrays(self) -> Iterator[tuple[Array, list[Tensor]]]:
         for array in self.prototype.arrays:
@@ -97,7 +100,11 @@ class Call:
         if given is None:
             return [None] * len(self.prototype.results)
         rest = iter(given)
-        return [tuple(next(rest) for _ in range(next(rest))) for _ in self.prototype.results]
+        return [
+            tuple(next(rest) for _ in range(next(rest)))
+            for result in self.prototype.results
+            for _ in range(next(rest) if isinstance(result, Results) else 1)
+        ]
 
     def _batch(self) -> tuple[int, ...]:
         leads = [
@@ -118,9 +125,8 @@ class Call:
         names = [*self.prototype.sizes, *(late.name for late in self.prototype.late)]
         parts = [_words(self.samples, *(self.binding.sizes.get(name, -1) for name in names))]
         parts += [self._argument(argument) for argument in self.prototype.arguments]
-        for sizes in self.cores:
-            strides = [math.prod(max(1, size) for size in sizes[i + 1 :]) for i in range(len(sizes))]
-            parts += [_words(len(sizes)), _counted(sizes), _counted(strides)]
+        for group in grouped(self.prototype.signature.outputs, [_layout(sizes) for sizes in self.cores]):
+            parts += [_words(len(group)), *group] if isinstance(group, list) else [group]
         return b"".join(parts)
 
     def _argument(self, argument: Argument) -> bytes:
@@ -193,10 +199,11 @@ class Call:
         if said is None or whole is None:
             return None
         found: dict[str | None, int] = {late.name: size for late, size, _ in said}
-        return [_cut(output, result, found) for output, result in zip(whole, self.prototype.results, strict=True)]
+        owners = [result for result, _ in self._results()]
+        return [_cut(output, result, found) for output, result in zip(whole, owners, strict=True)]
 
     def _whole(self, data: bytes) -> list[Tensor] | None:
-        dtypes = [self.dtypes[name] for name in self.names]
+        dtypes = [self.dtypes[result.name] for result, _ in self._results()]
         sizes = [math.prod(core) * dtype.itemsize for core, dtype in zip(self.cores, dtypes, strict=True)]
         if len(data) != self.samples * sum(sizes):
             return None
@@ -223,6 +230,12 @@ def _cut(output: Tensor, result: Result, sizes: Mapping[str | None, int]) -> Ten
         if token.name in sizes:
             output = output.narrow(axis, 0, sizes[token.name])
     return output.contiguous()
+
+
+def _layout(sizes: Sequence[int]) -> bytes:
+    """The sizes and strides of one sample of an output."""
+    strides = [math.prod(max(1, size) for size in sizes[i + 1 :]) for i in range(len(sizes))]
+    return b"".join([_words(len(sizes)), _counted(sizes), _counted(strides)])
 
 
 def _memory_of(tensor: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .._spec.outputs import grouped
 from .._spec.plan import check_ranges
 from ..errors import BuildError, TorchgraftError, TorchgraftWarning
 from . import cache
@@ -109,7 +110,8 @@ class DebugFunction:
             if finding is not None:
                 again = [self._run(Path(folder), call, poison) for poison in _POISONS]
                 self._judge(finding, repeats=_same(first, again[0]) and _same(second, again[1]))
-        made = [call.settle(i, output) for i, output in enumerate(first)]
+        outputs = self.prototype.signature.outputs
+        made = grouped(outputs, [call.settle(i, output) for i, output in enumerate(first)])
         return made[0] if len(made) == 1 else tuple(made)
 
     def _run(self, folder: Path, call: Call, poison: int, *, show: bool = False) -> list[Tensor]:

@@ -250,8 +250,22 @@ static TG_UNUSED void tg_load(tg_tensor *tensor, const char *name) {
     tensor->strides = tg_words();
 }
 
-/* Memory for one sample of an output. */
-static TG_UNUSED void tg_make(tg_tensor *tensor, const char *name, int64_t bytes) {
-    tensor->data = tg_new(name, bytes, tg_sample, tg_poison);
+/* An output, of which the file has the sizes and strides. */
+static TG_UNUSED void tg_outline(tg_tensor *tensor) {
+    tensor->pieces = (unsigned char **)malloc(sizeof *tensor->pieces);
+    tensor->dim = tg_word();
+    tensor->sizes = tg_words();
+    tensor->strides = tg_words();
+}
+
+/* The bytes of one sample of an output, of elements of a size. */
+static TG_UNUSED int64_t tg_bytes(const tg_tensor *tensor, int64_t bytes) {
+    for (int64_t i = 0; i < tensor->dim; i++) bytes *= tensor->sizes[i];
+    return bytes;
+}
+
+/* Memory for one sample. */
+static TG_UNUSED void tg_make(tg_tensor *tensor, const char *name, int64_t item) {
+    tensor->data = tg_new(name, tg_bytes(tensor, item), tg_sample, tg_poison);
     *tensor->pieces = tensor->data;
 }

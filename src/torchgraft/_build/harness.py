@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .c_arguments import Argument, Array, Arrays, Complexes, Number, Numbers, Scratch, Text, Texts
+from .c_arguments import Argument, Array, Arrays, Complexes, Number, Numbers, Scratch, Text, Texts, of_items
+from .prototype import Result, Results
 from .unit import Unit, indented
 
 _MAIN = """\
@@ -57,11 +58,20 @@ class Harness(Unit):
         for argument in self.prototype.arguments:
             yield from self._load_argument(argument)
         for result in self.prototype.results:
-            tensor = f"tg_f->o_{result.name}"
-            yield f"{tensor}.pieces = (unsigned char **)malloc(sizeof(void *));"
-            yield f"{tensor}.dim = tg_word();"
-            yield f"{tensor}.sizes = tg_words();"
-            yield f"{tensor}.strides = tg_words();"
+            yield from self._load_result(result)
+
+    def _load_result(self, result: Result) -> Iterator[str]:
+        field = result.field
+        if not isinstance(result, Results):
+            yield f"tg_outline(&{field});"
+            return
+        yield f"{field}_length = tg_word();"
+        yield f"{field} = (tg_tensor *)calloc((size_t){field}_length + 1, sizeof(tg_tensor));"
+        yield f"{field}_sizes = (const int64_t **)calloc((size_t){field}_length + 1, sizeof(int64_t *));"
+        yield f"for (int64_t tg_i = 0; tg_i < {field}_length; tg_i++) {{"
+        yield f"    tg_outline(&{field}[tg_i]);"
+        yield f"    {field}_sizes[tg_i] = {field}[tg_i].sizes;"
+        yield "}"
 
     def _load_argument(self, argument: Argument) -> Iterator[str]:
         field, name = argument.field, argument.name
@@ -70,6 +80,13 @@ class Harness(Unit):
                 yield f"{field}_length = tg_word();"
                 yield f"{field} = (tg_tensor *)calloc((size_t){field}_length + 1, sizeof(tg_tensor));"
                 yield f'for (int64_t tg_i = 0; tg_i < {field}_length; tg_i++) tg_load(&{field}[tg_i], "{name}");'
+                if of_items(name, argument.core):
+                    assert argument.core is not None
+                    sizes, item = f"{field}_sizes", f"{field}[tg_i]"
+                    count = len(argument.core.tokens)
+                    yield f"{sizes} = (const int64_t **)calloc((size_t){field}_length + 1, sizeof(int64_t *));"
+                    yield f"for (int64_t tg_i = 0; tg_i < {field}_length; tg_i++)"
+                    yield f"    {sizes}[tg_i] = {item}.sizes + ({item}.dim - {count});"
             case Array():
                 yield f'if (tg_word()) tg_load(&{field}, "{name}");'
             case Scratch():
@@ -96,18 +113,19 @@ class Harness(Unit):
                 made = f'({argument.element} *)tg_new("{argument.name}", {size}, 0, tg_poison ^ 15)'
                 yield f"{argument.element} *tg_w_{argument.name} = {made};"
             elif isinstance(argument, Arrays):
-                pointers = f"tg_p_{argument.name}"
-                size = f"(size_t)({argument.field}_length + 1) * sizeof(void *)"
-                yield f"const void **{pointers} = (const void **)malloc({size});"
-                yield f"tg_at_each(tg_c, {argument.field}, {argument.field}_length, tg_sample, {pointers});"
+                yield from _pointers(argument)
         for result in reversed(self.prototype.results):
-            tensor = f"tg_f->o_{result.name}"
-            yield f"int64_t tg_n_{result.name} = sizeof({result.element});"
-            yield f"for (int64_t tg_i = 0; tg_i < {tensor}.dim; tg_i++) tg_n_{result.name} *= {tensor}.sizes[tg_i];"
-            yield f'tg_make(&{tensor}, "{result.name}", tg_n_{result.name});'
+            made = f'"{result.name}", sizeof({result.element})'
+            if isinstance(result, Results):
+                field = result.field
+                yield f"for (int64_t tg_i = {field}_length; tg_i-- > 0;) tg_make(&{field}[tg_i], {made});"
+                yield from _pointers(result)
+            else:
+                yield f"tg_make(&{result.field}, {made});"
             if result.begins:
                 before = f"tg_at(tg_c, &tg_f->a_{result.begins}, tg_sample)"
-                yield f"memcpy({tensor}.data, {before}, (size_t)tg_n_{result.name});"
+                bytes_ = f"tg_bytes(&{result.field}, sizeof({result.element}))"
+                yield f"memcpy({result.field}.data, {before}, (size_t){bytes_});"
 
     def _calls(self) -> Iterator[str]:
         """An element is a sample, too: of inputs in one piece, and of outputs with nothing beside them."""
@@ -125,9 +143,19 @@ class Harness(Unit):
 
     def _drop(self) -> Iterator[str]:
         yield from (f"tg_put(tg_f->l_{late.name});" for late in self.prototype.late)
-        yield from ("tg_drop(true);" for _ in self.prototype.results)
+        for result in self.prototype.results:
+            several = isinstance(result, Results)
+            yield f"{f'for (int64_t tg_i = 0; tg_i < {result.field}_length; tg_i++) ' if several else ''}tg_drop(true);"
+            yield from [f"free((void *)tg_p_{result.name});"] if several else []
         for argument in self.prototype.arguments:
             if isinstance(argument, Scratch):
                 yield "tg_drop(false);"
             elif isinstance(argument, Arrays):
                 yield f"free((void *)tg_p_{argument.name});"
+
+
+def _pointers(tensors: Arrays | Results) -> Iterator[str]:
+    """The place of a sample in each tensor of a list."""
+    name, length = f"tg_p_{tensors.name}", f"{tensors.field}_length"
+    yield f"const void **{name} = (const void **)malloc((size_t)({length} + 1) * sizeof(void *));"
+    yield f"tg_at_each(tg_c, {tensors.field}, {length}, tg_sample, {name});"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .c_arguments import Arrays, Scratch, SeedOfSample
-from .prototype import Result
+from .prototype import Result, Results
 from .sizes import elements_of
 from .unit import Unit, indented
 
@@ -66,8 +66,7 @@ def _over_samples(unit: Unit) -> str:
         for r in prototype.results:
             call.append(f"tg_add(tg_c, &{r.field}, tg_chunk, tg_i, {elements_of(r.core)}, tg_s_{r.name});")
     memory = list(_memory(unit))
-    lists = [a for a in prototype.arguments if isinstance(a, Arrays)]
-    each = [f"tg_at_each(tg_c, {a.field}, {a.field}_length, tg_i, tg_p_{a.name});" for a in lists]
+    each = [f"tg_at_each(tg_c, {a.field}, {a.field}_length, tg_i, tg_p_{a.name});" for a in _lists(unit)]
     names = [line.partition(" = ")[0].split()[-1].lstrip("*") for line in memory]
     failed = " || ".join(f"!{name}" for name in names)
     if memory:
@@ -79,15 +78,20 @@ def _over_samples(unit: Unit) -> str:
     )
 
 
+def _lists(unit: Unit) -> Iterator[Arrays | Results]:
+    yield from (a for a in unit.prototype.arguments if isinstance(a, Arrays))
+    yield from (r for r in unit.prototype.results if isinstance(r, Results))
+
+
 def _memory(unit: Unit) -> Iterator[str]:
     """Lines that allocate the memory of each thread; each declares a pointer."""
     for a in unit.prototype.arguments:
         if isinstance(a, Scratch):
             bytes_ = f"(size_t)({a.field} + 1) * sizeof({a.element})"
             yield f"{a.element} *tg_w_{a.name} = ({a.element} *)malloc({bytes_});"
-        elif isinstance(a, Arrays):
-            bytes_ = f"(size_t)({a.field}_length + 1) * sizeof(void *)"
-            yield f"const void **tg_p_{a.name} = (const void **)malloc({bytes_});"
+    for each in _lists(unit):
+        bytes_ = f"(size_t)({each.field}_length + 1) * sizeof(void *)"
+        yield f"const void **tg_p_{each.name} = (const void **)malloc({bytes_});"
     for r in unit.prototype.results if unit.prototype.is_rule else ():
         size = f"(size_t)({r.field}.sums ? {elements_of(r.core)} : 1)"
         yield f"{r.element} *tg_s_{r.name} = ({r.element} *)malloc({size} * sizeof({r.element}));"

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from .._spec.axes import Shape
 from .._spec.dtypes import HALVES, name_of
+from .._spec.outputs import flattened, grouped, spread
 from .._spec.plan import check_ranges
 from ..errors import ArgumentError, DeviceError, KernelError, TorchgraftError
 from . import debug, library
@@ -73,13 +74,13 @@ class NativeFunction:
         return next(iter(found), None)
 
     def variant(
-        self, dtypes: tuple[torch.dtype | None, ...], outputs: tuple[torch.dtype, ...], *, bare: bool = False
+        self, dtypes: tuple[torch.dtype | None, ...], outputs: tuple[torch.dtype | None, ...], *, bare: bool = False
     ) -> Callable[..., Any]:
         """The function for a combination of dtypes, below autograd; it takes the arguments of `Prototype.schema`.
 
         Args:
             dtypes: of each tensor parameter.
-            outputs: of each output.
+            outputs: of each output; None for an empty list.
             bare: it will be called without sizes and shapes.
         """
         key = dtypes, outputs, bare, debug.mode()
@@ -109,14 +110,15 @@ class NativeFunction:
             return None
 
     def _make(
-        self, dtypes: tuple[torch.dtype | None, ...], outputs: tuple[torch.dtype, ...], *, bare: bool
+        self, dtypes: tuple[torch.dtype | None, ...], outputs: tuple[torch.dtype | None, ...], *, bare: bool
     ) -> Callable[..., Any]:
         if any(d in WIDE for d in (*dtypes, *outputs)):
             wide = tuple(None if d is None else WIDE.get(d, d) for d in dtypes)
-            return self._widened(self.variant(wide, tuple(WIDE.get(d, d) for d in outputs), bare=bare), outputs)
+            narrow = tuple(None if d is None else WIDE.get(d, d) for d in outputs)
+            return self._widened(self.variant(wide, narrow, bare=bare), outputs)
         signature = self.prototype.signature
         names = {p.name: d for (_, p), d in zip(self._tensors, dtypes, strict=True) if d is not None}
-        names |= {output.name: dtype for output, dtype in zip(signature.outputs, outputs, strict=True)}
+        names |= {output.name: d for output, d in zip(signature.outputs, outputs, strict=True) if d is not None}
         mode = None if self.source.imports else debug.mode()  # Another program does not have what Python lends.
         if mode is not None:
             from .debugged import DebugFunction  # Most programs never need it.
@@ -140,12 +142,12 @@ class NativeFunction:
 
         return call
 
-    def _widened(self, function: Callable[..., Any], outputs: Sequence[torch.dtype]) -> Callable[..., Any]:
+    def _widened(self, function: Callable[..., Any], outputs: Sequence[torch.dtype | None]) -> Callable[..., Any]:
         def call(*values: Any) -> Any:
             made = function(*(_widen(value) for value in values))
-            if isinstance(made, Tensor):
-                return made.to(outputs[0])
-            return tuple(value.to(dtype) for value, dtype in zip(made, outputs, strict=True))
+            if len(outputs) == 1:
+                return _narrow(made, outputs[0])
+            return tuple(_narrow(value, dtype) for value, dtype in zip(made, outputs, strict=True))
 
         return call
 
@@ -171,15 +173,17 @@ class NativeFunction:
             KernelError, RuleError: the function said that it failed.
         """
         self._check_device(values)
+        if not results:  # An empty list is all that the function would make.
+            return []
         known = [(shape, dtype) for shape, dtype in results if shape is not None]
         if rank:
             values, leads = self._own_seeds(values, leads, rank)
         if rank and self.prototype.whole:
             return self._loop(values, leads, rank, known, sizes)
         values, shapes = self._aligned(values, leads, rank, known)
-        function = self.variant(self.dtypes(values), tuple(dtype for _, dtype in results))
+        function = self.variant(self.dtypes(values), self.dtypes_of(results))
         made = self.call(function, *values, *self.trailing(sizes, shapes))
-        outputs = [made] if isinstance(made, Tensor) else list(made)
+        outputs = self._flat(made)
         return [
             o.reshape(shape) if shape is not None and tuple(o.shape) != tuple(shape) else o
             for o, (shape, _) in zip(outputs, results, strict=True)
@@ -194,12 +198,12 @@ class NativeFunction:
         None where each call has more to do than to compute.
         """
         known = [(shape, dtype) for shape, dtype in results if shape is not None]
-        if self.prototype.whole or len(known) < len(results):
+        if not self.prototype.has_ready_calls:
             return None
         aligned, shapes = self._aligned(values, leads, rank, known)
         if any(tuple(shape) != tuple(wanted) for shape, (wanted, _) in zip(shapes, known, strict=True)):
             return None
-        outputs = tuple(dtype for _, dtype in results)
+        outputs = tuple(dtype for _, dtype in known)
         return self.ready(aligned, outputs, self.trailing((), shapes), in_place=in_place)
 
     def _own_seeds(self, values: Sequence[Any], leads: Sequence[int], rank: int) -> tuple[Sequence[Any], Sequence[int]]:
@@ -215,13 +219,29 @@ class NativeFunction:
         seed = values[at].reshape((1,) * rank)
         return [*values[:at], seed, *values[at + 1 :]], [*leads[:leaf], rank, *leads[leaf + 1 :]]
 
+    def dtypes_of(self, results: Sequence[Result]) -> tuple[torch.dtype | None, ...]:
+        """The dtype of each output; None for an empty list."""
+        groups = grouped(self.prototype.signature.outputs, [dtype for _, dtype in results])
+        return tuple(next(iter(group), None) if isinstance(group, list) else group for group in groups)
+
+    def _flat(self, made: Any) -> list[Tensor]:
+        """The outputs that a variant returned, one by one."""
+        outputs = self.prototype.signature.outputs
+        groups = [made] if len(outputs) == 1 else made
+        return flattened(outputs, groups)
+
     def trailing(self, sizes: Sequence[int], shapes: Sequence[Shape]) -> list[list[int]]:
         """Arguments that the function takes after the operator's own."""
-        given = {
-            "tg_sizes": list(sizes),
-            "tg_shapes": [size for shape in shapes for size in (len(shape), *shape)],
-        }
-        return [given[name] for name in self.prototype.trailing]
+        return [list(sizes) if name == "tg_sizes" else self._encoded(shapes) for name in self.prototype.trailing]
+
+    def _encoded(self, shapes: Sequence[Shape]) -> list[int]:
+        """Shapes of outputs in one list: a number of axes and then sizes, those of a list behind its length."""
+        encoded: list[int] = []
+        for shape in grouped(self.prototype.signature.outputs, shapes):
+            several = isinstance(shape, list)
+            encoded += [len(shape)] if several else []
+            encoded += [size for one in (shape if several else [shape]) for size in (len(one), *one)]
+        return encoded
 
     def call(self, function: Callable[..., Any], *values: Any) -> Any:
         """Call a variant; what it says when it fails becomes an error of ours."""
@@ -260,7 +280,8 @@ class NativeFunction:
         if not rank:
             return list(values), [shape for shape, _ in results]
         cores = {a.name: len(a.core.tokens) for a in self.prototype.arrays if a.core is not None}
-        of_results = [0 if r.core is None else len(r.core.tokens) for r in self.prototype.results]
+        by_name = {r.name: 0 if r.core is None else len(r.core.tokens) for r in self.prototype.results}
+        of_results = [by_name[output.name] for output in spread(self.prototype.signature.outputs, len(results))]
         rest = iter(leads)
         tensors = [
             (i, j, item, next(rest), cores[p.name])
@@ -307,6 +328,10 @@ class NativeFunction:
             for output, value in zip(made, self.run(sample, [0] * len(leads), 0, cores, sizes), strict=True):
                 output[index] = value
         return made
+
+
+def _narrow(value: Any, dtype: torch.dtype | None) -> Any:
+    return [item.to(dtype) for item in value] if isinstance(value, list) else value.to(dtype)
 
 
 def _widen(value: Any) -> Any:

@@ -9,7 +9,7 @@ returns the result. A tensor whose axes the annotations do not fix is passed who
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,7 +17,7 @@ import torch
 
 from .._spec.axes import Axes
 from .._spec.dtypes import Dtypes, complex_twin, name_of, real_twin
-from .._spec.signature import Parameter, Signature, TensorType
+from .._spec.signature import Output, Parameter, Signature, TensorType
 from .._spec.workspace import Memory
 from ..errors import DeclarationError, DtypeError
 from .c_arguments import (
@@ -33,6 +33,7 @@ from .c_arguments import (
     Text,
     Texts,
     Written,
+    of_items,
     whole,
     whole_values,
 )
@@ -108,6 +109,10 @@ class Result:
             return []
         return [f"{self.element} *{self.name}", *(whole(self.name) if self.core is None else [])]
 
+    def fields(self) -> Iterator[str]:
+        """Its members of the frame."""
+        yield f"tg_tensor o_{self.name}"
+
     def values(self) -> list[str]:
         """The expressions that the function is called with."""
         if self.begins:
@@ -115,6 +120,20 @@ class Result:
         if self.core is None:
             return [f"({self.element} *){self.field}.data", *whole_values(self.field)]
         return [f"({self.element} *)tg_at(tg_c, &{self.field}, tg_i)"]
+
+
+class Results(Result):
+    """An output that is a list of tensors: a pointer to pointers, their sizes where they differ, and a length."""
+
+    def parameters(self) -> list[str]:
+        return [f"{self.element} *const *{self.name}", *of_items(self.name, self.core), f"int64_t {self.name}_length"]
+
+    def fields(self) -> Iterator[str]:
+        yield f"tg_tensor *o_{self.name}; const int64_t **o_{self.name}_sizes; int64_t o_{self.name}_length"
+
+    def values(self) -> list[str]:
+        sizes = [f"{self.field}_sizes"] if of_items(self.name, self.core) else []
+        return [f"({self.element} *const *)tg_p_{self.name}", *sizes, f"{self.field}_length"]
 
 
 class Prototype:
@@ -168,6 +187,12 @@ class Prototype:
             names |= {t.name: None for t in (core.tokens if core else ()) if t.name is not None}
         return [name for name in names if name not in self.signature.late_names]
 
+    @cached_property
+    def _lists(self) -> set[str]:
+        """The names of lists of tensors, each of which the function may be told the sizes of."""
+        parameters = {p.name for _, p in self.signature.tensors if p.many}
+        return parameters | {output.name for output in self.signature.outputs if output.many}
+
     def core(self, name: str, axes: Axes | None) -> Axes | None:
         """The axes of one sample, batch axes left out; None where the function is told them."""
         if axes is None:
@@ -175,7 +200,7 @@ class Prototype:
         for position, token in enumerate(axes.tokens):
             if token.variadic and not self.scalar and (position > 0 or token.name is None):
                 return None
-            if token.anonymous:
+            if token.anonymous and name not in self._lists:
                 raise self._refuse("the C function would not know its size", name, "a name for each axis", axes.text)
         return Axes(" ".join(t.text for t in axes.tokens if not t.variadic), self.signature.name, axes.where)
 
@@ -195,13 +220,19 @@ class Prototype:
     @cached_property
     def results(self) -> tuple[Result, ...]:
         """The outputs, in their order."""
-        return tuple(
-            Result(
-                o.name, self.element(o.after or o.name, o.type.dtypes), self.core(o.name, o.type.axes),
-                None if self.scalar else o.after,
-            )
-            for o in self.signature.outputs
-        )  # fmt: skip
+        return tuple(map(self._result, self.signature.outputs))
+
+    def _result(self, output: Output) -> Result:
+        core = self.core(output.name, output.type.axes)
+        if output.many and core is None:
+            raise self._refuse("a C function makes lists of samples alone", output.name, "annotated axes", str(output))
+        if output.many and self.is_rule:
+            raise self._refuse(
+                "a rule in C returns no list of tensors", output.name, "one tensor for each result", str(output),
+                "write the rule in torch or NumPy",
+            )  # fmt: skip
+        element = self.element(output.after or output.name, output.type.dtypes)
+        return (Results if output.many else Result)(output.name, element, core, None if self.scalar else output.after)
 
     @cached_property
     def returns_result(self) -> bool:
@@ -211,7 +242,8 @@ class Prototype:
     @cached_property
     def gives_shapes(self) -> bool:
         """True if the caller gives the shapes of the outputs."""
-        return (self.is_rule and not self.scalar) or any(result.core is None for result in self.results)
+        told = self.signature.returns_list or any(result.core is None for result in self.results)
+        return told or (self.is_rule and not self.scalar)
 
     @cached_property
     def gives_batch(self) -> bool:
@@ -227,9 +259,10 @@ class Prototype:
     def has_ready_calls(self) -> bool:
         """True if Python can call it without the dispatcher: it takes tensors, by samples, and plain numbers alone.
 
-        Where it says sizes, each call has outputs of its own to make.
+        Where it says sizes, and where it makes a list, each call has outputs of its own to make.
         """
-        return not self.whole and not self.late and all(a.from_python() is not None for a in self.arguments if a.schema)
+        plain = all(a.from_python() is not None for a in self.arguments if a.schema)
+        return plain and not (self.whole or self.late or self.signature.returns_list)
 
     @cached_property
     def trailing(self) -> tuple[str, ...]:
@@ -252,7 +285,7 @@ class Prototype:
         """
         slots = [f"{argument.schema} {argument.name}" for argument in self.arguments if argument.schema]
         slots += [] if bare else [f"SymInt[]? {name}" for name in self.trailing]
-        returns = ", ".join(["Tensor"] * len(self.results))
+        returns = ", ".join("Tensor[]" if isinstance(result, Results) else "Tensor" for result in self.results)
         return f"({', '.join(slots)}) -> " + (returns if len(self.results) == 1 else f"({returns})")
 
     # -- C --------------------------------------------------------------------------------------------------------

@@ -122,6 +122,16 @@ tg_value tg_give(tg_call *call, tg_handle handle) {
     return (tg_value)handle;
 }
 
+tg_value tg_give_list(tg_call *call, const tg_tensor *tensors, int64_t count) {
+    tg_handle list;
+    tg_require(call, tg_torch.torch_new_list_reserve_size((size_t)count, &list), "no memory for", "a list");
+    tg_keep(call, list, tg_torch.torch_delete_list);
+    for (int64_t i = 0; i < count; i++)
+        tg_require(call, tg_torch.torch_list_push_back(list, (tg_value)tensors[i].handle), "no memory for", "a list");
+    for (int64_t i = 0; i < count; i++) tg_give(call, tensors[i].handle); /* the list owns them now */
+    return tg_give(call, list);
+}
+
 /* -- arguments ------------------------------------------------------------------------------------------------- */
 
 bool tg_some(tg_value *slot) {
@@ -357,6 +367,11 @@ const int64_t *tg_given(tg_call *call, const int64_t *shapes, int64_t length, in
     const int64_t *sizes = shapes + *at + 1;
     *at += 1 + *dim;
     return sizes;
+}
+
+int64_t tg_given_length(tg_call *call, const int64_t *shapes, int64_t length, int64_t *at) {
+    if (*at >= length || shapes[*at] < 0) tg_fail(call, "the length of a list is not as it should be");
+    return shapes[(*at)++];
 }
 
 void tg_at_each(const tg_call *call, const tg_tensor *tensors, int64_t count, int64_t sample, const void **found) {

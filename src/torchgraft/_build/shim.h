@@ -57,6 +57,8 @@ typedef struct tg_object *tg_python; /* PyObject */
     X(int32_t, torch_list_size, (tg_handle, size_t *))                                                          \
     X(int32_t, torch_list_get_item, (tg_handle, size_t, tg_value *))                                            \
     X(int32_t, torch_delete_list, (tg_handle))                                                                  \
+    X(int32_t, torch_new_list_reserve_size, (size_t, tg_handle *))                                              \
+    X(int32_t, torch_list_push_back, (tg_handle, tg_value))                                                     \
     X(int32_t, torch_string_length, (tg_handle, size_t *))                                                      \
     X(int32_t, torch_string_c_str, (tg_handle, const char **))                                                  \
     X(int32_t, torch_delete_string, (tg_handle))                                                                \
@@ -163,6 +165,9 @@ void *tg_memory(tg_call *call, int64_t count, int64_t item);
 /* Hands a tensor to the caller, who owns it then. */
 tg_value tg_give(tg_call *call, tg_handle handle);
 
+/* The same for tensors in a list. */
+tg_value tg_give_list(tg_call *call, const tg_tensor *tensors, int64_t count);
+
 /* -- arguments ------------------------------------------------------------------------------------------------- */
 
 static inline double tg_as_double(tg_value value) {
@@ -196,6 +201,11 @@ static inline void tg_absent(tg_tensor *tensor) { memset(tensor, 0, sizeof *tens
 
 static inline int64_t tg_size(const tg_tensor *tensor, int64_t axis) {
     return tensor->sizes[tensor->dim - tensor->core + axis];
+}
+
+/* The sizes of one sample. */
+static inline const int64_t *tg_core_sizes(const tg_tensor *tensor) {
+    return tensor->sizes + (tensor->dim - tensor->core);
 }
 
 void tg_expect(tg_call *call, const tg_tensor *tensor, int64_t axis, const char *text, int64_t size);
@@ -245,6 +255,9 @@ void tg_cut(tg_call *call, tg_tensor *tensor, const int64_t *found, int32_t dtyp
 
 /* The shape of an output that the caller gives: a number of axes, then their sizes; `at` moves on. */
 const int64_t *tg_given(tg_call *call, const int64_t *shapes, int64_t length, int64_t *at, int64_t *dim);
+
+/* The length of a list that the caller gives; the shapes of its tensors follow. */
+int64_t tg_given_length(tg_call *call, const int64_t *shapes, int64_t length, int64_t *at);
 
 /* Where a sample of a tensor is. */
 static inline char *tg_at(const tg_call *call, const tg_tensor *tensor, int64_t sample) {

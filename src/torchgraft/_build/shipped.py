@@ -53,7 +53,7 @@ def _recipe(source: Source, prototype: Prototype, dtypes: Mapping[str, torch.dty
         [signature.name, prototype.symbol, prototype.is_rule, prototype.scalar, prototype.sizes],
         [[p.name, str(p.type), p.optional, p.many] for p in signature.parameters],
         [[position, name, str(workspace)] for position, name, workspace in signature.workspaces],
-        [[output.name, str(output.type)] for output in signature.outputs],
+        [[output.name, str(output)] for output in signature.outputs],
         sorted((name, name_of(dtype)) for name, dtype in dtypes.items()),
         *([list(map(str, prototype.late))] if prototype.late else []),
     ]

@@ -15,14 +15,19 @@ def size_of(token: Axis) -> str:
     return _expression(token.expression)
 
 
-def core_sizes(core: Axes) -> str:
-    """The sizes of one sample's axes, as an array is initialised."""
-    return f"{{{', '.join(map(size_of, core.tokens)) or '0'}}}"
+def core_sizes(core: Axes, tensor: str = "") -> str:
+    """The sizes of one sample's axes, as an array is initialised.
+
+    Args:
+        tensor: that has the axes which the annotation leaves open.
+    """
+    sizes = (f"tg_size({tensor}, {i})" if t.anonymous else size_of(t) for i, t in enumerate(core.tokens))
+    return f"{{{', '.join(sizes) or '0'}}}"
 
 
 def elements_of(core: Axes | None) -> str:
-    """The number of elements of one sample."""
-    return "*".join(f"({size_of(token)})" for token in (core.tokens if core else ())) or "1"
+    """The number of elements of one sample, along the axes that have a size of their own."""
+    return "*".join(f"({size_of(token)})" for token in (core.tokens if core else ()) if not token.anonymous) or "1"
 
 
 def _expression(node: ast.expr) -> str:

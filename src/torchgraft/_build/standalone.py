@@ -19,7 +19,7 @@ from ..errors import BuildError, UnsupportedError
 from .c_arguments import CODES, Array, Arrays
 from .combinations import combinations
 from .library import build, source_of, write_source
-from .prototype import Prototype
+from .prototype import Prototype, Results
 from .source import Source
 from .toolchain import HEADER, compiler, processor_level, see_again
 
@@ -197,8 +197,10 @@ def _check(source: Source, prototype: Prototype, dtypes: Sequence[torch.dtype]) 
     if set(dtypes) & HALVES:
         raise _needs_python(prototype, "dtypes", "rounds halves", "float32, float64 and the like")
     if prototype.trailing:
-        whole = next(result.name for result in prototype.results if result.core is None)
-        raise _needs_python(prototype, whole, "gives the output's shape", "annotated axes")
+        told = next(result for result in prototype.results if result.core is None or isinstance(result, Results))
+        if isinstance(told, Results):
+            raise _needs_python(prototype, told.name, "gives the length of the list", "a fixed number of tensors")
+        raise _needs_python(prototype, told.name, "gives the output's shape", "annotated axes")
     for argument in prototype.arguments:
         if argument.converts:
             raise _needs_python(prototype, argument.name, "converts the argument", "tensors, real numbers and strings")

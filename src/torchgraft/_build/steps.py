@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .c_arguments import Arrays, Scratch, SeedOfSample
+from .._spec.axes import Axes
+from .c_arguments import Array, Arrays, Scratch, SeedOfSample, of_items
+from .prototype import Results
 from .sizes import core_sizes, elements_of, size_of
 from .unit import Unit
 
@@ -21,7 +23,10 @@ def steps(unit: Unit) -> Iterator[str]:
     yield "}"
     yield from _cut(unit)
     for i, result in enumerate(unit.prototype.results):
-        yield f"tg_stack[{i}] = tg_give(tg_c, {result.field}.handle);"
+        if isinstance(result, Results):
+            yield f"tg_stack[{i}] = tg_give_list(tg_c, {result.field}, {result.field}_length);"
+        else:
+            yield f"tg_stack[{i}] = tg_give(tg_c, {result.field}.handle);"
 
 
 def _take(unit: Unit) -> Iterator[str]:
@@ -100,29 +105,75 @@ def _open(unit: Unit) -> Iterator[str]:
         for result in unit.prototype.results:
             if result.core is not None:
                 yield "if (tg_shapes) {"
+                if isinstance(result, Results):
+                    yield f"    {_GIVEN_LENGTH.format(result.field)}"
+                    yield f"    for (int64_t tg_n = 0; tg_n < {result.field}_length; tg_n++) {{"
                 yield "    tg_shape = tg_given(tg_c, tg_shapes, tg_shapes_length, &tg_shape_at, &tg_dim);"
                 count = len(result.core.tokens)
                 yield f"    if (tg_dim < {count}) tg_fail(tg_c, \"output '{result.name}' has too few axes\");"
                 yield f'    tg_join(tg_c, "{result.name}", tg_dim - {count}, tg_shape);'
-                yield "}"
+                yield "}}" if isinstance(result, Results) else "}"
         yield "tg_shape_at = 0;"
     for array in unit.arrays:
         if array.core is None:
             yield from array.each("tg_open_whole(tg_c, {tensor});")
         else:
-            code, _ = unit.element(array.name)
-            yield f"{{ const int64_t tg_core[] = {core_sizes(array.core)};"
-            yield from array.each(f"tg_open(tg_c, {{tensor}}, tg_core, {code});")
-            yield "}"
+            yield from _open_samples(unit, array, array.core)
     for argument in unit.prototype.arguments:
         if isinstance(argument, Scratch):
             yield f"{argument.field} = {elements_of(argument.core)};"
             yield f"if ({argument.field} < 0) tg_fail(tg_c, \"workspace '{argument.name}' has a negative size\");"
 
 
+def _open_samples(unit: Unit, array: Array, core: Axes) -> Iterator[str]:
+    """Open a tensor, or each of a list; the function is told the sizes of those that have their own."""
+    code, _ = unit.element(array.name)
+    if not of_items(array.name, core):
+        yield f"{{ const int64_t tg_core[] = {core_sizes(core)};"
+        yield from array.each(f"tg_open(tg_c, {{tensor}}, tg_core, {code});")
+        yield "}"
+        return
+    item = f"&{array.field}[tg_n]"
+    yield f"{array.field}_sizes = (const int64_t **)tg_memory(tg_c, {array.field}_length, sizeof(int64_t *));"
+    yield f"for (int64_t tg_n = 0; tg_n < {array.field}_length; tg_n++) {{"
+    yield f"    const int64_t tg_core[] = {core_sizes(core, item)};"
+    yield f"    tg_open(tg_c, {item}, tg_core, {code});"
+    yield f"    {array.field}_sizes[tg_n] = tg_core_sizes({item});"
+    yield "}"
+
+
+_GIVEN_LENGTH = "{}_length = tg_given_length(tg_c, tg_shapes, tg_shapes_length, &tg_shape_at);"
+
+
+def _make_list(unit: Unit, result: Results) -> Iterator[str]:
+    """The tensors of a list, whose number and shapes the caller gives."""
+    assert result.core is not None
+    field, count = result.field, len(result.core.tokens)
+    yield f"if (!tg_shapes) tg_fail(tg_c, \"the shapes of '{result.name}' are not given\");"
+    yield _GIVEN_LENGTH.format(field)
+    yield f"{field} = (tg_tensor *)tg_memory(tg_c, {field}_length, sizeof(tg_tensor));"
+    yield f"{field}_sizes = (const int64_t **)tg_memory(tg_c, {field}_length, sizeof(int64_t *));"
+    if result.name not in unit.dtypes:  # The library was built for empty lists.
+        yield f"if ({field}_length) tg_fail(tg_c, \"'{result.name}' has no dtype\");"
+        return
+    code, item = unit.element(result.name)
+    yield f"for (int64_t tg_n = 0; tg_n < {field}_length; tg_n++) {{"
+    yield "    tg_shape = tg_given(tg_c, tg_shapes, tg_shapes_length, &tg_shape_at, &tg_dim);"
+    yield f'    tg_make(tg_c, &{field}[tg_n], "{result.name}", tg_dim, tg_shape, {count}, {code}, {item});'
+    yield f"    tg_look(&{field}[tg_n]);"
+    for i, token in enumerate(result.core.tokens):
+        if not token.anonymous:
+            yield f'    tg_expect(tg_c, &{field}[tg_n], {i}, "{token.text}", {size_of(token)});'
+    yield f"    {field}_sizes[tg_n] = tg_core_sizes(&{field}[tg_n]);"
+    yield "}"
+
+
 def _make(unit: Unit) -> Iterator[str]:
     """Outputs, in the shapes that the caller gives, or those that the sizes tell."""
     for result in unit.prototype.results:
+        if isinstance(result, Results):
+            yield from _make_list(unit, result)
+            continue
         code, item = unit.element(result.name)
         count = 0 if result.core is None else len(result.core.tokens)
         name = f'tg_c, &{result.field}, "{result.name}"'
@@ -174,7 +225,8 @@ def _work(unit: Unit) -> str:
     counts = ["*".join(f"tg_max(1, {size})" for size in unit.sizes()) or "1"]
     for result in unit.prototype.results:
         if result.core is not None:
-            counts.append("*".join(f"tg_max(1, {size_of(token)})" for token in result.core.tokens) or "1")
+            named = [token for token in result.core.tokens if not token.anonymous]
+            counts.append("*".join(f"tg_max(1, {size_of(token)})" for token in named) or "1")
     work = counts[0]
     for count in counts[1:]:
         work = f"tg_max({work}, {count})"

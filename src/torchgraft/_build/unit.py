@@ -126,7 +126,7 @@ class Unit:
         for argument in self.prototype.arguments:
             yield from (f"{line};" for line in argument.fields())
         for result in self.prototype.results:
-            yield f"tg_tensor o_{result.name};"
+            yield from (f"{line};" for line in result.fields())
 
     # -- what the parts of a file are made of -----------------------------------------------------------------------
 

@@ -18,7 +18,8 @@ from .._lower.structures import take_apart
 from .._op import Op
 from .._rules.surrogate import function_name, read_surrogates
 from .._spec.accuracy import read_accuracy
-from .._spec.signature import Signature
+from .._spec.outputs import spread
+from .._spec.signature import Output, Signature
 from ..errors import ArgumentError
 
 FUNCTIONS = (torch.autograd.Function, Function)
@@ -71,7 +72,7 @@ class Target:
         parameters: names of the positional arguments, as far as they are known.
         constants: names of arguments that were declared to have no derivative.
         signature: parameters of what its author wrote, by name.
-        inert: places of outputs that were declared to have none.
+        outputs: of an operator, those that it returns.
         declared: what qualifies the verdict.
         late: sizes of its outputs that hang on values, as reports name them; empty where there are none.
         samples: functions of its author's that yield calls, as `Op.samples` takes them: of an operator those that were
@@ -87,15 +88,22 @@ class Target:
     constants: frozenset[str] = frozenset()
     signature: Mapping[str, inspect.Parameter] = field(default_factory=dict)
     samples: tuple[Callable[..., Any], ...] = ()
-    inert: frozenset[int] = frozenset()
+    outputs: tuple[Output, ...] = ()
     declared: Declared = field(default_factory=Declared)
     writing: Op[..., Any] | None = None
     late: str = ""
 
     def differentiable(self, returned: Any) -> list[torch.Tensor]:
         """The tensors among what it returned that may have a derivative, but for those declared to have none."""
-        leaves = enumerate(_torch.pytree.tree_leaves(returned))
-        return [leaf for i, leaf in leaves if i not in self.inert and differentiable(leaf)]
+        leaves = _torch.pytree.tree_leaves(returned)
+        if self.has_inert:  # Of other targets, outputs are what they return.
+            leaves = [leaf for leaf, o in zip(leaves, spread(self.outputs, len(leaves)), strict=True) if not o.inert]
+        return [leaf for leaf in leaves if differentiable(leaf)]
+
+    @property
+    def has_inert(self) -> bool:
+        """True if an output was declared to have no derivative."""
+        return any(output.inert for output in self.outputs)
 
     @property
     def operator(self) -> Op[..., Any] | None:
@@ -184,10 +192,9 @@ def _made(origin: Any, name: str | None) -> Target:
         paths = {p.name: p.shown for p in record.signature.parameters}
         constants = [paths.get(name, name) for name in record.nondifferentiable]
         surrogates = {paths[name]: of for name, of in record.surrogates.items()}
-        visible = record.signature.visible
         return Target(
             name or record.name, "operator", on_fields(record.signature, function), function, tuple(paths.values()),
-            frozenset(constants), inert=frozenset(i for i, output in enumerate(visible) if output.inert),
+            frozenset(constants), outputs=record.signature.visible,
             declared=Declared(record.accuracy, surrogates, tuple(constants)),
             writing=None if function is origin else origin,
             late=" and ".join(sorted(record.signature.late_names)),

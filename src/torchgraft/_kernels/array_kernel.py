@@ -11,6 +11,7 @@ from torch import Tensor
 
 from .. import _torch
 from .._spec.dtypes import HALVES, complex_twin
+from .._spec.outputs import leaf_names, spread
 from .._spec.plan import Plan, flatten, replace, seeded
 from .._spec.signature import Output, Signature
 from ..errors import KernelError
@@ -18,8 +19,8 @@ from .arrays import array_dtype, to_array, to_tensor
 from .batching import loop_arrays, vectorise
 from .kernel import Kernel
 from .ownership import release
-from .results import as_sequence, refuse_mutated
-from .written import results_beside, spread, spread_leads, written_places
+from .results import Samples, as_sequence, refuse_mutated
+from .written import in_full, leads_in_full, results_beside, written_places
 
 
 class ArrayKernel(Kernel):
@@ -49,7 +50,7 @@ class ArrayKernel(Kernel):
 
     def call_planned(self, values: Sequence[Any], plan: Plan, *, may_loop: bool = True) -> Any:
         """The function over the plan's batch axes, in a loop."""
-        values = seeded(self.signature, spread(self.signature, values, plan), plan)
+        values = seeded(self.signature, in_full(self.signature, values, plan), plan)
         if not plan.batch:
             return self.call(*values)
         if any(size == 0 for size in plan.batch):
@@ -92,16 +93,17 @@ class ArrayKernel(Kernel):
         """Turn what the function returned for `outputs` into tensors; dtypes are needed for halves and numbers."""
         first = next((leaf.dtype for leaf in flatten(self.signature, values) if leaf.is_floating_point()), None)
         twin = None if first is None else complex_twin(first)
+        names, owners = leaf_names(outputs, len(results)), spread(outputs, len(results))
         made: list[Tensor] = []
-        for result, output in zip(results, outputs, strict=True):
+        for result, name, output in zip(results, names, owners, strict=True):
             dtypes = output.type.dtypes
             dtype = dtypes.exact or (twin if dtypes.kind == "Complex" else first if dtypes.numeric else None)
-            made.append(to_tensor(result, self.signature.name, output.name, dtype))
+            made.append(to_tensor(result, self.signature.name, name, dtype))
         return made
 
     def _loop(self, values: Sequence[Any], leaves: Sequence[Tensor], plan: Plan) -> list[Tensor]:
         converted = self._arrays(values)
-        counts = iter(spread_leads(self.signature, plan))
+        counts = iter(leads_in_full(self.signature, plan))
         leads: list[int | None] = []
         flat: list[Any] = []
         for parameter, value in zip(self.signature.parameters, converted, strict=True):
@@ -109,29 +111,31 @@ class ArrayKernel(Kernel):
             for item in items:
                 flat.append(item)
                 leads.append(next(counts) if isinstance(item, np.ndarray) and parameter.is_tensor else None)
+        names = leaf_names(self.signature.outputs, len(plan.outputs))
         outputs = [
-            (output.name, (shape or ())[len(plan.batch) :], _numpy_dtype(array_dtype(dtype)))
-            for output, (shape, dtype) in zip(self.signature.outputs, plan.outputs, strict=True)
+            (name, (shape or ())[len(plan.batch) :], _numpy_dtype(array_dtype(dtype)))
+            for name, (shape, dtype) in zip(names, plan.outputs, strict=True)
         ]
         try:
-            made = loop_arrays(self._on_sample(values), flat, leads, plan.batch, outputs, self._refuse)
+            made = loop_arrays(self._on_sample(values, plan), flat, leads, plan.batch, outputs, self._refuse)
         except ValueError as error:
             self._explain(error)
             raise
         return [
-            to_tensor(array, self.signature.name, output.name, dtype)
-            for array, output, (_, dtype) in zip(made, self.signature.outputs, plan.outputs, strict=True)
+            to_tensor(array, self.signature.name, name, dtype)
+            for array, name, (_, dtype) in zip(made, names, plan.outputs, strict=True)
         ]
 
-    def _on_sample(self, values: Sequence[Any]) -> Callable[..., Any]:
+    def _on_sample(self, values: Sequence[Any], plan: Plan) -> Callable[..., Any]:
         """The function as the loop calls it: without detours where it takes plain arrays and returns one."""
         lists = any(p.is_tensor and p.many for p in self.signature.parameters)
-        if not lists and self.signature.structure is None and len(self.signature.outputs) == 1:
+        if not lists and self.signature.alone and not self.signature.returns_list:
             return self._positional
         regroup = self._regroup(values)
+        take = Samples(self.signature, plan)
 
         def call(*sample: Any) -> Any:
-            outputs = as_sequence(self.signature, self._positional(*regroup(sample)))
+            outputs = take(self._positional(*regroup(sample)))
             return outputs[0] if len(outputs) == 1 else outputs
 
         return call
@@ -152,12 +156,13 @@ class ArrayKernel(Kernel):
 
     def _stack(self, values: Sequence[Any], leaves: Sequence[Tensor], plan: Plan) -> list[Tensor]:
         """A loop whose output shapes only the kernel knows."""
+        take = Samples(self.signature, plan)
 
         def one(cores: list[Tensor]) -> Sequence[Tensor]:
-            return as_sequence(self.signature, self.call(*replace(self.signature, values, cores)))
+            return take(self.call(*replace(self.signature, values, cores)))
 
         with _torch.level():  # `torch.vmap` cannot map arrays.
-            return vectorise(one, leaves, spread_leads(self.signature, plan), plan.batch)
+            return vectorise(one, leaves, leads_in_full(self.signature, plan), plan.batch)
 
     def _refuse(self, name: str, made: Any, expected: Any) -> KernelError:
         shape, dtype = expected

@@ -13,14 +13,16 @@ from torch import Tensor
 from .. import _torch
 from .._captures import CaptureWatch, captured_with_grad
 from .._randomness import Probe
+from .._spec.outputs import grouped
 from .._spec.plan import Plan, flatten, replace, seeded
+from .._spec.shape_rule import missing_shape
 from .._spec.signature import Signature
 from .._spec.structures import Structure, gathering
 from ..errors import KernelError
 from .batching import vectorise
 from .ownership import held_elsewhere
-from .results import as_sequence, refuse_captured, refuse_mutated, refuse_random, settle
-from .written import on_copies, spread, spread_leads
+from .results import Samples, as_sequence, refuse_captured, refuse_mutated, refuse_random, settle
+from .written import in_full, leads_in_full, on_copies
 
 _WATCHED = 3
 """Runs in which captured tensors are looked for."""
@@ -121,7 +123,7 @@ class Kernel(ABC):
             plan: of the call.
             values: its arguments: plain tensors, on which the dispatcher has nothing to do.
         """
-        whole = spread(self.signature, values, plan) is values and not plan.batch and not plan.samples
+        whole = in_full(self.signature, values, plan) is values and not plan.batch and not plan.samples
         return self.call if whole else lambda *values: self.call_planned(values, plan)
 
     def in_place(self, plan: Plan, values: Sequence[Any]) -> Callable[..., Any] | None:
@@ -141,8 +143,9 @@ class Kernel(ABC):
         """The function over the plan's batch axes, unchecked."""
 
     def single(self, outputs: Any) -> Any:
-        """Outputs as `call` returns them."""
-        return outputs[0] if len(outputs) == 1 and self.signature.structure is None else outputs
+        """Outputs, a list among them flattened, as `call` returns them."""
+        groups = grouped(self.signature.outputs, outputs) if self.signature.returns_list else outputs
+        return groups[0] if self.signature.alone else groups
 
     def empty(self, plan: Plan) -> Any:
         """The outputs of a batch without samples."""
@@ -150,7 +153,7 @@ class Kernel(ABC):
             raise KernelError(
                 "the output's shape for an empty batch is not known",
                 operator=self.signature.name,
-                hint=f"annotate the output's axes, or add @{self.signature.name}.shape",
+                hint=missing_shape(self.signature),
             )
         return self.single([torch.empty(shape or (), dtype=dtype, device=plan.device) for shape, dtype in plan.outputs])
 
@@ -175,15 +178,16 @@ class TorchKernel(Kernel):
 
     def call_planned(self, values: Sequence[Any], plan: Plan, *, may_loop: bool = True) -> Any:
         """The function over the plan's batch axes: by `torch.vmap`, or a loop."""
-        values = seeded(self.signature, spread(self.signature, values, plan), plan)
+        values = seeded(self.signature, in_full(self.signature, values, plan), plan)
         if not plan.batch:
             return self.call(*values)
         if any(size == 0 for size in plan.batch):
             return self.empty(plan)
-        leaves, leads = flatten(self.signature, values), spread_leads(self.signature, plan)
+        leaves, leads = flatten(self.signature, values), leads_in_full(self.signature, plan)
+        take = Samples(self.signature, plan)
 
         def function(cores: list[Tensor]) -> Sequence[Tensor]:
-            return as_sequence(self.signature, self.call(*replace(self.signature, values, cores)))
+            return take(self.call(*replace(self.signature, values, cores)))
 
         return self.single(vectorise(function, leaves, leads, plan.batch, may_loop=may_loop))
 

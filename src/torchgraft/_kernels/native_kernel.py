@@ -9,7 +9,9 @@ from .._build.native_function import NativeFunction, Result
 from .._build.prototype import Prototype
 from .._build.source import Source
 from .._spec.axes import Shape
+from .._spec.outputs import leaf_names
 from .._spec.plan import Plan, seeded
+from .._spec.shape_rule import missing_shape
 from .._spec.signature import Signature
 from ..errors import DeclarationError
 from .kernel import Kernel
@@ -41,7 +43,9 @@ class NativeKernel(Kernel):
                 return ready
         if plan.batch:
             return lambda *values: self.call_planned(values, plan)
-        outputs = tuple(dtype for _, dtype in results)
+        if not results:
+            return lambda *values: self.call_planned(values, plan)
+        outputs = self.native.dtypes_of(results)
         trailing = self.native.trailing((), [shape for shape, _ in results if shape is not None])
         function = self.native.variant(self.native.dtypes(values), outputs)
         return (lambda *values: function(*values, *trailing)) if trailing else function
@@ -70,14 +74,15 @@ class NativeKernel(Kernel):
         return [leaf.lead for leaf in plan.leaves]
 
     def _results(self, plan: Plan) -> list[Result]:
-        return [(self._known(shape, i), dtype) for i, (shape, dtype) in enumerate(plan.outputs)]
+        names = leaf_names(self.signature.outputs, len(plan.outputs))
+        return [(self._known(shape, name), dtype) for name, (shape, dtype) in zip(names, plan.outputs, strict=True)]
 
-    def _known(self, shape: Shape | None, output: int) -> Shape | None:
+    def _known(self, shape: Shape | None, output: str) -> Shape | None:
         if shape is None and not self.signature.late:  # A function that says sizes makes outputs of them.
             raise DeclarationError(
                 "the output's shape is not known before a C function runs", operator=self.signature.name,
-                argument=self.signature.outputs[output].name, expected="annotated axes, or a shape rule",
-                got="a bare Tensor",
-                hint=f"annotate the axes, or add\n@{self.signature.name}.shape\ndef _(...): return (n, m)",
+                argument=output, expected="annotated axes, or a shape rule",
+                got="a list" if self.signature.returns_list else "a bare Tensor",
+                hint=missing_shape(self.signature),
             )  # fmt: skip
         return shape

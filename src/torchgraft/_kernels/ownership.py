@@ -21,11 +21,22 @@ def release(result: Any) -> Any:
     To be called with a result that one local variable holds.
     """
     if isinstance(result, (tuple, list)):
-        all_held = sys.getrefcount(result) > _alone()
-        held = [all_held or sys.getrefcount(result[i]) > _ITEM for i in range(len(result))]
-        return tuple(_copied(item, is_held) for item, is_held in zip(result, held, strict=True))
+        return _released(result, held=sys.getrefcount(result) > _alone())
     is_held = sys.getrefcount(result) > _alone()
     return _copied(result, is_held)
+
+
+def _released(items: Any, *, held: bool) -> tuple[Any, ...]:
+    """The arrays of a tuple or list, and of a list in it.
+
+    Args:
+        held: somebody else holds it, and with it all that is in it.
+    """
+    held_items = [held or sys.getrefcount(items[i]) > _ITEM for i in range(len(items))]
+    return tuple(
+        _released(items[i], held=is_held) if isinstance(items[i], (tuple, list)) else _copied(items[i], is_held)
+        for i, is_held in enumerate(held_items)
+    )
 
 
 def _copied(value: Any, held: bool) -> Any:
@@ -50,12 +61,20 @@ def held_elsewhere(result: Any) -> list[bool]:
     if _torch.dispatch_modes():  # A tracer holds what it traces; `Lowering` copies views and inputs.
         return [False] * (len(result) if isinstance(result, (tuple, list)) else 1)
     if isinstance(result, (tuple, list)):
-        all_held = sys.getrefcount(result) > _alone()
-        return [
-            all_held or sys.getrefcount(result[i]) > _ITEM or _torch.borrows_storage(result[i])
-            for i in range(len(result))
-        ]
+        return _held_items(result, held=sys.getrefcount(result) > _alone())
     return [sys.getrefcount(result) > _alone() or _torch.borrows_storage(result)]
+
+
+def _held_items(items: Any, *, held: bool) -> list[bool]:
+    """The answer for each tensor of a tuple or list, and of a list in it; `held` as above."""
+    answers: list[bool] = []
+    for i in range(len(items)):
+        is_held = held or sys.getrefcount(items[i]) > _ITEM
+        if isinstance(items[i], (tuple, list)):
+            answers += _held_items(items[i], held=is_held)
+        else:
+            answers.append(is_held or _torch.borrows_storage(items[i]))
+    return answers
 
 
 # The interpreter holds references of its own, and their number differs from version to version. It is measured here, in
@@ -99,7 +118,14 @@ def _measure_hot_item() -> int:
     return sys.getrefcount(tensor)
 
 
+def _measure_hot_list() -> int:
+    (*items,) = _out = (object(),)
+    return max(sys.getrefcount(item) for _, item in enumerate(items))
+
+
 _ITEM = _measure_item()
 _BASE = _measure_base()
 HOT_ALONE = min(_measure_hot(), _measure_hot_item())
 """References to an output in the generated code, where two names hold it."""
+HOT_ALONE_IN_LIST = _measure_hot_list()
+"""The same for an output in a list, which what the kernel returned, the list, and a name hold."""

@@ -12,16 +12,26 @@ from .. import _torch
 from .._randomness import draw_words
 from .._spec.axes import Shape
 from .._spec.dtypes import name_of
+from .._spec.outputs import flattened, leaf_names, spread
 from .._spec.plan import Plan
-from .._spec.signature import Signature
+from .._spec.shape_rule import fits, in_words
+from .._spec.signature import Output, Signature
 from .._spec.workspace import Native
 from ..errors import KernelError
 
 
 def as_sequence(signature: Signature, result: Any) -> Sequence[Any]:
-    """The outputs one by one; a wrong number of them raises."""
-    if len(signature.outputs) == 1 and signature.structure is None:
+    """The outputs one by one, a list flattened; a wrong number of them raises."""
+    if signature.returns_list:
+        return _flat(signature, [result] if signature.alone else result)
+    if signature.alone:
         return (result,)
+    _check_number(signature, result)
+    outputs: Sequence[Any] = result
+    return outputs
+
+
+def _check_number(signature: Signature, result: Any) -> None:
     if not isinstance(result, (tuple, list)) or len(result) != len(signature.outputs):
         count = len(result) if isinstance(result, (tuple, list)) else f"one {type(result).__name__}"
         raise KernelError(
@@ -30,7 +40,22 @@ def as_sequence(signature: Signature, result: Any) -> Sequence[Any]:
             expected=f"{len(signature.outputs)}: {', '.join(output.name for output in signature.outputs)}",
             got=count,
         )
-    return result
+
+
+def _flat(signature: Signature, groups: Any) -> list[Any]:
+    _check_number(signature, groups)
+    for output, group in zip(signature.outputs, groups, strict=True):
+        if output.many and not isinstance(group, (list, tuple)):
+            array = "np.ndarray" if output.type.numpy else "Tensor"
+            raise KernelError(
+                f"the kernel returned {type(group).__name__} for a list of tensors",
+                operator=signature.name,
+                argument=output.name,
+                expected=str(output),
+                got=type(group).__name__,
+                hint=f"return a list, such as [first, second]; list(x) takes one {array} apart",
+            )
+    return flattened(signature.outputs, groups)
 
 
 _RETURNED: dict[type, str] = {
@@ -46,54 +71,106 @@ def settle(signature: Signature, plan: Plan, result: Any, inputs: Sequence[Tenso
     Raises:
         KernelError: an output has another shape or dtype than its annotation says, or comes from a captured tensor.
     """
-    return settle_last(signature, plan, as_sequence(signature, result), inputs)
+    outputs = as_sequence(signature, result)
+    if not plan.open and len(outputs) != len(plan.outputs):
+        raise _other_length(signature, len(plan.outputs), len(outputs), "than the shape rule says")
+    return _settle(signature.outputs, plan, signature, outputs, plan.expected(signature.outputs, len(outputs)), inputs)
 
 
-def settle_last(signature: Signature, plan: Plan, results: Sequence[Any], inputs: Sequence[Tensor]) -> list[Tensor]:
-    """Settle the last outputs alone, as `settle` does: those that a function which writes returns."""
-    first = len(signature.outputs) - len(results)
+def settle_returned(signature: Signature, plan: Plan, results: Sequence[Any], inputs: Sequence[Tensor]) -> list[Tensor]:
+    """Settle what a function which writes returns, as `settle` does."""
+    return _settle(signature.returned, plan, signature, results, plan.outputs[len(signature.written) :], inputs)
+
+
+def _settle(
+    owners: Sequence[Output],
+    plan: Plan,
+    signature: Signature,
+    results: Sequence[Any],
+    expected: Sequence[tuple[Shape | None, torch.dtype]],
+    inputs: Sequence[Tensor],
+) -> list[Tensor]:
     settled: list[Tensor] = []
-    shapes = _expected(signature, plan, first, results)
-    outputs = zip(signature.outputs[first:], results, shapes, plan.outputs[first:], strict=True)
-    for output, value, shape, (_, dtype) in outputs:
+    names, outputs = leaf_names(owners, len(results)), spread(owners, len(results))
+    _check_tensors(signature, outputs, names, results)
+    shapes = [shape for shape, _ in expected]
+    if plan.late is not None:
+        shapes = list(plan.late.read([tuple(value.shape) for value in results]))
+    for output, name, value, shape, (_, dtype) in zip(outputs, names, results, shapes, expected, strict=True):
         if shape is not None and tuple(value.shape) != tuple(shape):
             raise KernelError(
                 "the kernel returned another shape than its annotation says",
                 operator=signature.name,
-                argument=output.name,
+                argument=name,
                 expected=f"{tuple(shape)}, from '{output.type.axes}'",
+                got=str(tuple(value.shape)),
+            )
+        if shape is None and output.many and plan.items is not None and not fits(value.shape, plan.items):
+            raise KernelError(
+                "the kernel returned another shape than its annotation says",
+                operator=signature.name,
+                argument=name,
+                expected=f"{in_words(plan.items)}, from '{output.type.axes}'",
                 got=str(tuple(value.shape)),
             )
         if value.dtype is not dtype:
             raise KernelError(
                 "the kernel returned another dtype than its annotation says",
                 operator=signature.name,
-                argument=output.name,
+                argument=name,
                 expected=f"{name_of(dtype)}, from '{output.type}'",
                 got=name_of(value.dtype),
                 hint=f"return result.{'astype' if output.type.numpy else 'to'}(...) of the inputs' dtype",
             )
         if value.requires_grad and torch.is_grad_enabled():
-            raise _captured(signature.name, output.name)
+            raise _captured(signature.name, name)
         settled.append(_own(value, [*inputs, *settled]))
     return settled
 
 
-def _expected(signature: Signature, plan: Plan, first: int, results: Sequence[Any]) -> Sequence[Shape | None]:
-    """The shape that each output from the first one on must have; late sizes are read from the outputs."""
-    for output, value in zip(signature.outputs[first:], results, strict=True):
+def _check_tensors(
+    signature: Signature, outputs: Sequence[Output], names: Sequence[str], results: Sequence[Any]
+) -> None:
+    for output, name, value in zip(outputs, names, results, strict=True):
         if not isinstance(value, Tensor):
             raise KernelError(
                 f"the kernel returned {type(value).__name__}",
                 operator=signature.name,
-                argument=output.name,
+                argument=name,
                 expected=str(output.type),
                 got=type(value).__name__,
                 hint=_RETURNED.get(type(value)),
             )
-    if plan.late is not None:
-        return plan.late.read([tuple(value.shape) for value in results])
-    return [shape for shape, _ in plan.outputs[first:]]
+
+
+class Samples:
+    """Takes the results of one sample after another: flat outputs, whose lists must have one length."""
+
+    def __init__(self, signature: Signature, plan: Plan) -> None:
+        self._signature = signature
+        self._planned = not plan.open
+        self._count = len(plan.outputs) if self._planned else None
+
+    def __call__(self, result: Any) -> Sequence[Any]:
+        outputs = as_sequence(self._signature, result)
+        if self._count is None:
+            self._count = len(outputs)
+        if len(outputs) != self._count:
+            than = "than the shape rule says" if self._planned else "for one sample than for another"
+            raise _other_length(self._signature, self._count, len(outputs), than)
+        return outputs
+
+
+def _other_length(signature: Signature, expected: int, got: int, than: str) -> KernelError:
+    output = next(output for output in signature.outputs if output.many)
+    others = len(signature.outputs) - 1
+    return KernelError(
+        f"the kernel returned another number of tensors {than}",
+        operator=signature.name,
+        argument=output.name,
+        expected=f"{expected - others} tensors in the list",
+        got=f"{got - others}",
+    )
 
 
 def _own(value: Tensor, others: Sequence[Tensor]) -> Tensor:

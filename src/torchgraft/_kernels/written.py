@@ -53,7 +53,7 @@ def results_beside(signature: Signature, result: Any) -> Sequence[Any]:
     )
 
 
-def spread(signature: Signature, values: Sequence[Any], plan: Plan) -> Sequence[Any]:
+def in_full(signature: Signature, values: Sequence[Any], plan: Plan) -> Sequence[Any]:
     """`values` with what is written in its full shape: it has a place for each result, also under a mapped axis."""
     changed = list(values)
     for i, (shape, _) in zip(written_places(signature), plan.outputs, strict=False):
@@ -63,7 +63,7 @@ def spread(signature: Signature, values: Sequence[Any], plan: Plan) -> Sequence[
     return values if same else changed
 
 
-def spread_leads(signature: Signature, plan: Plan) -> list[int]:
-    """The number of leading axes of each tensor of `spread`."""
+def leads_in_full(signature: Signature, plan: Plan) -> list[int]:
+    """The number of leading axes of each tensor of `in_full`."""
     written = {parameter.name for parameter in signature.written}
     return [len(plan.batch) if leaf.name in written else leaf.lead for leaf in plan.leaves]

@@ -22,6 +22,7 @@ from .._record import Record
 from .._rules.kinds import cotangent_names
 from .._rules.results import settle_gradient
 from .._rules.rule import Rule
+from .._spec.outputs import grouped
 from .._spec.plan import leaves_of
 from ..errors import DerivativeError
 from .missing import missing_rule
@@ -96,8 +97,7 @@ class _Adjoint:
         rest = iter(zip(call.reads, call.leads, strict=True))
         for name, count in zip(self.operator.tensor_names, call.counts, strict=True):
             items = [self._with_lead(call, name, *next(rest)) for _ in range(count)]
-            parameter = self.record.signature.names.get(name)
-            named[name] = items if parameter is not None and parameter.many else (items[0] if items else None)
+            named[name] = items if self.operator.is_list(name) else (items[0] if items else None)
         return named
 
     def _with_lead(self, call: RuleCall, name: str, read: Tensor, lead: int) -> Tensor:
@@ -127,9 +127,10 @@ class _Adjoint:
         """The gradient with respect to each tensor that the rule read."""
         values, lead = self._values(call, cotangent)
         by_name: dict[str, list[Tensor]] = {}
-        outputs = {o.name: v for o, v in zip(self.record.signature.outputs, self.call(values, lead), strict=True)}
+        made = grouped(self.record.signature.outputs, self.call(values, lead))
+        outputs = {o.name: v for o, v in zip(self.record.signature.outputs, made, strict=True)}
         for output, name in self.cotangents.items():
-            by_name[name] = [outputs[output]]
+            by_name[name] = outputs[output] if isinstance(outputs[output], list) else [outputs[output]]
         plan = self.record.plan(values, lead)
         flat: list[Tensor | None] = []
         position = 0
@@ -146,7 +147,7 @@ class _Adjoint:
         return [None if d is None else d.sum_to_size(shape) for d, shape in zip(flat, shapes, strict=True)]
 
     def _with_respect_to(
-        self, name: str, values: list[Any], outputs: Mapping[str, Tensor], call: RuleCall, plan: Any
+        self, name: str, values: list[Any], outputs: Mapping[str, Any], call: RuleCall, plan: Any
     ) -> list[Tensor]:
         rule = self.record.reverse_rule(name)
         if rule is None:

@@ -13,7 +13,8 @@ from .._kernels.arrays import array_dtype, to_array, to_tensor
 from .._kernels.batching import loop_arrays
 from .._kernels.ownership import release
 from .._randomness import trusted
-from .._rules.results import as_results, broadcasts_to
+from .._rules.kinds import differentiable_outputs
+from .._rules.results import as_results, broadcasts_to, flat_results
 from .._spec.axes import Shape
 from ..errors import RuleError
 from .operator_rule import OperatorRule
@@ -93,7 +94,7 @@ class ArrayRule(OperatorRule):
             for name, group in zip(self.rule.inputs, groups, strict=True):
                 flat.extend(group) if name in self.many else flat.append(group)
             return as_results(self.rule.label, flat, [str(i) for i in range(count)], many=True)
-        return as_results(self.rule.label, result, [str(i) for i in range(count)], many=False)
+        return flat_results(self.rule.label, result, differentiable_outputs(self.record.signature), count)
 
     def _settle(self, value: Any, name: str, shape: Shape, dtype: torch.dtype) -> Tensor:
         tensor = to_tensor(value, self.rule.label, name, dtype, RuleError)

@@ -23,12 +23,13 @@ from .._build import debug
 from .._kernels.kernel import Kernel, positional
 from .._kernels.results import refuse_mutated, settle
 from .._mesh import call as mesh
+from .._spec.outputs import flattened, spread
 from .._spec.plan import LeafCounts, Plan, common_dtype, convert, leaf_counts, with_tensors
 from ..errors import RuleError, UnsupportedError
 from .hot_path import Checks, HotPath
 from .late_outputs import like_these
 from .lowering import Lowering
-from .node import Recorded
+from .node import Recorded, as_run
 
 Known = tuple[Any, ...]
 """An `Entry` with what the hot path needs of it before it: attributes would cost it 20 ns each."""
@@ -223,7 +224,8 @@ class EagerCall(Call):
 
         def run(values: Sequence[Any]) -> Sequence[Tensor]:
             result = self.again(values)
-            return (result,) if self.signature.structure is None else tuple(result)
+            groups = (result,) if self.signature.structure is None else tuple(result)
+            return flattened(self.signature.visible, groups) if self.signature.returns_list else groups
 
         made = mesh.call(self.record, values, 0, run, shown=True)
         return self.signature.pack_shown(made)
@@ -275,7 +277,7 @@ class EagerCall(Call):
         def run(*values: Any) -> Any:
             outputs = kernel.run_probing(values, plan)
             entry.returns = _torch.plain_tensors(*outputs) if plan.late is None else like_these(plan.late, outputs)
-            return outputs[0] if len(outputs) == 1 else outputs
+            return as_run(self.signature, outputs)
 
         return run
 
@@ -285,8 +287,11 @@ class EagerCall(Call):
             return [outputs] if isinstance(outputs, Tensor) else list(outputs)
         scalars = tuple(v for v, p in zip(values, self.signature.parameters, strict=True) if not p.is_tensor)
         result = entry.node(Recorded(entry.run, entry.plan, scalars), *leaves)
-        shown = iter([result] if isinstance(result, Tensor) else result)
-        return [None if output.saved else next(shown) for output in self.signature.outputs]
+        shown = [result] if isinstance(result, Tensor) else list(result)
+        outputs = self.signature.outputs
+        every = spread(outputs, len(shown) + len(outputs) - len(self.signature.visible))
+        rest = iter(shown)
+        return [None if output.saved else next(rest) for output in every]
 
     def _remember(self, values: Sequence[Any], entry: Entry) -> None:
         entry.run = self._hot_path.make_run(entry.returns, entry.kernel, entry)

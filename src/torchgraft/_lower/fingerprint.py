@@ -20,7 +20,7 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
 def of_signature(signature: Signature) -> str:
     """Of the parameters' and outputs' types: what a compiler has built into its code."""
     parts = [f"{p.name}:{p.type}:{p.optional}:{p.many}" for p in signature.parameters]
-    parts += [f"{output.name}:{output.type}:{output.saved}" for output in signature.outputs]
+    parts += [f"{output.name}:{output}:{output.saved}" for output in signature.outputs]
     return _digest(f"{parts} {signature.loop}{''.join(f' {late}' for late in signature.late)}")
 
 

@@ -17,7 +17,7 @@ from torch.compiler import is_dynamo_compiling
 
 from .. import _torch
 from .._generated import compile_source
-from .._kernels.ownership import HOT_ALONE
+from .._kernels.ownership import HOT_ALONE, HOT_ALONE_IN_LIST
 from .._spec.scalars import Scalar
 from .._spec.seed import drawn
 from .._spec.signature import Parameter, Signature
@@ -37,7 +37,7 @@ def @make(@slow, @find, @compiled):
     def __call__(@self, {parameters}):{take}
         {draw}if @is_dynamo_compiling():
             ({outputs},) = @compiled({arguments})
-            return {result}
+            return {compiled_result}
         {convert}
         @admits, @returns, @kernel, @node, @entry = @current
         if not ({admitted}):
@@ -49,7 +49,7 @@ def @make(@slow, @find, @compiled):
         if @dispatch_modes() or @forward_ad._current_level >= 0 or @profiler._is_profiler_enabled:
             return @slow({arguments})
         if @node is not None and @is_grad_enabled():
-            return {node}
+            {node}
         {run}
         return {result}
 
@@ -58,7 +58,7 @@ def @make(@slow, @find, @compiled):
 def @make_run(@returns, @kernel, @entry):
     def run({arguments}):
         {run_alone}
-        return {outputs}
+        return {returned}
     return run
 
 def @make_uncounted(@returns, @kernel, @entry):
@@ -82,7 +82,7 @@ if {seed} is @drawn and generator is None and {plain} and not @count_function_mo
 _RUN = """\
 {versions}
 {assign}
-if not (@returns({outputs}){unchanged}):
+if not ({fits}{unchanged}):
     ({outputs},) = @entry.settle(({arguments},), @out, {counted})
 {owned}"""
 
@@ -95,6 +95,20 @@ except @runtime_error as @error:
 OWNED = """
 if @references({output}) > @alone or @storage_holders(@storage_address({output})) > 1:
     {output} = {output}.clone()"""
+
+
+OWNED_LIST = """
+for @i, @item in enumerate({output}):
+    if @references(@item) > @alone_in_list or @storage_holders(@storage_address(@item)) > 1:
+        {output}[@i] = @item.clone()"""
+
+
+_UNPACKED = """{call}
+try:
+    ({inner},) = @out
+    @fits = @returns({names})
+except @errors:  # It is no list, or one of another length.
+    @fits = False"""
 
 
 WITHOUT_GRAD = """\
@@ -136,12 +150,20 @@ class HotPath:
         self.checks = checks
         self.tensors = [p for _, p in signature.tensors]
         self.scalars = [p for p in signature.parameters if not p.is_tensor]
-        self.outputs = [f"@o{i}" for i in range(len(signature.outputs))]
+        self.names = [f"@o{i}" for i in range(len(signature.outputs))]
+        # With a star a name stands for all tensors of a list, both where it is assigned and where it is read.
+        self.outputs = [f"{'*' if o.many else ''}{n}" for n, o in zip(self.names, signature.outputs, strict=True)]
+        self.shown = [i for i, output in enumerate(signature.outputs) if not output.saved]
         self.arguments = ", ".join(p.name for p in signature.parameters)
         namespace = compile_source(self._source().replace("@", "__"), title, self._namespace(never))
         self._make: Callable[..., Any] = namespace["__make"]
         self.make_run: Callable[..., Any] = namespace["__make_run"]
         self.make_uncounted: Callable[..., Any] = namespace["__make_uncounted"]
+
+    @property
+    def _single(self) -> bool:
+        """The kernel returns one tensor, and nothing around it."""
+        return self.signature.alone and not self.signature.returns_list
 
     def make(self, slow: Any, find: Any, compiled: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
         """Make ``__call__``, and the function that installs what it admits."""
@@ -162,6 +184,7 @@ class HotPath:
             "tuple": tuple,
             "references": sys.getrefcount,
             "alone": HOT_ALONE,
+            "alone_in_list": HOT_ALONE_IN_LIST,
             "storage_holders": _torch.storage_holders,
             "storage_address": _torch.storage_address,
             "errors": (TypeError, ValueError),
@@ -212,16 +235,24 @@ class HotPath:
     def _parts(self) -> dict[str, str]:
         """The parts of the template that are about running the kernel."""
         outputs = ", ".join(self.outputs)
-        shown = [o for o, out in zip(self.outputs, self.signature.outputs, strict=True) if not out.saved]
-        result = self._packed(shown, self.signature.structure)
+        returned = f"({outputs},)" if self.signature.returns_list else outputs
+        lists = {i for i, output in enumerate(self.signature.outputs) if output.many}
+        # To the Dynamo of torch 2.11, what a star assigns is a tuple.
+        compiled = [f"[*{self.names[i]}]" if i in lists else self.names[i] for i in self.shown]
         return {
-            "node": self._node(),
-            "run": self._run(early=result, recording=True).replace("\n", INDENT),
-            "run_alone": self._run(early=outputs).replace("\n", INDENT),
+            "node": self._node().replace("\n", f"{INDENT}    "),
+            "run": self._run(early=self._result(), recording=True).replace("\n", INDENT),
+            "run_alone": self._run(early=returned).replace("\n", INDENT),
             "run_uncounted": self._run(early=None).replace("\n", INDENT),
-            "result": result,
+            "result": self._result(),
+            "compiled_result": self._packed(compiled, self.signature.structure),
             "outputs": outputs,
+            "returned": returned,
         }
+
+    def _result(self) -> str:
+        """The result that callers get, as one expression."""
+        return self._packed([self.names[i] for i in self.shown], self.signature.structure)
 
     def _take(self) -> list[str]:
         """Lines that put the fields of structures into variables of their own; none where there are none."""
@@ -280,13 +311,17 @@ class HotPath:
         return [f"({name} and @tuple({name}))" if name in many else name for name in self.signature.shape_arguments]
 
     def _node(self) -> str:
+        """The statements that apply the node, and return what the caller sees."""
         call = f"@node({self._recorded()}, {self._node_leaves()})"
+        if self.signature.returns_list:
+            targets = ", ".join(self.outputs[i] for i in self.shown)
+            return f"({targets},) = {call}\nreturn {self._result()}"
         if self.signature.structure is None:
-            return call
+            return f"return {call}"
         single = len(self.signature.visible) == 1
         if self.signature.structure is tuple:
-            return f"({call},)" if single else call
-        return f"@structure({'' if single else '*'}{call})"
+            return f"return ({call},)" if single else f"return {call}"
+        return f"return @structure({'' if single else '*'}{call})"
 
     def _recorded(self) -> str:
         """The call that the node records."""
@@ -314,8 +349,7 @@ class HotPath:
             recording: grad mode may be on, and is switched off for the kernel.
         """
         if self.checks.trusted:
-            alone = recording and self.signature.structure is None and len(self.outputs) == 1
-            call = f"return @kernel({self.arguments})" if alone else self._assign(recording=False)
+            call = f"return @kernel({self.arguments})" if recording and self._single else self._assign(recording=False)
             return _TRUSTED.format(call=call.replace("\n", "\n    "), arguments=self.arguments)
         versions: list[str] = []
         unchanged: list[str] = []
@@ -335,21 +369,30 @@ class HotPath:
             arguments=self.arguments,
             assign=self._assign(recording=recording),
             outputs=", ".join(self.outputs),
-            owned="" if self.checks.owned else "".join(OWNED.format(output=o) for o in self.outputs),
+            fits="@fits" if self.signature.returns_list else f"@returns({', '.join(self.outputs)})",
+            owned="" if self.checks.owned else self._owned(),
             unchanged="".join(unchanged),
             counted=counted if early is not None else "None",
         ).strip()
 
+    def _owned(self) -> str:
+        outputs = zip(self.names, self.signature.outputs, strict=True)
+        return "".join((OWNED_LIST if o.many else OWNED).format(output=name) for name, o in outputs)
+
     def _assign(self, *, recording: bool) -> str:
         """The call of the kernel, and its outputs one by one."""
-        single = len(self.outputs) == 1 and self.signature.structure is None
-        call = f"{'@o0 = ' if single else ''}@out = @kernel({self.arguments})"
+        call = f"{'@o0 = ' if self._single else ''}@out = @kernel({self.arguments})"
         if recording:
             call = WITHOUT_GRAD.format(call=call)
-        if single:
+        if self._single:
             return call
         names = ", ".join(self.outputs)
-        return f"{call}\ntry:\n    ({names},) = @out\nexcept @errors:\n    {' = '.join(self.outputs)} = None"
+        if not self.signature.returns_list:
+            return f"{call}\ntry:\n    ({names},) = @out\nexcept @errors:\n    {' = '.join(self.names)} = None"
+        inner = names if self.signature.alone else ", ".join(f"({o},)" if o[0] == "*" else o for o in self.outputs)
+        if self.checks.trusted:
+            return f"{call}\n({inner},) = @out"
+        return _UNPACKED.format(call=call, inner=inner, names=names)
 
 
 def _fields(structure: Structure, value: str) -> Iterator[str]:

@@ -13,8 +13,9 @@ from torch import Tensor
 from .. import _torch
 from .._randomness import is_looked_at
 from .._rules.kinds import cotangent_names, differentiable_outputs, inert_outputs
-from .._rules.results import as_results, settle_gradient, settle_tangent
+from .._rules.results import flat_results, settle_gradient, settle_tangent
 from .._rules.rule import Rule
+from .._spec.outputs import flattened, grouped, leaf_names
 from .._spec.plan import Plan, leaves_of, seeded
 from ..errors import DerivativeError, TorchgraftError
 from .conduct import unwritten, within_level
@@ -32,7 +33,7 @@ class JVP:
         derivatives: of the operator.
         values: the primal arguments.
         tangents: for each leaf its tangent, or None.
-        outputs: all outputs of the call.
+        outputs: all outputs of the call, a list among them flattened.
         lead: leading batch axes beside the annotations.
     """
 
@@ -53,18 +54,21 @@ class JVP:
         self.lead = lead
         seen = seeded(self.signature, values, plan)
         self.env: dict[str, Any] = {p.name: v for p, v in zip(self.signature.parameters, seen, strict=True)}
-        self.env |= {o.name: v for o, v in zip(self.signature.outputs, outputs, strict=True)}
+        made = grouped(self.signature.outputs, outputs)
+        self.env |= {o.name: v for o, v in zip(self.signature.outputs, made, strict=True)}
         self.outputs = differentiable_outputs(self.signature)
+        self.differentiable: list[Tensor] = flattened(self.outputs, [self.env[o.name] for o in self.outputs])
+        self.names = leaf_names(self.outputs, len(self.differentiable))
         self.tangents: dict[str, list[Tensor | None]] = {}
         for leaf, tangent in zip(plan.leaves, tangents, strict=True):
             self.tangents.setdefault(leaf.owner, []).append(tangent)
-        self.totals: list[Tensor | None] = [None] * len(self.outputs)
+        self.totals: list[Tensor | None] = [None] * len(self.differentiable)
 
     def run(self) -> list[Tensor | None]:
-        """One tangent for each output of the operator; None for those that have none."""
+        """One tangent for each output of the operator, lists flattened; None for those that have none."""
         derived: list[Rule] = []
         done: set[Rule] = set()
-        for name, tangents in self.tangents.items() if self.outputs else ():  # Integers have no tangent.
+        for name, tangents in self.tangents.items() if self.differentiable else ():  # Integers have no tangent.
             if all(tangent is None for tangent in tangents):
                 continue
             rule = self.record.forward_rule(name)
@@ -82,10 +86,12 @@ class JVP:
                 self._look(rule)
         if derived:
             self._add(self._transpose([self.derivatives.vjp(rule) for rule in derived]))
-        by_name = {output.name: total for output, total in zip(self.outputs, self._owned(), strict=True)}
+        groups = grouped(self.outputs, self._owned()) if self.outputs else []
+        by_name = {output.name: group for output, group in zip(self.outputs, groups, strict=True)}
         # Who uses the tangent of an output without a derivative cannot be refused any more.
-        by_name |= {o.name: torch.full_like(self.env[o.name], math.nan) for o in inert_outputs(self.signature)}
-        return [by_name.get(output.name) for output in self.signature.outputs]
+        by_name |= {o.name: _each(_no_number, self.env[o.name]) for o in inert_outputs(self.signature)}
+        nothing = {o.name: _each(lambda _: None, self.env[o.name]) for o in self.signature.outputs}
+        return flattened(self.signature.outputs, [{**nothing, **by_name}[o.name] for o in self.signature.outputs])
 
     def _add(self, terms: Sequence[Tensor | None]) -> None:
         for i, term in enumerate(terms):
@@ -96,7 +102,7 @@ class JVP:
     def _owned(self) -> list[Tensor | None]:
         """The tangents, copied where their memory is another tensor's: who writes into an output writes there too."""
         given = [tangent for tangents in self.tangents.values() for tangent in tangents if tangent is not None]
-        outputs = [self.env[output.name] for output in self.signature.outputs]
+        outputs = flattened(self.signature.outputs, [self.env[output.name] for output in self.signature.outputs])
         taken = set(map(_torch.memory, [*self.record.leaves(self.values), *outputs, *given]))
         owned: list[Tensor | None] = []
         for total in self.totals:
@@ -106,8 +112,8 @@ class JVP:
 
     def _settle(self, label: str, terms: Sequence[Any]) -> list[Tensor]:
         return [
-            settle_tangent(label, f"tangent of {o.name}", term, self.env[o.name])
-            for o, term in zip(self.outputs, terms, strict=True)
+            settle_tangent(label, f"tangent of {name}", term, made)
+            for name, made, term in zip(self.names, self.differentiable, terms, strict=True)
         ]
 
     def _filled(self, name: str) -> list[Tensor]:
@@ -129,17 +135,19 @@ class JVP:
         env = self.env | tangents
         reads = [env[read] for read in rule.reads]
         places = [i for i, read in enumerate(rule.reads) if tangents.get(read) is not None]
-        names = [output.name for output in self.outputs]
         operator = self.derivatives.operator(rule)
 
         def run(*reads: Any) -> Sequence[Any]:
             if operator is not None:
-                results = tuple((tuple(self.env[name].shape), self.env[name].dtype) for name in names)
+                results = tuple((tuple(made.shape), made.dtype) for made in self.differentiable)
                 return call_operator(operator, self.plan, reads, results)
-            return apply(self.record, rule, self.plan, reads, lambda r: as_results(rule.label, r, names, many=False))
+            count = len(self.differentiable)
+            return apply(
+                self.record, rule, self.plan, reads, lambda r: flat_results(rule.label, r, self.outputs, count)
+            )
 
         def hanging() -> Sequence[bool]:
-            return attached(run, reads, places, range(len(names)))
+            return attached(run, reads, places, range(len(self.differentiable)))
 
         with unwritten(rule.label, rule.reads, reads):
             made = run(*reads) if rule.is_operator else watched(rule.label, run, *reads)
@@ -165,9 +173,9 @@ class JVP:
         values = list(self.values)
         position = list(self.signature.names).index(name)
         values[position] = self._tangent_value(name)
-        outputs = self.derivatives.call(values, self.lead)
+        outputs = grouped(self.signature.outputs, self.derivatives.call(values, self.lead))
         made = {output.name: value for output, value in zip(self.signature.outputs, outputs, strict=True)}
-        return [made[output.name] for output in self.outputs]
+        return flattened(self.outputs, [made[output.name] for output in self.outputs])
 
     def _transpose(self, vjps: Sequence[VJP]) -> Sequence[Tensor | None]:
         """The transpose of the VJP, which is linear in the cotangent: ``J t = d/dg <J^T g, t>``.
@@ -179,9 +187,9 @@ class JVP:
                 raise missing_rule(self.record, vjp.inputs[0], "forward")
         recording = torch.is_grad_enabled()
         with _torch.hooks_on_saved_off(), torch.enable_grad():
-            cotangents = [_torch.requires_grad_inside(torch.zeros_like(self.env[o.name])) for o in self.outputs]
+            cotangents = [_torch.requires_grad_inside(torch.zeros_like(made)) for made in self.differentiable]
             names = tuple(cotangent_names(self.signature).values())
-            env = {**self.env, **dict(zip(names, cotangents, strict=True))}
+            env = {**self.env, **dict(zip(names, grouped(self.outputs, cotangents), strict=True))}
             gradients: list[Tensor] = []
             tangents: list[Tensor] = []
             lost: dict[VJP, str] = {}
@@ -241,8 +249,8 @@ class JVP:
 
     def _run_on_ones(self, vjp: VJP) -> None:
         outputs = {grad: self.env[output] for output, grad in cotangent_names(self.signature).items()}
-        if all(_torch.holds_numbers([made, *_torch.wrapped_in(made)][-1]) for made in outputs.values()):
-            env = self.env | {grad: torch.ones_like(_torch.plain_sample(made)) for grad, made in outputs.items()}
+        if all(_torch.holds_numbers([made, *_torch.wrapped_in(made)][-1]) for made in self.differentiable):
+            env = self.env | {grad: _each(_ones, made) for grad, made in outputs.items()}
             vjp.call(self.plan, *(_torch.plain_samples(env[read]) for read in vjp.reads))
 
     def _transposed(self, name: str) -> Sequence[Tensor | None]:
@@ -263,6 +271,19 @@ class JVP:
             sources += [*self.record.leaves(self.values), *(t for ts in self.tangents.values() for t in ts)]
         tensors = [source for source in sources if isinstance(source, Tensor)]
         return connect(rule.label, rule.opaque, made, tensors, linear, hanging)
+
+
+def _each(function: Callable[[Tensor], Any], made: Any) -> Any:
+    """The function on an output, or on each tensor of one that is a list."""
+    return [function(item) for item in made] if isinstance(made, list) else function(made)
+
+
+def _ones(made: Tensor) -> Tensor:
+    return torch.ones_like(_torch.plain_sample(made))
+
+
+def _no_number(made: Tensor) -> Tensor:
+    return torch.full_like(made, math.nan)
 
 
 def _sum(one: Tensor, other: Tensor) -> Tensor:

@@ -14,14 +14,16 @@ from .. import _torch
 from .._mesh import call as mesh
 from .._record import Record
 from .._spec.dtypes import FLOATS
+from .._spec.outputs import flattened, grouped
 from .._spec.plan import LeafCounts, check_ranges, convert, leaf_counts
+from .._spec.shape_rule import missing_shape
 from ..errors import UnsupportedError
 from . import fingerprint, vmap
 from .derivatives import Derivatives
 from .dispatcher_op import DispatcherOp, companion
 from .jvp import JVP
 from .late_outputs import fake_outputs
-from .node import NodeFactory, Recorded
+from .node import NodeFactory, Recorded, as_run
 from .vjp import Weigh
 from .writing_node import WritingNode
 
@@ -80,6 +82,8 @@ class Lowering:
         dispatched.fake(part.fake)
         dispatched.vmap(part.vmap)
         dispatched.dtensors(part.mesh)
+        if self.record.signature.returns_list:
+            dispatched.at_key("Batched", part.legacy_vmap)
         dispatched.at_key("Autograd", part.autograd, with_keyset=True)
         if decomposes:
             dispatched.decomposition(part.decompose)
@@ -128,7 +132,7 @@ class Lowering:
         return node
 
     def call(self, values: Sequence[Any], lead: int = 0) -> list[Tensor]:
-        """All outputs, through the dispatcher."""
+        """All outputs, a list among them flattened, through the dispatcher."""
         operator, extra = (self.torch_op, ()) if lead == 0 else (self.mapped().torch_op, (lead,))
         scope = self.record.call_scope
         try:
@@ -137,7 +141,14 @@ class Lowering:
         except RuntimeError:
             check_ranges(self.record.signature, values)
             raise
-        return [result] if isinstance(result, Tensor) else list(result)
+        return self.flat(result)
+
+    def flat(self, result: Any) -> list[Tensor]:
+        """All outputs, a list among them flattened, of what the dispatcher returned."""
+        signature = self.record.signature
+        if not signature.returns_list:
+            return [result] if isinstance(result, Tensor) else list(result)
+        return flattened(signature.outputs, [result] if len(signature.outputs) == 1 else result)
 
 
 class Part:
@@ -156,7 +167,10 @@ class Part:
     def _again(self, values: Sequence[Any], lead: int) -> list[Tensor]:
         return self.lowering.call(values, lead)
 
-    def _pack(self, outputs: Sequence[Tensor]) -> Any:
+    def _pack(self, outputs: Sequence[Any]) -> Any:
+        """All outputs, or something about each of them, as the schema has it."""
+        if self.record.signature.returns_list:
+            outputs = grouped(self.record.signature.outputs, outputs)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     # -- backends, fake tensors -------------------------------------------------------------------------------
@@ -185,8 +199,8 @@ class Part:
                 "the output's shape is not known without running the kernel",
                 operator=self.record.name,
                 expected="annotated output axes, or a shape rule",
-                got=", ".join(str(output.type) for output in self.record.signature.outputs),
-                hint=f"annotate the axes, or add\n@{self.record.name}.shape\ndef _(...): return (n, m)",
+                got=", ".join(map(str, self.record.signature.outputs)),
+                hint=missing_shape(self.record.signature),
             )
         return self._pack(kernel.run(values, plan))
 
@@ -270,6 +284,8 @@ class Part:
 
     def _below(self, keyset: Any, lead: int) -> Callable[..., Any]:
         call = _torch.redispatch_below_autograd(self.dispatched.torch_op, keyset)
+        if self.record.signature.returns_list:
+            call = self._flattening(call)
         extra = (lead,) if self.is_mapped else ()
         mapped = self.is_mapped or self.record.signature.loop
         if mapped and not _torch.functorch_active() and _torch.tracing_final_graph():
@@ -281,6 +297,9 @@ class Part:
             return inline
         return lambda *values: call(*values, *extra)
 
+    def _flattening(self, call: Callable[..., Any]) -> Callable[..., list[Tensor]]:
+        return lambda *args: self.lowering.flat(call(*args))
+
     def _inline(self, values: Sequence[Any], lead: int) -> Any:
         """The mapped torch body in the operator's place, for a tracer; None where that cannot be."""
         plan = self.record.plan(values, lead)
@@ -289,7 +308,7 @@ class Part:
         try:
             with _torch.below_autograd():
                 outputs = self.record.kernel_for(plan.device).run(values, plan, may_loop=False)
-                return outputs[0] if len(outputs) == 1 else tuple(outputs)
+                return as_run(self.record.signature, outputs)
         except Exception:  # It stays one opaque call, as in `decompose`.
             return None
 
@@ -316,13 +335,27 @@ class Part:
         leaves = self.record.leaves(values)
         if self.record.signature.seed is not None and not self.is_mapped:
             leaves, dims = vmap.with_sample_seeds(self.record.signature, values, leaves, dims, info.batch_size)
+        outputs = self._map(values, lead, leaves, dims, info.batch_size)
+        return self._pack(outputs), self._pack([0] * len(outputs))
+
+    def legacy_vmap(self, *args: Any) -> Any:
+        """The older `vmap`, whose fallback knows no lists."""
+        values, lead = self._values(args)
+        level, leaves, dims = _torch.legacy_unwrap(self.record.leaves(values))
+        size = next(leaf.shape[0] for leaf, dim in zip(leaves, dims, strict=True) if dim is not None)
+        outputs = self._map(values, lead, leaves, dims, size)
+        return self._pack([_torch.legacy_wrap(output, level) for output in outputs])
+
+    def _map(
+        self, values: list[Any], lead: int, leaves: Sequence[Tensor], dims: Sequence[int | None], size: int
+    ) -> list[Tensor]:
+        """The outputs for each sample along the mapped axes, in front of all others."""
         if self.is_mapped:
             moved, lead = vmap.to_front(leaves, dims), lead + 1
         else:
-            inside = vmap.into_batch_axes(self.record.signature, values, leaves, dims, info.batch_size)
+            inside = vmap.into_batch_axes(self.record.signature, values, leaves, dims, size)
             moved, lead = (inside, 0) if inside is not None else (vmap.to_front(leaves, dims), 1)
-        outputs = self._again(self.record.replace(values, moved), lead)
-        return (outputs[0], 0) if len(outputs) == 1 else (tuple(outputs), (0,) * len(outputs))
+        return self._again(self.record.replace(values, moved), lead)
 
     def autocast(self, *args: Any) -> Any:
         values, lead = self._values(args)

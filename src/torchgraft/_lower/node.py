@@ -17,9 +17,10 @@ from torch import Tensor
 from .. import _torch
 from .._generated import compile_source
 from .._randomness import trusted
-from .._rules.kinds import cotangent_names, inert_outputs
+from .._rules.kinds import cotangent_names, inert_outputs, list_names
 from .._rules.results import as_results, settle_gradient
 from .._spec.plan import LeafCounts, Plan
+from .._spec.signature import Signature
 from ..errors import DerivativeError
 from .conduct import mutated
 from .derivatives import Derivatives
@@ -38,15 +39,15 @@ def forward(ctx, call, {leaves}{copies}):
     {mark}
     return {returned}
 
-def backward(ctx, {grads}, saved=None):
-    call = ctx.call
+def backward(ctx, {given}saved=None):
+    {taken}call = ctx.call
     plan = call.plan
     {express}
     if {legacy}:
-        return map_legacy(lambda *grads: backward(ctx, *grads, saved), ({grads},))
+        return map_legacy(lambda *grads: backward(ctx, *grads, {keyword}saved), ({grads},))
     if any_autocast():
         with autocast_off():
-            return backward(ctx, {grads}, saved)
+            return backward(ctx, {grads}, {keyword}saved)
     {unpacked}
     recording = is_grad_enabled() or forward_ad._current_level >= 0
     {check_stale}
@@ -70,6 +71,11 @@ class Recorded(NamedTuple):
     plan: Plan
     scalars: tuple[Any, ...]
     originals: tuple[Tensor, ...] | None = None
+
+
+def as_run(signature: Signature, outputs: Sequence[Tensor]) -> Any:
+    """The outputs as a `Recorded` run returns them: a single one itself, unless it stands in a list."""
+    return outputs[0] if len(outputs) == 1 and not signature.returns_list else outputs
 
 
 class NodeFactory:
@@ -134,25 +140,34 @@ class NodeFactory:
         signature = self.signature
         groups = self._groups()
         self.expressions = self._forward_expressions(groups)
-        outs = [f"o{i}" for i in range(len(signature.outputs))]
+        # Beside a star stands the list, whatever its length: `*o0` in the place of `o0, o1, o2`.
+        stars = ["*" if output.many else "" for output in signature.outputs]
+        outs = [f"{star}o{i}" for i, star in enumerate(stars)]
         shown = [i for i, output in enumerate(signature.outputs) if self.hidden or not output.saved]
         inert = [
-            f"o{i}" for i in shown if signature.outputs[i].saved or not signature.outputs[i].type.dtypes.differentiable
+            outs[i] for i in shown if signature.outputs[i].saved or not signature.outputs[i].type.dtypes.differentiable
         ]
         pulls = self._pulls(groups)
         returned = ", ".join(outs[i] for i in shown)
         leaf_count = len(self.mask)
+        grads = ", ".join(f"{stars[i]}g{i}" for i in shown)
+        single = len(shown) == 1 and not signature.returns_list
         stale = any(self._reads_output(vjp) for vjp, _ in self._wanted(groups))
         return {
             "leaves": ", ".join(f"t{i}" for i in range(leaf_count)),
             "copies": "",
-            "outs": ", ".join(outs) if len(outs) > 1 else "o0",
+            "outs": f"({', '.join(outs)},)" if signature.returns_list else ", ".join(outs),
             "arguments": self._arguments(groups),
             "save": f"ctx.save_for_backward({', '.join(self.saved)})" if self.saved else "pass",
             "mark": f"ctx.mark_non_differentiable({', '.join(inert)})" if inert else "",
-            "returned": returned if len(shown) == 1 else f"({returned})",
-            "grads": ", ".join(f"g{i}" for i in shown),
-            "legacy": " or ".join(f"is_legacy_batched(g{i})" for i in shown),
+            "returned": returned if single else f"({returned},)" if signature.returns_list else f"({returned})",
+            "given": "*grads, " if signature.returns_list else f"{grads}, ",
+            "taken": f"({grads},) = grads\n    " if signature.returns_list else "",
+            "keyword": "saved=" if signature.returns_list else "",
+            "grads": grads,
+            "legacy": " or ".join(
+                f"any(map(is_legacy_batched, g{i}))" if stars[i] else f"is_legacy_batched(g{i})" for i in shown
+            ),
             "express": "\n    ".join(self._express(groups)),
             "unpacked": "\n    ".join(self._unpacked()),
             "check_stale": "if call.originals is not None and forward_ad._current_level >= 0: stale()" if stale else "",
@@ -196,7 +211,7 @@ class NodeFactory:
         return ", ".join(self.expressions[parameter.name] for parameter in self.signature.parameters)
 
     def _save(self, name: str) -> str:
-        """The name under which backward finds a tensor of forward."""
+        """The name under which backward finds a tensor of forward, or a list that is saved with a star."""
         if name not in self.saved:
             self.saved.append(name)
         return f"s{self.saved.index(name)}"
@@ -220,7 +235,7 @@ class NodeFactory:
             return self._save_leaf(numbers[0])
         positions = {output.name: i for i, output in enumerate(signature.outputs)}
         if name in positions:
-            return self._save(f"o{positions[name]}")
+            return self._save(f"{'*' if signature.outputs[positions[name]].many else ''}o{positions[name]}")
         cotangents = {grad: positions[output] for output, grad in cotangent_names(signature).items()}
         return f"g{cotangents[name]}"
 
@@ -261,7 +276,7 @@ class NodeFactory:
             plain = f"profiler._is_profiler_enabled{'' if vjp.opaque else ' or recording'}"
             made = f"{call}({arguments}) if not ({plain}) else profiled({label}, {function}, {arguments})"
             several = ", ".join(f"d{i}" for i in leaves)
-            versions = f"({', '.join(f'version({read})' for read in self._tensor_reads(vjp, reads, groups))},)"
+            versions = f"({', '.join(self._versions(vjp, reads, groups))},)"
             lines.append(f"before = {versions}")
             if direct and len(leaves) == 1:
                 lines.append(f"d{leaves[0]} = {made}")
@@ -305,7 +320,7 @@ class NodeFactory:
 
     def _unpacked(self) -> list[str]:
         """The saved tensors, asked for once: checkpointing hands them out no second time."""
-        several = "".join(f"s{i}, " for i in range(len(self.saved)))
+        several = "".join(f"{'*' if name.startswith('*') else ''}s{i}, " for i, name in enumerate(self.saved))
         return (
             [
                 "try:",
@@ -341,16 +356,20 @@ class NodeFactory:
         )
         return [f"if not ({busy}):", *(f"    {line}" for line in body)]
 
-    def _tensor_reads(self, vjp: VJP, reads: list[str], groups: dict[str, list[int] | None]) -> list[str]:
-        """The tensors that a vjp reads, each as backward writes it."""
+    def _versions(self, vjp: VJP, reads: list[str], groups: dict[str, list[int] | None]) -> list[str]:
+        """The versions of the tensors that a vjp reads, each as backward writes it."""
         tensors: list[str] = []
+        versions: list[str] = []
+        lists = list_names(self.signature)
         for name, written in zip(vjp.reads, reads, strict=True):
             parameter = self.signature.names.get(name)
-            if parameter is None or (parameter.is_tensor and not parameter.many and groups[name] is not None):
+            if name in lists:
+                versions.append(f"*map(version, {written})")
+            elif parameter is None or (parameter.is_tensor and not parameter.many and groups[name] is not None):
                 tensors.append(written)
             elif parameter.is_tensor and parameter.many:
                 tensors.extend(item for item in written[1:-1].split(", ") if item)
-        return tensors
+        return [*(f"version({tensor})" for tensor in tensors), *versions]
 
     def _connecting(self, number: int, vjp: VJP, reads: list[str], leaves: list[int], needed: list[int]) -> list[str]:
         grads = [i for i, read in enumerate(vjp.reads) if read in cotangent_names(self.signature).values()]
@@ -386,13 +405,16 @@ def _connected(
     inputs: list[Tensor],
 ) -> list[Tensor]:
     vjp, grads, positions = about
-    sources = [item for value in reads for item in (value if isinstance(value, list) else [value])]
-    tensors = [source for source in sources if isinstance(source, Tensor)] + inputs
+    tensors = [source for source in _items(reads) if isinstance(source, Tensor)] + inputs
 
     def hanging() -> Sequence[bool]:
         return attached(functools.partial(vjp.call, plan), reads, grads, positions)
 
-    return connect(vjp.label, vjp.opaque, made, tensors, [reads[i] for i in grads], hanging)
+    return connect(vjp.label, vjp.opaque, made, tensors, _items([reads[i] for i in grads]), hanging)
+
+
+def _items(values: Sequence[Any]) -> list[Any]:
+    return [item for value in values for item in (value if isinstance(value, list) else [value])]
 
 
 def _profiled(label: str, call: Callable[..., Any], *arguments: Any) -> Any:

@@ -13,6 +13,7 @@ from torch import Tensor
 from .. import _torch
 from .._mesh.call import replicated_call
 from .._record import Record
+from .._rules.kinds import list_names
 from .._rules.rule import Rule
 from .dispatcher_op import DispatcherOp, companion
 from .rule_call import SCHEMA, RuleCall
@@ -32,6 +33,7 @@ class OperatorRule(ABC):
         self.many = {name for name in rule.inputs if record.signature.names[name].many}
         names = record.signature.names
         scalars = tuple(n for n in names if not names[n].is_tensor) if rule.kind == "adjoint" else ()
+        self._lists = list_names(record.signature)
         self.reads = tuple(dict.fromkeys((*rule.reads, *scalars)))
         self.scalar_names = tuple(n for n in self.reads if n in names and not names[n].is_tensor)
         self.tensor_names = tuple(n for n in self.reads if n not in self.scalar_names)
@@ -72,7 +74,7 @@ class OperatorRule(ABC):
     def is_list(self, name: str) -> bool:
         """Return True if what the rule reads under a name is a list of tensors."""
         parameter = self.record.signature.names.get(name.removesuffix("_tangent"))
-        return parameter is not None and parameter.many
+        return parameter.many if parameter is not None else name in self._lists
 
     # -- what the dispatcher calls --------------------------------------------------------------------------
 

@@ -23,20 +23,21 @@ _NONE = Why("an output has no derivative", "pass output.detach() on")
 
 
 def shut(
-    record: Record, names: Sequence[str], cotangents: Sequence[Tensor], made: Sequence[Tensor | None]
+    record: Record, names: Sequence[str], cotangents: Sequence[Any], made: Sequence[Tensor | None]
 ) -> list[Tensor | None]:
     """Return the gradients that a node has made, which are there only if nothing came back through certain outputs.
 
     Args:
         record: of the operator.
         names: of the outputs.
-        cotangents: of these.
+        cotangents: of these; a list for one that is a list.
         made: the gradients; None for an input that has none.
     """
     zero = torch.zeros(())
-    for name, cotangent in zip(names, cotangents, strict=True):
-        looked: Tensor = _operator()(cotangent.detach(), record.name, name, record.nondifferentiable[name] or "")
-        zero = zero + refuse_derivative(looked, [cotangent], record.name, _NONE)
+    for name, group in zip(names, cotangents, strict=True):
+        for cotangent in group if isinstance(group, list) else [group]:
+            looked: Tensor = _operator()(cotangent.detach(), record.name, name, record.nondifferentiable[name] or "")
+            zero = zero + refuse_derivative(looked, [cotangent], record.name, _NONE)
     return [g if g is None else _plus(g, zero) for g in made]
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from .. import _torch
 from .._kernels.kernel import Kernel
-from .._kernels.results import refuse_mutated, settle_last
+from .._kernels.results import refuse_mutated, settle_returned
 from .._kernels.written import results_beside, written_places
 from .._spec.plan import Plan, common_dtype, convert, leaf_counts, with_tensors
 from ..errors import DtypeError, RuleError, ShapeError, UnsupportedError
@@ -265,7 +265,7 @@ class WritingCall(Call):
                 if not any(_torch.counts_with(values[i], values[place]) for place in self._written):
                     raise refuse_mutated(self.signature.name, parameter.name)
             results = results_beside(self.signature, result)
-            return settle_last(self.signature, plan, results, self.record.leaves(values))
+            return settle_returned(self.signature, plan, results, self.record.leaves(values))
 
         return settle
 

@@ -10,8 +10,10 @@ from torch import Tensor
 
 from .. import _torch
 from .._record import Record
+from .._spec.outputs import leaf_names, spread
 from .._spec.plan import Plan, leaf_counts
-from ..errors import ArgumentError
+from .._spec.shape_rule import missing_shape
+from ..errors import ArgumentError, ShapeError, UnsupportedError
 from .choice import choose
 from .seed import with_global_seeds
 from .transposes import Place, Side, to_global, to_local
@@ -28,7 +30,7 @@ class _Way:
         outside: this rank is none of the mesh: it has no parts, and computes nothing.
         inputs: a side for each tensor of the call.
         as_wanted: all of them lie so already.
-        outputs: one for each output; None for those whose shape is not known before the call.
+        outputs: one for each output, a list flattened; None for those whose shape is not known before the call.
         places: of each output along all axes of the mesh.
         shown: the numbers of the outputs that are not `Saved`.
     """
@@ -45,12 +47,13 @@ class _Way:
         ]
         self.as_wanted = all(side.has(leaf) for side, leaf in zip(self.inputs, leaves, strict=True))
         outputs = record.signature.outputs
-        self.places = [[c.outputs[i] for c in taken] for i in range(len(outputs))]
+        names = leaf_names(outputs, len(plan.outputs))
+        self.places = [[c.outputs[i] for c in taken] for i in range(len(plan.outputs))]
         self.outputs = [
-            None if shape is None else Side(mesh, self.places[i], shape, dtype, f"{record.name}: {outputs[i].name}")
+            None if shape is None else Side(mesh, self.places[i], shape, dtype, f"{record.name}: {names[i]}")
             for i, (shape, dtype) in enumerate(plan.outputs)
         ]
-        self.shown = [i for i, output in enumerate(outputs) if not output.saved]
+        self.shown = [i for i, output in enumerate(spread(outputs, len(plan.outputs))) if not output.saved]
 
 
 def call(
@@ -78,12 +81,23 @@ def call(
     watch = _watch(way, leaves)
     parts = to_local(way.inputs, leaves, watch, as_wanted=way.as_wanted)
     results = [_nothing(parts)] * len(numbers) if way.outside else run(record.replace(values, parts))
+    if len(results) != len(numbers):
+        raise _other_length(record, len(numbers), len(results))
     sides = [
         # Without a shape nothing is cut: the part is as large as the whole.
         way.outputs[i] or Side(way.mesh, way.places[i], result.shape, result.dtype, record.name)
         for i, result in zip(numbers, results, strict=True)
     ]
     return to_global(sides, results, watch)
+
+
+def _other_length(record: Record, whole: int, part: int) -> ShapeError:
+    others = len(record.signature.outputs) - 1
+    return ShapeError(
+        "the part of a rank makes a list of another length than the whole call",
+        operator=f"{record.name}.shape", expected=f"{whole - others} tensors, whatever the size of an axis that is cut",
+        got=f"{part - others}", hint="replicate the inputs: x.redistribute(placements=[Replicate()])",
+    )  # fmt: skip
 
 
 def _watch(way: _Way, leaves: Sequence[Any]) -> Watch | None:
@@ -131,6 +145,12 @@ def _way(record: Record, values: Sequence[Any], lead: int, dtensors: Sequence[An
         return _Way(record, values, record.plan(values, lead), dtensors, mesh)
     if way is None:
         plan = record.plan(values, lead)
+        if plan.open:
+            raise UnsupportedError(
+                "a mesh needs the length of the list before the call", operator=record.name,
+                expected="a shape rule, which gives the shape of each tensor", got="none",
+                hint=missing_shape(record.signature),
+            )  # fmt: skip
         for leaf, tensor in zip(plan.leaves, dtensors, strict=True):
             if tensor.device_mesh != mesh:
                 raise ArgumentError(

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from .._record import Record
 from .._spec.axes import Axes, Axis
 from .._spec.dtypes import is_inexact
+from .._spec.outputs import spread
 from .._spec.plan import Plan, owners_of
 from .._spec.signature import Signature, TensorType
 from ..errors import DeclarationError
@@ -26,7 +27,7 @@ class Cut:
         kind: ``batch`` and ``parallel``: the parts of the outputs are put together; ``reduction``: they are summed.
         size: the length of the axis.
         inputs: where each tensor of the call has the axis; None for one that has not, or has it with size 1.
-        outputs: where each output has it; None for the outputs of a reduction.
+        outputs: where each output has it, a list flattened; None for the outputs of a reduction.
         once: the tensors without the axis of a reduction, such as a bias: one of the terms has it, the others zeros.
     """
 
@@ -48,7 +49,7 @@ def find_cuts(record: Record, values: Sequence[Any], plan: Plan) -> list[Cut]:
     """
     signature = record.signature
     kinds = [owner.tensor for owner in owners_of(signature, values)]
-    results = [output.type for output in signature.outputs]
+    results = [output.type for output in spread(signature.outputs, len(plan.outputs))]
     shapes = [shape for shape, _ in plan.outputs]
     if None in signature.annotations or None in shapes:
         return []  # Nobody knows what a tensor without axes has to do with those of the others.

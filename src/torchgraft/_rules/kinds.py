@@ -24,6 +24,13 @@ def cotangent_names(signature: Signature) -> dict[str, str]:
     return {o.name: "grad" if single else f"grad_{o.after or o.name}" for o in differentiable_outputs(signature)}
 
 
+def list_names(signature: Signature) -> set[str]:
+    """The names under which rules read a list of tensors for a list that is an output: its own, its cotangent's."""
+    cotangents = cotangent_names(signature)
+    lists = [output.name for output in signature.outputs if output.many]
+    return {*lists, *(cotangents[name] for name in lists if name in cotangents)}
+
+
 def inert_outputs(signature: Signature) -> tuple[Output, ...]:
     """The floating outputs that were declared to have no derivative."""
     return tuple(output for output in signature.outputs if output.inert)

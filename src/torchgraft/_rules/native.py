@@ -83,7 +83,7 @@ def _read(signature: Signature, name: str) -> Parameter:
     cotangents = cotangent_names(signature)
     for output in signature.outputs:
         if name in (output.name, cotangents.get(output.name)):
-            return Parameter(name, output.type, False, False, inspect.Parameter.empty, False)
+            return Parameter(name, output.type, False, output.many, inspect.Parameter.empty, False)
     primal = signature.names[name.removesuffix("_tangent")]
     return replace(primal, name=name, optional=False, written=False)
 
@@ -93,4 +93,5 @@ def _results(signature: Signature, kind: Kind, inputs: Sequence[str]) -> list[Ou
         parameters = [signature.names[name] for name in inputs]  # ``grad_y`` of a written `y` is the cotangent.
         return [Output(f"grad_{p.name}{'_before' if p.written else ''}", p.tensor, False) for p in parameters]
     suffix = "tangent" if kind == "jvp" else inputs[0]
-    return [Output(f"{output.name}_{suffix}", output.type, False) for output in differentiable_outputs(signature)]
+    outputs = differentiable_outputs(signature)
+    return [Output(f"{output.name}_{suffix}", output.type, False, many=output.many) for output in outputs]

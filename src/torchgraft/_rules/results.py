@@ -9,7 +9,9 @@ from torch import Tensor
 
 from .._spec.axes import Shape
 from .._spec.dtypes import name_of
+from .._spec.outputs import flattened, leaf_names
 from .._spec.plan import Leaf
+from .._spec.signature import Output
 from ..errors import RuleError
 
 
@@ -31,6 +33,20 @@ def as_results(label: str, result: Any, names: Sequence[str], *, many: bool) -> 
             got=count,
         )
     return result
+
+
+def flat_results(label: str, result: Any, outputs: Sequence[Output], count: int) -> Sequence[Any]:
+    """The results of a rule for some outputs, one by one, a list flattened.
+
+    Args:
+        count: the number of tensors that the outputs are.
+    """
+    groups = as_results(label, result, [output.name for output in outputs], many=False)
+    length = count - len(outputs) + 1
+    for output, group in zip(outputs, groups, strict=True):
+        if output.many:
+            as_results(label, group, leaf_names([output], length), many=True)
+    return flattened(outputs, groups)
 
 
 def settle_gradient(label: str, leaf: Leaf, value: Any) -> Tensor:

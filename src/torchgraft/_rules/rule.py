@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import types
+import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -182,6 +183,8 @@ def _parameters(function: Callable[..., Any], label: str, available: Sequence[st
 
 
 def _is_array(hint: Any) -> bool:
+    if typing.get_origin(hint) in (list, Sequence):
+        return any(map(_is_array, typing.get_args(hint)))
     return hint is np.ndarray or getattr(hint, "array_type", None) is np.ndarray
 
 
@@ -233,7 +236,7 @@ def _check_inputs(signature: Signature, kind: Kind, inputs: Sequence[str], label
             "no output is differentiable",
             operator=label,
             expected="a floating or complex output",
-            got=", ".join(f"{output.name}: {output.type}" for output in signature.visible),
+            got=", ".join(f"{output.name}: {output}" for output in signature.visible),
         )
 
 

@@ -388,14 +388,17 @@ class Axes:
         return ", ".join(known + [f"{name} = {binding.values[name]}" for name in sorted(arguments)]) or axis.text
 
     def evaluate(self, binding: Binding) -> Shape:
-        """The shape that the annotation gives in this call, with broadcasting axes at their full size."""
+        """The shape that the annotation gives in this call, with broadcasting axes at their full size.
+
+        An axis of any size, which a list of outputs may have, is None.
+        """
         return tuple(size for axis in self.tokens for size in self.sizes(axis, binding))
 
     def sizes(self, axis: Axis, binding: Binding) -> Shape:
         """The sizes that one token gives: a run any number of them, another axis one."""
         if axis.variadic:
             return (binding.dots or ()) if axis.name is None else binding.runs.get(axis.name, ())
-        return (self._size(axis, binding),)
+        return (None if axis.anonymous else self._size(axis, binding),)
 
     def full(self, shape: Shape, binding: Binding) -> Shape:
         """`shape` with its broadcasting axes at their full size: what a rule may return before it is summed."""

@@ -56,6 +56,18 @@ def _check_names(signature: Signature, refuse: Callable[..., DeclarationError]) 
             expected = "an identifier that does not begin with '__'"
             raise refuse(f"'{name}' is not a name", name, expected=expected, got=name)
         taken[name] = what
+    lists = [output.name for output in signature.outputs if output.many]
+    if len(lists) > 1:
+        raise refuse(
+            "an operator returns one list of tensors at most", lists[1], expected="one list, beside tensors",
+            got=", ".join(map(str, signature.outputs)), hint="return one list, and take it apart after the call",
+        )  # fmt: skip
+    beside = "an argument that is written" if signature.written else "a late size" if signature.late else None
+    if lists and beside:
+        raise refuse(
+            f"a list of tensors cannot stand beside {beside}", lists[0], expected="one of the two",
+            got=", ".join(map(str, signature.returned)), hint="declare two operators",
+        )  # fmt: skip
 
 
 def _check_kinds(signature: Signature, refuse: Callable[..., DeclarationError]) -> None:
@@ -72,7 +84,7 @@ def _check_kinds(signature: Signature, refuse: Callable[..., DeclarationError]) 
             "annotations",
             expected="one kind of array for the kernel's inputs and outputs",
             got=", ".join(str(p.tensor) for _, p in signature.tensors) + " -> "
-            + ", ".join(str(output.type) for output in signature.outputs),
+            + ", ".join(map(str, signature.outputs)),
         )  # fmt: skip
 
 
@@ -101,6 +113,7 @@ def _check_axes(signature: Signature, refuse: Callable[..., DeclarationError]) -
             got=f"{both[0]} and *{both[0]}",
         )
     results = [(output.name, output.type.axes) for output in signature.returned]
+    lists = {output.name for output in signature.returned if output.many}
     scalars = {
         p.name
         for p in signature.parameters
@@ -130,11 +143,14 @@ def _check_axes(signature: Signature, refuse: Callable[..., DeclarationError]) -
             known = token.name in bound | signature.late_names if token.name is not None else True
             if token.variadic:
                 known = token.name in runs
+            if token.anonymous and name in lists:  # The shape rule gives its size, for each tensor of its own.
+                continue
             if token.anonymous or not known:
                 late = token.name is not None and not token.variadic
                 raise refuse(
                     f"axis {token.text} is never bound", name, expected="axes of a tensor parameter", got=axes.text,
-                    hint=f'if its size is known only after the call: @tg.op(data_dependent="{token.name}")'
+                    hint='an axis of which every tensor has its own size is "_"' if name in lists
+                    else f'if its size is known only after the call: @tg.op(data_dependent="{token.name}")'
                     if late else None,
                 )  # fmt: skip
 

@@ -6,9 +6,8 @@ it is made with SymInts.
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,13 +19,13 @@ from ..errors import ArgumentError, DeviceError, DtypeError, ShapeError, Unsuppo
 from .axes import Axes, Binding, Shape, broadcast
 from .dtypes import Dtypes, complex_twin, is_inexact, name_of, promote, real_twin
 from .late import LateShapes
+from .outputs import spread
 from .seed import check_seed, samples_of
-from .signature import Parameter, Signature
+from .shape_rule import ShapeRule, shapes_by_rule
+from .signature import Output, Parameter, Signature
 
 LeafCounts = tuple[int | None, ...]
 """For each tensor parameter the number of tensors that were passed for it: 1, or that of a list; None if absent."""
-
-ShapeRule = Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -67,14 +66,17 @@ class Plan:
 
     Attributes:
         leaves: every tensor that was passed, lists flattened.
-        outputs: shape and dtype of each output; the shape is None where no annotation or shape rule gives it, and
-            for all outputs if one has a late size.
+        outputs: shape and dtype of each output, a list flattened; the shape is None where no annotation or shape rule
+            gives it, and for all outputs if one has a late size. One entry stands for all tensors of a list whose
+            length nobody knows before the kernel has run.
         batch: the leading axes that torchgraft loops or maps over.
         device: of the inputs, and so of the outputs.
         sizes: of the named axes.
         late: the outputs' shapes, where sizes in them are known only after the call.
         samples: the operator's own batch axes, each sample of which has a seed; none where nothing is drawn.
         lead: how many axes stand in front of the operator's own.
+        items: of such a list, the shape of its tensors as annotated, None for an axis of any size; None without axes.
+        open: there is such a list.
     """
 
     leaves: tuple[Leaf, ...]
@@ -85,6 +87,15 @@ class Plan:
     late: LateShapes | None = None
     samples: Shape = ()
     lead: int = 0
+    items: Shape | None = None
+    open: bool = False
+
+    def expected(self, outputs: Sequence[Output], count: int) -> list[tuple[Shape | None, torch.dtype]]:
+        """Shape and dtype of each of `count` tensors of the outputs."""
+        if not self.open:
+            return list(self.outputs)
+        planned = dict(zip([output.name for output in outputs], self.outputs, strict=True))
+        return [planned[output.name] for output in spread(outputs, count)]
 
 
 def seeded(signature: Signature, values: Sequence[Any], plan: Plan) -> Sequence[Any]:
@@ -343,22 +354,31 @@ def make_plan(
         )
         for (name, p, leaf), n, (axes, core) in zip(named, leads, annotated, strict=True)
     )
-    shapes: list[Shape | None]
+    written = [next(leaf for leaf in leaves if leaf.name == p.name) for p in signature.written]
     late = _late(signature, binding) if signature.late else None
+    items: Shape | None = None
+    returned: list[tuple[Shape | None, torch.dtype]]
     if late is not None:
-        shapes = [None] * len(dtypes)
+        returned = [(None, dtype) for dtype in dtypes]
     elif shape_rule is not None:
         core_values = replace(signature, values, [torch.Size(core) for core in cores])
-        shapes = [None if s is None else batch + s for s in _by_rule(signature, shape_rule, core_values)]
+        given = shapes_by_rule(signature, shape_rule, core_values, binding)
+        dtype_of = dict(zip([output.name for output in signature.returned], dtypes, strict=True))
+        owners = spread(signature.returned, len(given))
+        returned = [(batch + shape, dtype_of[owner.name]) for owner, shape in zip(owners, given, strict=True)]
     else:
-        shapes = [
+        annotated_shapes = [
             None if output.type.axes is None else batch + output.type.axes.evaluate(binding)
             for output in signature.returned
         ]
-    written = [next(leaf for leaf in leaves if leaf.name == p.name) for p in signature.written]
-    outputs = [(leaf.full, leaf.dtype) for leaf in written] + list(zip(shapes, dtypes, strict=True))
+        pairs = list(zip(signature.returned, annotated_shapes, strict=True))
+        items = next((shape for output, shape in pairs if output.many), None)
+        shapes = [None if output.many else shape for output, shape in pairs]
+        returned = list(zip(shapes, dtypes, strict=True))
+    outputs = [(leaf.full, leaf.dtype) for leaf in written] + returned
     samples = _samples(signature, named, lead)
-    return Plan(leaves, tuple(outputs), batch, device, binding.sizes, late, samples, lead)
+    is_open = signature.returns_list and shape_rule is None
+    return Plan(leaves, tuple(outputs), batch, device, binding.sizes, late, samples, lead, items, is_open)
 
 
 def _late(signature: Signature, binding: Binding) -> LateShapes:
@@ -375,31 +395,6 @@ def _samples(signature: Signature, named: Sequence[tuple[str, Parameter, Tensor]
     samples = samples_of(signature, [(p, shape) for p, shape in shapes if not p.is_seed])
     check_seed(signature, next(shape for p, shape in shapes if p.is_seed), samples)
     return samples
-
-
-def _by_rule(signature: Signature, rule: ShapeRule, values: Sequence[Any]) -> list[Shape | None]:
-    by_name = {p.name: value for p, value in zip(signature.parameters, values, strict=True)}
-    try:
-        result = rule(**{name: by_name[name] for name in inspect.signature(rule).parameters})
-    except (ArithmeticError, AttributeError, LookupError, NameError, TypeError, ValueError) as error:
-        raise ShapeError(
-            f"the shape rule raised {type(error).__name__}: {error}",
-            operator=f"{signature.name}.shape",
-            expected="sizes, from shapes and non-tensor arguments",
-            got=f"an error for {', '.join(f'{p} = {by_name[p]}' for p in inspect.signature(rule).parameters)}",
-            hint="no size may hang on values, as one of new_dynamic_size would: pad the output, and return a count"
-            if "new_dynamic_size" in str(error)
-            else None,
-        ) from error
-    shapes = [result] if len(signature.returned) == 1 else list(result)
-    if len(shapes) != len(signature.returned):
-        raise ShapeError(
-            "the shape rule returned the wrong number of shapes",
-            operator=f"{signature.name}.shape",
-            expected=f"{len(signature.returned)} shapes",
-            got=len(shapes),
-        )
-    return [tuple(shape) for shape in shapes]
 
 
 def _check_devices(signature: Signature, leaves: Sequence[tuple[str, Tensor]]) -> torch.device:

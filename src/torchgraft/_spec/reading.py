@@ -7,7 +7,7 @@ import inspect
 import sys
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -247,6 +247,9 @@ def _read_tensor(annotation: Any, name: str, where: str) -> TensorType | None:
     return TensorType(array is np.ndarray, Axes(annotation.dim_str, name, where), Dtypes.read(annotation))
 
 
+_SEQUENCES = (Sequence, Iterable, tuple)
+
+
 def _read_outputs(
     name: str, annotation: Any, scope: dict[str, Any], *, alone: bool
 ) -> tuple[tuple[Output, ...], type | None]:
@@ -255,16 +258,21 @@ def _read_outputs(
     def read(item: Any, output_name: str) -> Output:
         saved = isinstance(item, SavedOutput)
         output_name = item.name if saved else output_name
-        kind = _read_tensor(item.annotation if saved else item, name, output_name)
+        given = item.annotation if saved else item
+        many = typing.get_origin(given) is list and len(typing.get_args(given)) == 1
+        kind = _read_tensor(typing.get_args(given)[0] if many else given, name, output_name)
         if kind is None:
+            varies = item is Ellipsis or typing.get_origin(given) in _SEQUENCES
             raise DeclarationError(
                 "is not a tensor",
                 operator=name,
                 argument=output_name,
-                expected='a tensor annotation, such as Float[Tensor, "n"], or a tuple or NamedTuple of them',
+                expected='a tensor annotation, such as Float[Tensor, "n"], a list of such tensors, or a tuple or '
+                "NamedTuple of them",
                 got=repr(item),
+                hint='as many tensors as a call makes are a list: -> list[Float[Tensor, "_"]]' if varies else None,
             )
-        return Output(output_name, kind, saved)
+        return Output(output_name, kind, saved, many=many)
 
     def nothing_to_see(got: Any) -> DeclarationError:
         return DeclarationError(

@@ -13,6 +13,7 @@ from torch import Tensor
 from .axes import Axes, Axis
 from .dtypes import Dtypes
 from .late import Late
+from .outputs import grouped
 from .scalars import Scalar
 from .structures import Structure
 from .workspace import Memory
@@ -86,6 +87,7 @@ class Output:
         saved: it is kept for the rules and not returned.
         inert: it was declared to have no derivative.
         after: the parameter whose value after the call it is; None for an output that callers get.
+        many: it is a list of tensors, of that type each.
     """
 
     name: str
@@ -93,6 +95,10 @@ class Output:
     saved: bool
     inert: bool = False
     after: str | None = None
+    many: bool = False
+
+    def __str__(self) -> str:
+        return f"list of {self.type}" if self.many else str(self.type)
 
     @property
     def floating(self) -> bool:
@@ -111,7 +117,7 @@ class Signature:
         name: the operator's name, for error texts.
         parameters: in their order.
         outputs: those of the kernel, `Saved` ones included.
-        structure: the `NamedTuple` class of the visible outputs, ``tuple``, or None for a single tensor.
+        structure: the `NamedTuple` class of the visible outputs, ``tuple``, or None for a single tensor or list.
         beside: of an operator that writes: the same of the outputs that its callers get.
         loop: leading axes are added by torchgraft (``batch="loop"``).
         workspaces: memory that a C function uses: position among the annotated parameters, name, annotation.
@@ -154,10 +160,21 @@ class Signature:
         return self.outputs[len(self.written) :]
 
     @cached_property
+    def alone(self) -> bool:
+        """The kernel returns its one output itself, and no tuple around it."""
+        return len(self.outputs) == 1 and self.structure is None
+
+    @cached_property
+    def returns_list(self) -> bool:
+        """One of the outputs is a list of tensors, whose length each call has of its own."""
+        return any(output.many for output in self.outputs)
+
+    @cached_property
     def elementwise(self) -> bool:
         """Every tensor annotation is exactly ``...``: inputs broadcast, the output has the broadcast shape."""
         kinds = [p.tensor for _, p in self.tensors] + [output.type for output in self.outputs]
-        return not self.loop and all(kind.axes is not None and kind.axes.text == "..." for kind in kinds)
+        single = not (self.loop or self.returns_list)
+        return single and all(kind.axes is not None and kind.axes.text == "..." for kind in kinds)
 
     @cached_property
     def numpy(self) -> bool:
@@ -166,8 +183,8 @@ class Signature:
 
     @cached_property
     def shaped(self) -> bool:
-        """Every output's shape follows from the annotations."""
-        return all(output.type.axes is not None or output.after for output in self.outputs)
+        """Every output's shape follows from the annotations; the length of a list never does."""
+        return all((output.type.axes is not None or output.after) and not output.many for output in self.outputs)
 
     @cached_property
     def late_names(self) -> frozenset[str]:
@@ -247,11 +264,11 @@ class Signature:
         parts = self._schema_parts(with_defaults=not lead)
         if lead:
             parts.append("int __lead")  # No parameter begins with two underscores.
-        return f"({', '.join(parts)}) -> {_schema_of_results(len(self.outputs))}"
+        return f"({', '.join(parts)}) -> {_schema_of_results(self.outputs)}"
 
     def writing_schema(self) -> str:
         """The schema of the operator that writes, without the name: it returns what callers get."""
-        shown = sum(not output.saved for output in self.returned)
+        shown = [output for output in self.returned if not output.saved]
         return f"({', '.join(self._schema_parts(written=True))}) -> {_schema_of_results(shown)}"
 
     def _schema_parts(self, *, with_defaults: bool = True, written: bool = False) -> list[str]:
@@ -264,20 +281,21 @@ class Signature:
         return parts
 
     def pack(self, outputs: Sequence[Tensor]) -> Any:
-        """All outputs of the kernel as the caller sees them."""
-        return self.pack_shown([v for v, output in zip(outputs, self.outputs, strict=True) if not output.saved])
+        """All outputs of the kernel, lists flattened, as the caller sees them."""
+        groups = grouped(self.outputs, outputs)
+        return pack(self.structure, [v for v, output in zip(groups, self.outputs, strict=True) if not output.saved])
 
     def pack_shown(self, seen: Sequence[Tensor]) -> Any:
-        """The outputs that the caller sees, as one value."""
-        return pack(self.structure, seen)
+        """The outputs that the caller sees, lists flattened, as one value."""
+        return pack(self.structure, grouped(self.visible, seen))
 
     def pack_beside(self, seen: Sequence[Tensor]) -> Any:
         """The outputs that the caller of an operator that writes sees, as one value; None if there are none."""
         return pack(self.beside, seen) if seen else None
 
 
-def pack(structure: type | None, seen: Sequence[Tensor]) -> Any:
-    """Outputs as one value: a tensor, a tuple or a `NamedTuple`."""
+def pack(structure: type | None, seen: Sequence[Any]) -> Any:
+    """Outputs as one value: a tensor or list, a tuple or a `NamedTuple`."""
     if structure is None:
         return seen[0]
     return tuple(seen) if structure is tuple else structure(*seen)
@@ -295,8 +313,9 @@ def _schema_of(parameter: Parameter, *, with_default: bool) -> str:
     return f"{text}={list(default) if isinstance(default, (list, tuple)) else default}"
 
 
-def _schema_of_results(count: int) -> str:
-    return "Tensor" if count == 1 else f"({', '.join(['Tensor'] * count)})"
+def _schema_of_results(outputs: Sequence[Output]) -> str:
+    texts = ["Tensor[]" if output.many else "Tensor" for output in outputs]
+    return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
 
 
 def _has_schema_default(parameter: Parameter) -> bool:

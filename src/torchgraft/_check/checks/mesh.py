@@ -10,10 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ... import _torch
 from ..._kernels.kernel import positional
 from ..._mesh.cuts import Cut, batch_inputs, find_cuts, linear_inputs, promised_axes
 from ..._op import Op
 from ..._record import Record
+from ..._spec.outputs import leaf_names, spread
 from ..._spec.plan import owners_of, seeded
 from ..baseline import baseline
 from ..case import Case
@@ -72,10 +74,11 @@ def _whole_numbers(op: Op[..., Any], case: Case, divided: Case, words: Words, ho
         return
     negative = [-primal for primal in case.primals]
     for primals in (case.primals, elsewhere(case), *([negative] if admitted(case, negative) else [])):
-        pairs = zip(outputs, tensors(divided.call(primals)), tensors(case.call(primals)), strict=True)
-        for output, got, expected in pairs:
+        got_all, expected_all = tensors(divided.call(primals)), tensors(case.call(primals))
+        names = leaf_names(outputs, len(expected_all))
+        for name, got, expected in zip(names, got_all, expected_all, strict=True):
             if not differentiable(expected) and not torch.equal(got, expected):
-                name = output.name if len(outputs) > 1 else "the output"
+                name = name if len(names) > 1 else "the output"
                 yield replace(words, title=words.title.replace("{}", name)).at(f"{name}; {how}; {case.label}")
                 return
 
@@ -133,8 +136,8 @@ def _divided(
 
 
 def _outputs(op: Op[..., Any], values: Sequence[Any]) -> Sequence[Tensor]:
-    result = positional(op._record.signature, op)(*values)
-    return (result,) if isinstance(result, Tensor) else tuple(result)
+    leaves: Sequence[Tensor] = _torch.pytree.tree_leaves(positional(op._record.signature, op)(*values))
+    return leaves
 
 
 # -- along an axis ----------------------------------------------------------------------------------------------------
@@ -153,7 +156,8 @@ def _cut(cut: Cut, leaves: list[Tensor]) -> Parts:
 
 
 def _joined(record: Record, cut: Cut, one: Sequence[Tensor], other: Sequence[Tensor]) -> list[Tensor]:
-    shown = [axis for axis, output in zip(cut.outputs, record.signature.outputs, strict=True) if not output.saved]
+    owners = spread(record.signature.outputs, len(cut.outputs))
+    shown = [axis for axis, output in zip(cut.outputs, owners, strict=True) if not output.saved]
     return [a + b if axis is None else torch.cat((a, b), axis) for a, b, axis in zip(one, other, shown, strict=True)]
 
 

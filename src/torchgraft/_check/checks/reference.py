@@ -16,6 +16,7 @@ from ..._kernels.kernel import positional
 from ..._op import Op
 from ..._record import Record
 from ..._spec.axes import broadcast
+from ..._spec.outputs import flattened
 from ..._spec.plan import convert, owners_of, seeded
 from ..._spec.reference import Reference
 from ..baseline import Difference, distance, nudged, short, slack
@@ -111,7 +112,9 @@ def _by_tensors(record: Record, reference: Reference) -> Callable[[list[Any]], l
             arrays: list[Any] = [leaf.numpy() for leaf in record.leaves(values)]
             values = record.replace(values, arrays)
         made = function(*values)
-        return [torch.as_tensor(output) for output in ([made] if record.signature.structure is None else made)]
+        groups = [made] if record.signature.structure is None else made
+        outputs = flattened(record.signature.visible, groups) if record.signature.returns_list else groups
+        return [torch.as_tensor(output) for output in outputs]
 
     return call
 
