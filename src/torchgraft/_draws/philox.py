@@ -44,7 +44,8 @@ def _on_tensors(seeds: Tensor, numbers: Tensor, purpose: int) -> Tensor:
 
     The first and the third word of a counter are computed side by side, along the first axis; so are the others.
     """
-    seeds, numbers = torch.broadcast_tensors(seeds, numbers)
+    # Simulated ranks know no `torch.broadcast_tensors` on torch 2.15.
+    seeds, numbers = seeds + torch.zeros_like(numbers), numbers + torch.zeros_like(seeds)
     beside = (2,) + (1,) * seeds.dim()
     words = numbers & WORD, numbers >> 32 & WORD
     even, odd = (torch.stack(pair) for pair in zip(words, _upper(numbers, purpose), strict=True))
