@@ -50,4 +50,4 @@ def test_faults_are_found(fault, monkeypatch):
     fresh = importlib.util.module_from_spec(spec)  # Its operators are declared anew.
     monkeypatch.setitem(sys.modules, spec.name, fresh)
     spec.loader.exec_module(fresh)
-    assert any(outcome.kind == "wrong" for outcome in fresh.outcomes(range(40)))
+    assert any(outcome.kind == "wrong" for outcome in fresh.outcomes(range(120)))

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Float, Int64, Num
 from torch import Tensor
 from torch.autograd import forward_ad
 
@@ -761,3 +761,50 @@ def test_dtensors_keep_their_placements(kind: str):
             leaf = distribute_tensor(y.clone(), mesh, [own]).requires_grad_()
             (found,) = torch.autograd.grad(_loss(ours)(leaf, given), leaf)
             torch.testing.assert_close(_whole(found), slope)
+
+
+# -- refused before anything is written -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("view", [lambda w: w[0], lambda w: (w * 1).unbind()[0]], ids=["of a leaf", "of several"])
+@pytest.mark.parametrize("calls", [1, 3])
+def test_a_view_that_autograd_refuses_is_not_written(view, calls):
+    @tg.op
+    def twice_(y: tg.Mutated[Float[Tensor, "..."]], x: Float[Tensor, "..."]) -> None:
+        y.mul_(x)
+
+    twice_.partial("y")(lambda x: x)
+    twice_.partial("x")(lambda y: y)
+    for _ in range(calls):
+        y = view(torch.ones(2, 3, requires_grad=True))
+        with pytest.raises(tg.UnsupportedError, match="operator 'twice_' argument 'y': cannot be written here"):
+            twice_(y, torch.full((3,), 2.0))
+        assert torch.equal(y, torch.ones(3))
+        assert y._version == 0
+
+
+@pytest.mark.parametrize(("y", "x"), [([3, 4], [1.5, 1.5]), ([3.0, 4.0], [1.5j, 1.5])])
+def test_compiled_code_does_not_round_in_silence(y, x):
+    @tg.op
+    def scaled_(y: tg.Mutated[Num[Tensor, "n"]], x: Num[Tensor, "n"]) -> None:
+        y.mul_(x)
+
+    y = torch.tensor(y)
+    before = y.clone()
+    with pytest.raises(tg.DtypeError, match=r"'scaled_' argument 'y': is written, and .* does not hold"):
+        torch.compile(scaled_, backend="aot_eager")(y, torch.tensor(x))
+    with pytest.raises((tg.DtypeError, torch._dynamo.exc.Unsupported)):
+        torch.compile(scaled_, backend="aot_eager", fullgraph=True)(y, torch.tensor(x))
+    assert torch.equal(y, before)
+
+
+@pytest.mark.parametrize("factor", [0.0, 1.0])
+def test_a_number_that_makes_the_write_idle_is_no_alarm(factor):
+    @tg.op
+    def mixed_(y: tg.Mutated[Float[Tensor, "..."]], x: Float[Tensor, "..."], a: float) -> None:
+        y.lerp_(x, a)
+
+    mixed_.partial("y")(lambda a: 1 - a)
+    mixed_.partial("x")(lambda a: a)
+    y, x = torch.rand(2, 3, dtype=torch.float64).unbind()
+    assert "writes-nothing" not in str(tg.check(mixed_, y, x, factor))

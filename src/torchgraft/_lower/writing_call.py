@@ -23,7 +23,7 @@ from .._spec.plan import Plan, common_dtype, convert, leaf_counts, with_tensors
 from ..errors import DtypeError, RuleError, ShapeError, UnsupportedError
 from .eager_call import Call, EagerCall, admits_nothing
 from .node import Recorded
-from .writing_path import WritingPath
+from .writing_path import WritingPath, holds
 
 
 class WritingEntry:
@@ -168,8 +168,8 @@ class WritingCall(Call):
                 )  # fmt: skip
 
     def _writes_view(self, values: Sequence[Any]) -> bool:
-        """Tell whether a node would have to write into a view, which autograd allows if it returns nothing else."""
-        return self.signature.structure is not None and any(_torch.is_view(values[i]) for i in self._written)
+        """Tell whether a node would write into a view: autograd says only afterwards that it may not be written."""
+        return any(_torch.is_view(values[i]) for i in self._written)
 
     # -- without effects, and copied --------------------------------------------------------------------------------
 
@@ -186,7 +186,7 @@ class WritingCall(Call):
         pairs = list(zip(self._written, shown, strict=False))
         for i, after in pairs:
             self._check_shape(i, values[i], after.shape)
-            if not _holds(values[i].dtype, after.dtype):
+            if not holds(values[i].dtype, after.dtype):
                 raise self._loses(self.signature.parameters[i].name, values[i], after)
         for i, after in pairs:
             self._copy(self.signature.parameters[i].name, values[i], after)
@@ -312,15 +312,6 @@ class WritingCall(Call):
         call.__name__ = call.__qualname__ = self.signature.name
         _torch.once_loaded(_torch.DYNAMO, lambda: torch.compiler.allow_in_graph(call))
         return self.functional.compiled, call
-
-
-def _holds(dtype: torch.dtype, other: torch.dtype) -> bool:
-    """Tell whether a dtype holds what another one does, but for rounding: `torch.can_cast`, which tracers record."""
-    if dtype.is_complex or dtype is other:
-        return True
-    if dtype.is_floating_point:
-        return not other.is_complex
-    return dtype is not torch.bool and not other.is_complex and not other.is_floating_point
 
 
 def _no_copies(*_: Any) -> Sequence[Tensor]:

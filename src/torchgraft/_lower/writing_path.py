@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
 from .. import _torch
@@ -114,6 +115,7 @@ class WritingPath(HotPath):
     def _namespace(self, never: Any) -> dict[str, Any]:
         return super()._namespace(never) | {
             "__count": _torch.count_writes,
+            "__unfit": unfit,
             "__count_some": _count_some,
             "__not_implemented": NotImplemented,
         }
@@ -156,9 +158,8 @@ class WritingPath(HotPath):
         return " or ".join(tests) or "False"
 
     def _unfit(self) -> list[str]:
-        """Tests that no node can write into an argument: into a leaf, or into a view, if it returns anything else."""
-        leaves = [f"{name}.requires_grad and {name}.is_leaf" for name in self._written]
-        return leaves + [f"{name}._is_view()" for name in self._written if self.signature.structure is not None]
+        """Tests that no node is to write into an argument: into a leaf, or into a view, which autograd may refuse."""
+        return [f"{name}._is_view() or ({name}.requires_grad and {name}.is_leaf)" for name in self._written]
 
     # -- the three ways ---------------------------------------------------------------------------------------------
 
@@ -172,6 +173,9 @@ class WritingPath(HotPath):
         given = ", ".join(f"{name}.clone()" if name in self._written else name for name in self.arguments.split(", "))
         lines = [f"({_several(self.outputs)}) = @compiled({given})"]
         lines += [f"{name}.copy_({output})" for name, output in zip(self._written, self.outputs, strict=False)]
+        # `copy_` rounds and broadcasts in silence: the call outside of the graph says what is wrong.
+        unfit = " or ".join(f"@unfit({n}, {output})" for n, output in zip(self._written, self.outputs, strict=False))
+        lines.insert(1, f"if {unfit}: return @slow({self.arguments})")
         apart = [*lines, f"return {self._result()}"]
         if not self.checks.owned:
             return "\n".join(apart)
@@ -235,6 +239,20 @@ class WritingPath(HotPath):
 def _several(names: Iterable[str]) -> str:
     """Names as a tuple has them, without its parentheses."""
     return "".join(f"{name}, " for name in names)
+
+
+def unfit(tensor: Tensor, after: Tensor) -> bool:
+    """Tell whether a tensor has not the shape of its new value, or a dtype that does not hold it."""
+    return tensor.shape != after.shape or not holds(tensor.dtype, after.dtype)
+
+
+def holds(dtype: torch.dtype, other: torch.dtype) -> bool:
+    """Tell whether a dtype holds what another one does, but for rounding: `torch.can_cast`, which tracers record."""
+    if dtype.is_complex or dtype is other:
+        return True
+    if dtype.is_floating_point:
+        return not other.is_complex
+    return dtype is not torch.bool and not other.is_complex and not other.is_floating_point
 
 
 def _count_some(written: Iterable[Tensor]) -> None:

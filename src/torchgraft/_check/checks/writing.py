@@ -61,12 +61,19 @@ def _unwritten(op: Op[..., Any], case: Case) -> Iterator[Finding]:
     same = set(names)
     for primals in (case.primals, elsewhere(case)):
         values = values_of(op._record, *case.arguments(primals))
+        if any(map(_is_idle, values)):
+            return
         before = [v for p, v in zip(op._record.signature.parameters, values, strict=True) if p.written]
         after = tensors(case.call(primals))
         same &= {n for n, a, b in zip(names, after, before, strict=False) if a.numel() and torch.equal(a, b)}
     for name in sorted(same):
         words = replace(NOTHING, title=NOTHING.title.format(name), hint=(NOTHING.hint or "").replace("y", name))
         yield words.at(case.label)
+
+
+def _is_idle(value: Any) -> bool:
+    """Tell whether a number may make a write change nothing: what is added times 0, a factor of 1, a flag."""
+    return value is False or (isinstance(value, int | float) and value is not True and value in (0, 1))
 
 
 def _with_gradients(case: Case, ways: Mapping[str, Case]) -> Iterator[Finding]:

@@ -77,7 +77,10 @@ class Arguments:
             Impossible: what was chosen admits none.
         """
         call = _Call(self, draw)
-        args, kwargs = self._given(*(call.argument(p) for p in self.signature.parameters if not p.is_seed))
+        parameters = self.signature.parameters
+        args, kwargs = self._given(*(None if p.is_seed else call.argument(p) for p in parameters))
+        if self.signature.seed is not None:
+            del kwargs[parameters[self.signature.seed].name]  # The call draws it.
         return args, kwargs, frozenset(call.traits - _UNREMARKABLE)
 
 
