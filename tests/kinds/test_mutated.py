@@ -6,6 +6,7 @@ import copy
 import pickle
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -808,3 +809,82 @@ def test_a_number_that_makes_the_write_idle_is_no_alarm(factor):
     mixed_.partial("x")(lambda a: a)
     y, x = torch.rand(2, 3, dtype=torch.float64).unbind()
     assert "writes-nothing" not in str(tg.check(mixed_, y, x, factor))
+
+
+# -- beside other kinds -----------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Moving:
+    position: tg.Mutated[Float[Tensor, "*batch n"]]
+    velocity: Float[Tensor, "*batch n"]
+
+
+@pytest.mark.parametrize("c", [False, True])
+def test_a_field_of_a_structure_is_written(c):
+    source = "void step_(int64_t n, T *s_position, const T *s_velocity) {\n"
+    source += "for (int64_t i = 0; i < n; i++) s_position[i] += s_velocity[i]; }"
+
+    def step_(s: Moving) -> None:
+        s.position.add_(s.velocity)
+
+    step_.__annotations__ = {"s": Moving, "return": None}
+    op = tg.op(kernel=tg.c(source))(step_) if c else tg.op(step_)
+    op.vjp("s.position", "s.velocity")(lambda grad_s_position: (grad_s_position, grad_s_position))
+    a, b = (torch.ones(2, 3, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    for _ in range(2):
+        with torch.no_grad():
+            plain = Moving(torch.ones(2, 3), torch.ones(2, 3))
+            op(plain)
+            assert torch.equal(plain.position, torch.full((2, 3), 2.0))
+        moving = Moving(a * 1, b)
+        op(moving)
+        found = torch.autograd.grad((moving.position**2).sum(), (a, b))
+        assert all(torch.equal(g, torch.full_like(g, 4.0)) for g in found)
+
+    def of_sample(velocity):
+        moving = Moving(velocity * 0, velocity)
+        op(moving)
+        return moving.position
+
+    assert torch.equal(torch.vmap(of_sample)(torch.eye(3)), torch.eye(3))
+    assert tg.check(op).ok
+
+
+def test_dropout_in_place():
+    @tg.domain(p="[0, 0.9]")
+    @tg.op
+    def drop_(x: tg.Mutated[Float[Tensor, "*batch n"]], p: float, *, seed: tg.Seed = tg.drawn) -> None:
+        x.mul_(tg.random_uniform(seed, x.shape[-1:], dtype=x.dtype).ge(p).to(x.dtype) / (1 - p))
+
+    @drop_.vjp("x")
+    def _(grad_x, p, seed):
+        kept = tg.random_uniform(seed, grad_x.shape[-1:], dtype=grad_x.dtype).ge(p)
+        return grad_x * kept.to(grad_x.dtype) / (1 - p)
+
+    x = torch.ones(2, 40, requires_grad=True)
+    y, again = x * 1, x * 1
+    drop_(y, 0.5)
+    drop_(again, 0.5)
+    assert not torch.equal(y, again)
+    assert torch.equal(torch.autograd.grad(y.sum(), x)[0], y)
+    fixed = torch.ones(2, 40)
+    drop_(fixed, 0.5, seed=3)
+    assert torch.equal(fixed, drop_.functional(torch.ones(2, 40), 0.5, seed=3))
+    assert tg.check(drop_).ok
+
+
+@dataclass
+class Step:
+    towards: Float[Tensor, "n"]
+    by: float
+
+
+def test_a_structure_beside_what_is_written_passes_the_check():
+    @tg.op
+    def towards_(y: tg.Mutated[Float[Tensor, "n"]], s: Step) -> None:
+        y.add_(s.towards, alpha=s.by)
+
+    towards_.vjp("y")(lambda grad_y: grad_y)
+    towards_.vjp("s.towards")(lambda grad_y, s_by: grad_y * s_by)
+    assert tg.check(towards_).ok

@@ -66,4 +66,4 @@ def in_full(signature: Signature, values: Sequence[Any], plan: Plan) -> Sequence
 def leads_in_full(signature: Signature, plan: Plan) -> list[int]:
     """The number of leading axes of each tensor of `in_full`."""
     written = {parameter.name for parameter in signature.written}
-    return [len(plan.batch) if leaf.name in written else leaf.lead for leaf in plan.leaves]
+    return [len(plan.batch) if leaf.owner in written else leaf.lead for leaf in plan.leaves]

@@ -354,7 +354,7 @@ def make_plan(
         )
         for (name, p, leaf), n, (axes, core) in zip(named, leads, annotated, strict=True)
     )
-    written = [next(leaf for leaf in leaves if leaf.name == p.name) for p in signature.written]
+    written = [next(leaf for leaf in leaves if leaf.owner == p.name) for p in signature.written]
     late = _late(signature, binding) if signature.late else None
     items: Shape | None = None
     returned: list[tuple[Shape | None, torch.dtype]]

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..._kernels.kernel import positional
 from ..._op import Op
 from ..baseline import baseline
 from ..case import Case
@@ -99,8 +100,7 @@ def _in_place(op: Op[..., Any], place: Place, *args: Any, **kwargs: Any) -> list
     record = op._record
     values = values_of(record, args, kwargs)
     given = [place(v) if p.written else v for p, v in zip(record.signature.parameters, values, strict=True)]
-    names = list(record.signature.names)
-    result = op(**dict(zip(names, given, strict=True)))
+    result = positional(record.signature, op)(*given)
     shown = [] if result is None else [result] if isinstance(result, Tensor) else list(result)
     return [*(v for p, v in zip(record.signature.parameters, given, strict=True) if p.written), *shown]
 
