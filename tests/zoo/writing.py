@@ -50,8 +50,9 @@ def written(target: Any, inputs: tuple[Any, ...]) -> Any:
     """The value and the gradients, in memory of its own and within a larger tensor; there, without gradients too."""
     y, x = (v.detach() for v in inputs)
     with torch.no_grad():
-        place = torch.cat([torch.zeros(PAD), y, torch.zeros(PAD)])[PAD:-PAD]
-        shown = [(place if target(place, x) is None else truth(y, x)).clone()]
+        for _ in range(2):  # The first call is made on copies.
+            place = torch.cat([torch.zeros(PAD), y, torch.zeros(PAD)])[PAD:-PAD]
+            shown = [(place if target(place, x) is None else truth(y, x)).clone()]
     for within in (False, True):
         y, x = (v.detach().clone().requires_grad_() for v in inputs)
         place = torch.cat([torch.zeros(PAD), y, torch.zeros(PAD)])[PAD:-PAD] if within else y * 1
