@@ -888,3 +888,25 @@ def test_a_structure_beside_what_is_written_passes_the_check():
     towards_.vjp("y")(lambda grad_y: grad_y)
     towards_.vjp("s.towards")(lambda grad_y, s_by: grad_y * s_by)
     assert tg.check(towards_).ok
+
+
+@pytest.mark.parametrize("inside", [True, False], ids=["views made inside", "views given"])
+@pytest.mark.parametrize("grad", [True, False])
+def test_compiled_code_refuses_two_written_arguments_that_overlap(inside, grad):
+    @tg.op
+    def swap_(a: tg.Mutated[Float[Tensor, "n"]], b: tg.Mutated[Float[Tensor, "n"]]) -> None:
+        kept = a.clone()
+        a.copy_(b)
+        b.copy_(kept)
+
+    swap_.vjp("a", "b")(lambda grad_a, grad_b: (grad_b, grad_a))
+    compiled = torch.compile(swap_, backend="aot_eager")
+    within = torch.compile(lambda x: swap_(x[:3], x[2:]), backend="aot_eager")
+    x = torch.arange(5.0, requires_grad=grad) * 1
+    before = x.detach().clone()
+    with pytest.raises((tg.UnsupportedError, torch._dynamo.exc.TorchRuntimeError), match="both written, have memory"):
+        within(x) if inside else compiled(x[:3], x[2:])
+    assert torch.equal(x, before)
+    apart = torch.arange(6.0, requires_grad=grad) * 1
+    compiled(apart[:3], apart[3:])
+    assert apart.tolist() == [3, 4, 5, 0, 1, 2]

@@ -128,4 +128,4 @@ _BASE = _measure_base()
 HOT_ALONE = min(_measure_hot(), _measure_hot_item())
 """References to an output in the generated code, where two names hold it."""
 HOT_ALONE_IN_LIST = _measure_hot_list()
-"""The same for an output in a list, which what the kernel returned, the list, and a name hold."""
+"""References to a tensor of a returned list in the generated code: two lists and a name hold it."""

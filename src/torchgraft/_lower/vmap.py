@@ -131,4 +131,4 @@ def {{name}}_padded(x: Float[Tensor, "n"]) -> tuple[Float[Tensor, "n"], Int64[Te
     made = ...
     {{size}} = made.shape[0]
     return F.pad(made, (0, x.shape[0] - {{size}})), torch.tensor({{size}})"""
-"""How an operator is written so that it can be mapped."""
+"""Template of the advice for a refused `vmap`: an operator whose output is padded to a known size."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -157,11 +158,14 @@ class WritingCall(Call):
 
     def _check_apart(self, values: Sequence[Any]) -> None:
         """Refuse two written arguments that have memory in common; of transformed tensors that is not known."""
-        named = [(p.name, values[i]) for p, i in zip(self.signature.written, self._written, strict=True)]
-        if not _torch.is_at_bottom(tensor for _, tensor in named):
-            return
+        written = [values[i] for i in self._written]
+        if _torch.is_at_bottom(written):
+            self._refuse_common(written, _torch.overlap)
+
+    def _refuse_common(self, written: Sequence[Tensor], overlap: Callable[[Tensor, Tensor], bool]) -> None:
+        named = zip((p.name for p in self.signature.written), written, strict=True)
         for (name, one), (other_name, other) in itertools.combinations(named, 2):
-            if _torch.overlap(one, other):
+            if overlap(one, other):
                 raise self._refuse(
                     name, f"and {other_name}, which are both written, have memory in common",
                     "memory of its own for each", "the same memory", f"pass {name}.clone()",
@@ -301,8 +305,13 @@ class WritingCall(Call):
         entry.known = (entry.admits, call, entry.node, entry)
         self._keep(values, entry)
 
-    def _compiled(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
-        """Make the functions of Dynamo's graph: that which writes nothing, and that which writes."""
+    def _compiled(self) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
+        """Make the functions of Dynamo's graph: that which writes nothing, that which writes, and that which copies."""
+
+        def copies(*written: Tensor) -> tuple[Tensor, ...]:
+            if not _torch.functorch_active():  # Transformed tensors have no storage.
+                self._refuse_common(written, _torch.overlap_in_storage)
+            return tuple(tensor.clone() for tensor in written)
 
         def call(*args: Any) -> tuple[Tensor, ...]:
             _torch.guard_forward_level()
@@ -310,8 +319,9 @@ class WritingCall(Call):
             return () if made is None else (made,) if isinstance(made, Tensor) else tuple(made)
 
         call.__name__ = call.__qualname__ = self.signature.name
-        _torch.once_loaded(_torch.DYNAMO, lambda: torch.compiler.allow_in_graph(call))
-        return self.functional.compiled, call
+        for function in (call, copies):
+            _torch.once_loaded(_torch.DYNAMO, partial(torch.compiler.allow_in_graph, function))
+        return self.functional.compiled, call, copies
 
 
 def _no_copies(*_: Any) -> Sequence[Tensor]:

@@ -15,7 +15,7 @@ from .hot_path import INDENT, OWNED, WITHOUT_GRAD, HotPath
 _CALL = """\
 def @make(@slow, @find, @compiled):
     @current = @never
-    @compiled, @writing = @compiled
+    @compiled, @writing, @copies = @compiled
 
     def @install(@entry):
         nonlocal @current
@@ -170,12 +170,16 @@ class WritingPath(HotPath):
         writes by itself, where no gradient is recorded.
         """
         # A rule may read what is written afterwards; a compiler makes no copy that nobody needs.
-        given = ", ".join(f"{name}.clone()" if name in self._written else name for name in self.arguments.split(", "))
-        lines = [f"({_several(self.outputs)}) = @compiled({given})"]
+        copies = {name: f"@before_{name}" for name in self._written}
+        given = ", ".join(copies.get(name, name) for name in self.arguments.split(", "))
+        lines = [
+            f"({_several(copies.values())}) = @copies({', '.join(copies)})",
+            f"({_several(self.outputs)}) = @compiled({given})",
+        ]
         lines += [f"{name}.copy_({output})" for name, output in zip(self._written, self.outputs, strict=False)]
         # `copy_` rounds and broadcasts in silence: the call outside of the graph says what is wrong.
         unfit = " or ".join(f"@unfit({n}, {output})" for n, output in zip(self._written, self.outputs, strict=False))
-        lines.insert(1, f"if {unfit}: return @slow({self.arguments})")
+        lines.insert(2, f"if {unfit}: return @slow({self.arguments})")
         apart = [*lines, f"return {self._result()}"]
         if not self.checks.owned:
             return "\n".join(apart)

@@ -103,6 +103,7 @@ from .storage import counts_with as counts_with
 from .storage import is_view as is_view
 from .storage import memory as memory
 from .storage import overlap as overlap
+from .storage import overlap_in_storage as overlap_in_storage
 from .storage import overlaps_itself as overlaps_itself
 from .storage import shares_memory as shares_memory
 from .storage import span as span

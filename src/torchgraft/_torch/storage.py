@@ -90,6 +90,14 @@ def overlap(one: Tensor, other: Tensor) -> bool:
     return -span(one) < one.data_ptr() - other.data_ptr() < span(other)
 
 
+def overlap_in_storage(one: Tensor, other: Tensor) -> bool:
+    """`overlap` for tensors without addresses, such as fake ones: it knows the memory of one storage alone."""
+    begins = [tensor.storage_offset() * tensor.element_size() for tensor in (one, other)]
+    return one.untyped_storage()._cdata == other.untyped_storage()._cdata and (
+        -span(one) < begins[0] - begins[1] < span(other)
+    )
+
+
 def counts_with(one: Tensor, other: Tensor) -> bool:
     """Return True if two tensors count their writes together: views of one memory do."""
     return storage_address(one) == storage_address(other)
