@@ -6,6 +6,7 @@ import copy
 import pickle
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -15,6 +16,7 @@ import torch
 from jaxtyping import Float, Int64, Num
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.utils.checkpoint import checkpoint
 
 import torchgraft as tg
 
@@ -910,3 +912,57 @@ def test_compiled_code_refuses_two_written_arguments_that_overlap(inside, grad):
     apart = torch.arange(6.0, requires_grad=grad) * 1
     compiled(apart[:3], apart[3:])
     assert apart.tolist() == [3, 4, 5, 0, 1, 2]
+
+
+@tg.op
+def grow_(y: tg.Mutated[Float[Tensor, "..."]]) -> None:
+    y.exp_()
+
+
+grow_.partial("y")(lambda y_after: y_after)
+
+
+@pytest.mark.parametrize("again", [lambda y: y.sin_(), lambda y: axpy_(y, torch.ones(1), 2.0)], ids=["torch", "ours"])
+def test_a_checkpoint_does_not_hand_out_what_was_written_again(again):
+    def f(w):
+        y = w * 1
+        grow_(y)
+        again(y)
+        return y + 0
+
+    w = torch.ones(1, requires_grad=True)
+    for _ in range(2):
+        for out in (f(w), checkpoint(lambda w: f(w).sin(), w, use_reentrant=False)):
+            with pytest.raises(tg.DerivativeError, match=r"'grow_': a tensor that was saved .* changed in place since"):
+                out.backward()
+
+
+@pytest.mark.parametrize(
+    "under",
+    [
+        lambda f, w: f(w),
+        lambda f, w: checkpoint(f, w, use_reentrant=False),
+        lambda f, w: checkpoint(f, w, use_reentrant=True),
+        lambda f, w: checkpoint(lambda w: checkpoint(f, w, use_reentrant=False), w, use_reentrant=False),
+    ],
+    ids=["plain", "checkpoint", "reentrant", "nested"],
+)
+@pytest.mark.parametrize("hooks", [None, torch.autograd.graph.save_on_cpu, "clone", "same"])
+def test_hooks_hand_out_what_was_written_once(under, hooks):
+    def f(w):
+        y = w * 1
+        for _ in range(3):  # Before, it may be written as often as one likes.
+            axpy_(y, torch.ones(1, dtype=torch.float64), 0.5)
+        grow_(y)
+        return y.sin()
+
+    pair = {"clone": lambda t: t.clone(), "same": lambda t: t}.get(hooks)
+    context = torch.autograd.graph.saved_tensors_hooks(pair, pair) if pair else hooks() if hooks else nullcontext()
+    w = torch.ones(1, requires_grad=True, dtype=torch.float64)
+    expected = torch.autograd.grad((w + 1.5).exp().sin(), w)[0]
+    for _ in range(2):
+        with context:
+            out = under(f, w)
+        w.grad = None
+        out.backward()
+        assert torch.allclose(w.grad, expected)

@@ -33,15 +33,17 @@ def explain_saved(operator: str, error: RuntimeError, hint: str) -> RuntimeError
     text = str(error)
     if "modified by an inplace operation" not in text:
         return error
-    made = DerivativeError(
-        "a tensor that was saved for the backward pass has been changed in place since",
-        operator=operator,
-        expected="the tensor as it was in forward",
-        got=text.partition(";")[0],
-        hint=hint,
-    )
+    made = refuse_saved(operator, text.partition(";")[0], hint)
     made.__cause__ = error
     return made
+
+
+def refuse_saved(operator: str, got: str, hint: str) -> DerivativeError:
+    """The error for a saved tensor that was changed in place."""
+    return DerivativeError(
+        "a tensor that was saved for the backward pass has been changed in place since",
+        operator=operator, expected="the tensor as it was in forward", got=got, hint=hint,
+    )  # fmt: skip
 
 
 _OPAQUE = Why(

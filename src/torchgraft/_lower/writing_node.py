@@ -12,6 +12,7 @@ from typing import Any
 from .._spec.plan import LeafCounts
 from .derivatives import Derivatives
 from .node import NodeFactory
+from .refuse import refuse_saved
 
 
 class WritingNode(NodeFactory):
@@ -29,6 +30,7 @@ class WritingNode(NodeFactory):
         groups = self._groups()
         self.written = [(groups[p.name] or [])[0] for p in self.signature.written]
         self.copied: list[int] = []
+        self.namespace["written_again"] = self._written_again
 
     def make(self) -> type[Any]:
         """The `Function` subclass; its attribute `copied` tells which of the written tensors are copied."""
@@ -51,9 +53,29 @@ class WritingNode(NodeFactory):
         return parts | {
             "copies": "".join(f", b{i}" for i in self.copied),
             "outs": f"({beside})",
-            "save": f"{same}; {parts['save']}",
+            "save": "; ".join([same, *(f"ctx.{o}_version = {o}._version" for _, o in self._kept()), parts["save"]]),
             "mark": f"ctx.mark_dirty({dirty}); {parts['mark'] or 'pass'}",
         }
+
+    def _kept(self) -> list[tuple[int, str]]:
+        """The written values that are saved: their places among what is saved, and their names."""
+        after = {f"o{i}" for i in range(len(self.written))}
+        return [(i, name) for i, name in enumerate(self.saved) if name in after]
+
+    def _unpacked(self) -> list[str]:
+        """As for other nodes, and look whether a written value that a hook hands out was written again.
+
+        torch compares versions where there is no hook. Checkpointing computes the value again, with what is written
+        into it afterwards. Autograd counts once what a node marks.
+        """
+        later = [f"if version(s{i}) > ctx.{name}_version + 1: written_again()" for i, name in self._kept()]
+        return [*super()._unpacked(), *later]
+
+    def _written_again(self) -> None:
+        raise refuse_saved(
+            self.record.name, "a value that was written again, and computed again by a checkpoint",
+            "write into a copy, or outside of the checkpoint",
+        )  # fmt: skip
 
     def _gradients(self) -> str:
         return super()._gradients() + ", None" * len(self.copied)
