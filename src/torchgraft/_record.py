@@ -22,8 +22,9 @@ from ._kernels.native_kernel import NativeKernel
 from ._rules.kinds import Kind, cotangent_names
 from ._rules.rule import Rule
 from ._rules.surrogate import read_surrogates
+from ._spec.conversion import common_dtype
 from ._spec.domain import Domain, check_domains, declared_domains
-from ._spec.plan import LeafCounts, Plan, common_dtype, flatten, make_plan, replace
+from ._spec.plan import LeafCounts, Plan, flatten, make_plan, replace
 from ._spec.reference import Reference
 from ._spec.shape_rule import ShapeRule
 from ._spec.signature import Signature

@@ -20,6 +20,7 @@ from torch.utils.checkpoint import checkpoint
 
 import torchgraft as tg
 
+from ..fuzz.on_writes import scale_
 from ..simulated import simulated
 
 # -- operators, and what they are in plain torch ----------------------------------------------------------------------
@@ -38,21 +39,6 @@ def _(grad_y):
 @axpy_.vjp("x")
 def _(grad_y, a):
     return a * grad_y
-
-
-@tg.op
-def scale_(y: tg.Mutated[Float[np.ndarray, "*batch n"]], x: Float[np.ndarray, "*batch n"]) -> None:
-    y *= np.sin(x)
-
-
-@scale_.vjp("y")
-def _(grad_y, x):
-    return grad_y * torch.sin(x)
-
-
-@scale_.vjp("x")
-def _(grad_y, y, x):
-    return grad_y * y * torch.cos(x)
 
 
 @tg.op(

@@ -7,7 +7,8 @@ from jaxtyping import Bool, Complex, Float, Float64, Inexact, Int, Int64, Real, 
 from torch import Tensor
 
 from torchgraft import ArgumentError, DeviceError, DtypeError, ShapeError, UnsupportedError
-from torchgraft._spec.plan import common_dtype, convert, flatten, leaf_counts, make_plan, replace
+from torchgraft._spec.conversion import common_dtype, convert
+from torchgraft._spec.plan import flatten, leaf_counts, make_plan, replace
 from torchgraft._spec.reading import read_signature
 
 

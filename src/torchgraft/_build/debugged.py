@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .._spec.conversion import check_ranges
 from .._spec.outputs import grouped
-from .._spec.plan import check_ranges
 from ..errors import BuildError, TorchgraftError, TorchgraftWarning
 from . import cache
 from .debug import Mode

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from .._spec.axes import Shape
+from .._spec.conversion import check_ranges
 from .._spec.dtypes import HALVES, name_of
 from .._spec.outputs import flattened, grouped, spread
-from .._spec.plan import check_ranges
 from ..errors import ArgumentError, DeviceError, KernelError, TorchgraftError
 from . import debug, library
 from .prototype import Prototype

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from .._record import Record
+from .._spec.conversion import convert
 from .._spec.domain import Range
-from .._spec.plan import convert
 from .baseline import generator, signed
 from .case import Case
 from .code import words_in_code

@@ -23,8 +23,9 @@ from .._build import debug
 from .._kernels.kernel import Kernel, positional
 from .._kernels.results import refuse_mutated, settle
 from .._mesh import call as mesh
+from .._spec.conversion import common_dtype, convert, with_tensors
 from .._spec.outputs import flattened, spread
-from .._spec.plan import LeafCounts, Plan, common_dtype, convert, leaf_counts, with_tensors
+from .._spec.plan import LeafCounts, Plan, leaf_counts
 from ..errors import RuleError, UnsupportedError
 from .hot_path import Checks, HotPath
 from .late_outputs import like_these

@@ -13,9 +13,10 @@ from torch import Tensor
 from .. import _torch
 from .._mesh import call as mesh
 from .._record import Record
+from .._spec.conversion import check_ranges, convert
 from .._spec.dtypes import FLOATS
 from .._spec.outputs import flattened, grouped
-from .._spec.plan import LeafCounts, check_ranges, convert, leaf_counts
+from .._spec.plan import LeafCounts, leaf_counts
 from .._spec.shape_rule import missing_shape
 from ..errors import UnsupportedError
 from . import fingerprint, vmap

@@ -20,7 +20,8 @@ from .. import _torch
 from .._kernels.kernel import Kernel
 from .._kernels.results import refuse_mutated, settle_returned
 from .._kernels.written import results_beside, written_places
-from .._spec.plan import Plan, common_dtype, convert, leaf_counts, with_tensors
+from .._spec.conversion import common_dtype, convert, with_tensors
+from .._spec.plan import Plan, leaf_counts
 from ..errors import DtypeError, RuleError, ShapeError, UnsupportedError
 from .eager_call import Call, EagerCall, admits_nothing
 from .node import Recorded

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from .. import _torch
 from .._kernels.written import written_places
-from .._spec.plan import convert
+from .._spec.conversion import convert
 from ..errors import UnsupportedError
 from .dispatcher_op import DispatcherOp
 from .eager_call import EagerCall

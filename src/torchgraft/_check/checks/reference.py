@@ -16,8 +16,9 @@ from ..._kernels.kernel import positional
 from ..._op import Op
 from ..._record import Record
 from ..._spec.axes import broadcast
+from ..._spec.conversion import convert
 from ..._spec.outputs import flattened
-from ..._spec.plan import convert, owners_of, seeded
+from ..._spec.plan import owners_of, seeded
 from ..._spec.reference import Reference
 from ..baseline import Difference, distance, nudged, short, slack
 from ..case import Case, describe
