@@ -20,7 +20,7 @@ from .philox import philox
 Shape = int | Sequence[Any]
 
 _BITS, _UNIFORM, _NORMAL, _FOLD = range(4)
-"""The last word of Philox's counter for each use, so that bits, uniform and normal numbers are independent."""
+"""The third word of Philox's counter for each use, so that bits, uniform and normal numbers are independent."""
 
 
 def random_bits(seed: Any, shape: Shape = ()) -> Any:
