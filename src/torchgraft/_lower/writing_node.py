@@ -63,7 +63,7 @@ class WritingNode(NodeFactory):
         return [(i, name) for i, name in enumerate(self.saved) if name in after]
 
     def _unpacked(self) -> list[str]:
-        """As for other nodes, and look whether a written value that a hook hands out was written again.
+        """Unpack what was saved, and refuse a written value that was written again and comes from a hook.
 
         torch compares versions where there is no hook. Checkpointing computes the value again, with what is written
         into it afterwards. Autograd counts once what a node marks.

@@ -1,4 +1,4 @@
-"""What callers pass, converted to what kernels get: numbers of the right type, tensors where numbers stand for them."""
+"""Conversion of what callers pass to what kernels get: numbers of the right type, tensors in the place of numbers."""
 
 from __future__ import annotations
 

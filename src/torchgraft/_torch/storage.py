@@ -91,7 +91,7 @@ def overlap(one: Tensor, other: Tensor) -> bool:
 
 
 def overlap_in_storage(one: Tensor, other: Tensor) -> bool:
-    """`overlap` for tensors without addresses, such as fake ones: it knows the memory of one storage alone."""
+    """Return True if tensors of one storage reach into the same part; fake tensors too, which have no addresses."""
     begins = [tensor.storage_offset() * tensor.element_size() for tensor in (one, other)]
     return one.untyped_storage()._cdata == other.untyped_storage()._cdata and (
         -span(one) < begins[0] - begins[1] < span(other)
