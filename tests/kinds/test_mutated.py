@@ -836,7 +836,8 @@ def test_a_field_of_a_structure_is_written(c):
         return moving.position
 
     assert torch.equal(torch.vmap(of_sample)(torch.eye(3)), torch.eye(3))
-    assert tg.check(op).ok
+    report = tg.check(op)
+    assert report.ok, str(report)
 
 
 def test_dropout_in_place():
