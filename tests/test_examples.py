@@ -235,12 +235,16 @@ def test_one_process_is_a_mesh(capsys: pytest.CaptureFixture[str]):
     assert "One process cuts nothing" in capsys.readouterr().out
 
 
+TORCHS_OWN = "ignore:`torch.jit.script_method` is deprecated:DeprecationWarning"
+"""Torch's own Inductor warns so where it is imported."""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("file", PROGRAMS)
 def test_the_file_runs_as_a_program(file: Path, tmp_path: Path):
     path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
     run = subprocess.run(
-        [sys.executable, "-W", "error", file],
+        [sys.executable, "-W", "error", "-W", TORCHS_OWN, file],
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert run.returncode == 0, run.stderr

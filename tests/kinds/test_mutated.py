@@ -860,7 +860,8 @@ def test_dropout_in_place():
     fixed = torch.ones(2, 40)
     drop_(fixed, 0.5, seed=3)
     assert torch.equal(fixed, drop_.functional(torch.ones(2, 40), 0.5, seed=3))
-    assert tg.check(drop_).ok
+    report = tg.check(drop_)
+    assert report.ok, str(report)
 
 
 @dataclass
@@ -876,7 +877,8 @@ def test_a_structure_beside_what_is_written_passes_the_check():
 
     towards_.vjp("y")(lambda grad_y: grad_y)
     towards_.vjp("s.towards")(lambda grad_y, s_by: grad_y * s_by)
-    assert tg.check(towards_).ok
+    report = tg.check(towards_)
+    assert report.ok, str(report)
 
 
 @pytest.mark.parametrize("inside", [True, False], ids=["views made inside", "views given"])

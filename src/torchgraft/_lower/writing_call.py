@@ -213,7 +213,7 @@ class WritingCall(Call):
 
     def _copy(self, name: str, tensor: Tensor, after: Tensor) -> None:
         try:
-            tensor.copy_(after)
+            tensor.copy_(_torch.laid_as(tensor, after))
         except RuntimeError as error:
             raise UnsupportedError(
                 f"cannot be written here: {str(error).partition('. ')[0].strip()}",

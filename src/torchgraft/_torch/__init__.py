@@ -31,6 +31,7 @@ from .dtensors import all_dtensors as all_dtensors
 from .dtensors import any_dtensor as any_dtensor
 from .dtensors import any_dtensor_below as any_dtensor_below
 from .dtensors import dtensor_below as dtensor_below
+from .dtensors import laid_as as laid_as
 from .dtensors import lies_as as lies_as
 from .dtensors import local_part as local_part
 from .dtensors import make_dtensor as make_dtensor

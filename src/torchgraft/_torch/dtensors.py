@@ -139,6 +139,13 @@ def redistributed(tensor: Any, placements: Sequence[Any], message: str) -> Any:
         return tensor.redistribute(spec.mesh, placements)
 
 
+def laid_as(tensor: Any, value: Any) -> Any:
+    """A new value for a tensor, laid on its mesh as the tensor is: torch copies no other where a rank has nothing."""
+    if not all_dtensors([tensor, value]) or any(p.is_partial() for p in tensor.placements):
+        return value
+    return value.redistribute(tensor.device_mesh, tensor.placements)
+
+
 class _Memo(OrderedDict[Any, Any]):
     """The memory of one mesh. A mesh that is pickled or copied takes none of it along."""
 

@@ -174,8 +174,13 @@ def second_order(case: Case) -> Iterator[Finding]:
     try:
         recorded = attempt(lambda: _probed(backward_case(base)))
     except Refused as why:
-        expected = isinstance(why.__cause__, DerivativeError) and claimed(case, "second order") is not False
-        parts = _able(base) if expected else []
+        error = why.__cause__
+        if not isinstance(error, DerivativeError) or claimed(case, "second order") is False:
+            raise
+        parts = _able(base)
+        by = (error.operator or case.target.name).partition(".")[0]
+        if not parts and by != case.target.name:  # Nothing is known before of what a rule in torch calls.
+            raise Skip(f"{by}, which a rule calls, refuses it") from why
         if not parts:
             raise
         for part in parts:
