@@ -300,3 +300,21 @@ def test_where_it_may_be_used():
     root = Path(__file__).parents[2]
     done = fresh.run("-c", MAY_FORK, cwd=root, check=True)
     assert done.stdout.split() == ["True", "True", "False", "True", "False"]
+
+
+AFTER_COMPILE = """
+import torch
+from torchgraft._check.children import may_fork, run_in_child
+
+def gradient(x):
+    return torch.autograd.grad(torch.compile(lambda x: x.sin().sum(), backend="aot_eager")(x), x)[0]
+
+x = torch.ones(3, requires_grad=True)
+gradient(x)
+print(torch.equal(run_in_child(lambda: torch.autograd.grad(x.sin().sum(), x)[0]) if may_fork() else x.cos(), x.cos()))
+"""
+
+
+def test_it_may_not_be_used_where_a_compiler_has_started_threads_of_autograd():
+    """A torch that is built for CUDA starts them, on machines without a GPU too."""
+    assert fresh.run("-c", AFTER_COMPILE, check=True).stdout.split() == ["True"]

@@ -69,14 +69,23 @@ def threads(count: int) -> Iterator[None]:
 def may_fork() -> bool:
     """Return True if a forked child of this process computes as this process does.
 
-    Another Python thread may hold a lock that nobody in the child gives back. With an accelerator, the threads of
-    autograd's engine do not live in the child. A debugger stops in this process alone.
+    Another Python thread may hold a lock that nobody in the child gives back. The threads of autograd's engine do not
+    live in the child: it has some with an accelerator and, where torch is built for one, once a compiler has traced.
+    A debugger stops in this process alone.
     """
     here, main = threading.current_thread(), threading.main_thread()
     alone = here is main and {thread.name for thread in threading.enumerate()} <= {main.name, THREAD}
     monitoring = getattr(sys, "monitoring", None)  # Python 3.12 and newer have it.
     debugged = sys.gettrace() or (monitoring and monitoring.get_tool(monitoring.DEBUGGER_ID))
-    return sys.platform == "linux" and alone and not debugged and not torch.accelerator.is_available()
+    if sys.platform != "linux" or not alone or debugged or torch.accelerator.is_available():
+        return False
+    return not any(_thread_name(task).startswith("pt_autograd") for task in Path("/proc/self/task").iterdir())
+
+
+def _thread_name(task: Path) -> str:
+    with contextlib.suppress(OSError):  # The thread is gone.
+        return (task / "comm").read_text()
+    return ""
 
 
 def run_in_child(function: Callable[[], T], *, seconds_idle: float = 20.0, seconds_cpu: float = 600.0) -> T:
