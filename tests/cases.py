@@ -82,7 +82,9 @@ class Case:
 
     @property
     def call(self) -> Callable[..., Any]:
-        """The operator; one that writes its first argument as a function, which writes into a copy of it."""
+        """The operator as a function of its positional arguments: a copy of what it writes first, its seed last."""
+        if self.op._record.signature.seed is not None:
+            return lambda *values, **keywords: self.op(*values[:-1], seed=values[-1], **keywords)
         if not self.writes:
             return self.op
 
@@ -250,6 +252,10 @@ def _damped(y: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     return made, made.sum()
 
 
+def _jittered(x: Tensor, seed: Tensor) -> Tensor:
+    return x**3 * tg.random_uniform(seed, x.shape[-1], dtype=torch.float64).to(x.dtype)
+
+
 def _split(x: Tensor, *, lengths: list[int]) -> Any:
     return [part.clone() for part in x.split(lengths, -1)]
 
@@ -340,6 +346,7 @@ CASES = [
     Case("cube", ops.cube, lambda x: x**3, lambda: (real(3),), cannot=frozenset({REVERSE})),
     Case("fourth", ops.fourth, lambda x: x**4, lambda: (real(3),)),
     Case("damp_", ops.damp_, _damped, lambda: (real(3), real(3))),
+    Case("jittered", ops.jittered, _jittered, lambda: (real(3), torch.tensor(7))),
     Case("bilinear", ops.bilinear, lambda x, w: (x.square()[:, None] * w).sum(0), lambda: (real(3), real(3, 2))),
     Case("select", ops.select, lambda x, i: x.index_select(0, i).sin(), lambda: (real(3), torch.tensor([2, 0, 2, 1]))),
     Case("layer", ops.layer, _layer, lambda: (real(2, 3), real(3)), cannot=_READS_OUTPUT),

@@ -219,6 +219,16 @@ def _(grad_y, grad_out, x, y):
 
 
 @tg.op
+def jittered(x: Float[Tensor, "n"], *, seed: tg.Seed = tg.drawn) -> Float[Tensor, "n"]:
+    return x**3 * tg.random_uniform(seed, x.shape, dtype=torch.float64).to(x.dtype)
+
+
+@jittered.vjp("x")
+def _(grad, x, seed):
+    return 3 * grad * x**2 * tg.random_uniform(seed, x.shape, dtype=torch.float64).to(x.dtype)
+
+
+@tg.op
 def bilinear(x: Float[Tensor, "n"], w: Float[Tensor, "n m"]) -> Float[Tensor, "m"]:
     return x.square() @ w
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dis
+import functools
 import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -87,7 +89,7 @@ def _captures(function: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
             found.append((name, cell.cell_contents))
         except ValueError:  # The cell is still empty.
             continue
-    for name in _names(function.__code__):
+    for name in _globals(function.__code__):
         if name in function.__globals__:
             found.append((name, function.__globals__[name]))
     for name, value in found:
@@ -97,6 +99,14 @@ def _captures(function: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
             yield name, value
         if isinstance(value, types.FunctionType) and value.__globals__ is function.__globals__:
             yield from _captures(value, seen)
+
+
+@functools.lru_cache(maxsize=1024)
+def _globals(code: types.CodeType) -> Sequence[str]:
+    """List the names that code looks up in its module; those of attributes, which may be equal, are no captures."""
+    own = [i.argval for i in dis.get_instructions(code) if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")]
+    inner = [name for c in code.co_consts if isinstance(c, types.CodeType) for name in _globals(c)]
+    return list(dict.fromkeys(own + inner))
 
 
 def _names(code: types.CodeType) -> Iterator[str]:

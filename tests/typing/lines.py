@@ -263,6 +263,39 @@ cube()  # wrong
 median(t, t)  # wrong
 modes(t)  # wrong
 
+# -- random operators, those that write, lists ----------------------------------------------------------------------
+
+
+@tg.op
+def jitter(x: Float[Tensor, "..."], *, seed: tg.Seed = tg.drawn) -> Float[Tensor, "..."]:
+    return x + tg.random_normal(seed)
+
+
+@tg.op
+def put_(y: tg.Mutated[Float[Tensor, "n"]], x: Float[Tensor, "n"]) -> None:
+    y.copy_(x)
+
+
+@tg.op
+def parts(x: Float[Tensor, "n"], *, lengths: list[int]) -> list[Float[Tensor, "_"]]:
+    return [part.clone() for part in x.split(lengths)]
+
+
+assert_type(jitter(t), Tensor)
+assert_type(jitter(t, seed=3), Tensor)
+assert_type(jitter(t, seed=t), Tensor)
+assert_type(jitter(t, seed=torch.Generator()), Tensor)
+assert_type(parts(t, lengths=[1, 1]), list[Tensor])
+jitter(t, 3)  # wrong
+jitter(seed=3)  # wrong
+put_(t, t)
+put_(t, "a")  # wrong
+put_("a", t)  # wrong
+put_(t)  # wrong
+put_(t, t).sum()  # wrong
+parts(t, lengths=3)  # wrong
+parts(t, lengths=[1, 1]).sum()  # wrong
+
 # -- what else is made of them ---------------------------------------------------------------------------------------
 
 

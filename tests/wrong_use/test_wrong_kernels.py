@@ -1,5 +1,7 @@
 """Kernels that break their promise: found on the first call and on later ones, with and without a gradient."""
 
+import types
+
 import numpy as np
 import pytest
 import torch
@@ -289,6 +291,7 @@ def test_a_view_passes_through_autograd():
 WEIGHT = torch.ones(3, requires_grad=True)
 LAYER = torch.nn.Linear(3, 3)
 HIDDEN = {"weight": WEIGHT}
+CONSTANTS = types.SimpleNamespace(WEIGHT=torch.full((3,), 2.0))
 
 
 def _closure():
@@ -393,6 +396,12 @@ def test_a_kernel_may_use_derivatives_of_its_own():
 def test_captured_constants_are_fine(path):
     constant = torch.full((3,), 2.0)
     operator = _torch(lambda x, y: x * constant)
+    assert _through(path, operator, *_tensors(path)).flatten()[:3].tolist() == [2, 4, 6]
+
+
+@PATHS
+def test_an_attribute_with_the_name_of_a_captured_tensor_is_fine(path):
+    operator = _torch(lambda x, y: x * CONSTANTS.WEIGHT)
     assert _through(path, operator, *_tensors(path)).flatten()[:3].tolist() == [2, 4, 6]
 
 

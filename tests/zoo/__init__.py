@@ -21,6 +21,7 @@ FAMILIES = [
     "memory",
     "mesh",
     "writing",
+    "draws",
     "state",
     "layouts",
     "autocast",
