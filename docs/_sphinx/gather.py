@@ -18,6 +18,7 @@ ORDER = [
     "guide.md",
     "extending.md",
     "mutated.md",
+    "cuda.md",
     "structures.md",
     "numba.md",
     "lists.md",

@@ -39,7 +39,7 @@ def capabilities(record: Record, device: str = "cpu") -> dict[str, Capability]:
     inputs = differentiable_inputs(record)
     autocast = f"inputs cast to {record.autocast}" if record.autocast else "widest input dtype"
     kernel = record.kernels.get(device) or record.kernels[None]
-    if kernel.opaque and device != "cpu":
+    if not kernel.runs_on(device):
         missing = Capability("no", f"add @{record.name}.kernel('{device}')")
         return dict.fromkeys(("reverse", "forward", "second order", "vmap", "compile", "export", "autocast"), missing)
     answers = {
@@ -106,7 +106,7 @@ def _runs(record: Record, rule: Rule, device: str) -> Capability | None:
     ignored = rule.ignored(record.signature)
     if ignored:
         return Capability("no", f"{rule.label} does not read {ignored[0]}")
-    if rule.is_operator and device != "cpu":
+    if not rule.runs_on(device):
         return Capability("no", f"{rule.label} is {rule.medium}, for the CPU alone")
     return None
 
@@ -203,7 +203,7 @@ def describe(record: Record) -> str:
         fields = ", ".join(signature.names[name].shown for name in structure.parameters)
         lines.append(f"  takes    {structure.name}: {structure.cls.__name__}, a {structure.kind} of {fields}")
     kernels = ", ".join(
-        f"{device or record.devices()[-1]}: {kernel.kind}" + (', batch="loop"' if signature.loop else "")
+        f"{device or ', '.join(record.default_devices())}: {kernel.kind}" + (', batch="loop"' if signature.loop else "")
         for device, kernel in record.kernels.items()
     )
     lines.append(f"  kernels  {kernels}")

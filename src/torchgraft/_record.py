@@ -250,7 +250,7 @@ class Record:
             DeviceError: there is none.
         """
         kernel = self.kernels.get(device.type) or self.kernels[None]
-        if kernel.opaque and device.type != "cpu":
+        if not kernel.runs_on(device.type):
             raise DeviceError(
                 f"is called on {device}, for which there is no kernel",
                 operator=self.name,
@@ -263,8 +263,13 @@ class Record:
     def devices(self) -> list[str]:
         """Device types that have a kernel; ``any`` for a torch kernel that serves all others."""
         named = [device for device in self.kernels if device is not None]
-        default = "cpu" if self.opaque else "any"
-        return named if default in named else [*named, default]
+        return named + [device for device in self.default_devices() if device not in named]
+
+    def default_devices(self) -> list[str]:
+        """Device types that the kernel without a device serves."""
+        if not self.opaque:
+            return ["any"]
+        return [device for device in ("cpu", "cuda") if self.kernels[None].runs_on(device)]
 
     def with_defaults(self, args: Sequence[Any]) -> list[Any]:
         """All arguments; the dispatcher leaves out trailing ones that equal their defaults."""

@@ -165,7 +165,7 @@ def _load(path: Path, source: Source, prototype: Prototype) -> Library:
     operator = prototype.signature.name
     library = ctypes.CDLL(str(path))
     library.tg_load.restype = ctypes.c_char_p
-    missing = library.tg_load(str(_libtorch()).encode())
+    missing = library.tg_load(str(libtorch()).encode())
     if missing:
         raise BuildError(
             f"this torch lacks {missing.decode()}, which kernels are built on",
@@ -186,13 +186,14 @@ def _load(path: Path, source: Source, prototype: Prototype) -> Library:
 
 def _register(library: ctypes.CDLL, prototype: Prototype, *, bare: bool) -> Callable[..., Any]:
     name = f"{prototype.symbol}_{next(_numbers)}"
-    _space().define(name + prototype.schema(bare=bare))
+    space().define(name + prototype.schema(bare=bare))
     if library.tg_register(SPACE.encode(), name.encode(), bare):
         raise BuildError("torch refused to register the kernel", operator=prototype.signature.name)
     return _torch.bare_operator(getattr(getattr(torch.ops, SPACE), name).default)
 
 
-def _libtorch() -> Path:
+def libtorch() -> Path:
+    """The library of torch that is loaded already."""
     suffix = ".dylib" if sys.platform == "darwin" else ".so"
     return Path(torch.__file__).parent / "lib" / f"libtorch_cpu{suffix}"
 
@@ -200,7 +201,8 @@ def _libtorch() -> Path:
 _spaces: list[torch.library.Library] = []
 
 
-def _space() -> torch.library.Library:
+def space() -> torch.library.Library:
+    """The namespace of what is registered below operators."""
     if not _spaces:
         _spaces.append(torch.library.Library(SPACE, "FRAGMENT"))
     return _spaces[0]

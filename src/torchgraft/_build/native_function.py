@@ -15,6 +15,8 @@ from .._spec.dtypes import HALVES, name_of
 from .._spec.outputs import flattened, grouped, spread
 from ..errors import ArgumentError, DeviceError, KernelError, TorchgraftError
 from . import debug, library
+from .cuda.device import Device, current
+from .cuda.text import unfit
 from .prototype import Prototype
 from .source import Source
 
@@ -74,20 +76,54 @@ class NativeFunction:
         return next(iter(found), None)
 
     def variant(
-        self, dtypes: tuple[torch.dtype | None, ...], outputs: tuple[torch.dtype | None, ...], *, bare: bool = False
-    ) -> Callable[..., Any]:
+        self, dtypes: tuple[torch.dtype | None, ...], outputs: tuple[torch.dtype | None, ...], *, bare: bool = False,
+        device: Device | None = None,
+    ) -> Callable[..., Any]:  # fmt: skip
         """The function for a combination of dtypes, below autograd; it takes the arguments of `Prototype.schema`.
 
         Args:
             dtypes: of each tensor parameter.
             outputs: of each output; None for an empty list.
             bare: it will be called without sizes and shapes.
+            device: what the tensors are on, from `device_of`; None is the CPU.
         """
-        key = dtypes, outputs, bare, debug.mode()
+        key = dtypes, outputs, bare, debug.mode(), device
         function = self._variants.get(key)
         if function is None:
-            function = self._variants[key] = self._make(dtypes, outputs, bare=bare)
+            function = self._make(dtypes, outputs, bare=bare) if device is None else self._on(device, dtypes, outputs)
+            self._variants[key] = function
         return function
+
+    def runs_on(self, device: str) -> bool:
+        """Tell whether the function computes on devices of a type."""
+        return device == "cpu" or (device == "cuda" and not unfit(self.prototype, self.source))
+
+    def device_of(self, values: Sequence[Any]) -> Device | None:
+        """The devices that the tensors are on, where they are not on the CPU."""
+        device = current()
+        items = (item for i, p in self._tensors for item in (values[i] if p.many else [values[i]]))
+        return device if any(item is not None and device.serves(item) for item in items) else None
+
+    def _on(
+        self, device: Device, dtypes: tuple[torch.dtype | None, ...], outputs: tuple[torch.dtype | None, ...]
+    ) -> Callable[..., Any]:
+        from .cuda.function import CudaFunction  # Most programs never need it.
+
+        for argument, problem, expected, got in unfit(self.prototype, self.source)[:1]:
+            raise DeviceError(
+                problem, operator=self.label, argument=argument, expected=expected, got=got,
+                hint="pass tensors on the CPU, or write the kernel for CUDA: @f.kernel('cuda')",
+            )  # fmt: skip
+        function = CudaFunction(self.source, self.prototype, self._names(dtypes, outputs), device)
+        return self._converting(function) if self._converted else function
+
+    def _names(
+        self, dtypes: tuple[torch.dtype | None, ...], outputs: tuple[torch.dtype | None, ...]
+    ) -> dict[str, torch.dtype]:
+        """The dtype of each tensor that is there, by its name."""
+        named = zip((p.name for _, p in self._tensors), dtypes, strict=True)
+        made = zip((output.name for output in self.prototype.signature.outputs), outputs, strict=True)
+        return {name: dtype for name, dtype in (*named, *made) if dtype is not None}
 
     def ready(
         self, values: Sequence[Any], outputs: tuple[torch.dtype, ...], trailing: Sequence[Any] | None = (), *,
@@ -99,6 +135,8 @@ class NativeFunction:
             outputs: dtypes of the outputs.
             trailing: what the function takes after its arguments; None to leave it out.
         """
+        if self.device_of(values) is not None:
+            return None
         dtypes = self.dtypes(values)
         function = self.variant(dtypes, outputs, bare=trailing is None)
         built = self._libraries.get((dtypes, outputs))
@@ -116,9 +154,7 @@ class NativeFunction:
             wide = tuple(None if d is None else WIDE.get(d, d) for d in dtypes)
             narrow = tuple(None if d is None else WIDE.get(d, d) for d in outputs)
             return self._widened(self.variant(wide, narrow, bare=bare), outputs)
-        signature = self.prototype.signature
-        names = {p.name: d for (_, p), d in zip(self._tensors, dtypes, strict=True) if d is not None}
-        names |= {output.name: d for output, d in zip(signature.outputs, outputs, strict=True) if d is not None}
+        names = self._names(dtypes, outputs)
         mode = None if self.source.imports else debug.mode()  # Another program does not have what Python lends.
         if mode is not None:
             from .debugged import DebugFunction  # Most programs never need it.
@@ -172,7 +208,7 @@ class NativeFunction:
             DeviceError: a tensor is not on the CPU.
             KernelError, RuleError: the function said that it failed.
         """
-        self._check_device(values)
+        device = self._check_device(values)
         if not results:  # An empty list is all that the function would make.
             return []
         known = [(shape, dtype) for shape, dtype in results if shape is not None]
@@ -181,7 +217,7 @@ class NativeFunction:
         if rank and self.prototype.whole:
             return self._loop(values, leads, rank, known, sizes)
         values, shapes = self._aligned(values, leads, rank, known)
-        function = self.variant(self.dtypes(values), self.dtypes_of(results))
+        function = self.variant(self.dtypes(values), self.dtypes_of(results), device=device)
         made = self.call(function, *values, *self.trailing(sizes, shapes))
         outputs = self._flat(made)
         return [
@@ -261,15 +297,25 @@ class NativeFunction:
         check_ranges(self.prototype.signature, values[: len(self.prototype.signature.parameters)])
         return self.error(str(error).partition("\nException raised from")[0], operator=self.label)
 
-    def _check_device(self, values: Sequence[Any]) -> None:
+    def _check_device(self, values: Sequence[Any]) -> Device | None:
+        """Return what the tensors are on, as `device_of` does.
+
+        Raises:
+            DeviceError: some are elsewhere.
+        """
+        device = self.device_of(values)
         for i, parameter in self._tensors:
             items = values[i] if isinstance(values[i], (list, tuple)) else [values[i]]
             for item in items:
-                if item is not None and not item.is_cpu:
-                    raise DeviceError(
-                        f"is on {item.device}, and the function is for the CPU", operator=self.label,
-                        argument=parameter.name, expected="cpu", got=str(item.device), hint="pass tensors on the CPU",
-                    )  # fmt: skip
+                if item is None or (item.is_cpu if device is None else device.serves(item)):
+                    continue
+                expected = "cpu" if device is None else "cuda"
+                raise DeviceError(
+                    f"is on {item.device}, and the function is for {'the CPU' if device is None else 'CUDA'}",
+                    operator=self.label, argument=parameter.name, expected=expected, got=str(item.device),
+                    hint=f"pass tensors on {'the CPU' if device is None else 'one device'}",
+                )  # fmt: skip
+        return device
 
     # -- batches ----------------------------------------------------------------------------------------------------
 

@@ -46,9 +46,9 @@ const char *tg_find_symbols(const char *library) {
     return NULL;
 }
 
-int32_t tg_implement(const char *space, const char *name, tg_boxed function, const char *file) {
+int32_t tg_implement(const char *space, const char *name, const char *key, tg_boxed function, const char *file) {
     tg_handle library;
-    if (tg_torch.aoti_torch_library_init_impl(space, "CPU", file, 0, &library)) return 1;
+    if (tg_torch.aoti_torch_library_init_impl(space, key, file, 0, &library)) return 1;
     return tg_torch.torch_library_impl(library, name, function, TG_ABI);
 }
 
@@ -178,7 +178,9 @@ void tg_read(tg_call *call, tg_tensor *tensor, const char *name, tg_value slot, 
     tg_torch.aoti_torch_get_dtype(handle, &found);
     if (found != dtype) tg_fail(call, "argument '%s' has dtype %d, this kernel was built for %d", name, found, dtype);
     tg_torch.aoti_torch_get_device_type(handle, &device);
-    if (device != 0) tg_fail(call, "argument '%s' is not on the CPU", name);
+    if (device != call->device_type)
+        tg_fail(call, call->device_type ? "argument '%s' is on another device" : "argument '%s' is not on the CPU",
+                name);
     tg_torch.aoti_torch_get_dim(handle, &tensor->dim);
     tensor->core = core < 0 ? tensor->dim : core;
     if (tensor->dim < core || tensor->dim >= TG_DIMS)
@@ -267,7 +269,9 @@ void tg_open(tg_call *call, tg_tensor *tensor, const int64_t *core, int32_t dtyp
         memcpy(sizes, tensor->sizes, (size_t)lead * sizeof *sizes);
         memcpy(sizes + lead, core, (size_t)tensor->core * sizeof *sizes);
         tg_strides(tensor->dim, sizes, strides);
-        tg_require(call, tg_torch.aoti_torch_empty_strided(tensor->dim, sizes, strides, dtype, 0, -1, &copy),
+        tg_require(call,
+                   tg_torch.aoti_torch_empty_strided(tensor->dim, sizes, strides, dtype, call->device_type,
+                                                     call->device_index, &copy),
                    "no contiguous copy of", tensor->name);
         tg_own(call, (tg_value)copy);
         call->copies = true;
@@ -302,7 +306,9 @@ void tg_make(tg_call *call, tg_tensor *tensor, const char *name, int64_t dim, co
     tensor->dim = dim;
     tensor->core = core;
     tg_strides(dim, sizes, strides);
-    tg_require(call, tg_torch.aoti_torch_empty_strided(dim, sizes, strides, dtype, 0, -1, &tensor->handle),
+    tg_require(call,
+               tg_torch.aoti_torch_empty_strided(dim, sizes, strides, dtype, call->device_type, call->device_index,
+                                                 &tensor->handle),
                "no memory for output", name);
     tg_own(call, (tg_value)tensor->handle);
     tg_require(call, tg_torch.aoti_torch_get_data_ptr(tensor->handle, &data), "no data of", name);

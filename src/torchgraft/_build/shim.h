@@ -101,8 +101,8 @@ extern struct tg_symbols {
 /* Finds the symbols; returns the name of one that is missing, or NULL. */
 const char *tg_find_symbols(const char *library);
 
-/* Registers a function as the CPU kernel of an operator that exists. */
-int32_t tg_implement(const char *space, const char *name, tg_boxed function, const char *file);
+/* Registers a function as the kernel of an operator that exists, for a dispatch key such as "CPU". */
+int32_t tg_implement(const char *space, const char *name, const char *key, tg_boxed function, const char *file);
 
 /* Defines an operator, for a program without Python. */
 int32_t tg_define(const char *space, const char *schema, const char *file);
@@ -132,6 +132,7 @@ typedef struct {
     int64_t dim, sizes[TG_DIMS], samples; /* the batch */
     int64_t chunks;                       /* 0 where no output is summed */
     bool copies;                          /* a tensor was copied for the call */
+    int32_t device_type, device_index;    /* of all tensors; 0 and -1 are the CPU */
     int error;
     char text[TG_TEXT];
     jmp_buf failed;
@@ -142,6 +143,8 @@ static inline void tg_start(tg_call *call, const char *operator_name) {
     call->kept = call->first;
     call->count = call->dim = call->chunks = 0;
     call->copies = false;
+    call->device_type = 0;
+    call->device_index = -1;
     call->room = (int64_t)(sizeof call->first / sizeof *call->first);
     call->error = 0;
     call->text[0] = 0;

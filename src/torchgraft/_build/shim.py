@@ -48,7 +48,7 @@ static TG_UNUSED void tg_bare_entry(tg_value *tg_stack, uint64_t tg_in, uint64_t
 TG_EXPORT bool tg_has_ready_calls(void) {{ return {has_ready} && tg_gives_objects(); }}
 TG_EXPORT const char *tg_load(const char *torch) {{ return tg_find_symbols(torch); }}
 TG_EXPORT int32_t tg_register(const char *space, const char *name, bool bare) {{
-    return tg_implement(space, name, bare ? tg_bare_entry : tg_entry, "{title}");
+    return tg_implement(space, name, "CPU", bare ? tg_bare_entry : tg_entry, "{title}");
 }}
 """
 

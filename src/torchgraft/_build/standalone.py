@@ -94,7 +94,8 @@ __attribute__((constructor)) static void tg_start_up(void) {{
     if (missing) snprintf(tg_problem, TG_TEXT, "there is no %s, which torch 2.11 or newer has loaded", missing);
     for (int i = 0; i < tg_count && !*tg_problem; i++) tg_variants[i].entry = tg_variants[i].find();
     for (int i = 0; i < 2 && !*tg_problem; i++)
-        if (tg_define("{space}", schemas[i], "{title}") || tg_implement("{space}", names[i], tg_dispatch, "{title}"))
+        if (tg_define("{space}", schemas[i], "{title}") ||
+            tg_implement("{space}", names[i], "CPU", tg_dispatch, "{title}"))
             snprintf(tg_problem, TG_TEXT, "torch does not take {space}::%s; is it defined already?", names[i]);
     if (*tg_problem) fprintf(stderr, "torchgraft: {operator}: %s\\n", tg_problem);
 }}

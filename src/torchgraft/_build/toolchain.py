@@ -104,6 +104,17 @@ class Compiler:
 
         return cache.built(key, make, ".o").path
 
+    def build_own(self, file: Path, library: Path, include: Path) -> None:
+        """Compile a file of our own, in C, into a library; `shim.c` is a part of it.
+
+        Raises:
+            BuildError: the compiler refused it.
+        """
+        run = [*self.command, *_OPTIMIZED, "-shared", f"-I{include}", str(file), str(self.shim("c", None))]
+        result = _compiled([*run, "-o", str(library)], library)
+        if result.returncode:
+            raise BuildError("the compiler refused torchgraft's own source", got=result.stderr.strip())
+
     def program_arguments(self, source: Source, prototype: Prototype, *, sanitize: bool) -> list[str]:
         """The arguments with which a debugged program is compiled."""
         own = [*_MISTAKES[source.language], *_plain_names(prototype), *_folders(source), *source.flags]

@@ -53,6 +53,10 @@ class Kernel(ABC):
         self.function = function
         self._runs = 0
 
+    def runs_on(self, device: str) -> bool:
+        """Tell whether it computes on devices of a type."""
+        return not self.opaque or device == "cpu"
+
     def run(
         self, values: Sequence[Any], plan: Plan, *, may_loop: bool = True, new: bool = False, recorded: bool = False
     ) -> list[Tensor]:

@@ -34,6 +34,10 @@ class NativeKernel(Kernel):
         self.kind = source.language
         self.native = NativeFunction(source, Prototype(signature, source.function or signature.name), signature.name)
 
+    def runs_on(self, device: str) -> bool:
+        """Tell whether it computes on devices of a type."""
+        return self.native.runs_on(device)
+
     def planned(self, plan: Plan, values: Sequence[Any]) -> Callable[..., Any]:
         """The library's function itself, where there is nothing more to do."""
         results = self._results(plan)
@@ -47,7 +51,8 @@ class NativeKernel(Kernel):
             return lambda *values: self.call_planned(values, plan)
         outputs = self.native.dtypes_of(results)
         trailing = self.native.trailing((), [shape for shape, _ in results if shape is not None])
-        function = self.native.variant(self.native.dtypes(values), outputs)
+        device = self.native.device_of(values)
+        function = self.native.variant(self.native.dtypes(values), outputs, device=device)
         return (lambda *values: function(*values, *trailing)) if trailing else function
 
     def in_place(self, plan: Plan, values: Sequence[Any]) -> Callable[..., Any] | None:

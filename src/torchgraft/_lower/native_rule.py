@@ -114,7 +114,8 @@ class NativeVJP:
         ready = native.ready(values, outputs, trailing)
         if ready is not None:
             return ready
-        function = native.variant(native.dtypes(values), outputs, bare=trailing is None)
+        device = native.device_of(values)
+        function = native.variant(native.dtypes(values), outputs, bare=trailing is None, device=device)
         return function if trailing is None else lambda *values: function(*values, *trailing)
 
     def _told(self, values: Sequence[Any], shapes: Sequence[Any]) -> bool:

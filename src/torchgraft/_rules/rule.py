@@ -79,6 +79,10 @@ class Rule:
             return self.native.prototype
         return rule_prototype(signature, self.kind, self.inputs, self.reads, (), "_", self.label)
 
+    def runs_on(self, device: str) -> bool:
+        """Tell whether it computes on devices of a type."""
+        return self.native.runs_on(device) if self.native is not None else not self.array or device == "cpu"
+
     @property
     def is_operator(self) -> bool:
         """True if it is its own operator, which tracers cannot see into."""

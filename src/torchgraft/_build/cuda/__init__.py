@@ -1,0 +1,1 @@
+"""Functions in C on CUDA: their text for NVRTC, its machine code, and the launcher in C."""

@@ -1,0 +1,2 @@
+/* C++ has its names. */
+#pragma once

@@ -1,0 +1,4 @@
+#pragma once
+#ifndef NULL
+#define NULL 0
+#endif

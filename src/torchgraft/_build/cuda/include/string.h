@@ -1,0 +1,3 @@
+/* NVRTC knows memcpy and memset by itself. */
+#pragma once
+#include <stddef.h>

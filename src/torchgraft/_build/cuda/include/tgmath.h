@@ -1,0 +1,3 @@
+/* <tgmath.h>: CUDA's overloads, which compute in the type of their argument. */
+#pragma once
+#include "tg_constants.h"

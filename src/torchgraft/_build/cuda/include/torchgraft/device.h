@@ -1,0 +1,33 @@
+/* What a kernel on CUDA has beside the user's source: C's names, and how elements are read and written. */
+#pragma once
+#include <stdint.h>
+#define TORCHGRAFT 1
+#define TG_UNUSED __attribute__((unused))
+#define restrict __restrict__
+#define _Bool bool
+
+struct tg_half { uint16_t bits; };
+struct tg_bfloat16 { uint16_t bits; };
+
+/* Halves are computed in single precision, as on the CPU. */
+static inline float tg_get(const tg_half *place) {
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(place->bits));
+    return value;
+}
+
+static inline float tg_get(const tg_bfloat16 *place) { return __int_as_float((int)((uint32_t)place->bits << 16)); }
+
+template <class S> static inline S tg_get(const S *place) { return *place; }
+
+static inline void tg_put(tg_half *place, float value) {
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(place->bits) : "f"(value));
+}
+
+/* By integers: sm_75 has no instruction for it. */
+static inline void tg_put(tg_bfloat16 *place, float value) {
+    uint32_t bits = __float_as_uint(value);
+    place->bits = value != value ? 0x7fc0 : (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+template <class S, class V> static inline void tg_put(S *place, V value) { *place = (S)value; }

@@ -1,0 +1,258 @@
+/* Launches kernels on CUDA: one boxed function for all operators, whose first argument is the address of what a kernel
+ * is made of. It reads tensors as the libraries for the CPU do (`shim.c`), fills the frame that `text.py` declares, and
+ * hands it to the driver on torch's current stream.
+ */
+#include "shim.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+
+#define TG_AXES 8
+#define TG_TENSORS 32
+#define TG_WORDS 512 /* of a frame: 4 KiB, what a kernel takes on every device */
+#define TG_ENTRIES 4
+#define TG_DEVICES 64
+#define TG_THREADS 256
+#define TG_BLOCKS 1048576 /* of a launch; where there is more to do, each thread does more */
+
+enum { TG_TENSOR, TG_SEED, TG_NUMBER, TG_BOOLEAN };
+
+typedef struct { /* of an argument or a result */
+    const char *name;
+    int32_t kind, optional, dtype, item;
+} tg_slot;
+
+typedef struct {
+    const char *operator_name;
+    const tg_slot *arguments, *results;
+    const int32_t *dtypes; /* of the tensors among the arguments */
+    int64_t argument_count, result_count, tensor_count, number_count, gives_shapes;
+    const void *images[TG_DEVICES][TG_ENTRIES]; /* machine code; NULL where none was asked for yet */
+    void *functions[TG_DEVICES][TG_ENTRIES];    /* as the driver knows them, once they are loaded */
+} tg_kernel;
+
+static const char *const tg_names[TG_ENTRIES] = {"tg_flat32", "tg_rows32", "tg_flat64", "tg_rows64"};
+
+/* -- the driver, and torch's part of CUDA ------------------------------------------------------------------------ */
+
+#define TG_DRIVER(X)                                             \
+    X(int, cuGetErrorString, (int, const char **))               \
+    X(int, cuCtxGetCurrent, (void **))                           \
+    X(int, cuCtxSetCurrent, (void *))                            \
+    X(int, cuDeviceGet, (int *, int))                            \
+    X(int, cuDevicePrimaryCtxRetain, (void **, int))             \
+    X(int, cuStreamIsCapturing, (void *, int *))                 \
+    X(int, cuModuleLoadData, (void **, const void *))            \
+    X(int, cuModuleGetFunction, (void **, void *, const char *)) \
+    X(int, cuLaunchKernel,                                       \
+      (void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **))
+
+#define TG_OF_TORCH(X)                                                 \
+    X(int32_t, aoti_torch_get_device_index, (tg_handle, int32_t *))    \
+    X(int32_t, aoti_torch_create_device_guard, (int32_t, tg_handle *)) \
+    X(int32_t, aoti_torch_delete_device_guard, (tg_handle))            \
+    X(int32_t, aoti_torch_get_current_cuda_stream, (int32_t, void **))
+
+static struct { TG_DRIVER(TG_MEMBER) TG_OF_TORCH(TG_MEMBER) } tg_cuda;
+
+#define TG_FIND_IN(result, name, arguments) *(void **)&tg_cuda.name = dlsym(library, #name);
+#define TG_NOT_IN(result, name, arguments) \
+    if (!tg_cuda.name) return #name;
+
+/* Finds the functions of the driver and of torch, whose library for CUDA depends on that for the CPU; returns the name
+ * of what is missing, or NULL. */
+TG_EXPORT const char *tg_load(const char *torch, const char *torch_cuda, const char *driver) {
+    const char *missing = tg_find_symbols(torch);
+    if (missing) return missing;
+    void *library = dlopen(torch_cuda, RTLD_NOW);
+    if (!library) return torch_cuda;
+    TG_OF_TORCH(TG_FIND_IN)
+    TG_OF_TORCH(TG_NOT_IN)
+    library = dlopen(driver, RTLD_NOW);
+    if (!library) return driver;
+    TG_DRIVER(TG_FIND_IN)
+    TG_DRIVER(TG_NOT_IN)
+    return NULL;
+}
+
+static void tg_driver(tg_call *call, int status, const char *what) {
+    if (!status) return;
+    const char *why = "";
+    tg_cuda.cuGetErrorString(status, &why);
+    tg_fail(call, "CUDA %s: %s (error %d)", what, why ? why : "", status);
+}
+
+/* The device of the call becomes current, as does its context in a thread that has none yet. */
+static void tg_enter(tg_call *call, tg_handle *guard) {
+    tg_require(call, tg_cuda.aoti_torch_create_device_guard(call->device_index, guard), "cannot enter the device of",
+               call->operator_name);
+    tg_keep(call, *guard, tg_cuda.aoti_torch_delete_device_guard);
+    void *context = NULL;
+    int device = 0;
+    tg_driver(call, tg_cuda.cuCtxGetCurrent(&context), "has no context");
+    if (context) return;
+    tg_driver(call, tg_cuda.cuDeviceGet(&device, call->device_index), "has no such device");
+    tg_driver(call, tg_cuda.cuDevicePrimaryCtxRetain(&context, device), "has no context");
+    tg_driver(call, tg_cuda.cuCtxSetCurrent(context), "cannot enter its context");
+}
+
+/* -- a call ---------------------------------------------------------------------------------------------------- */
+
+typedef struct { int64_t dim, sizes[TG_DIMS], strides[TG_TENSORS][TG_DIMS]; /* strides in bytes */ } tg_walk;
+
+static bool tg_is_tensor(const tg_slot *slot) { return slot->kind == TG_TENSOR || slot->kind == TG_SEED; }
+
+/* Leaves axes of size 1 out, and makes one of neighbours that all tensors walk evenly. */
+static void tg_collapse(const tg_call *call, const tg_tensor *tensors, int64_t count, tg_walk *walk) {
+    walk->dim = 0;
+    for (int64_t d = 0; d < call->dim; d++) {
+        int64_t size = call->sizes[d];
+        if (size == 1) continue;
+        bool even = walk->dim > 0;
+        for (int64_t i = 0; even && i < count; i++)
+            even = walk->strides[i][walk->dim - 1] == tensors[i].batch_strides[d] * size;
+        if (!even) walk->sizes[walk->dim++] = 1;
+        walk->sizes[walk->dim - 1] *= size;
+        for (int64_t i = 0; i < count; i++) walk->strides[i][walk->dim - 1] = tensors[i].batch_strides[d];
+    }
+}
+
+static bool tg_is_flat(const tg_walk *walk, const tg_tensor *tensors, int64_t count) {
+    for (int64_t i = 0; walk->dim && i < count; i++)
+        if (walk->dim > 1 || walk->strides[i][0] != tensors[i].item) return false;
+    return true;
+}
+
+static void *tg_function(tg_call *call, tg_kernel *kernel, int entry, void *stream) {
+    const int device = call->device_index;
+    if (device >= TG_DEVICES) tg_fail(call, "there are more than %d devices", TG_DEVICES);
+    void **function = &kernel->functions[device][entry], *module = NULL;
+    if (*function) return *function;
+    int capturing = 0;
+    tg_driver(call, tg_cuda.cuStreamIsCapturing(stream, &capturing), "cannot be asked for a capture");
+    if (capturing)
+        tg_fail(call, "the kernel is loaded by its first call, which a CUDA graph cannot capture: call it once before");
+    if (!kernel->images[device][entry]) tg_fail(call, "tg_missing %d %d", device, entry);
+    tg_driver(call, tg_cuda.cuModuleLoadData(&module, kernel->images[device][entry]), "refused the kernel");
+    tg_driver(call, tg_cuda.cuModuleGetFunction(function, module, tg_names[entry]), "lacks the kernel");
+    return *function;
+}
+
+/* Fills the frame as `text.py` lays it out, and launches. */
+static void tg_launch(tg_call *call, tg_kernel *kernel, const tg_value *numbers, tg_tensor *tensors) {
+    const int64_t count = kernel->tensor_count;
+    int64_t samples = 1, frame[TG_WORDS], *at = frame;
+    for (int64_t d = 0; d < call->dim; d++) samples *= call->sizes[d];
+    if (samples == 0) return;
+    tg_walk walk;
+    tg_collapse(call, tensors, count, &walk);
+    const bool flat = tg_is_flat(&walk, tensors, count);
+    if (walk.dim > TG_AXES)
+        tg_fail(call, "the tensors walk along %lld axes, a kernel along %d at most: pass contiguous ones",
+                (long long)walk.dim, TG_AXES);
+    *at++ = samples;
+    *at++ = walk.dim;
+    for (int64_t d = 0; d < TG_AXES; d++) *at++ = d < walk.dim ? walk.sizes[d] : 0;
+    memcpy(at, numbers, (size_t)kernel->number_count * sizeof *at);
+    at += kernel->number_count;
+    for (int64_t i = 0; i < count; i++) {
+        *at++ = (int64_t)tensors[i].data;
+        for (int64_t d = 0; d < TG_AXES; d++) *at++ = d < walk.dim ? walk.strides[i][d] : 0;
+    }
+    void *stream = NULL, *parameters[] = {frame};
+    tg_require(call, tg_cuda.aoti_torch_get_current_cuda_stream(call->device_index, &stream), "no stream for",
+               call->operator_name);
+    /* The index of a thread that has run past the end must still fit. */
+    const int entry = (samples > INT32_MAX ? 2 : 0) + !flat;
+    void *function = tg_function(call, kernel, entry, stream);
+    const int64_t blocks = tg_min((samples + TG_THREADS - 1) / TG_THREADS, TG_BLOCKS);
+    tg_driver(call,
+              tg_cuda.cuLaunchKernel(function, (unsigned)blocks, 1, 1, TG_THREADS, 1, 1, 0, stream, parameters, NULL),
+              "refused the launch");
+}
+
+/* The arguments from the stack: tensors into `tensors`, numbers as the frame has them. */
+static void tg_take(tg_call *call, const tg_kernel *kernel, tg_value *stack, tg_tensor *tensors, tg_value *numbers) {
+    for (int64_t i = 0; i < kernel->argument_count; i++) { /* first what has to be given back, whatever fails */
+        const tg_slot *slot = &kernel->arguments[i];
+        if (tg_is_tensor(slot)) tg_own(call, stack[i]);
+        if (slot->kind == TG_SEED) *numbers++ = 0; /* known when the batch is */
+        if (tg_is_tensor(slot)) continue;
+        *numbers++ = slot->optional ? tg_some(&stack[i]) : true;
+        *numbers++ = slot->kind == TG_BOOLEAN ? (uint8_t)stack[i] != 0 : stack[i];
+    }
+    for (int64_t i = 0, n = 0; i < kernel->argument_count; i++) {
+        const tg_slot *slot = &kernel->arguments[i];
+        if (!tg_is_tensor(slot)) continue;
+        int32_t index = -1;
+        tg_cuda.aoti_torch_get_device_index((tg_handle)stack[i], &index);
+        if (n == 0) {
+            tg_torch.aoti_torch_get_device_type((tg_handle)stack[i], &call->device_type);
+            call->device_index = index;
+        }
+        tg_read(call, &tensors[n], slot->name, stack[i], 0, slot->dtype, slot->item);
+        if (index != call->device_index) tg_fail(call, "argument '%s' is on another device", slot->name);
+        tg_batch(call, &tensors[n++]);
+    }
+}
+
+/* Where a seed is one number for all elements, the frame says so. */
+static void tg_share_seeds(const tg_call *call, const tg_kernel *kernel, const tg_tensor *tensors, tg_value *numbers) {
+    for (int64_t i = 0, n = 0; i < kernel->argument_count; i++) {
+        const tg_slot *slot = &kernel->arguments[i];
+        if (slot->kind == TG_SEED) *numbers = tensors[n].dim == 0 && call->dim > 0;
+        numbers += slot->kind == TG_SEED ? 1 : tg_is_tensor(slot) ? 0 : 2;
+        n += tg_is_tensor(slot);
+    }
+}
+
+static void tg_body(tg_call *call, tg_kernel *kernel, tg_value *stack) {
+    tg_tensor tensors[TG_TENSORS];
+    tg_value numbers[TG_WORDS];
+    int64_t length = 0, shape_at = 0, dim = 0;
+    tg_handle guard;
+    const int64_t *shapes = NULL, *shape = NULL;
+    if (kernel->gives_shapes) shapes = tg_numbers(call, &stack[kernel->argument_count], &length);
+    tg_take(call, kernel, stack, tensors, numbers);
+    for (int64_t i = 0; shapes && i < kernel->result_count; i++) {
+        shape = tg_given(call, shapes, length, &shape_at, &dim);
+        tg_join(call, kernel->results[i].name, dim, shape);
+    }
+    tg_share_seeds(call, kernel, tensors, numbers);
+    tg_enter(call, &guard);
+    const int64_t given = kernel->tensor_count - kernel->result_count;
+    for (int64_t i = 0; i < given; i++) tg_open(call, &tensors[i], NULL, kernel->dtypes[i]);
+    shape_at = 0;
+    for (int64_t i = 0; i < kernel->result_count; i++) {
+        const tg_slot *slot = &kernel->results[i];
+        if (shapes) shape = tg_given(call, shapes, length, &shape_at, &dim);
+        else shape = call->sizes, dim = call->dim;
+        tg_make(call, &tensors[given + i], slot->name, dim, shape, 0, slot->dtype, slot->item);
+    }
+    tg_launch(call, kernel, numbers, tensors);
+    for (int64_t i = 0; i < kernel->result_count; i++) stack[i] = tg_give(call, tensors[given + i].handle);
+}
+
+/* In a frame of its own, so that nothing that longjmp would lose is in it. */
+static bool tg_protected(tg_call *call, tg_kernel *kernel, tg_value *stack) {
+    bool done = !_setjmp(call->failed);
+    if (done) tg_body(call, kernel, stack);
+    tg_release(call);
+    return done;
+}
+
+static void tg_entry(tg_value *stack, uint64_t in, uint64_t out) {
+    tg_call call;
+    (void)in, (void)out;
+    tg_kernel *kernel = (tg_kernel *)stack[0];
+    tg_value rest[TG_WORDS];
+    memcpy(rest, stack + 1, (size_t)(kernel->argument_count + (kernel->gives_shapes != 0)) * sizeof *rest);
+    tg_start(&call, kernel->operator_name);
+    bool done = tg_protected(&call, kernel, rest);
+    if (!done) tg_torch.aoti_torch_check(false, kernel->operator_name, "torchgraft", 0, call.text);
+    memcpy(stack, rest, (size_t)kernel->result_count * sizeof *rest);
+}
+
+TG_EXPORT int32_t tg_register(const char *space, const char *name, const char *key) {
+    return tg_implement(space, name, key, tg_entry, "torchgraft on CUDA");
+}

@@ -1,0 +1,94 @@
+"""The launcher in C: built once for a machine, loaded once for a driver, and a function of it in the dispatcher."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ... import _torch
+from ...errors import BuildError
+from .. import cache
+from ..inputs import Inputs
+from ..library import SPACE, libtorch, space
+from ..toolchain import HEADER, SHIM, compiler
+from .device import Device
+from .text import ENTRIES
+
+_SOURCE = Path(__file__).with_name("launcher.c")
+_DEVICES = 64
+_numbers = itertools.count()
+
+TENSOR, SEED, NUMBER, BOOLEAN = range(4)
+"""Kinds of slots."""
+
+
+class Slot(ctypes.Structure):
+    """An argument or a result, as `launcher.c` has it."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p), ("kind", ctypes.c_int32), ("optional", ctypes.c_int32), ("dtype", ctypes.c_int32),
+        ("item", ctypes.c_int32),
+    )  # fmt: skip
+
+
+class Kernel(ctypes.Structure):
+    """The description of a kernel that `launcher.c` reads."""
+
+    _fields_ = (
+        ("operator_name", ctypes.c_char_p), ("arguments", ctypes.POINTER(Slot)), ("results", ctypes.POINTER(Slot)),
+        ("dtypes", ctypes.POINTER(ctypes.c_int32)), ("argument_count", ctypes.c_int64),
+        ("result_count", ctypes.c_int64), ("tensor_count", ctypes.c_int64), ("number_count", ctypes.c_int64),
+        ("gives_shapes", ctypes.c_int64), ("images", (ctypes.c_char_p * len(ENTRIES)) * _DEVICES),
+        ("functions", (ctypes.c_void_p * len(ENTRIES)) * _DEVICES),
+    )  # fmt: skip
+
+
+def registered(device: Device, symbol: str, schema: str) -> Callable[..., Any]:
+    """Register the launcher in torch's dispatcher under a new name.
+
+    Args:
+        schema: without a name; the first argument is an int, the address of a `Kernel`.
+
+    Raises:
+        BuildError: it cannot be built or loaded here.
+    """
+    library = _loaded(device)
+    name = f"{symbol}_cuda_{next(_numbers)}"
+    space().define(name + schema)
+    if library.tg_register(SPACE.encode(), name.encode(), device.key.encode()):
+        raise BuildError("torch refused to register the kernel", operator=symbol)
+    return _torch.bare_operator(getattr(getattr(torch.ops, SPACE), name).default)
+
+
+@functools.cache
+def _loaded(device: Device) -> ctypes.CDLL:
+    # Each driver has a copy of its own, since the library keeps the functions that it finds.
+    library = ctypes.CDLL(str(_built(device.driver)))
+    library.tg_load.restype = ctypes.c_char_p
+    missing = library.tg_load(str(libtorch()).encode(), device.torch_library.encode(), device.driver.encode())
+    if missing:
+        raise BuildError(
+            f"lacks {missing.decode()}, by which kernels on CUDA are launched",
+            expected="a torch that is built for CUDA", got=f"torch {torch.__version__}", hint="see https://pytorch.org/get-started/locally",
+        )  # fmt: skip
+    return library
+
+
+def _built(driver: str) -> Path:
+    tools = compiler("c", "the launcher")
+    text = _SOURCE.read_text()
+
+    def make(made: Path) -> Inputs:
+        file = made.with_suffix(".c")
+        file.write_text(text)
+        tools.build_own(file, made, HEADER.parent)
+        return Inputs()
+
+    key = cache.key_of(text, HEADER.read_text(), SHIM.read_text(), tools.version, tools.program, driver)
+    return cache.built(key, make).path

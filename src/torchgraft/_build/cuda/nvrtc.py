@@ -1,0 +1,103 @@
+"""NVRTC, NVIDIA's compiler of CUDA text, by ctypes: it needs neither a toolkit nor a device."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ...errors import BuildError
+
+_WHEEL = "pip install nvidia-cuda-nvrtc"
+_WHERE = ("nvidia/*/lib/libnvrtc.so.1?", "nvidia/*/lib/libnvrtc.so.1?.*")
+_NAMES = ("libnvrtc.so.13", "libnvrtc.so.12")
+
+
+@functools.cache
+def _library() -> ctypes.CDLL | None:
+    """NVRTC of torch's own CUDA packages, which lie beside it; else what the system finds."""
+    found = [path for folder in sys.path for pattern in _WHERE for path in sorted(Path(folder or ".").glob(pattern))]
+    for name in (*map(str, found), *_NAMES):
+        try:
+            library = ctypes.CDLL(name)
+        except OSError:
+            continue
+        library.nvrtcGetErrorString.restype = ctypes.c_char_p
+        return library
+    return None
+
+
+def is_there() -> bool:
+    """Tell whether NVRTC can be loaded."""
+    return _library() is not None
+
+
+def version() -> str:
+    """The version of NVRTC, as ``13.2``.
+
+    Raises:
+        BuildError: it is not there.
+    """
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    _loaded("").nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
+    return f"{major.value}.{minor.value}"
+
+
+def _loaded(operator: str) -> ctypes.CDLL:
+    library = _library()
+    if library is None:
+        raise BuildError(
+            "NVRTC, which compiles for CUDA, cannot be loaded", operator=operator or None,
+            expected="libnvrtc, which a torch that is built for CUDA brings along", got="none", hint=_WHEEL,
+        )  # fmt: skip
+    return library
+
+
+def compiled(
+    text: str, architecture: str, headers: Mapping[str, str], operator: str, flags: Sequence[str] = ()
+) -> bytes:
+    """Compile a text into machine code.
+
+    Args:
+        text: in CUDA C++; functions that say nothing else are for the device.
+        architecture: of the device, as ``"90"``.
+        headers: texts of headers by the names that `#include` has.
+        operator: for messages.
+        flags: for NVRTC, after ours.
+
+    Raises:
+        BuildError: NVRTC refused it, with its own message; or it is not there.
+    """
+    library, program = _loaded(operator), ctypes.c_void_p()
+    names, texts = ((ctypes.c_char_p * len(headers))(*(v.encode() for v in values))
+                    for values in (headers, headers.values()))  # fmt: skip
+    encoded = text.encode("utf-8", "surrogateescape")
+    failed = library.nvrtcCreateProgram(ctypes.byref(program), encoded, b"kernel.cu", len(headers), texts, names)
+    if failed:
+        raise _refused(library, failed, "", operator)
+    try:
+        options = [f"--gpu-architecture=sm_{architecture}", "-default-device", "-std=c++20", *flags]
+        passed = (ctypes.c_char_p * len(options))(*map(str.encode, options))
+        failed = library.nvrtcCompileProgram(program, len(options), passed)
+        if failed:
+            raise _refused(library, failed, _read(library, program, "ProgramLog").decode(errors="replace"), operator)
+        return _read(library, program, "CUBIN")
+    finally:
+        library.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def _read(library: ctypes.CDLL, program: ctypes.c_void_p, what: str) -> bytes:
+    size = ctypes.c_size_t()
+    getattr(library, f"nvrtcGet{what}Size")(program, ctypes.byref(size))
+    memory = ctypes.create_string_buffer(size.value)
+    getattr(library, f"nvrtcGet{what}")(program, memory)
+    return memory.raw[: size.value]
+
+
+def _refused(library: ctypes.CDLL, status: int, log: str, operator: str) -> BuildError:
+    return BuildError(
+        "NVRTC refused the source", operator=operator, expected="C that is C++ as well",
+        got=log.strip("\0\n ") or library.nvrtcGetErrorString(status).decode(),
+    )  # fmt: skip

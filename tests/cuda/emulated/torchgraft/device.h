@@ -1,0 +1,73 @@
+/* CUDA's names for g++: a grid is a loop. Each element that is written is counted. */
+#pragma once
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <unordered_map>
+#define TORCHGRAFT 1
+#define TG_UNUSED __attribute__((unused))
+#define restrict __restrict
+#define __global__
+#define __launch_bounds__(...)
+#define __grid_constant__
+
+struct tg_dim {
+    unsigned x, y, z;
+};
+static tg_dim threadIdx, blockIdx, blockDim, gridDim;
+
+static inline float __int_as_float(int bits) {
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static inline double __longlong_as_double(long long bits) {
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static inline long long __double_as_longlong(double value) {
+    long long bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static std::unordered_map<const void *, int64_t> tg_written;
+
+struct tg_half {
+    uint16_t bits;
+};
+struct tg_bfloat16 {
+    uint16_t bits;
+};
+
+static inline float tg_get(const tg_half *place) {
+    _Float16 value;
+    memcpy(&value, place, sizeof value);
+    return (float)value;
+}
+
+static inline float tg_get(const tg_bfloat16 *place) { return __int_as_float((int)((uint32_t)place->bits << 16)); }
+
+template <class S> static inline S tg_get(const S *place) { return *place; }
+
+static inline void tg_put(tg_half *place, float value) {
+    _Float16 rounded = (_Float16)value;
+    tg_written[place]++;
+    memcpy(place, &rounded, sizeof rounded);
+}
+
+static inline void tg_put(tg_bfloat16 *place, float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    tg_written[place]++;
+    place->bits = value != value ? 0x7fc0 : (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+template <class S, class V> static inline void tg_put(S *place, V value) {
+    tg_written[place]++;
+    *place = (S)value;
+}

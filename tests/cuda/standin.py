@@ -1,0 +1,111 @@
+"""What stands in for CUDA where there is none: the same text by g++, launched by the same launcher.
+
+It proves indices, strides, broadcasting, the frame and its layout, roundings, streams and devices. It does not prove
+CUDA's own functions, nor speed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from torchgraft._build import cache
+from torchgraft._build.cuda.device import Device, standing_in
+from torchgraft._build.inputs import Inputs
+from torchgraft._build.toolchain import INCLUDE
+
+FOLDER = Path(__file__).with_name("emulated")
+_CXX = ("g++", "-std=c++20", "-fPIC", "-shared", "-w")
+_GRID = """
+extern "C" void tg_run_grid(const unsigned *size, const tg_frame *frame) {{
+    gridDim = {{size[0], size[1], size[2]}};
+    blockDim = {{size[3], size[4], size[5]}};
+    for (blockIdx.x = 0; blockIdx.x < gridDim.x; blockIdx.x++)
+        for (threadIdx.x = 0; threadIdx.x < blockDim.x; threadIdx.x++) {entry}(*frame);
+}}
+extern "C" int64_t tg_most_written(void) {{
+    int64_t most = 0;
+    for (auto &written : tg_written) most = written.second > most ? written.second : most;
+    return most;
+}}
+extern "C" int64_t tg_count_written(void) {{ return (int64_t)tg_written.size(); }}
+extern "C" void tg_forget_written(void) {{ tg_written.clear(); }}
+"""
+
+
+class State(ctypes.Structure):
+    """What the driver keeps."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("launches", "loads", "device", "blocks", "threads", "n", "guards")),
+        ("stream", ctypes.c_void_p), ("context", ctypes.c_void_p), ("device_of_tensors", ctypes.c_int),
+        ("capturing", ctypes.c_int), ("refuses", ctypes.c_int), ("dry", ctypes.c_int), ("entry", ctypes.c_char * 16),
+    )  # fmt: skip
+
+
+def _made(key: str, file: Path | None, text: str, *options: str) -> Path:
+    def make(made: Path) -> Inputs:
+        source = file or made.with_suffix(".cpp")
+        if file is None:
+            source.write_text(text)
+        subprocess.run([*_CXX, *options, str(source), "-o", str(made), "-ldl"], check=True, capture_output=True)
+        return Inputs()
+
+    return cache.built(key, make).path
+
+
+@functools.cache
+def driver() -> Path:
+    """The library of the driver."""
+    file = FOLDER / "driver.cpp"
+    return _made(cache.key_of("stand-in driver", file.read_text()), file, "", "-O1")
+
+
+@functools.cache
+def state() -> State:
+    """What the driver has seen; a test may change it."""
+    return State.in_dll(ctypes.CDLL(str(driver())), "stand_in")
+
+
+kernels: list[Path] = []
+"""Libraries that were made for kernels in this process."""
+
+
+def image(text: str, number: int, operator: str, flags: Sequence[str]) -> bytes:
+    """Compile a text as it is, but for the header of the device; the path of the library is the image."""
+    entry = text.partition("__launch_bounds__(256) ")[2].partition("(")[0]
+    made = text + _GRID.format(entry=entry)
+    header = (FOLDER / "torchgraft/device.h").read_text()
+    options = [f"-I{FOLDER}", f"-I{INCLUDE}", "-O1", "-ffp-contract=off", *(f for f in flags if f.startswith("-"))]
+    options = [option for option in options if not option.startswith("--")]
+    # Each kernel of a test counts its own writes: equal texts of two operators are two libraries.
+    path = _made(cache.key_of("emulated", made, header, repr(options), operator), None, made, *options)
+    kernels.append(path)
+    return str(path).encode()
+
+
+@contextlib.contextmanager
+def emulated() -> Iterator[State]:
+    """Tensors on the CPU count as tensors on CUDA."""
+    device = Device(str(driver()), str(driver()), "CPU", lambda tensor: tensor.is_cpu, image)
+    seen = state()
+    ctypes.memset(ctypes.addressof(seen), 0, ctypes.sizeof(seen))
+    with standing_in(device):
+        yield seen
+
+
+def writes() -> tuple[int, int]:
+    """How many elements were written since the last question, and how often at most one of them was."""
+    count = most = 0
+    for path in set(kernels):
+        library = ctypes.CDLL(str(path))
+        for function in (library.tg_count_written, library.tg_most_written):
+            function.restype = ctypes.c_int64
+        count += library.tg_count_written()
+        most = max(most, library.tg_most_written())
+        library.tg_forget_written()
+    return count, most

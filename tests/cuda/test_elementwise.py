@@ -1,0 +1,258 @@
+"""Elementwise operators in C on what stands in for CUDA: the text, the frame and the launch, against the CPU."""
+
+import math
+import random
+
+import pytest
+import torch
+
+import torchgraft as tg
+from torchgraft._build.cuda import text
+from torchgraft._check.children import run_in_child
+from torchgraft._check.ended import Ended
+
+from .operators import FLOATS, HALVES, make
+from .standin import emulated, writes
+
+NAMES = ("soft", "polar", "shifted", "chosen", "noisy", "root")
+ON_CPU = make()
+TOLERANCES = {torch.float64: 1e-12, torch.float32: 2e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}
+
+
+def tensor(chance, shape, dtype):
+    """Draw a tensor that broadcasts to a shape, in one of many layouts."""
+
+    def drawn(shape):
+        numbers = torch.tensor([chance.gauss(0, 2) for _ in range(math.prod(shape))], dtype=torch.float64)
+        return (numbers > 0 if dtype == torch.bool else numbers).to(dtype).reshape(shape)
+
+    match chance.randrange(6):
+        case 1:
+            return drawn([2 * s + 1 for s in shape])[tuple(slice(1, None, 2) for _ in shape)]
+        case 2:
+            order = chance.sample(range(len(shape)), len(shape))
+            return drawn([shape[i] for i in order]).permute([order.index(i) for i in range(len(shape))])
+        case 3:
+            return drawn([1 if chance.random() < 0.5 else s for s in shape])
+        case 4:
+            return drawn(shape[chance.randint(0, len(shape)) :])
+        case 5:
+            return drawn([]).expand(shape)
+    return drawn(shape)
+
+
+def shape_of(chance):
+    sizes = [0, 1, 2, 3, 5] if chance.random() < 0.1 else [1, 2, 3, 5]
+    return [chance.choice(sizes) for _ in range(chance.randrange(6))]
+
+
+def arguments(chance, name, dtype):
+    """Draw what an operator is called with."""
+    shape = shape_of(chance)
+    one = tensor(chance, shape, dtype)
+    match name:
+        case "soft":
+            return (one, tensor(chance, shape, dtype), chance.choice([0.5, 1.0, 2.0])), {}
+        case "polar":
+            return (one, tensor(chance, shape, dtype)), {}
+        case "shifted":
+            return (one, chance.randrange(4), chance.random() < 0.5, chance.choice([None, 2.0, -1.5])), {}
+        case "chosen":
+            return (tensor(chance, shape, torch.bool), one, tensor(chance, shape, torch.int64)), {}
+        case "noisy":
+            return (one,), {"seed": chance.randrange(100)}
+    return (one,), {}
+
+
+def listed(made):
+    return list(made) if isinstance(made, tuple) else [made]
+
+
+def compare(made, expected, dtype):
+    for one, other in zip(listed(made), listed(expected), strict=True):
+        tolerance = TOLERANCES.get(dtype, 0)
+        torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("name", NAMES)
+def test_it_gives_what_the_cpu_gives(name, dtype):
+    """Values, over random shapes, layouts and numbers; each element of each output is written once, and no other."""
+    chance = random.Random(f"{name} {dtype}")
+    cases = [arguments(chance, name, dtype) for _ in range(60)]
+    expected = [ON_CPU[name](*args, **options) for args, options in cases]
+    with emulated() as driver:
+        op = make()[name]
+        writes()
+        for (args, options), wanted in zip(cases, expected, strict=True):
+            before = driver.launches
+            made = op(*args, **options)
+            compare(made, wanted, dtype)
+            count, most = writes()
+            first = driver.launches - before  # A call that is new runs twice, to see whether it draws.
+            elements = sum(out.numel() for out in listed(made))
+            assert (count, most) == ((elements, first) if elements else (0, 0)), args
+    assert driver.guards == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int8, torch.uint8], ids=str)
+def test_integers(dtype):
+    chance = random.Random(str(dtype))
+    with emulated():
+        op = make()["shifted"]
+        for _ in range(20):
+            x = tensor(chance, shape_of(chance), torch.float64).round().abs().to(dtype)
+            assert torch.equal(op(x, 3), x + 3)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("name", ["soft", "noisy"])
+def test_gradients(name, dtype):
+    """Partial derivatives times the gradient, in one kernel, summed over axes that broadcast."""
+    chance = random.Random(f"{name} {dtype}")
+
+    def gradients(op, args, options):
+        args = [a.detach().clone().requires_grad_() if isinstance(a, torch.Tensor) else a for a in args]
+        inputs = [a for a in args if isinstance(a, torch.Tensor)]
+        out = op(*args, **options)
+        return torch.autograd.grad(out, inputs, torch.linspace(-1, 1, out.numel()).reshape(out.shape).to(out.dtype))
+
+    cases = [arguments(chance, name, dtype) for _ in range(30)]
+    expected = [gradients(ON_CPU[name], *case) for case in cases]
+    with emulated() as driver:
+        op = make()[name]
+        for case, wanted in zip(cases, expected, strict=True):
+            for one, other in zip(gradients(op, *case), wanted, strict=True):
+                tolerance = TOLERANCES[dtype] * (20 if dtype in HALVES else 5)
+                torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance)
+        assert driver.launches > 30
+
+
+@pytest.mark.parametrize("name", ["soft", "noisy"])
+def test_the_checker_proves_it(name):
+    with emulated() as driver:
+        report = tg.check(make()[name])
+        assert driver.launches > 100
+    assert report.ok, str(report)
+
+
+def test_transforms():
+    with emulated():
+        soft = make()["soft"]
+        x, y = torch.randn(2, 3, 4, dtype=torch.float64)
+        expected = torch.nn.functional.softplus(x) * y
+        torch.testing.assert_close(torch.vmap(soft)(x, y), expected)
+        torch.testing.assert_close(torch.vmap(soft, (1, 0), 1)(x, y.T.clone()), expected)
+        slope = torch.func.grad(lambda x: soft(x, y).sum())(x)
+        torch.testing.assert_close(slope, torch.sigmoid(x) * y)
+        torch.testing.assert_close(torch.func.jvp(soft, (x, y), (x, y))[1], slope * x + expected)
+        compiled = torch.compile(lambda x, y: soft(x, y) * 2, backend="aot_eager", fullgraph=True)
+        torch.testing.assert_close(compiled(x, y), 2 * expected)
+
+
+# -- the launch -------------------------------------------------------------------------------------------------------
+
+
+def test_the_stream_and_the_device_are_torchs():
+    with emulated() as driver:
+        op = make()["root"]
+        for device in (0, 3):
+            driver.device_of_tensors = device
+            op(torch.ones(1000))
+            assert (driver.device, driver.stream) == (device, 0x7F0123456780 + device)
+            assert (driver.blocks, driver.threads, driver.n) == (4, 256, 1000)
+            assert driver.context == device + 1
+            driver.context = None
+        assert driver.guards == 0
+
+
+def test_nothing_is_launched_for_nothing():
+    with emulated() as driver:
+        op = make()["root"]
+        assert op(torch.ones(3, 0)).shape == (3, 0)
+        assert driver.launches == driver.loads == 0
+
+
+def test_a_kernel_is_loaded_once():
+    with emulated() as driver:
+        op = make()["root"]
+        for _ in range(3):
+            op(torch.ones(4, 2))
+        assert (driver.loads, driver.entry) == (1, b"tg_flat32")
+        op(torch.ones(4, 4)[:, ::2])
+        assert (driver.loads, driver.entry) == (2, b"tg_rows32")
+
+
+def test_more_elements_than_32_bits_count():
+    """By the argument alone: nothing is computed, and no page of the output is touched."""
+    with emulated() as driver:
+        op = make()["shifted"]
+        op(torch.ones(2, dtype=torch.uint8).expand(2, 2))
+        driver.dry = 1
+        op(torch.ones(1, dtype=torch.uint8).expand(2**31 - 1))
+        assert driver.entry == b"tg_rows32"
+        op(torch.ones(1, dtype=torch.uint8).expand(2**31))
+        assert (driver.entry, driver.n) == (b"tg_rows64", 2**31)
+        assert driver.blocks * driver.threads < 2**31
+
+
+def test_a_kernel_that_is_not_loaded_is_not_captured():
+    with emulated() as driver:
+        op = make()["root"]
+        driver.capturing = 1
+        with pytest.raises(tg.KernelError, match="call it once before") as caught:
+            op(torch.ones(3))
+        assert caught.value.operator == "root"
+        driver.capturing = 0
+        op(torch.ones(3))
+        driver.capturing = 1
+        assert torch.equal(op(torch.ones(3)), torch.ones(3))
+
+
+def test_what_the_driver_says_is_told():
+    with emulated() as driver:
+        op = make()["root"]
+        driver.refuses = 1
+        with pytest.raises(tg.KernelError, match="refused the launch: the stand-in says so") as caught:
+            op(torch.ones(3))
+        assert caught.value.operator == "root"
+
+
+def test_more_axes_than_a_kernel_walks_along():
+    x = torch.ones([2] * 18)[(slice(None), 0) * 9]
+    wide = torch.ones([3] * 9)[(slice(0, 2),) * 9]
+    assert x.shape == wide.shape == (2,) * 9
+    with emulated():
+        with pytest.raises(tg.KernelError, match="9 axes, a kernel along 8"):
+            make()["root"](wide)
+        assert torch.equal(make()["root"](wide.contiguous()), torch.ones(2, 2, 2, 2, 2, 2, 2, 2, 2))
+
+
+# -- faults of the generator ------------------------------------------------------------------------------------------
+
+FAULTS = {
+    "one stride for all tensors": ("_STEP", "tg_f.s_{0}", "tg_f.s_x"),
+    "the last element is left out": ("_TEXT", "tg_i < (tg_index)tg_f.n;", "tg_i + 1 < (tg_index)tg_f.n;"),
+    "axes in the other order": ("_WALK", "tg_d = tg_f.dim; tg_d-- > 0;", "tg_d = 0; tg_d < tg_f.dim; tg_d++"),
+    "the remainder is forgotten": ("_WALK", "tg_rest % (tg_index)tg_f.size[tg_d]", "tg_rest"),
+    "the grid's stride is forgotten": ("_TEXT", "tg_i += tg_step", "tg_i += 1"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_of_the_generator_is_seen(fault, monkeypatch):
+    template, old, new = FAULTS[fault]
+    assert old in getattr(text, template)
+    monkeypatch.setattr(text, template, getattr(text, template).replace(old, new))
+    with pytest.raises((AssertionError, Ended)):  # Some write where there is no memory.
+        run_in_child(lambda: test_it_gives_what_the_cpu_gives("soft", torch.float32))
+
+
+def test_one_operator_serves_the_cpu_and_cuda():
+    with emulated() as driver:
+        op = make()["root"]
+        assert torch.equal(op(torch.ones(3)), torch.ones(3))
+        assert driver.launches
+        driver.launches = 0
+    assert torch.equal(op(torch.full((4,), 4.0)), torch.full((4,), 2.0))
+    assert not driver.launches
