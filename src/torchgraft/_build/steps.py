@@ -103,16 +103,16 @@ def _open(unit: Unit) -> Iterator[str]:
         yield "int64_t tg_shape_at = 0, tg_dim;"
         yield "const int64_t *tg_shape;"
         for result in unit.prototype.results:
+            yield "if (tg_shapes) {"
+            if isinstance(result, Results):
+                yield f"    {_GIVEN_LENGTH.format(result.field)}"
+                yield f"    for (int64_t tg_n = 0; tg_n < {result.field}_length; tg_n++) {{"
+            yield "    tg_shape = tg_given(tg_c, tg_shapes, tg_shapes_length, &tg_shape_at, &tg_dim);"
             if result.core is not None:
-                yield "if (tg_shapes) {"
-                if isinstance(result, Results):
-                    yield f"    {_GIVEN_LENGTH.format(result.field)}"
-                    yield f"    for (int64_t tg_n = 0; tg_n < {result.field}_length; tg_n++) {{"
-                yield "    tg_shape = tg_given(tg_c, tg_shapes, tg_shapes_length, &tg_shape_at, &tg_dim);"
                 count = len(result.core.tokens)
                 yield f"    if (tg_dim < {count}) tg_fail(tg_c, \"output '{result.name}' has too few axes\");"
                 yield f'    tg_join(tg_c, "{result.name}", tg_dim - {count}, tg_shape);'
-                yield "}}" if isinstance(result, Results) else "}"
+            yield "}}" if isinstance(result, Results) else "}"
         yield "tg_shape_at = 0;"
     for array in unit.arrays:
         if array.core is None:

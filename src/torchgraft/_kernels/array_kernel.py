@@ -44,7 +44,7 @@ class ArrayKernel(Kernel):
             arrays = self._arrays(values, in_place=True)
             results = results_beside(self.signature, release(self.writing(*arrays)))
             outputs = self._to_tensors(results, self.signature.returned, values)
-            return outputs[0] if self.signature.beside is None and outputs else outputs or None
+            return outputs[0] if len(outputs) == 1 else outputs or None
 
         return call
 
