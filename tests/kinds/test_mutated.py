@@ -955,3 +955,23 @@ def test_hooks_hand_out_what_was_written_once(under, hooks):
         w.grad = None
         out.backward()
         assert torch.allclose(w.grad, expected)
+
+
+def test_arrays_with_one_output_beside_a_saved_one():
+    """Callers get the output, in the first call and in those that write into the memory itself."""
+
+    @tg.op
+    def grown_(
+        y: tg.Mutated[Float[np.ndarray, "n"]], x: Float[np.ndarray, "n"]
+    ) -> tuple[Float[np.ndarray, ""], tg.Saved[Float[np.ndarray, "n"], Literal["factor"]]]:
+        factor = np.exp(x)
+        y *= factor
+        return y.sum(), factor
+
+    grown_.vjp("y")(lambda grad_y, grad_out, factor: (grad_y + grad_out) * factor)
+    grown_.vjp("x")(lambda grad_y, grad_out, y_after: (grad_y + grad_out) * y_after)
+    y, x = torch.ones(3, dtype=torch.float64), torch.full((3,), 0.5, dtype=torch.float64)
+    for i in range(1, 4):
+        torch.testing.assert_close(grown_(y, x), 3 * torch.exp(i * x[0]))
+    report = tg.check(grown_)
+    assert report.ok, str(report)

@@ -94,3 +94,29 @@ def test_a_run_of_axes_that_is_no_batch():
     assert torch.autograd.gradcheck(lambda w: weighted(x, w), w, check_batched_grad=True)
     xs = torch.randn(5, 3, 4, dtype=torch.float64)
     torch.testing.assert_close(torch.vmap(weighted, (0, None))(xs, w), w * xs.sum(2))
+
+
+FILLED = tg.c("""
+void filled(int64_t n, const T *x, const T_w *w, int64_t w_dim, const int64_t *w_sizes, const int64_t *w_strides,
+            T_out0 *out0, int64_t out0_dim, const int64_t *out0_sizes, const int64_t *out0_strides, T *out1) {
+    int64_t count = 1;
+    for (int64_t i = 0; i < out0_dim; i++) count *= out0_sizes[i];
+    for (int64_t i = 0; i < count; i++) out0[i] = 5;
+    for (int64_t i = 0; i < n; i++) out1[i] = x[i];
+}
+""")
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3), (4, 2, 3)])
+def test_a_whole_output_before_an_annotated_one(shape):
+    """Each has its own shape of those that the shape rule gives."""
+
+    @tg.op(kernel=FILLED)
+    def filled(x: Float[Tensor, "n"], w: Tensor) -> tuple[Tensor, Float[Tensor, "n"]]: ...
+
+    filled.shape(lambda x, w: (w, x))
+    x = torch.arange(3.0)
+    for _ in range(3):
+        whole, rest = filled(x, torch.ones(shape))
+        assert torch.equal(whole, torch.full(shape, 5.0))
+        assert torch.equal(rest, x)
