@@ -21,19 +21,21 @@ from torchgraft._build.toolchain import INCLUDE
 FOLDER = Path(__file__).with_name("emulated")
 _CXX = ("g++", "-std=c++20", "-fPIC", "-shared", "-w")
 _GRID = """
+static int64_t tg_count, tg_most;
 extern "C" void tg_run_grid(const unsigned *size, const tg_frame *frame) {{
     gridDim = {{size[0], size[1], size[2]}};
     blockDim = {{size[3], size[4], size[5]}};
     for (blockIdx.x = 0; blockIdx.x < gridDim.x; blockIdx.x++)
         for (threadIdx.x = 0; threadIdx.x < blockDim.x; threadIdx.x++) {entry}(*frame);
+    tg_count += (int64_t)tg_written.size();
+    for (auto &written : tg_written) tg_most = written.second > tg_most ? written.second : tg_most;
+    tg_written.clear();
 }}
-extern "C" int64_t tg_most_written(void) {{
-    int64_t most = 0;
-    for (auto &written : tg_written) most = written.second > most ? written.second : most;
-    return most;
+extern "C" void tg_told(int64_t *count, int64_t *most) {{
+    *count = tg_count;
+    *most = tg_most;
+    tg_count = tg_most = 0;
 }}
-extern "C" int64_t tg_count_written(void) {{ return (int64_t)tg_written.size(); }}
-extern "C" void tg_forget_written(void) {{ tg_written.clear(); }}
 """
 
 
@@ -99,13 +101,11 @@ def emulated() -> Iterator[State]:
 
 
 def writes() -> tuple[int, int]:
-    """How many elements were written since the last question, and how often at most one of them was."""
-    count = most = 0
+    """How many elements all launches since the last question have written, and how often at most one did one."""
+    counts, mosts = [0], [0]
     for path in set(kernels):
-        library = ctypes.CDLL(str(path))
-        for function in (library.tg_count_written, library.tg_most_written):
-            function.restype = ctypes.c_int64
-        count += library.tg_count_written()
-        most = max(most, library.tg_most_written())
-        library.tg_forget_written()
-    return count, most
+        count, most = ctypes.c_int64(), ctypes.c_int64()
+        ctypes.CDLL(str(path)).tg_told(ctypes.byref(count), ctypes.byref(most))
+        counts.append(count.value)
+        mosts.append(most.value)
+    return sum(counts), max(mosts)

@@ -1,10 +1,13 @@
 """Elementwise operators in C on what stands in for CUDA: the text, the frame and the launch, against the CPU."""
 
+import inspect
 import math
 import random
 
 import pytest
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 import torchgraft as tg
 from torchgraft._build.cuda import text
@@ -89,9 +92,9 @@ def test_it_gives_what_the_cpu_gives(name, dtype):
             made = op(*args, **options)
             compare(made, wanted, dtype)
             count, most = writes()
-            first = driver.launches - before  # A call that is new runs twice, to see whether it draws.
+            launched = driver.launches - before  # A call that is new runs twice, to see whether it draws.
             elements = sum(out.numel() for out in listed(made))
-            assert (count, most) == ((elements, first) if elements else (0, 0)), args
+            assert (count, most) == ((elements * launched, 1) if elements else (0, 0)), args
     assert driver.guards == 0
 
 
@@ -256,3 +259,19 @@ def test_one_operator_serves_the_cpu_and_cuda():
         driver.launches = 0
     assert torch.equal(op(torch.full((4,), 4.0)), torch.full((4,), 2.0))
     assert not driver.launches
+
+
+def test_more_tensors_than_a_frame_holds():
+    names = [f"x{i}" for i in range(40)]
+
+    def many(*values): ...
+
+    many.__signature__ = inspect.Signature(
+        [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
+    )
+    many.__annotations__ = dict.fromkeys([*names, "return"], Float[Tensor, "..."])
+    source = tg.c(f"T many({', '.join(f'T {name}' for name in names)}) {{ return {' + '.join(names)}; }}")
+    op = tg.op(kernel=source)(many)
+    assert "cuda" not in str(op).splitlines()[2]
+    with emulated(), pytest.raises(tg.DeviceError, match="more than the frame of a kernel holds"):
+        op(*[torch.ones(3)] * 40)

@@ -104,13 +104,13 @@ class Compiler:
 
         return cache.built(key, make, ".o").path
 
-    def build_own(self, file: Path, library: Path, include: Path) -> None:
+    def build_own(self, file: Path, library: Path, options: Sequence[str]) -> None:
         """Compile a file of our own, in C, into a library; `shim.c` is a part of it.
 
         Raises:
             BuildError: the compiler refused it.
         """
-        run = [*self.command, *_OPTIMIZED, "-shared", f"-I{include}", str(file), str(self.shim("c", None))]
+        run = [*self.command, *_OPTIMIZED, "-shared", *options, str(file), str(self.shim("c", None))]
         result = _compiled([*run, "-o", str(library)], library)
         if result.returncode:
             raise BuildError("the compiler refused torchgraft's own source", got=result.stderr.strip())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ from ..prototype import Prototype
 from ..source import Source
 from .device import Device
 from .launcher import BOOLEAN, NUMBER, SEED, TENSOR, Kernel, Slot, registered
-from .text import ENTRIES, emit
+from .text import ENTRIES, emit, words_of
 
 _MISSING = re.compile(r"tg_missing (\d+) (\d+)")
 _CODES = CODES | {torch.float16: 5, torch.bfloat16: 15}
@@ -40,7 +40,7 @@ class CudaFunction:
         self._kernel = Kernel(
             prototype.signature.name.encode(), (Slot * len(arguments))(*arguments), (Slot * len(results))(*results),
             (ctypes.c_int32 * len(tensors))(*(slot.dtype for slot in tensors)), len(arguments), len(results),
-            len(tensors) + len(results), sum(_words(prototype.arguments)), self._trailing,
+            len(tensors) + len(results), sum(map(words_of, prototype.arguments)), self._trailing,
         )  # fmt: skip
         self._address = ctypes.addressof(self._kernel)
         separator = ", " if len(arguments) + self._trailing else ""
@@ -80,12 +80,6 @@ class CudaFunction:
     def _element(self, name: str) -> tuple[int, int]:
         dtype = self._dtypes[name]
         return _CODES[dtype], dtype.itemsize
-
-
-def _words(arguments: tuple[Argument, ...]) -> Iterator[int]:
-    """The words that each argument has among the numbers of the frame."""
-    for argument in arguments:
-        yield 2 if isinstance(argument, Number) else int(isinstance(argument, SeedOfSample))
 
 
 def flags(source: Source) -> list[str]:

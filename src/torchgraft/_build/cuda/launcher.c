@@ -7,11 +7,8 @@
 #include <dlfcn.h>
 #include <stdio.h>
 
-#define TG_AXES 8
-#define TG_TENSORS 32
-#define TG_WORDS 512 /* of a frame: 4 KiB, what a kernel takes on every device */
+/* TG_AXES, TG_TENSORS, TG_WORDS and TG_DEVICES are those of `text.py` and `launcher.py`, which builds this file. */
 #define TG_ENTRIES 4
-#define TG_DEVICES 64
 #define TG_THREADS 256
 #define TG_BLOCKS 1048576 /* of a launch; where there is more to do, each thread does more */
 

@@ -18,7 +18,7 @@ from ..inputs import Inputs
 from ..library import SPACE, libtorch, space
 from ..toolchain import HEADER, SHIM, compiler
 from .device import Device
-from .text import ENTRIES
+from .text import AXES, ENTRIES, TENSORS, WORDS
 
 _SOURCE = Path(__file__).with_name("launcher.c")
 _DEVICES = 64
@@ -83,12 +83,14 @@ def _loaded(device: Device) -> ctypes.CDLL:
 def _built(driver: str) -> Path:
     tools = compiler("c", "the launcher")
     text = _SOURCE.read_text()
+    limits = {"AXES": AXES, "TENSORS": TENSORS, "WORDS": WORDS, "DEVICES": _DEVICES}
+    options = [f"-I{HEADER.parent}", *(f"-DTG_{name}={value}" for name, value in limits.items())]
 
     def make(made: Path) -> Inputs:
         file = made.with_suffix(".c")
         file.write_text(text)
-        tools.build_own(file, made, HEADER.parent)
+        tools.build_own(file, made, options)
         return Inputs()
 
-    key = cache.key_of(text, HEADER.read_text(), SHIM.read_text(), tools.version, tools.program, driver)
+    key = cache.key_of(text, HEADER.read_text(), SHIM.read_text(), tools.version, tools.program, driver, repr(options))
     return cache.built(key, make).path

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import math
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -57,17 +55,9 @@ def _loaded(operator: str) -> ctypes.CDLL:
     return library
 
 
-class TooLong(Exception):
-    """NVRTC has not ended in the time that it was given."""
-
-
-_Flow = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
-
-
 def compiled(
-    text: str, architecture: str, headers: Mapping[str, str], operator: str, flags: Sequence[str] = (), *,
-    seconds: float = math.inf, product: str = "CUBIN",
-) -> bytes:  # fmt: skip
+    text: str, architecture: str, headers: Mapping[str, str], operator: str, flags: Sequence[str] = ()
+) -> bytes:
     """Compile a text into machine code.
 
     Args:
@@ -76,12 +66,9 @@ def compiled(
         headers: texts of headers by the names that `#include` has.
         operator: for messages.
         flags: for NVRTC, after ours.
-        seconds: after which it is stopped, from NVRTC 12.8 on; older ones are not.
-        product: "CUBIN" for machine code, or "PTX".
 
     Raises:
         BuildError: NVRTC refused it, with its own message; or it is not there.
-        TooLong: it was stopped.
     """
     library, program = _loaded(operator), ctypes.c_void_p()
     names, texts = ((ctypes.c_char_p * len(headers))(*(v.encode() for v in values))
@@ -92,23 +79,11 @@ def compiled(
         raise _refused(library, failed, "", operator)
     try:
         options = [f"--gpu-architecture=sm_{architecture}", "-default-device", "-std=c++20", *flags]
-        deadline, stopped = time.monotonic() + seconds, False
-
-        def flow(*_: object) -> int:
-            nonlocal stopped
-            stopped = stopped or time.monotonic() > deadline
-            return int(stopped)
-
-        watch = _Flow(flow)
-        if seconds < math.inf and hasattr(library, "nvrtcSetFlowCallback"):
-            library.nvrtcSetFlowCallback(program, watch, None)
         passed = (ctypes.c_char_p * len(options))(*map(str.encode, options))
         failed = library.nvrtcCompileProgram(program, len(options), passed)
-        if stopped:
-            raise TooLong
         if failed:
             raise _refused(library, failed, _read(library, program, "ProgramLog").decode(errors="replace"), operator)
-        return _read(library, program, product)
+        return _read(library, program, "CUBIN")
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))
 

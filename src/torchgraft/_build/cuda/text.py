@@ -21,6 +21,12 @@ from ..source import Source
 AXES = 8
 """Axes that a kernel walks along. Neighbours that all tensors walk evenly count as one."""
 
+TENSORS = 32
+"""Tensors that a kernel takes, outputs too."""
+
+WORDS = 512
+"""Words of a frame: 4 KiB, which a kernel takes on every device."""
+
 ENTRIES = ("tg_flat32", "tg_rows32", "tg_flat64", "tg_rows64")
 """Names of the kernels, as `launcher.c` numbers them."""
 
@@ -71,7 +77,17 @@ def unfit(prototype: Prototype, source: Source) -> list[tuple[str | None, str, s
         if not isinstance(argument, (Array, Number)):
             kind = type(argument).__name__.lower()
             found.append((argument.name, "is no tensor and no number", "a tensor, or a number", kind))
+    tensors = len(prototype.arrays) + len(prototype.results)
+    words = 2 + AXES + sum(map(words_of, prototype.arguments)) + tensors * (1 + AXES)
+    if tensors > TENSORS or words > WORDS:
+        found.append((None, "takes more than the frame of a kernel holds", f"{TENSORS} tensors, {WORDS} words",
+                      f"{tensors} tensors, {words} words"))  # fmt: skip
     return found
+
+
+def words_of(argument: Argument) -> int:
+    """Count the words of an argument among the numbers of the frame."""
+    return 2 if isinstance(argument, Number) else int(isinstance(argument, SeedOfSample))
 
 
 def emit(prototype: Prototype, dtypes: Mapping[str, torch.dtype], source: Source, entry: str) -> str:

@@ -3,6 +3,14 @@
  */
 #pragma once
 #include "tg_constants.h"
+
+static inline bool tg_isnan(double x) { return x != x; }
+static inline bool tg_isinf(double x) { return ::fabs(x) == HUGE_VAL; }
+static inline bool tg_isfinite(double x) { return ::fabs(x) < HUGE_VAL; }
+static inline bool tg_isnormal(double x, bool is_float) {
+    return tg_isfinite(x) && ::fabs(x) >= (is_float ? 1.17549435e-38 : 2.2250738585072014e-308);
+}
+
 #define acos(x) (::acos((double)(x)))
 #define acosh(x) (::acosh((double)(x)))
 #define asin(x) (::asin((double)(x)))
@@ -103,8 +111,8 @@
 #define fmal(x, y, z) fma(x, y, z)
 #define ldexpl(x, n) ldexp(x, n)
 
-#define isnan(x) ((x) != (x))
-#define isinf(x) (fabs(x) == HUGE_VAL)
-#define isfinite(x) (fabs(x) < HUGE_VAL)
+#define isnan(x) tg_isnan((double)(x))
+#define isinf(x) tg_isinf((double)(x))
+#define isfinite(x) tg_isfinite((double)(x))
+#define isnormal(x) tg_isnormal((double)(x), sizeof(x) == 4)
 #define signbit(x) (__double_as_longlong((double)(x)) < 0)
-#define isnormal(x) (isfinite(x) && fabs(x) >= (sizeof(x) == 4 ? 1.17549435e-38 : 2.2250738585072014e-308))
