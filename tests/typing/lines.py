@@ -268,7 +268,8 @@ modes(t)  # wrong
 
 @tg.op
 def jitter(x: Float[Tensor, "..."], *, seed: tg.Seed = tg.drawn) -> Float[Tensor, "..."]:
-    return x + tg.random_normal(seed)
+    noise: Tensor = tg.random_normal(seed)
+    return x + noise
 
 
 @tg.op

@@ -1,5 +1,6 @@
 """Checks of one call among others: the same again, interleaved, on threads, with nothing recorded."""
 
+import gc
 import random
 import threading
 from contextlib import nullcontext
@@ -132,6 +133,26 @@ def test_a_scratch_buffer():
     finding = findings("threads", function(through_scratch, lambda g, x: g * x.cos()), X)[0]
     assert finding.code == "threads"
     assert "turns" in finding.where
+
+
+def test_a_scratch_buffer_beside_a_callback_of_the_collector():
+    """Hypothesis has such a callback: its lines are none of the target's, and must not put a thread ahead."""
+    calls = []
+
+    def called(phase, info):
+        calls.append(phase)
+        calls.append(phase)
+        calls.append(phase)
+
+    gc.callbacks.append(called)
+    thresholds = gc.get_threshold()
+    gc.set_threshold(10)
+    try:
+        test_a_scratch_buffer()
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.callbacks.remove(called)
+    assert calls
 
 
 def test_a_lock_makes_it_right():

@@ -18,7 +18,7 @@ from ..baseline import Baseline, Difference, Value, baseline, distance, vjp_of
 from ..case import Case, Linearization
 from ..finding import Finding, Skip
 from ..variations import nearby
-from .ways import Made, Words, compared, on_one_module, saved_in, used
+from .ways import Made, Words, compared, on_one_module, saved_in, uncollected, used
 
 # -- results lie in memory of their own, and what is changed in place later is noticed -------------------------------
 
@@ -278,9 +278,7 @@ def leaks(case: Case) -> Iterator[Finding]:
 
 def _held(base: Baseline, call: Callable[[], None]) -> str:
     """Name the tensors that are still alive after their last reference was dropped."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
+    with uncollected():
         recorded = base.case.linearize()
         results = {f"input {name}": p for name, p in zip(base.case.names, recorded.primals, strict=True)}
         results |= _results(base, recorded)
@@ -289,9 +287,6 @@ def _held(base: Baseline, call: Callable[[], None]) -> str:
         if any(reference() is not None for reference in watched.values()):
             call()  # A target that keeps its last call alone lets the first one go now.
         return ", ".join(name for name, reference in watched.items() if reference() is not None)
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _slopes(call: Callable[[], None]) -> dict[str, float]:

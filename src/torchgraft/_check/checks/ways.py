@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -126,6 +128,18 @@ def saved_in(found: list[Tensor]) -> torch.autograd.graph.saved_tensors_hooks:
         return tensor
 
     return torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor)
+
+
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """Within, Python collects no garbage, which would run callbacks and finalizers at moments of its own."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def on_one_module(case: Case, *, lasting: bool = True) -> Case:
