@@ -27,7 +27,7 @@ from ._spec.domain import Domain, check_domains, declared_domains
 from ._spec.plan import LeafCounts, Plan, flatten, make_plan, replace
 from ._spec.reference import Reference
 from ._spec.shape_rule import ShapeRule
-from ._spec.signature import Signature
+from ._spec.signature import Output, Signature
 from .errors import DeclarationError, DeviceError
 
 _MEMO_SIZE = 1024
@@ -223,6 +223,14 @@ class Record:
         """The rule that gives the tangent; a vjp does where no better one stands."""
         kinds: tuple[Kind, ...] = ("jvp", "partial", "adjoint", "vjp")
         return next((self.rules[k][name] for k in kinds if name in self.rules[k]), None)
+
+    def movers(self, output: Output) -> list[str]:
+        """The inputs with whose derivatives an output changes, as far as rules say."""
+        if output.inert:
+            return []
+        inputs = [(p.name, self.reverse_rule(p.name)) for _, p in self.signature.tensors]
+        moving = [name for name, rule in inputs if rule is None or output.name not in rule.independent]
+        return [name for name in moving if name not in self.nondifferentiable]
 
     def natives(self) -> list[NativeFunction]:
         """The functions in C and C++ that users have written: kernels, then rules."""

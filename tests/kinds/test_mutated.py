@@ -540,6 +540,110 @@ def test_a_module_writes_its_buffer():
     torch.testing.assert_close(module.state_dict()["mean"], expected)
 
 
+# -- running statistics ---------------------------------------------------------------------------------------------
+
+
+def normalized(declared: str) -> Any:
+    """A normalization by the mean of a batch, which writes a running mean that its arguments `x` and `w` do not move."""
+
+    @tg.op(name=f"norm_{declared}")
+    def norm(
+        x: Float[Tensor, "b n"], w: Float[Tensor, "n"], mean: tg.Mutated[Float[Tensor, "n"]]
+    ) -> Float[Tensor, "b n"]:
+        now = x.mean(0)
+        mean.lerp_(now, 0.25)
+        return (x - now) * w
+
+    say = {"independent": "mean_after"}
+    if declared == "nondifferentiable":
+        norm.nondifferentiable("mean_after", reason="statistics")
+        norm.nondifferentiable("mean", reason="statistics")
+        say = {}
+    else:
+        norm.vjp("mean", independent="out")(lambda grad_mean: 0.75 * grad_mean)
+
+    @norm.vjp("x", **say)
+    def _(grad_out, w):
+        grad = grad_out * w
+        return grad - grad.mean(0)
+
+    @norm.vjp("w", **say)
+    def _(grad_out, x):
+        return (grad_out * (x - x.mean(0))).sum(0)
+
+    return norm
+
+
+NORMS = {name: normalized(name) for name in ("independent", "nondifferentiable")}
+
+
+class Norm(torch.nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.w = torch.nn.Parameter(torch.ones(n))
+        self.register_buffer("mean", torch.zeros(n))
+
+    def forward(self, x):
+        now = x.mean(0)
+        with torch.no_grad():
+            self.mean.lerp_(now, 0.25)
+        return (x - now) * self.w
+
+
+@pytest.mark.parametrize("declared", NORMS)
+@pytest.mark.parametrize("road", ["in place", "view", "mode", "aot_eager"])
+def test_running_statistics_stay_out_of_the_graph(declared, road):
+    made = tg.module(NORMS[declared], parameters=("w",), buffers=("mean",), name="Norm")(3), Norm(3)
+    for module in made:
+        torch.nn.init.ones_(module.w)
+        torch.nn.init.zeros_(module.mean)
+        if road == "view":  # No node writes into a view: the functional road.
+            module.mean = torch.zeros(2, 3)[1]
+    for _ in range(3):
+        x = torch.randn(4, 3)
+        grads = []
+        for module in made:
+            call = module
+            if road == "aot_eager" and module is made[0]:
+                call = torch.compile(module, backend="aot_eager", fullgraph=True)
+            with torch.overrides.BaseTorchFunctionMode() if road == "mode" else nullcontext():
+                call(x).square().sum().backward()
+            assert not module.mean.requires_grad
+            grads.append((module.w.grad, module.mean))
+        torch.testing.assert_close(*grads)
+    copy.deepcopy(made[0])
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_statistic_that_requires_grad_joins_the_graph(compiled):
+    norm = NORMS["independent"]
+
+    def loss(start, x, w):
+        mean = start * 1
+        out = norm(x, w, mean)
+        return (mean * torch.arange(3.0)).sum() + out.square().sum()
+
+    start = torch.zeros(3, requires_grad=True)
+    run = torch.compile(loss, backend="aot_eager", fullgraph=True) if compiled else loss
+    run(start, torch.randn(4, 3), torch.ones(3, requires_grad=True)).backward()
+    torch.testing.assert_close(start.grad, 0.75 * torch.arange(3.0))
+
+
+def test_a_statistic_that_some_level_differentiates_joins_the_graph():
+    norm, x, w = NORMS["independent"], torch.randn(4, 3), torch.ones(3)
+
+    def inner(w, start):
+        mean = start * 1
+        return norm(x, w, mean).square().sum() + (mean.square() * w).sum()
+
+    def loss(start):
+        return torch.func.grad(inner)(w, start).sum()  # of mean.square(), of which start is at the outer level
+
+    torch.testing.assert_close(
+        torch.func.grad(loss)(torch.ones(3)), 2 * 0.75 * (0.75 * torch.ones(3) + 0.25 * x.mean(0))
+    )
+
+
 def test_both_operators_are_copied_and_pickled_by_name():
     for op in (axpy_, axpy_.functional):
         assert copy.deepcopy(op) is op

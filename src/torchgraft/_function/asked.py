@@ -19,7 +19,7 @@ def has_derivative(value: Any) -> bool:
     """Return True if a value is a tensor that is differentiated at some transform level."""
     if not isinstance(value, Tensor) or not is_inexact(value.dtype):
         return False
-    return bool(_torch.recording_levels(value)) or _torch.may_carry_tangent(value)
+    return _torch.has_derivative(value)
 
 
 def _asked_by_us(frame: types.FrameType) -> bool:

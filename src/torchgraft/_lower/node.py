@@ -144,9 +144,7 @@ class NodeFactory:
         stars = ["*" if output.many else "" for output in signature.outputs]
         outs = [f"{star}o{i}" for i, star in enumerate(stars)]
         shown = [i for i, output in enumerate(signature.outputs) if self.hidden or not output.saved]
-        inert = [
-            outs[i] for i in shown if signature.outputs[i].saved or not signature.outputs[i].type.dtypes.differentiable
-        ]
+        inert = [outs[i] for i in shown if self._is_constant(i)]
         pulls = self._pulls(groups)
         returned = ", ".join(outs[i] for i in shown)
         leaf_count = len(self.mask)
@@ -175,6 +173,11 @@ class NodeFactory:
             "shut": self._shut(shown),
             "results": self._gradients(),
         }
+
+    def _is_constant(self, number: int) -> bool:
+        """Tell whether an output never requires grad."""
+        output = self.signature.outputs[number]
+        return output.saved or not output.type.dtypes.differentiable
 
     def _gradients(self) -> str:
         """The gradients that backward returns, one for each tensor of forward."""

@@ -78,6 +78,9 @@ class WritingCall(Call):
         rules = [rule for rules in functional.record.rules.values() for rule in rules.values()]
         parameters = functional.signature.parameters
         self._read = [i for i in self._written if any(r.residual or parameters[i].name in r.reads for r in rules)]
+        names = [parameter.name for parameter in parameters]
+        moved = zip(self._written, functional.signature.outputs, strict=False)
+        self._movers = {i: [i, *map(names.index, functional.record.movers(output))] for i, output in moved}
         super().__init__(functional.lowering)
 
     # -- choosing the way -------------------------------------------------------------------------------------------
@@ -194,8 +197,13 @@ class WritingCall(Call):
             if not holds(values[i].dtype, after.dtype):
                 raise self._loses(self.signature.parameters[i].name, values[i], after)
         for i, after in pairs:
-            self._copy(self.signature.parameters[i].name, values[i], after)
+            self._copy(self.signature.parameters[i].name, values[i], self._unrecorded(i, values, after))
         return self.signature.pack_beside(shown[len(pairs) :])
+
+    def _unrecorded(self, place: int, values: Sequence[Any], after: Tensor) -> Tensor:
+        """A new value, without its graph where nothing that has a derivative moves it: running statistics stay so."""
+        moving = (tensor for i in self._movers[place] for tensor in _tensors(values[i]))
+        return after if any(map(_torch.has_derivative, moving)) else after.detach()
 
     def _is_for_compiler(self, values: Sequence[Any]) -> bool:
         """Tell whether a tracer is to see that the operator writes: nothing is differentiated, and it sees no more."""
@@ -306,8 +314,8 @@ class WritingCall(Call):
         entry.known = (entry.admits, call, entry.node, entry)
         self._keep(values, entry)
 
-    def _compiled(self) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
-        """Make the functions of Dynamo's graph: that which writes nothing, that which writes, and that which copies."""
+    def _compiled(self) -> tuple[Callable[..., Any], ...]:
+        """Make the functions of Dynamo's graph: the one without effects, the one that writes, and two that help."""
 
         def copies(*written: Tensor) -> tuple[Tensor, ...]:
             if not _torch.functorch_active():  # Transformed tensors have no storage.
@@ -320,9 +328,18 @@ class WritingCall(Call):
             return () if made is None else (made,) if isinstance(made, Tensor) else tuple(made)
 
         call.__name__ = call.__qualname__ = self.signature.name
-        for function in (call, copies):
+
+        def unrecorded(place: int, after: Tensor, *values: Any) -> Tensor:
+            return self._unrecorded(place, values, after)
+
+        for function in (call, copies, unrecorded):
             _torch.once_loaded(_torch.DYNAMO, partial(torch.compiler.allow_in_graph, function))
-        return self.functional.compiled, call, copies
+        return self.functional.compiled, call, copies, unrecorded
+
+
+def _tensors(value: Any) -> Sequence[Tensor]:
+    """The tensors of a parameter."""
+    return () if value is None else value if isinstance(value, (list, tuple)) else (value,)
 
 
 def _no_copies(*_: Any) -> Sequence[Tensor]:

@@ -57,6 +57,14 @@ class WritingNode(NodeFactory):
             "mark": f"ctx.mark_dirty({dirty}); {parts['mark'] or 'pass'}",
         }
 
+    def _is_constant(self, number: int) -> bool:
+        """Tell it too of what is written, needs no gradient, and is moved by nothing that does: running statistics."""
+        if super()._is_constant(number) or number >= len(self.written):
+            return super()._is_constant(number)
+        groups = self._groups()
+        movers = [i for name in self.record.movers(self.signature.outputs[number]) for i in groups[name] or ()]
+        return not any(self.mask[i] for i in [self.written[number], *movers])
+
     def _kept(self) -> list[tuple[int, str]]:
         """The written values that are saved: their places among what is saved, and their names."""
         after = {f"o{i}" for i in range(len(self.written))}

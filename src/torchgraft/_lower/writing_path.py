@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 
 from .. import _torch
+from .._kernels.written import written_places
 from .hot_path import INDENT, OWNED, WITHOUT_GRAD, HotPath
 
 _CALL = """\
 def @make(@slow, @find, @compiled):
     @current = @never
-    @compiled, @writing, @copies = @compiled
+    @compiled, @writing, @copies, @unrecorded = @compiled
 
     def @install(@entry):
         nonlocal @current
@@ -176,7 +177,9 @@ class WritingPath(HotPath):
             f"({_several(copies.values())}) = @copies({', '.join(copies)})",
             f"({_several(self.outputs)}) = @compiled({given})",
         ]
-        lines += [f"{name}.copy_({output})" for name, output in zip(self._written, self.outputs, strict=False)]
+        places = written_places(self.signature)
+        moved = zip(places, self._written, self.outputs, strict=False)
+        lines += [f"{name}.copy_(@unrecorded({i}, {output}, {self.arguments}))" for i, name, output in moved]
         # `copy_` rounds and broadcasts in silence: the call outside of the graph says what is wrong.
         unfit = " or ".join(f"@unfit({n}, {output})" for n, output in zip(self._written, self.outputs, strict=False))
         lines.insert(2, f"if {unfit}: return @slow({self.arguments})")

@@ -42,6 +42,7 @@ from .dtensors import register_dtensor_rule as register_dtensor_rule
 from .dtensors import replicates_implicitly as replicates_implicitly
 from .dtensors import spec_of as spec_of
 from .duals import any_tangent as any_tangent
+from .duals import has_derivative as has_derivative
 from .duals import has_tangent as has_tangent
 from .duals import in_dual_level as in_dual_level
 from .duals import known_forward_level as known_forward_level

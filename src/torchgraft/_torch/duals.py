@@ -11,7 +11,7 @@ from torch import _C, Tensor
 from torch.autograd import forward_ad
 
 from .legacy_vmap import is_legacy_batched
-from .levels import functorch_active
+from .levels import functorch_active, recording_levels
 from .thread_modes import forward_mode_enabled
 
 
@@ -107,3 +107,8 @@ def may_carry_tangent(tensor: Tensor) -> bool:
             return True
         tensor = functorch.get_unwrapped(tensor)
     return False
+
+
+def has_derivative(tensor: Tensor) -> bool:
+    """Return True if the tensor is differentiated at some transform level, or has a tangent."""
+    return bool(recording_levels(tensor)) or may_carry_tangent(tensor)
