@@ -248,7 +248,7 @@ def make_op(
     name = name or function.__name__
     if batch not in (None, "loop"):
         raise DeclarationError("unknown batch mode", operator=name, expected="'loop' or None", got=repr(batch))
-    namespace = namespace or re.sub(r"\W", "_", function.__module__.partition(".")[0])
+    namespace = namespace or re.sub(r"\W", "_", (function.__module__ or "__main__").partition(".")[0])
     if not name.isidentifier() or not namespace.isidentifier():
         raise DeclarationError(
             "an operator's name is an identifier", operator=name, expected="letters, digits, _",

@@ -544,7 +544,7 @@ def test_a_module_writes_its_buffer():
 
 
 def normalized(declared: str) -> Any:
-    """A normalization by the mean of a batch, which writes a running mean that its arguments `x` and `w` do not move."""
+    """Normalize by the mean of a batch, and write a running mean, which `x` and `w` are said not to move."""
 
     @tg.op(name=f"norm_{declared}")
     def norm(
