@@ -201,7 +201,12 @@ class WritingCall(Call):
         return self.signature.pack_beside(shown[len(pairs) :])
 
     def _unrecorded(self, place: int, values: Sequence[Any], after: Tensor) -> Tensor:
-        """A new value, without its graph where nothing that has a derivative moves it: running statistics stay so."""
+        """A new value, without its graph where nothing that has a derivative moves it: running statistics stay so.
+
+        A graph that may be differentiated later keeps it: what it is called with is not known yet.
+        """
+        if _torch.tracing_to_graph() and not _torch.tracing_final_graph():
+            return after
         moving = (tensor for i in self._movers[place] for tensor in _tensors(values[i]))
         return after if any(map(_torch.has_derivative, moving)) else after.detach()
 
@@ -330,7 +335,8 @@ class WritingCall(Call):
         call.__name__ = call.__qualname__ = self.signature.name
 
         def unrecorded(place: int, after: Tensor, *values: Any) -> Tensor:
-            return self._unrecorded(place, values, after)
+            with _torch.known_forward_level():
+                return self._unrecorded(place, values, after)
 
         for function in (call, copies, unrecorded):
             _torch.once_loaded(_torch.DYNAMO, partial(torch.compiler.allow_in_graph, function))
