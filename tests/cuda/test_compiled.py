@@ -2,10 +2,12 @@
 
 import pytest
 import torch
+from jaxtyping import Float64
+from torch import Tensor
 
 import torchgraft as tg
-from torchgraft._build.cuda import nvrtc, text
-from torchgraft._build.cuda.device import headers
+from torchgraft._build.cuda import device, nvrtc, text
+from torchgraft._build.cuda.headers import headers
 from torchgraft._rules.weighed import weighed
 
 from .operators import EXAMPLES, FLOATS, make
@@ -36,7 +38,7 @@ def dtypes_of(native, dtype):
 
 def code(native, dtype, architecture, entry="tg_flat32"):
     written = text.emit(native.prototype, dtypes_of(native, dtype), native.source, entry)
-    return nvrtc.compiled(written, architecture, headers(), native.label)
+    return nvrtc.compiled(written, architecture, headers(), native.label, (), 60.0)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -73,8 +75,6 @@ _odd.__annotations__ = OPERATORS["root"].__annotations__
 
 
 def test_machine_code_is_cached(tmp_path, monkeypatch):
-    from torchgraft._build.cuda import device
-
     monkeypatch.setenv("TORCHGRAFT_CACHE", str(tmp_path))
     tmp_path.chmod(0o700)
     native = next(functions(OPERATORS["soft"]))
@@ -89,5 +89,63 @@ def test_machine_code_is_cached(tmp_path, monkeypatch):
 def test_without_nvrtc_the_error_names_the_wheel(monkeypatch):
     monkeypatch.setattr(nvrtc, "_library", lambda: None)
     with pytest.raises(tg.BuildError, match="cannot be loaded") as caught:
-        nvrtc.compiled("", "90", {}, "soft")
+        nvrtc.compiled("", "90", {}, "soft", (), 60.0)
     assert "nvidia-cuda-nvrtc" in caught.value.hint
+
+
+def nested(depth):
+    """A text that grows by a factor of three a level where its functions are copied into their callers."""
+    calls = (f"f{i}(x) + f{i}(x + 1) + f{i}(f{i}(x))" for i in range(depth))
+    levels = (f"static double f{i}(double x) {{ return {call}; }}" for i, call in enumerate(calls, 1))
+    base = "static double f0(double x) { return x > 0 ? sin(x) / (1 + exp(x)) : x < -1 ? pow(x, 3) : log(2 + x); }"
+    return "\n".join([base, *levels, f'extern "C" __global__ void f(double *x) {{ *x = f{depth}(*x); }}'])
+
+
+def test_a_source_that_takes_long_is_compiled_with_less_inlining(monkeypatch):
+    monkeypatch.setattr(device, "QUICK", 0.2)
+    assert device.machine_code(nested(5), "90", "deep").startswith(b"\x7fELF")
+
+
+def test_a_source_that_takes_too_long_is_refused(monkeypatch):
+    monkeypatch.setattr(device, "QUICK", 0.01)
+    monkeypatch.setattr(device, "PATIENT", 0.02)
+    with pytest.raises(tg.BuildError, match="takes too long to compile for CUDA") as caught:
+        device.machine_code(nested(6), "90", "deep")
+    assert caught.value.operator == "deep"
+    assert "kernel of its own" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "body", ["{ long double y = x; return y * y; }", "{ return (double long)x; }", "{ return (long\ndouble)x; }"]
+)
+def test_long_double_is_refused(body):
+    @tg.op(kernel=tg.c(f"double wide(double x) {body}"))
+    def wide(x: Float64[Tensor, "..."]) -> Float64[Tensor, "..."]:
+        return tg.native
+
+    (native,) = functions(wide)
+    ((_, problem, _, _),) = text.unfit(native.prototype, native.source)
+    assert "long double" in problem
+
+
+def test_long_double_in_a_header_is_refused(tmp_path):
+    (tmp_path / "one.h").write_text('#include "deep/two.h"')
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "two.h").write_text("static double two(long double x) { return (double)(x * x); }")
+
+    @tg.op(kernel=tg.c('#include "one.h"\ndouble wide(double x) { return two(x); }', include=[tmp_path]))
+    def wide(x: Float64[Tensor, "..."]) -> Float64[Tensor, "..."]:
+        return tg.native
+
+    (native,) = functions(wide)
+    ((_, problem, _, _),) = text.unfit(native.prototype, native.source)
+    assert "long double" in problem
+
+
+def test_an_edited_header_is_compiled_anew(tmp_path):
+    lines = '#include "factor.h"\nextern "C" __global__ void f(double *x) { *x = FACTOR; }'
+    images = []
+    for value in (1, 2, 1):
+        (tmp_path / "factor.h").write_text(f"#define FACTOR {value}")
+        images.append(device.machine_code(lines, "90", "scale", [f"-I{tmp_path}"]))
+    assert images[0] == images[2] != images[1]

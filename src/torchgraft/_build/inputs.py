@@ -86,11 +86,12 @@ def _asked(files: Iterable[str], code: str, where: Search) -> Iterator[str]:
     # A name may be put together by macros, so that every text in a directive is one.
     folders = dict.fromkeys([*where.headers, *map(os.path.dirname, own)])
     texts = [code, *(Path(file).read_bytes().decode("utf-8", "surrogateescape") for file in own)]
-    names = dict.fromkeys(name for text in texts for name in _named(text))
+    names = dict.fromkeys(name for text in texts for name in named(text))
     yield from (os.path.join(folder, name) for name in names for folder in folders)
 
 
-def _named(code: str) -> Iterator[str]:
+def named(code: str) -> Iterator[str]:
+    """Names of files in the directives of a text."""
     spliced = re.sub(r"\\[^\S\n]*\n", "", code)
     for directive in _DIRECTIVES.findall(spliced):
         yield from (quoted or angled for quoted, angled in _QUOTED.findall(directive))

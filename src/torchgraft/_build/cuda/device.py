@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +10,17 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from ...errors import BuildError
 from .. import cache
 from ..inputs import Inputs
-from ..toolchain import INCLUDE
 from . import nvrtc
+from .headers import headers, included
 
-_OWN = Path(__file__).with_name("include")
+QUICK, PATIENT = 1.5, 60.0
+"""Seconds for NVRTC: with all that it does by itself, and then with less inlining.
+
+Most sources take 0.1 s. A few, whose functions call many others, take half a minute, and 2 s with less inlining.
+"""
 
 
 @dataclass(frozen=True)
@@ -38,26 +42,36 @@ class Device:
     compiled: Callable[[str, int, str, Sequence[str]], bytes]
 
 
-@functools.cache
-def headers() -> dict[str, str]:
-    """Texts of the headers that a source finds, by the names that it includes them by."""
-    found = {str(path.relative_to(_OWN)): path.read_text() for path in sorted(_OWN.rglob("*.h"))}
-    return found | {str(path.relative_to(INCLUDE)): path.read_text() for path in sorted(INCLUDE.rglob("*.h"))}
-
-
 def machine_code(text: str, architecture: str, operator: str, flags: Sequence[str] = ()) -> bytes:
     """Compile a text for an architecture, such as ``"90"``, or take what was compiled before.
 
     Raises:
         BuildError: NVRTC refused it, or is not there.
     """
-    key = cache.key_of(text, repr(sorted(headers().items())), architecture, nvrtc.version(), repr(list(flags)))
+    read = included(text, [flag[2:] for flag in flags if flag.startswith("-I")])
+    key = cache.key_of(text, repr([*headers().items(), *read.items()]), architecture, repr((nvrtc.version(), *flags)))
 
     def make(made: Path) -> Inputs:
-        made.write_bytes(nvrtc.compiled(text, architecture, headers(), operator, flags))
+        made.write_bytes(_compiled(text, architecture, operator, flags))
         return Inputs()
 
     return cache.built(key, make, ".cubin").path.read_bytes()
+
+
+def _compiled(text: str, architecture: str, operator: str, flags: Sequence[str]) -> bytes:
+    """Compile a text; a source that would take long, for its functions are copied into one another, in another way."""
+    try:
+        return nvrtc.compiled(text, architecture, headers(), operator, flags, QUICK)
+    except nvrtc.TooLong:
+        pass
+    try:
+        return nvrtc.compiled(text, architecture, headers(), operator, [*flags, nvrtc.less_inlining()], PATIENT)
+    except nvrtc.TooLong:
+        raise BuildError(
+            "takes too long to compile for CUDA", operator=operator, expected=f"{PATIENT:g} s", got="more",
+            hint="write it with fewer branches and calls, as NVRTC copies functions into their callers; or give "
+            f'@{operator}.kernel("cuda") a kernel of its own; or pass tensors on the CPU',
+        ) from None  # fmt: skip
 
 
 def _for_device(text: str, number: int, operator: str, flags: Sequence[str]) -> bytes:

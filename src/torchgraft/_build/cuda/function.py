@@ -14,7 +14,7 @@ from ..prototype import Prototype
 from ..source import Source
 from .device import Device
 from .launcher import BOOLEAN, NUMBER, SEED, TENSOR, Kernel, Slot, registered
-from .text import ENTRIES, emit, words_of
+from .text import ENTRIES, emit, folders, words_of
 
 _MISSING = re.compile(r"tg_missing (\d+) (\d+)")
 _CODES = CODES | {torch.float16: 5, torch.bfloat16: 15}
@@ -86,4 +86,4 @@ def flags(source: Source) -> list[str]:
     """The options for NVRTC: folders for `#include`, definitions, and whether products and sums are fused."""
     own = [flag for flag in source.flags if flag.startswith(("-D", "-U"))]
     own += ["--fmad=false"] if "-ffp-contract=off" in source.flags else []
-    return [*(f"-I{folder}" for folder in dict.fromkeys((source.folder, *source.include))), *own]
+    return [*(f"-I{folder}" for folder in folders(source)), *own]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from ...errors import BuildError
 
 _WHEEL = "pip install nvidia-cuda-nvrtc"
 _WHERE = ("nvidia/*/lib/libnvrtc.so.1?", "nvidia/*/lib/libnvrtc.so.1?.*")
+_FLOW = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+_CANCELLED = 16
 _NAMES = ("libnvrtc.so.13", "libnvrtc.so.12")
 
 
@@ -34,15 +37,20 @@ def is_there() -> bool:
     return _library() is not None
 
 
-def version() -> str:
-    """The version of NVRTC, as ``13.2``.
+def version() -> tuple[int, int]:
+    """The version of NVRTC.
 
     Raises:
         BuildError: it is not there.
     """
     major, minor = ctypes.c_int(), ctypes.c_int()
     _loaded("").nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
-    return f"{major.value}.{minor.value}"
+    return major.value, minor.value
+
+
+def less_inlining() -> str:
+    """The option for sources that take long; the code is slower. It came with 12.8, whose only value is `max`."""
+    return f"--Ofast-compile={'mid' if version() >= (12, 9) else 'max'}"
 
 
 def _loaded(operator: str) -> ctypes.CDLL:
@@ -55,8 +63,12 @@ def _loaded(operator: str) -> ctypes.CDLL:
     return library
 
 
+class TooLong(Exception):
+    """NVRTC was stopped, for it took too long."""
+
+
 def compiled(
-    text: str, architecture: str, headers: Mapping[str, str], operator: str, flags: Sequence[str] = ()
+    text: str, architecture: str, headers: Mapping[str, str], operator: str, flags: Sequence[str], seconds: float
 ) -> bytes:
     """Compile a text into machine code.
 
@@ -66,9 +78,11 @@ def compiled(
         headers: texts of headers by the names that `#include` has.
         operator: for messages.
         flags: for NVRTC, after ours.
+        seconds: after which NVRTC is stopped; version 12.8 and later can be.
 
     Raises:
         BuildError: NVRTC refused it, with its own message; or it is not there.
+        TooLong: it was stopped.
     """
     library, program = _loaded(operator), ctypes.c_void_p()
     names, texts = ((ctypes.c_char_p * len(headers))(*(v.encode() for v in values))
@@ -80,7 +94,13 @@ def compiled(
     try:
         options = [f"--gpu-architecture=sm_{architecture}", "-default-device", "-std=c++20", *flags]
         passed = (ctypes.c_char_p * len(options))(*map(str.encode, options))
+        end = time.monotonic() + seconds
+        is_over = _FLOW(lambda *_: int(time.monotonic() > end))  # It lives as long as the compilation.
+        if hasattr(library, "nvrtcSetFlowCallback"):
+            library.nvrtcSetFlowCallback(program, is_over, None)
         failed = library.nvrtcCompileProgram(program, len(options), passed)
+        if failed == _CANCELLED:
+            raise TooLong
         if failed:
             raise _refused(library, failed, _read(library, program, "ProgramLog").decode(errors="replace"), operator)
         return _read(library, program, "CUBIN")

@@ -15,8 +15,10 @@ import torch
 from ..._spec.dtypes import HALVES, name_of
 from ...errors import DeclarationError
 from ..c_arguments import Argument, Array, Number, SeedOfSample
+from ..heads import bare
 from ..prototype import C_TYPES, Prototype
 from ..source import Source
+from .headers import included
 
 AXES = 8
 """Axes that a kernel walks along. Neighbours that all tensors walk evenly count as one."""
@@ -30,6 +32,7 @@ WORDS = 512
 ENTRIES = ("tg_flat32", "tg_rows32", "tg_flat64", "tg_rows64")
 """Names of the kernels, as `launcher.c` numbers them."""
 
+_LONG_DOUBLE = re.compile(r"\blong\s+double\b|\bdouble\s+long\b")
 _HALVES = {torch.float16: "tg_half", torch.bfloat16: "tg_bfloat16"}
 
 _TEXT = """\
@@ -73,6 +76,10 @@ def unfit(prototype: Prototype, source: Source) -> list[tuple[str | None, str, s
     if source.imports:
         lent = ", ".join(name for name, _ in source.imports)
         found.append((None, "calls functions that Python modules lend, which a GPU does not have", "none", lent))
+    texts = [source.code, *included(source.code, folders(source)).values()]
+    if any(_LONG_DOUBLE.search(bare(text)) for text in texts):
+        found.append((None, "computes in long double, which a GPU does not have", "double, or pairs of doubles",
+                      "long double"))  # fmt: skip
     for argument in prototype.arguments:
         if not isinstance(argument, (Array, Number)):
             kind = type(argument).__name__.lower()
@@ -83,6 +90,11 @@ def unfit(prototype: Prototype, source: Source) -> list[tuple[str | None, str, s
         found.append((None, "takes more than the frame of a kernel holds", f"{TENSORS} tensors, {WORDS} words",
                       f"{tensors} tensors, {words} words"))  # fmt: skip
     return found
+
+
+def folders(source: Source) -> list[str]:
+    """The folders in which a source finds headers."""
+    return list(dict.fromkeys(map(str, (source.folder, *source.include))))
 
 
 def words_of(argument: Argument) -> int:
