@@ -90,5 +90,6 @@ def make():
 
 
 EXAMPLES = [gelu]
+NAMES = ("soft", "polar", "shifted", "chosen", "noisy", "root")
 HALVES = (torch.float16, torch.bfloat16)
 FLOATS = (torch.float32, torch.float64, *HALVES)
