@@ -52,7 +52,7 @@ def _(place: Place) -> Result:
     times = []
     for i in range(5):
         start = time.perf_counter()
-        nvrtc.compiled(text_of_gelu(i), "90", headers(), "gelu", (), 60.0)
+        nvrtc.compiled(text_of_gelu(i), "sm_90", headers(), "gelu", (), 60.0)
         times.append(time.perf_counter() - start)
     return milliseconds(statistics.median(times)), "", milliseconds(statistics.median(times))
 

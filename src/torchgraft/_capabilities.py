@@ -207,6 +207,8 @@ def describe(record: Record) -> str:
         for device, kernel in record.kernels.items()
     )
     lines.append(f"  kernels  {kernels}")
+    on_cuda = _cuda_text(record)
+    lines += [f"  cuda     {on_cuda}"] if on_cuda else []
     if signature.written:
         names = ", ".join(p.name for p in signature.written)
         lines.append(f"  writes   {names}: in place; under transforms, the new value is copied")
@@ -233,6 +235,16 @@ def describe(record: Record) -> str:
             if str(other) != str(answer)
         ]
     return "\n".join(lines)
+
+
+def _cuda_text(record: Record) -> str:
+    """Say what a C kernel costs on CUDA, or why it is none there."""
+    kernel = record.kernels.get("cuda") or record.kernels[None]
+    if kernel.kind not in ("c", "c++") or not kernel.runs_on("cuda"):
+        return ""
+    from ._build.cuda.doubles import said  # Most programs print no operator.
+
+    return said(record.natives())
 
 
 def _random_text(signature: Signature, seed: str) -> str:

@@ -598,3 +598,21 @@ def test_refusing_what_the_reference_takes_is_no_deliberate_refusal():
         return math.log1p(x)
 
     assert all(refusal.deliberate for refusal in refusals())
+
+
+def test_tensors_are_taken_to_the_device():
+    """On the device without numbers a call can say where it is, and no more."""
+    seen = set()
+
+    def function(x):
+        seen.add(x.device.type)
+        return x * x
+
+    tg.check(function, torch.ones(3, dtype=torch.float64), device="meta", only="gradient")
+    assert seen == {"meta"}
+
+
+def test_a_device_has_to_be_there():
+    with pytest.raises(tg.ArgumentError, match="cannot be used") as caught:
+        tg.check(torch.sin, torch.ones(3), device="nonsense")
+    assert caught.value.argument == "device"

@@ -2,11 +2,12 @@
 
 import pytest
 import torch
-from jaxtyping import Float64
+from jaxtyping import Float, Float64
 from torch import Tensor
 
 import torchgraft as tg
 from torchgraft._build.cuda import device, nvrtc, text
+from torchgraft._build.cuda.doubles import count, dtypes_of
 from torchgraft._build.cuda.headers import headers
 from torchgraft._rules.weighed import weighed
 
@@ -14,7 +15,7 @@ from .operators import EXAMPLES, FLOATS, make
 
 pytestmark = pytest.mark.skipif(not nvrtc.is_there(), reason="NVRTC is not installed")
 
-ARCHITECTURES = ("75", "80", "90", "120")
+ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_120")
 OPERATORS = {op.__name__: op for op in (*EXAMPLES, *make().values())}
 
 
@@ -26,14 +27,6 @@ def functions(op):
         together = weighed(record.signature, rule)
         if together is not None:
             yield together
-
-
-def dtypes_of(native, dtype):
-    signature = native.prototype.signature
-    types = [(p.name, p.tensor.dtypes) for _, p in signature.tensors]
-    types += [(output.name, output.type.dtypes) for output in signature.outputs]
-    own = {"Bool": torch.bool, "Int": torch.int64}
-    return {name: kind.exact or own.get(kind.kind, dtype) for name, kind in types}
 
 
 def code(native, dtype, architecture, entry="tg_flat32"):
@@ -52,7 +45,7 @@ def test_it_compiles_for_every_architecture(name, architecture):
 @pytest.mark.parametrize("entry", text.ENTRIES)
 def test_every_entry_has_its_name(entry):
     native = next(functions(OPERATORS["soft"]))
-    image = code(native, torch.float32, "90", entry)
+    image = code(native, torch.float32, "sm_90", entry)
     assert [name.encode() in image for name in text.ENTRIES] == [name == entry for name in text.ENTRIES]
 
 
@@ -60,7 +53,7 @@ def test_what_nvrtc_refuses_is_told_with_the_users_line():
     source = tg.c("\nT odd(T x) {\n    return nothing(x);\n}\n")
     native = tg.op(kernel=source, name="odd")(_odd)._record.kernels[None].native
     with pytest.raises(tg.BuildError) as caught:
-        code(native, torch.float32, "90")
+        code(native, torch.float32, "sm_90")
     error = caught.value
     assert error.operator == "odd"
     assert "source of odd(3)" in error.got
@@ -79,17 +72,17 @@ def test_machine_code_is_cached(tmp_path, monkeypatch):
     tmp_path.chmod(0o700)
     native = next(functions(OPERATORS["soft"]))
     written = text.emit(native.prototype, dtypes_of(native, torch.float32), native.source, "tg_flat32")
-    first = device.machine_code(written, "90", "soft")
+    first = device.machine_code(written, "sm_90", "soft")
     monkeypatch.setattr(nvrtc, "compiled", None)
-    assert device.machine_code(written, "90", "soft") == first
+    assert device.machine_code(written, "sm_90", "soft") == first
     with pytest.raises(TypeError):
-        device.machine_code(written, "80", "soft")
+        device.machine_code(written, "sm_80", "soft")
 
 
 def test_without_nvrtc_the_error_names_the_wheel(monkeypatch):
     monkeypatch.setattr(nvrtc, "_library", lambda: None)
     with pytest.raises(tg.BuildError, match="cannot be loaded") as caught:
-        nvrtc.compiled("", "90", {}, "soft", (), 60.0)
+        nvrtc.compiled("", "sm_90", {}, "soft", (), 60.0)
     assert "nvidia-cuda-nvrtc" in caught.value.hint
 
 
@@ -103,14 +96,14 @@ def nested(depth):
 
 def test_a_source_that_takes_long_is_compiled_with_less_inlining(monkeypatch):
     monkeypatch.setattr(device, "QUICK", 0.2)
-    assert device.machine_code(nested(5), "90", "deep").startswith(b"\x7fELF")
+    assert device.machine_code(nested(5), "sm_90", "deep").startswith(b"\x7fELF")
 
 
 def test_a_source_that_takes_too_long_is_refused(monkeypatch):
     monkeypatch.setattr(device, "QUICK", 0.01)
     monkeypatch.setattr(device, "PATIENT", 0.02)
     with pytest.raises(tg.BuildError, match="takes too long to compile for CUDA") as caught:
-        device.machine_code(nested(6), "90", "deep")
+        device.machine_code(nested(6), "sm_90", "deep")
     assert caught.value.operator == "deep"
     assert "kernel of its own" in caught.value.hint
 
@@ -147,5 +140,46 @@ def test_an_edited_header_is_compiled_anew(tmp_path):
     images = []
     for value in (1, 2, 1):
         (tmp_path / "factor.h").write_text(f"#define FACTOR {value}")
-        images.append(device.machine_code(lines, "90", "scale", [f"-I{tmp_path}"]))
+        images.append(device.machine_code(lines, "sm_90", "scale", [f"-I{tmp_path}"]))
     assert images[0] == images[2] != images[1]
+
+
+DOUBLE = {
+    "#include <math.h>\nT f(T x) { return exp(x); }": True,
+    "#include <tgmath.h>\nT f(T x) { return exp(x); }": False,
+    "T f(T x) { return x * 0.1; }": True,
+    "T f(T x) { return x * (T)0.1; }": False,
+    "T f(T x) { return x * x + 1; }": False,
+}
+
+
+@pytest.mark.parametrize("source", DOUBLE)
+def test_double_precision_in_float32_is_counted(source):
+    @tg.op(kernel=tg.c(source))
+    def f(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        return tg.native
+
+    @f.partial("x", kernel=tg.c(source.replace("f(T x)", "f_partial_x(T x)")))
+    def _(x):
+        return tg.native
+
+    assert [count(native) > 0 for native in f._record.natives()] == [DOUBLE[source]] * 2
+    lines = [line for line in str(f).splitlines() if line.startswith("  cuda")]
+    assert len(lines) == DOUBLE[source]
+    assert all("f.partial[x] (" in line and "<tgmath.h>" in line for line in lines)
+
+
+def test_a_double_by_declaration_is_not_counted():
+    @tg.op(kernel=tg.c("#include <math.h>\ndouble f(double x) { return exp(x); }"))
+    def f(x: Float64[Tensor, "..."]) -> Float64[Tensor, "..."]:
+        return tg.native
+
+    assert "in double" not in str(f)
+
+
+def test_what_nvrtc_refuses_is_said():
+    @tg.op(kernel=tg.c("T f(T x) { T new = x; return new; }"))
+    def f(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        return tg.native
+
+    assert "  cuda     f does not compile: source of f(1): error" in str(f)

@@ -22,6 +22,7 @@ def check(
     inductor: bool = False,
     accuracy: float | None = None,
     surrogate: Mapping[str, Callable[..., Any]] | None = None,
+    device: str = "cpu",
     progress: Callable[[str], None] | bool | None = None,
 ) -> Report:
     """Prove that a derivative is right, or say what is wrong with it.
@@ -52,6 +53,8 @@ def check(
         surrogate: for arguments, by their names in the report, functions whose derivative is meant in the place of the
             target's own: ``{"x": smooth}``, with the same arguments and outputs. The rule is proved against it, and the
             headline says so. A module's may be a module with the same parameters, or name those that it asks for.
+        device: that the tensors of the calls are taken to, as ``"cuda"``, those given and those generated; on the
+            CPU, given ones stay where they are. Parameters of a module stay where they are, too.
         progress: a function that is told the name of each check before it begins. Without one, a terminal or a
             notebook shows a line while the checks run, if they take more than a second: True shows it at once, False
             never.
@@ -60,8 +63,8 @@ def check(
         What was tried, and what was found.
 
     Raises:
-        ArgumentError: the target cannot be checked, or is no operator and has no inputs, or a check does not exist; or
-            `accuracy` is not between 0 and 1, or a surrogate is of no argument.
+        ArgumentError: the target cannot be checked, or is no operator and has no inputs; a check does not exist;
+            `accuracy` is not between 0 and 1, a surrogate is of no argument, or the device is not there.
         ShapeError: a surrogate returns something else than the target.
 
     Example:
@@ -86,6 +89,7 @@ def check(
             kwargs,
             seed=seed,
             clock=Clock(budget),
+            device=device,
         )
         ran = list(run(checks, prepared.cases, prepared.clock, tell)) if prepared.cases else []
     return Report(

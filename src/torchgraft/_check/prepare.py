@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from .. import _torch
@@ -65,18 +66,21 @@ def prepare(
         kwargs: of the caller's.
         seed: of what is generated.
         clock: of the check.
-        device: where generated tensors are.
+        device: that tensors are taken to, given ones and generated ones.
 
     Raises:
-        ArgumentError: there are no inputs, and annotations do not say what the target takes.
+        ArgumentError: the device is not there; or there are no inputs, and no annotations that say what the target
+            takes.
     """
+    require_device(device, "device")
     made = Prepared(target, clock)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Warnings of a target under odd inputs are not looked for.
         try:
             with staying():  # Samples are code of the user's too.
                 if inputs or kwargs:
-                    _give(made, make_case(clock.watch(target), inputs, kwargs or {}, seed=seed))
+                    watched = clock.watch(target)
+                    _give(made, _moved(make_case(watched, inputs, kwargs or {}, seed=seed), watched, device))
                 else:
                     _generate(made, seed, device, apart=_may_die(made, seed, device))
         except Ended as end:
@@ -86,6 +90,15 @@ def prepare(
             made.results.append(Result("samples", SAMPLES, Verdict.INCONCLUSIVE, note=note))
         _require_surrogates(made.cases)
     return made
+
+
+def require_device(device: str, argument: str) -> None:
+    """Raise an `ArgumentError` if there is no such device."""
+    try:
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ArgumentError("cannot be used", argument=argument, expected="cpu, cuda, ...", got=reason) from error
 
 
 def _give(made: Prepared, case: Case) -> None:
@@ -113,7 +126,7 @@ def _generate(made: Prepared, seed: int, device: str, *, apart: bool) -> None:
     inputs = Inputs(watched if device == "cpu" else _calling_on(device, watched), seed=seed, apart=apart)
     try:
         for case in itertools.islice(inputs, CASES):
-            made.cases.append(case if device == "cpu" else _moved(case, watched, device))
+            made.cases.append(_moved(case, watched, device))
             if made.clock.spent(SHARE):
                 break
     finally:
@@ -144,7 +157,9 @@ def _calling_on(device: str, target: Target) -> Target:
 
 
 def _moved(case: Case, target: Target, device: str) -> Case:
-    """The case with its tensors on a device, for the target itself."""
+    """The case with its tensors on a device, for the target itself; the CPU means where they are."""
+    if device == "cpu":
+        return case
     moved = case.with_leaves([leaf.to(device) if isinstance(leaf, Tensor) else leaf for leaf in case.leaves])
     moved.target = target
     return moved

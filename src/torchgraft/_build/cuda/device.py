@@ -43,7 +43,7 @@ class Device:
 
 
 def machine_code(text: str, architecture: str, operator: str, flags: Sequence[str] = ()) -> bytes:
-    """Compile a text for an architecture, such as ``"90"``, or take what was compiled before.
+    """Compile a text for an architecture, such as ``"sm_90"``, or take what was compiled before.
 
     Raises:
         BuildError: NVRTC refused it, or is not there.
@@ -76,7 +76,7 @@ def _compiled(text: str, architecture: str, operator: str, flags: Sequence[str])
 
 def _for_device(text: str, number: int, operator: str, flags: Sequence[str]) -> bytes:
     major, minor = torch.cuda.get_device_capability(number)
-    return machine_code(text, f"{major}{minor}", operator, flags)
+    return machine_code(text, f"sm_{major}{minor}", operator, flags)
 
 
 def _is_on_cuda(tensor: Tensor) -> bool:

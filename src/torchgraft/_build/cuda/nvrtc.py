@@ -74,7 +74,7 @@ def compiled(
 
     Args:
         text: in CUDA C++; functions that say nothing else are for the device.
-        architecture: of the device, as ``"90"``.
+        architecture: of the device, as ``"sm_90"``; ``"compute_90"`` asks for PTX, which people can read.
         headers: texts of headers by the names that `#include` has.
         operator: for messages.
         flags: for NVRTC, after ours.
@@ -92,7 +92,7 @@ def compiled(
     if failed:
         raise _refused(library, failed, "", operator)
     try:
-        options = [f"--gpu-architecture=sm_{architecture}", "-default-device", "-std=c++20", *flags]
+        options = [f"--gpu-architecture={architecture}", "-default-device", "-std=c++20", *flags]
         passed = (ctypes.c_char_p * len(options))(*map(str.encode, options))
         end = time.monotonic() + seconds
         is_over = _FLOW(lambda *_: int(time.monotonic() > end))  # It lives as long as the compilation.
@@ -103,7 +103,7 @@ def compiled(
             raise TooLong
         if failed:
             raise _refused(library, failed, _read(library, program, "ProgramLog").decode(errors="replace"), operator)
-        return _read(library, program, "CUBIN")
+        return _read(library, program, "PTX" if architecture.startswith("compute") else "CUBIN")
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))
 

@@ -17,7 +17,7 @@ from ..._locate import attribute, expand, load, split
 from ..._op import Op
 from ..._rules.kinds import differentiable_outputs
 from ..._spec.accuracy import read_accuracy
-from ...errors import ArgumentError, DeclarationError, TorchgraftError
+from ...errors import ArgumentError, DeclarationError
 from ..checks.table import Check, chosen
 from ..ended import staying
 from ..generate.inputs import signature_of
@@ -50,14 +50,6 @@ class Settings:
     def checks(self) -> list[Check]:
         """Return the checks to run; an `ArgumentError` names those that do not exist."""
         return chosen(self.only, self.skip, compilers=self.compilers, inductor=self.inductor)
-
-    def require_device(self, option: str) -> None:
-        """Raise a `TorchgraftError` if there is no device as an option names it."""
-        try:
-            torch.empty(1, device=self.device)
-        except (RuntimeError, AssertionError) as error:
-            reason = str(error).partition("\n")[0]
-            raise TorchgraftError("cannot be used", argument=option, expected="cpu, cuda, ...", got=reason) from error
 
     def declarations(self) -> dict[str, Any]:
         """Return what `make_target` takes in the place of what the targets declare."""

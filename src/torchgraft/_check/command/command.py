@@ -22,7 +22,7 @@ from ..clock import Clock
 from ..ended import Ended, contained
 from ..evidence import printable
 from ..finding import Finding, Verdict
-from ..prepare import SAMPLES, Prepared, prepare
+from ..prepare import SAMPLES, Prepared, prepare, require_device
 from ..progress import ProgressLine
 from ..report.report import Report, dumps_all, html_page
 from ..report.result import Result, checks, counts, duration, tally
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
     )  # fmt: skip
     try:
         settings.checks()
-        settings.require_device("--device")
+        require_device(settings.device, "--device")
         if options.list and not options.targets:
             width = max(map(len, NAMED))
             for check in CHECKS:

@@ -20,7 +20,7 @@ from ..checks.table import NAMED
 from ..clock import Clock
 from ..ended import Ended, contained
 from ..finding import Verdict
-from ..prepare import Prepared
+from ..prepare import Prepared, require_device
 from ..report.result import Result
 from ..report.text import paragraphs, plain
 from ..runner import run
@@ -44,7 +44,7 @@ class Checks:
         if self._budget is not None and not self._budget > 0:
             raise pytest.UsageError(f"--torchgraft-budget: no number of seconds above 0: {self._budget:g}")
         try:
-            self.settings.require_device("--torchgraft-device")
+            require_device(self.settings.device, "--torchgraft-device")
         except TorchgraftError as error:
             raise pytest.UsageError(str(error)) from None
         self.collected = set[str]()
