@@ -11,7 +11,7 @@ from _cuda.place import Place, Result, row, said
 from torch import Tensor
 
 import torchgraft as tg
-from tests.cuda.draws import TOLERANCES, arguments, gradients, listed
+from tests.cuda.draws import TOLERANCES, apart, arguments, gradients, listed
 from tests.cuda.operators import FLOATS, NAMES, make
 from torchgraft._build.cuda import text
 
@@ -47,16 +47,6 @@ def worst(place: Place, names: Sequence[str], call: Any, slack: float) -> Result
                 ) / (TOLERANCES.get(dtype, 1.0) * slack)
                 largest, wrong, count = max(largest, error), wrong + (not error <= 1), count + 1
     return f"{largest:.2g} of the tolerance, {count} calls", "CPU", said(not wrong)
-
-
-def apart(made: Tensor, expected: Tensor) -> float:
-    """The largest difference, relative where values are larger than one; infinite where shapes or dtypes differ."""
-    if made.shape != expected.shape or made.dtype != expected.dtype:
-        return float("inf")
-    one, other = made.double(), expected.double()
-    equal = (one == other) | (one.isnan() & other.isnan())
-    found = ((one - other).abs() / other.abs().clamp(min=1)).masked_fill(equal, 0)
-    return float(found.max()) if found.numel() else 0.0
 
 
 @row("values, random shapes, layouts and dtypes", "right")

@@ -3,7 +3,7 @@
 import typing as _typing
 
 from ._build.debug import debug
-from ._build.source import c, cpp
+from ._build.source import c, cpp, cuda
 from ._check.check import check
 from ._check.finding import Finding, Verdict
 from ._check.gradcheck import gradcheck, gradgradcheck
@@ -69,6 +69,7 @@ __all__ = [
     "c",
     "check",
     "cpp",
+    "cuda",
     "debug",
     "domain",
     "drawn",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ._kernels.kernel import Kernel
+from ._kernels.native_kernel import NativeKernel
 from ._mesh.cuts import promised_axes
 from ._record import Record
 from ._rules.kinds import Kind, differentiable_outputs, inert_outputs
@@ -207,8 +208,7 @@ def describe(record: Record) -> str:
         for device, kernel in record.kernels.items()
     )
     lines.append(f"  kernels  {kernels}")
-    on_cuda = _cuda_text(record)
-    lines += [f"  cuda     {on_cuda}"] if on_cuda else []
+    lines += [f"  cuda     {text}" for text in _cuda_texts(record)]
     if signature.written:
         names = ", ".join(p.name for p in signature.written)
         lines.append(f"  writes   {names}: in place; under transforms, the new value is copied")
@@ -237,14 +237,18 @@ def describe(record: Record) -> str:
     return "\n".join(lines)
 
 
-def _cuda_text(record: Record) -> str:
-    """Say what a C kernel costs on CUDA, or why it is none there."""
+def _cuda_texts(record: Record) -> Iterator[str]:
+    """Say what a C kernel is good for on CUDA, and what it costs, or why it is none there."""
     kernel = record.kernels.get("cuda") or record.kernels[None]
-    if kernel.kind not in ("c", "c++") or not kernel.runs_on("cuda"):
-        return ""
+    if not isinstance(kernel, NativeKernel) or not kernel.runs_on("cuda"):
+        return
+    if not kernel.native.prototype.scalar and kernel.native.source.per_sample:
+        yield "one thread a sample: good for many small samples, slow for few large ones"
     from ._build.cuda.doubles import said  # Most programs print no operator.
 
-    return said(record.natives())
+    doubles = said(record.natives())
+    if doubles:
+        yield doubles
 
 
 def _random_text(signature: Signature, seed: str) -> str:

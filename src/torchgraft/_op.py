@@ -244,7 +244,8 @@ class Op(Generic[P, R_co]):
 
         Args:
             device: a device type, such as ``"cuda"``.
-            source: what `c` or `cpp` returned, for ``"cpu"``: the decorated function is a stub.
+            source: what `c` or `cpp` returned, for ``"cpu"``, or what `cuda` returned, for ``"cuda"``: the decorated
+                function is a stub.
 
         Raises:
             DeclarationError: there is no such device type, or the parameters are others.
@@ -267,10 +268,13 @@ class Op(Generic[P, R_co]):
                 ) from error
             signature = self._record.signature
             if source is not None:
-                if device != "cpu":
+                served = "cpu" if source.launch is None else "cuda"
+                if device != served:
+                    written = "in C" if source.launch is None else "for CUDA"
                     raise DeclarationError(
-                        "a kernel in C is for the CPU", operator=signature.name, expected="cpu", got=device
-                    )
+                        f"a kernel {written} is for one type of device", operator=signature.name, expected=served,
+                        got=device,
+                    )  # fmt: skip
                 signature = with_workspaces(signature, function, frames=1)
             signature, arrays = with_structures(signature, function, frames=1)
             names, wanted = list(inspect.signature(function).parameters), [item.name for item in signature.given]

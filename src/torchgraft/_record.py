@@ -264,7 +264,7 @@ class Record:
                 operator=self.name,
                 expected=", ".join(self.devices()),
                 got=str(device),
-                hint=f"pass tensors on the CPU, or add a kernel: @{self.name}.kernel('{device.type}')",
+                hint=f"pass tensors on one of these, or add a kernel: @{self.name}.kernel('{device.type}')",
             )
         return kernel
 

@@ -69,3 +69,13 @@ def gradients(op, args, options):
     out = op(*args, **options)
     weights = torch.linspace(-1, 1, out.numel(), device=out.device).reshape(out.shape).to(out.dtype)
     return list(torch.autograd.grad(out, inputs, weights))
+
+
+def apart(made, expected):
+    """The largest difference, relative where values are larger than one; infinite where shapes or dtypes differ."""
+    if made.shape != expected.shape or made.dtype != expected.dtype:
+        return float("inf")
+    one, other = made.double(), expected.double()
+    equal = (one == other) | (one.isnan() & other.isnan())
+    found = ((one - other).abs() / other.abs().clamp(min=1)).masked_fill(equal, 0)
+    return float(found.max()) if found.numel() else 0.0

@@ -25,8 +25,13 @@ static int64_t tg_count, tg_most;
 extern "C" void tg_run_grid(const unsigned *size, const tg_frame *frame) {{
     gridDim = {{size[0], size[1], size[2]}};
     blockDim = {{size[3], size[4], size[5]}};
-    for (blockIdx.x = 0; blockIdx.x < gridDim.x; blockIdx.x++)
-        for (threadIdx.x = 0; threadIdx.x < blockDim.x; threadIdx.x++) {entry}(*frame);
+    const int64_t blocks = (int64_t)gridDim.x * gridDim.y * gridDim.z, threads = blockDim.x * blockDim.y * blockDim.z;
+    for (int64_t i = 0; i < blocks * threads; i++) {{
+        const unsigned b = (unsigned)(i / threads), t = (unsigned)(i % threads);
+        blockIdx = {{b % gridDim.x, b / gridDim.x % gridDim.y, b / gridDim.x / gridDim.y}};
+        threadIdx = {{t % blockDim.x, t / blockDim.x % blockDim.y, t / blockDim.x / blockDim.y}};
+        {entry}(*frame);
+    }}
     tg_count += (int64_t)tg_written.size();
     for (auto &written : tg_written) tg_most = written.second > tg_most ? written.second : tg_most;
     tg_written.clear();
@@ -79,7 +84,7 @@ kernels: list[Path] = []
 
 def image(text: str, number: int, operator: str, flags: Sequence[str]) -> bytes:
     """Compile a text as it is, but for the header of the device; the path of the library is the image."""
-    entry = text.partition("__launch_bounds__(256) ")[2].partition("(")[0]
+    entry = text.rpartition("TG_ENTRY(")[2].partition(") ")[2].partition("(")[0]
     made = text + _GRID.format(entry=entry)
     header = (FOLDER / "torchgraft/device.h").read_text()
     options = [f"-I{FOLDER}", f"-I{INCLUDE}", "-O1", "-ffp-contract=off", *(f for f in flags if f.startswith("-"))]

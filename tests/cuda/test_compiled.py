@@ -12,11 +12,12 @@ from torchgraft._build.cuda.headers import headers
 from torchgraft._rules.weighed import weighed
 
 from .operators import EXAMPLES, FLOATS, make
+from .test_samples import make_correlate, make_scaled
 
 pytestmark = pytest.mark.skipif(not nvrtc.is_there(), reason="NVRTC is not installed")
 
 ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_120")
-OPERATORS = {op.__name__: op for op in (*EXAMPLES, *make().values())}
+OPERATORS = {op.__name__: op for op in (*EXAMPLES, *make().values(), make_correlate(), make_scaled())}
 
 
 def functions(op):
@@ -38,7 +39,8 @@ def code(native, dtype, architecture, entry="tg_flat32"):
 @pytest.mark.parametrize("name", OPERATORS)
 def test_it_compiles_for_every_architecture(name, architecture):
     for native in functions(OPERATORS[name]):
-        for dtype in FLOATS:
+        halves = native.prototype.scalar or native.source.launch
+        for dtype in FLOATS if halves else (torch.float32, torch.float64):
             assert code(native, dtype, architecture).startswith(b"\x7fELF")
 
 
@@ -183,3 +185,42 @@ def test_what_nvrtc_refuses_is_said():
         return tg.native
 
     assert "  cuda     f does not compile: source of f(1): error" in str(f)
+
+
+def by_hand(source):
+    @tg.op(kernel=tg.cuda(source, grid=1))
+    def f(x: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch n"]:
+        return tg.native
+
+    (native,) = functions(f)
+    return native
+
+
+def test_what_a_kernel_by_hand_may_use():
+    source = """
+#include <math.h>
+
+template <typename S> __device__ S twice(S x) { return x + x; }
+
+template <typename S> __global__ void f(int64_t batch, int64_t n, const S *x, S *out) {
+    extern __shared__ float row[];
+    row[threadIdx.x] = max((float)x[blockIdx.x * n + threadIdx.x], -INFINITY);
+    __syncthreads();
+    out[blockIdx.x * n + threadIdx.x] = twice((float)row[threadIdx.x] + __shfl_down_sync(0xffffffff, row[0], 1));
+}
+"""
+    for dtype in FLOATS:
+        assert code(by_hand(source), dtype, "sm_75").startswith(b"\x7fELF")
+
+
+def test_a_kernel_by_hand_has_the_functions_of_cuda():
+    """`exp` of a float is a float, as everyone who writes CUDA expects, with or without <math.h>."""
+    for head in ("", "#include <math.h>\n"):
+        native = by_hand(head + "__global__ void f(int64_t batch, int64_t n, const T *x, T *out) { *out = exp(*x); }")
+        assert count(native) == 0
+
+
+def test_sizes_of_a_kernel_by_hand_are_not_narrowed():
+    native = by_hand("__global__ void f(int batch, int n, const T *x, T *out) {}")
+    with pytest.raises(tg.BuildError, match="cannot be used to initialize an entity of type"):
+        code(native, torch.float32, "sm_90")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,10 +14,13 @@ from .._spec.axes import Shape
 from .._spec.conversion import check_ranges
 from .._spec.dtypes import HALVES, name_of
 from .._spec.outputs import flattened, grouped, spread
+from .._spec.plan import flatten
+from .._spec.signature import Parameter
 from ..errors import ArgumentError, DeviceError, KernelError, TorchgraftError
 from . import debug, library
 from .cuda.device import Device, current
 from .cuda.text import unfit
+from .launch import EXTENTS
 from .prototype import Prototype
 from .source import Source
 
@@ -90,13 +94,14 @@ class NativeFunction:
         key = dtypes, outputs, bare, debug.mode(), device
         function = self._variants.get(key)
         if function is None:
-            function = self._make(dtypes, outputs, bare=bare) if device is None else self._on(device, dtypes, outputs)
+            function = self._make(dtypes, outputs, bare=bare, device=device)
             self._variants[key] = function
         return function
 
     def runs_on(self, device: str) -> bool:
         """Tell whether the function computes on devices of a type."""
-        return device == "cpu" or (device == "cuda" and not unfit(self.prototype, self.source))
+        on_cpu = device == "cpu" and self.source.launch is None
+        return on_cpu or (device in ("cuda", current().key.lower()) and not unfit(self.prototype, self.source))
 
     def device_of(self, values: Sequence[Any]) -> Device | None:
         """The devices that the tensors are on, where they are not on the CPU."""
@@ -107,7 +112,7 @@ class NativeFunction:
     def _on(
         self, device: Device, dtypes: tuple[torch.dtype | None, ...], outputs: tuple[torch.dtype | None, ...]
     ) -> Callable[..., Any]:
-        from .cuda.function import CudaFunction  # Most programs never need it.
+        from .cuda.function import CudaFunction, summing  # Most programs never need it.
 
         for argument, problem, expected, got in unfit(self.prototype, self.source)[:1]:
             raise DeviceError(
@@ -115,7 +120,7 @@ class NativeFunction:
                 hint="pass tensors on the CPU, or write the kernel for CUDA: @f.kernel('cuda')",
             )  # fmt: skip
         function = CudaFunction(self.source, self.prototype, self._names(dtypes, outputs), device)
-        return self._converting(function) if self._converted else function
+        return summing(self.prototype, function) if self.prototype.is_rule and not self.prototype.scalar else function
 
     def _names(
         self, dtypes: tuple[torch.dtype | None, ...], outputs: tuple[torch.dtype | None, ...]
@@ -148,12 +153,16 @@ class NativeFunction:
             return None
 
     def _make(
-        self, dtypes: tuple[torch.dtype | None, ...], outputs: tuple[torch.dtype | None, ...], *, bare: bool
-    ) -> Callable[..., Any]:
-        if any(d in WIDE for d in (*dtypes, *outputs)):
+        self, dtypes: tuple[torch.dtype | None, ...], outputs: tuple[torch.dtype | None, ...], *, bare: bool,
+        device: Device | None,
+    ) -> Callable[..., Any]:  # fmt: skip
+        reads_halves = device is not None and (self.prototype.scalar or self.source.launch is not None)
+        if not reads_halves and any(d in WIDE for d in (*dtypes, *outputs)):
             wide = tuple(None if d is None else WIDE.get(d, d) for d in dtypes)
             narrow = tuple(None if d is None else WIDE.get(d, d) for d in outputs)
-            return self._widened(self.variant(wide, narrow, bare=bare), outputs)
+            return self._widened(self.variant(wide, narrow, bare=bare, device=device), outputs)
+        if device is not None:
+            return self._on(device, dtypes, outputs)
         names = self._names(dtypes, outputs)
         mode = None if self.source.imports else debug.mode()  # Another program does not have what Python lends.
         if mode is not None:
@@ -202,23 +211,29 @@ class NativeFunction:
             leads: for each tensor, lists flattened, the number of such axes; they broadcast from the right.
             rank: the most that a tensor has.
             results: shape, with all leading axes, and dtype of each output; no shape where the function says sizes.
-            sizes: of a rule: the sizes of its operator's axes.
+            sizes: of the axes, as `Prototype.sizes` names them.
 
         Raises:
-            DeviceError: a tensor is not on the CPU.
+            DeviceError: a tensor is elsewhere.
             KernelError, RuleError: the function said that it failed.
         """
         device = self._check_device(values)
+        if device is None and self.source.launch is not None:
+            raise DeviceError(
+                "is called on the CPU, and is written for CUDA", operator=self.label, expected="cuda", got="cpu",
+                hint="pass tensors on CUDA, or add a kernel: @f.kernel('cpu')",
+            )  # fmt: skip
         if not results:  # An empty list is all that the function would make.
             return []
         known = [(shape, dtype) for shape, dtype in results if shape is not None]
         if rank:
             values, leads = self._own_seeds(values, leads, rank)
-        if rank and self.prototype.whole:
+        if rank and (self.prototype.whole or self._maps_common(leads, values)):
             return self._loop(values, leads, rank, known, sizes)
         values, shapes = self._aligned(values, leads, rank, known)
+        values = self._in_full(values, shapes) if self.prototype.count else values
         function = self.variant(self.dtypes(values), self.dtypes_of(results), device=device)
-        made = self.call(function, *values, *self.trailing(sizes, shapes))
+        made = self.call(function, *values, *self.trailing(sizes, shapes, device))
         outputs = self._flat(made)
         return [
             o.reshape(shape) if shape is not None and tuple(o.shape) != tuple(shape) else o
@@ -266,9 +281,25 @@ class NativeFunction:
         groups = [made] if len(outputs) == 1 else made
         return flattened(outputs, groups)
 
-    def trailing(self, sizes: Sequence[int], shapes: Sequence[Shape]) -> list[list[int]]:
+    def trailing(self, sizes: Sequence[int], shapes: Sequence[Shape], device: Device | None = None) -> list[list[int]]:
         """Arguments that the function takes after the operator's own."""
-        return [list(sizes) if name == "tg_sizes" else self._encoded(shapes) for name in self.prototype.trailing]
+        if device is None or self.prototype.scalar:
+            names: Sequence[str] = self.prototype.trailing
+        else:
+            names, sizes = ("tg_sizes", "tg_shapes"), self._sizes_on_device(sizes, shapes)
+        return [list(sizes) if name == "tg_sizes" else self._encoded(shapes) for name in names]
+
+    def _sizes_on_device(self, sizes: Sequence[int], shapes: Sequence[Shape]) -> Sequence[int]:
+        """The sizes, and what a kernel that is written by hand is launched with: nothing where it has nothing to do."""
+        launch, prototype = self.source.launch, self.prototype
+        if launch is None:
+            return sizes
+        cores = [len(result.core.tokens) if result.core else 0 for result in prototype.results]
+        samples = max(math.prod(shape[: len(shape) - core]) for shape, core in zip(shapes, cores, strict=True))
+        named = dict(zip(prototype.sizes, sizes, strict=True)) | ({prototype.count: samples} if prototype.count else {})
+        has_work = any(math.prod(shape) for shape in shapes)
+        extents = launch.sizes(named, self.label) if has_work else [0] * EXTENTS
+        return [*(size for name, size in named.items() if name != prototype.count), *extents]
 
     def _encoded(self, shapes: Sequence[Shape]) -> list[int]:
         """Shapes of outputs in one list: a number of axes and then sizes, those of a list behind its length."""
@@ -351,12 +382,32 @@ class NativeFunction:
             shapes.append((*shape[:rank], *(1,) * (widest - (len(shape) - rank - core)), *shape[rank:]))
         return aligned, shapes
 
+    def _maps_common(self, leads: Sequence[int], values: Sequence[Any]) -> bool:
+        """Tell whether a kernel that is written by hand would need a tensor of its own for each sample, and has one."""
+        if self.source.launch is None:
+            return False
+        there = [p for i, p in self._tensors if values[i] is not None]
+        return any(lead and not _has_run(p) for lead, p in zip(leads, there, strict=True))
+
+    def _in_full(self, values: Sequence[Any], shapes: Sequence[Shape]) -> list[Any]:
+        """The arguments, those with batch axes for all samples and contiguous: a kernel walks along memory."""
+        cores = {a.name: len(a.core.tokens) if a.core else 0 for a in self.prototype.arrays}
+        core = self.prototype.results[0].core
+        batch = shapes[0][: len(shapes[0]) - (len(core.tokens) if core else 0)]
+        full = list(values)
+        for i, p in self._tensors:
+            if values[i] is not None and _has_run(p):
+                own = values[i].shape[values[i].dim() - cores[p.name] :]
+                full[i] = values[i].expand(*batch, *own).contiguous()
+        return full
+
     def _loop(
         self, values: Sequence[Any], leads: Sequence[int], rank: int, results: Sequence[Known], sizes: Sequence[int]
     ) -> list[Tensor]:
         """One sample after another, for a function that takes arrays whole."""
         batch = results[0][0][:rank]
-        made = [torch.empty(shape, dtype=dtype) for shape, dtype in results]
+        device = next(item.device for item in flatten(self.prototype.signature, values))
+        made = [torch.empty(shape, dtype=dtype, device=device) for shape, dtype in results]
         cores = [(shape[rank:], dtype) for shape, dtype in results]
         for index in itertools.product(*map(range, batch)):
             rest = iter(leads)
@@ -374,6 +425,11 @@ class NativeFunction:
             for output, value in zip(made, self.run(sample, [0] * len(leads), 0, cores, sizes), strict=True):
                 output[index] = value
         return made
+
+
+def _has_run(parameter: Parameter) -> bool:
+    """Tell whether a tensor has batch axes."""
+    return parameter.tensor.axes is not None and parameter.tensor.axes.leading_run is not None
 
 
 def _narrow(value: Any, dtype: torch.dtype | None) -> Any:

@@ -167,7 +167,6 @@ class Prototype:
         self.symbol = symbol
         self.users = called or self
         self.is_rule = sizes is not None
-        self.scalar = signature.elementwise
         self.sizes = list(self._sizes() if sizes is None else sizes)
         self.late = () if self.is_rule else signature.late
         self._check_runs()
@@ -198,11 +197,25 @@ class Prototype:
         if axes is None:
             return None
         for position, token in enumerate(axes.tokens):
-            if token.variadic and not self.scalar and (position > 0 or token.name is None):
+            if token.variadic and not self._is_batch(position, token.name):
                 return None
             if token.anonymous and name not in self._lists:
                 raise self._refuse("the C function would not know its size", name, "a name for each axis", axes.text)
         return Axes(" ".join(t.text for t in axes.tokens if not t.variadic), self.signature.name, axes.where)
+
+    @property
+    def scalar(self) -> bool:
+        """True if the function sees one element."""
+        return self.signature.elementwise
+
+    @property
+    def count(self) -> str | None:
+        """The size that is the number of samples, of a function that sees all of them."""
+        return None
+
+    def _is_batch(self, position: int, name: str | None) -> bool:
+        """Tell whether a run of axes is left out of what the function sees."""
+        return self.scalar or (position == 0 and name is not None)
 
     @cached_property
     def arguments(self) -> tuple[Argument, ...]:

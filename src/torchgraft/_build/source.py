@@ -6,17 +6,18 @@ import functools
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from ..errors import DeclarationError
 from .heads import heads
+from .launch import Extent, Launch
 
-Language = Literal["c", "c++"]
+Language = Literal["c", "c++", "cuda"]
 _NAME = re.compile(r"(?!tg_)[A-Za-z_][A-Za-z0-9_]*")
 _INT = re.compile(r"\bint\s+(\w+)\s*\(")
-_SUFFIXES = {"c": (".c",), "c++": (".cpp", ".cc", ".cxx", ".C")}
+_SUFFIXES = {"c": (".c",), "c++": (".cpp", ".cc", ".cxx", ".C"), "cuda": (".cu",)}
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class Source:
         function: the name of the function; None for that of the operator, or of the rule's stub.
         names: of its parameters that the annotations call otherwise: the name in the source, and that in Python.
         appended: functions of ours that call those of the source.
+        launch: of a kernel for CUDA that is written by hand.
+        per_sample: on CUDA, each sample is one thread's.
     """
 
     language: Language
@@ -48,6 +51,8 @@ class Source:
     function: str | None = None
     names: tuple[tuple[str, str], ...] = ()
     appended: str = ""
+    launch: Launch | None = None
+    per_sample: bool = False
 
     def body(self, title: str) -> str:
         """Text that stands in a generated file for the source; a text given inline is called `title` in messages.
@@ -71,6 +76,7 @@ def c(
     imports: Mapping[str, str] | None = None,
     function: str | None = None,
     names: Mapping[str, str] | None = None,
+    cuda: Literal["per_sample"] | None = None,
 ) -> Source:
     """A kernel or rule in C: ``@tg.op(kernel=tg.c("file.c"))``, ``@f.vjp("x", kernel=tg.c("file.c"))``.
 
@@ -94,6 +100,8 @@ def c(
         function: the name of the C function, where it has another one.
         names: what the annotations call the function's parameters, where it calls them otherwise:
             ``{"rows": "n", "columns": "m"}``.
+        cuda: ``"per_sample"`` lets a function of samples run on CUDA, each sample by one thread. That pays off for many
+            small samples alone. The function of an elementwise operator serves CUDA without it.
 
     Returns:
         What `op` takes as `kernel`.
@@ -105,7 +113,10 @@ def c(
         >>> @tg.op(kernel=tg.c("void scale(int64_t n, const T *x, double factor, T *out) {...}"))
         ... def scale(x: Float[Tensor, "*batch n"], factor: float) -> Float[Tensor, "*batch n"]: ...
     """
-    return _read("c", source, flags, include, libraries, imports or {}, function, names or {})
+    return replace(
+        _read("c", source, flags, include, libraries, imports or {}, function, names or {}),
+        per_sample=_is_per_sample(cuda),
+    )
 
 
 def cpp(
@@ -117,6 +128,7 @@ def cpp(
     imports: Mapping[str, str] | None = None,
     function: str | None = None,
     names: Mapping[str, str] | None = None,
+    cuda: Literal["per_sample"] | None = None,
 ) -> Source:
     """A kernel or rule in C++: as `c`, and an exception that it throws raises `KernelError` with its text.
 
@@ -130,6 +142,7 @@ def cpp(
         imports: as of `c`.
         function: the name of the C++ function, where it has another one.
         names: as of `c`.
+        cuda: as of `c`.
 
     Returns:
         What `op` takes as `kernel`.
@@ -141,7 +154,61 @@ def cpp(
         >>> @tg.op(kernel=tg.cpp("linear.cpp", flags=["-std=c++20"]))
         ... def linear(x: Float[Tensor, "*batch n"], w: Float[Tensor, "m n"]) -> Float[Tensor, "*batch m"]: ...
     """
-    return _read("c++", source, flags, include, libraries, imports or {}, function, names or {})
+    return replace(
+        _read("c++", source, flags, include, libraries, imports or {}, function, names or {}),
+        per_sample=_is_per_sample(cuda),
+    )
+
+
+def cuda(
+    source: str | Path,
+    *,
+    grid: Extent,
+    block: Extent = 256,
+    shared: Extent = 0,
+    flags: Sequence[str] = (),
+    include: Sequence[str | Path] = (),
+    function: str | None = None,
+) -> Source:
+    """A kernel in CUDA, written by hand: ``@f.kernel("cuda", tg.cuda("f.cu", grid=lambda batch: batch))``.
+
+    NVRTC, which comes with torch, compiles it for the device at hand when a call first needs it.
+
+    The function has the name of the operator, and sees all samples: their number, under the name of the leading run of
+    axes (``*batch`` gives ``int64_t batch``, ``...`` gives ``int64_t count``), then the sizes of the other axes in the
+    order in which the annotations name them, the operator's arguments, and the outputs. Tensors are contiguous; one
+    without the run is the same for all samples. ``T`` is the type of the elements; those of half precision turn into
+    floats where they are read, and are rounded where they are written. Several kernels may stand in one file.
+
+    Args:
+        source: the source itself, or a path that ends in ``.cu``, relative to the file that declares the operator.
+        grid: how many blocks: a number, up to three, or a function that returns them. The function asks for sizes by
+            the names of its parameters.
+        block: how many threads a block has, likewise: 1024 at most.
+        shared: bytes of dynamic shared memory, likewise.
+        flags: for NVRTC.
+        include: folders for `#include`, relative likewise.
+        function: the name of the kernel, where it has another one.
+
+    Returns:
+        What `op` and `Op.kernel` take as a kernel.
+
+    Raises:
+        DeclarationError: there is no such file; or a number is none.
+
+    Example:
+        >>> @softmax.kernel("cuda", tg.cuda("softmax.cu", grid=lambda batch: batch, block=256))
+        ... def _(x):
+        ...     return tg.native
+    """
+    read = _read("cuda", source, flags, include, (), {}, function, {})
+    return replace(read, launch=Launch(grid, block, shared))
+
+
+def _is_per_sample(cuda: str | None) -> bool:
+    if cuda not in (None, "per_sample"):
+        raise DeclarationError("is unknown", argument="cuda", expected='"per_sample", or nothing', got=repr(cuda))
+    return cuda is not None
 
 
 def _read(

@@ -187,7 +187,7 @@ class Compiler:
                 source.language, prototype.signature.name, "the compiler does not fail, and makes nothing"
             )
         if not seen and prototype.users.ambiguous:
-            raise _other_head(source, prototype, "a head that cannot be read without a compiler")
+            raise other_head(source, prototype, "a head that cannot be read without a compiler")
         if said:
             text = f"{prototype.signature.name}: the compiler warns\n{said}"
             warnings.warn(text, TorchgraftWarning, stacklevel=2)
@@ -298,7 +298,7 @@ def _check_names(source: Source, prototype: Prototype, head: Head) -> None:
     given = [known.get(name, name) for name in head.parameters]
     pairs = list(zip(given, expected, strict=True))
     if any(name != wanted and (name in expected or name in known.values()) for name, wanted in pairs):
-        raise _other_head(source, prototype, head.text)
+        raise other_head(source, prototype, head.text)
     foreign = {name: wanted for name, wanted in pairs if name and name != wanted and wanted in users.ambiguous}
     if foreign:
         raise BuildError(
@@ -313,7 +313,8 @@ def _declared(source: Source, prototype: Prototype) -> str:
     return prototype.declaration(fails=fails, language=source.language)
 
 
-def _other_head(source: Source, prototype: Prototype, got: str = "") -> BuildError:
+def other_head(source: Source, prototype: Prototype, got: str = "") -> BuildError:
+    """The error for a function that takes something else than the annotations say."""
     users = prototype.users
     return BuildError(
         "the function takes something else than the annotations say", operator=prototype.signature.name,
@@ -327,7 +328,7 @@ def _refusal(source: Source, prototype: Prototype, said: str, again: str) -> Bui
     """The error of a compiler: its words, and both heads where they are about the function's head."""
     symbol, operator = prototype.users.symbol, prototype.signature.name
     if any(said_so in said for said_so in _OTHER_HEAD) and symbol in said:
-        return _other_head(source, prototype, "" if heads(source.code, symbol) else said)
+        return other_head(source, prototype, "" if heads(source.code, symbol) else said)
     if any(text.format(symbol) in said for text in _NO_FUNCTION):
         others = [head for head in heads(source.code) if head.name != symbol]
         defined = [head.name for head in others if not head.text.startswith("static ")]

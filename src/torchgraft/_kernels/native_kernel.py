@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .._build.cuda.by_hand import KernelPrototype
+from .._build.cuda.text import unfit
+from .._build.launch import Launch
 from .._build.native_function import NativeFunction, Result
 from .._build.prototype import Prototype
 from .._build.source import Source
@@ -32,7 +35,17 @@ class NativeKernel(Kernel):
     def __init__(self, signature: Signature, function: Callable[..., Any], source: Source) -> None:
         super().__init__(signature, function)
         self.kind = source.language
-        self.native = NativeFunction(source, Prototype(signature, source.function or signature.name), signature.name)
+        prototype = (KernelPrototype if source.launch else Prototype)(signature, source.function or signature.name)
+        self.native = NativeFunction(source, prototype, signature.name)
+        if source.launch is not None:
+            self._check_by_hand(source.launch)
+
+    def _check_by_hand(self, launch: Launch) -> None:
+        """Raise a `DeclarationError` if a kernel for CUDA cannot be what the annotations say."""
+        native = self.native
+        launch.check_names(native.prototype.sizes, self.signature.name)
+        for argument, problem, expected, got in unfit(native.prototype, native.source)[:1]:
+            raise DeclarationError(problem, operator=self.signature.name, argument=argument, expected=expected, got=got)
 
     def runs_on(self, device: str) -> bool:
         """Tell whether it computes on devices of a type."""
@@ -50,8 +63,11 @@ class NativeKernel(Kernel):
         if not results:
             return lambda *values: self.call_planned(values, plan)
         outputs = self.native.dtypes_of(results)
-        trailing = self.native.trailing((), [shape for shape, _ in results if shape is not None])
         device = self.native.device_of(values)
+        if device is not None and self.kind == "cuda":
+            return lambda *values: self.call_planned(values, plan)
+        shapes = [shape for shape, _ in results if shape is not None]
+        trailing = self.native.trailing(self._sizes(plan), shapes, device)
         function = self.native.variant(self.native.dtypes(values), outputs, device=device)
         return (lambda *values: function(*values, *trailing)) if trailing else function
 
@@ -65,7 +81,11 @@ class NativeKernel(Kernel):
     def call_planned(self, values: Sequence[Any], plan: Plan, *, may_loop: bool = True) -> Any:
         """The function over all leading axes."""
         values = seeded(self.signature, values, plan) if plan.batch else values  # Without a batch, the library does it.
-        return self.single(self.native.run(values, self._leads(plan), len(plan.batch), self._results(plan)))
+        results, sizes = self._results(plan), self._sizes(plan)
+        return self.single(self.native.run(values, self._leads(plan), len(plan.batch), results, sizes))
+
+    def _sizes(self, plan: Plan) -> list[int]:
+        return [int(plan.sizes.get(name, -1)) for name in self.native.prototype.sizes]
 
     def explained(self, error: RuntimeError, values: Sequence[Any]) -> Exception:
         """The error for what the function said when it failed."""

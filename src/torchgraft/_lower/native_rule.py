@@ -109,12 +109,13 @@ class NativeVJP:
     ) -> Callable[..., Any]:
         native, shapes = self.native, [shape for shape, _ in results]
         sizes = [int(plan.sizes.get(name, -1)) for name in native.prototype.sizes]
-        trailing = None if self._told(values, shapes) else native.trailing(sizes, shapes)
+        device = native.device_of(values)
+        on_cpu = device is None or native.prototype.scalar
+        trailing = None if on_cpu and self._told(values, shapes) else native.trailing(sizes, shapes, device)
         outputs = tuple(dtype for _, dtype in results)
         ready = native.ready(values, outputs, trailing)
         if ready is not None:
             return ready
-        device = native.device_of(values)
         function = native.variant(native.dtypes(values), outputs, bare=trailing is None, device=device)
         return function if trailing is None else lambda *values: function(*values, *trailing)
 

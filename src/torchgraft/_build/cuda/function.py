@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
 
+from ..._spec.axes import Axes
+from ...errors import BuildError
 from ..c_arguments import CODES, Argument, Array, Number, SeedOfSample
 from ..prototype import Prototype
 from ..source import Source
+from ..toolchain import check_head, other_head
 from .device import Device
 from .launcher import BOOLEAN, NUMBER, SEED, TENSOR, Kernel, Slot, registered
-from .text import ENTRIES, emit, folders, words_of
+from .text import ENTRIES, emit, folders, sizes_of, words_of
 
 _MISSING = re.compile(r"tg_missing (\d+) (\d+)")
 _CODES = CODES | {torch.float16: 5, torch.bfloat16: 15}
@@ -32,19 +35,24 @@ class CudaFunction:
 
     def __init__(self, source: Source, prototype: Prototype, dtypes: Mapping[str, torch.dtype], device: Device) -> None:
         self._source, self._prototype, self._dtypes, self._device = source, prototype, dict(dtypes), device
-        self._trailing = len(prototype.trailing)
+        self._trailing = trailing(prototype)
         self._images: list[bytes] = []
         arguments = [self._slot(argument) for argument in prototype.arguments]
-        results = [Slot(r.name.encode(), TENSOR, 0, *self._element(r.name)) for r in prototype.results]
+        results = [
+            Slot(r.name.encode(), TENSOR, 0, *self._element(r.name), *self._axes(r.core)) for r in prototype.results
+        ]
         tensors = [slot for slot in arguments if slot.kind in (TENSOR, SEED)]
         self._kernel = Kernel(
             prototype.signature.name.encode(), (Slot * len(arguments))(*arguments), (Slot * len(results))(*results),
-            (ctypes.c_int32 * len(tensors))(*(slot.dtype for slot in tensors)), len(arguments), len(results),
-            len(tensors) + len(results), sum(map(words_of, prototype.arguments)), self._trailing,
+            len(arguments), len(results),
+            len(tensors) + len(results), sum(map(words_of, prototype.arguments)),
+            -1 if prototype.scalar else len(sizes_of(prototype)), source.launch is not None,
+            len(self._trailing),
         )  # fmt: skip
         self._address = ctypes.addressof(self._kernel)
-        separator = ", " if len(arguments) + self._trailing else ""
-        schema = f"(int tg_kernel{separator}{prototype.schema().removeprefix('(')}"
+        given, returned = prototype.schema(bare=True).removeprefix("(").split(")", 1)
+        slots = ["int tg_kernel", *([given] if given else []), *(f"SymInt[]? {name}" for name in self._trailing)]
+        schema = f"({', '.join(slots)}){returned}"
         self._function = registered(device, prototype.symbol, schema)
 
     def __call__(self, *values: Any) -> Any:
@@ -54,7 +62,7 @@ class CudaFunction:
             BuildError: NVRTC refused the source, or is not there.
             RuntimeError: the launch failed.
         """
-        missing = len(self._prototype.arguments) + self._trailing - len(values)
+        missing = len(self._prototype.arguments) + len(self._trailing) - len(values)
         while True:
             try:
                 return self._function(self._address, *values, *(None,) * missing)
@@ -65,21 +73,41 @@ class CudaFunction:
             self._compile(int(found[1]), int(found[2]))
 
     def _compile(self, number: int, entry: int) -> None:
-        text = emit(self._prototype, self._dtypes, self._source, ENTRIES[entry])
-        image = self._device.compiled(text, number, self._prototype.signature.name, flags(self._source))
+        prototype, source = self._prototype, self._source
+        if not check_head(source, prototype, str) and prototype.users.ambiguous:
+            raise other_head(source, prototype, "a head that cannot be read without a compiler")
+        text = emit(prototype, self._dtypes, source, ENTRIES[entry])
+        try:
+            image = self._device.compiled(text, number, prototype.signature.name, flags(source))
+        except BuildError as error:
+            error.hint = error.hint or f"the prototype is {prototype.declaration()}"
+            raise
         self._images.append(image)  # The driver reads it later.
         self._kernel.images[number][entry] = image
 
     def _slot(self, argument: Argument) -> Slot:
         name = argument.name.encode()
         if isinstance(argument, Array):
-            return Slot(name, SEED if isinstance(argument, SeedOfSample) else TENSOR, 0, *self._element(argument.name))
+            kind = SEED if isinstance(argument, SeedOfSample) else TENSOR
+            return Slot(name, kind, argument.optional, *self._element(argument.name), *self._axes(argument.core))
         assert isinstance(argument, Number)
-        return Slot(name, BOOLEAN if argument.scalar.type is bool else NUMBER, argument.optional, 0, 8)
+        return Slot(name, BOOLEAN if argument.scalar.type is bool else NUMBER, argument.optional, 0, 8, 0, None)
 
     def _element(self, name: str) -> tuple[int, int]:
-        dtype = self._dtypes[name]
-        return _CODES[dtype], dtype.itemsize
+        dtype = self._dtypes.get(name)  # None of an optional tensor that is not there.
+        return (_CODES[dtype], dtype.itemsize) if dtype is not None else (0, 0)
+
+    def _axes(self, core: Axes | None) -> tuple[int, Any]:
+        """For each axis of a sample, the number of the size that it has in full; -1 where it has its own."""
+        assert core is not None
+        known = sizes_of(self._prototype)
+        numbers = [known.index(token.name) if token.name in known else -1 for token in core.tokens]
+        return len(numbers), (ctypes.c_int32 * len(numbers))(*numbers)
+
+
+def trailing(prototype: Prototype) -> tuple[str, ...]:
+    """List what a kernel takes after its arguments: sizes, then shapes of outputs, unless it sees an element."""
+    return prototype.trailing if prototype.scalar else ("tg_sizes", "tg_shapes")
 
 
 def flags(source: Source) -> list[str]:
@@ -87,3 +115,36 @@ def flags(source: Source) -> list[str]:
     own = [flag for flag in source.flags if flag.startswith(("-D", "-U"))]
     own += ["--fmad=false"] if "-ffp-contract=off" in source.flags else []
     return [*(f"-I{folder}" for folder in folders(source)), *own]
+
+
+def summing(prototype: Prototype, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A rule whose results may be sums over samples: each sample has its own at first, and torch sums them."""
+    cores = [0 if result.core is None else len(result.core.tokens) for result in prototype.results]
+    of_arrays = [0 if array.core is None else len(array.core.tokens) for array in prototype.arrays]
+    tensors = [i for i, _ in prototype.signature.tensors]
+
+    def call(*values: Any) -> Any:
+        *given, sizes, encoded = values
+        shapes = list(_decoded(encoded))
+        batches = [shape[: len(shape) - core] for shape, core in zip(shapes, cores, strict=True)]
+        batches += [given[i].shape[: given[i].dim() - core] for i, core in zip(tensors, of_arrays, strict=True)
+                    if given[i] is not None]  # fmt: skip
+        batch = torch.broadcast_shapes(*batches)
+        full = [(*batch, *shape[len(shape) - core :]) for shape, core in zip(shapes, cores, strict=True)]
+        made = function(*given, sizes, [number for shape in full for number in (len(shape), *shape)])
+        summed = [
+            one if one.shape == shape else one.sum_to_size((1,) * (one.dim() - len(shape)) + shape).reshape(shape)
+            for one, shape in zip([made] if len(cores) == 1 else made, shapes, strict=True)
+        ]
+        return summed[0] if len(cores) == 1 else tuple(summed)
+
+    return call
+
+
+def _decoded(encoded: list[int]) -> Iterator[tuple[int, ...]]:
+    """The shapes in a list of numbers of axes, each followed by sizes."""
+    at = 0
+    while at < len(encoded):
+        end = at + 1 + encoded[at]
+        yield tuple(encoded[at + 1 : end])
+        at = end

@@ -7,9 +7,8 @@
 #include <dlfcn.h>
 #include <stdio.h>
 
-/* TG_AXES, TG_TENSORS, TG_WORDS and TG_DEVICES are those of `text.py` and `launcher.py`, which builds this file. */
+/* TG_AXES, TG_TENSORS, TG_THREADS, TG_WORDS and TG_DEVICES are those of `text.py` and `launcher.py`, which builds this file. */
 #define TG_ENTRIES 4
-#define TG_THREADS 256
 #define TG_BLOCKS 1048576 /* of a launch; where there is more to do, each thread does more */
 
 enum { TG_TENSOR, TG_SEED, TG_NUMBER, TG_BOOLEAN };
@@ -17,13 +16,17 @@ enum { TG_TENSOR, TG_SEED, TG_NUMBER, TG_BOOLEAN };
 typedef struct { /* of an argument or a result */
     const char *name;
     int32_t kind, optional, dtype, item;
+    int32_t core; /* axes of one sample; for each, which of the sizes it has in full, or -1 for its own */
+    const int32_t *axes;
 } tg_slot;
 
 typedef struct {
     const char *operator_name;
     const tg_slot *arguments, *results;
-    const int32_t *dtypes; /* of the tensors among the arguments */
-    int64_t argument_count, result_count, tensor_count, number_count, gives_shapes;
+    int64_t argument_count, result_count, tensor_count, number_count;
+    int64_t size_count; /* of the axes; -1 where an element is seen */
+    int64_t by_hand;    /* the caller says grid, block and shared memory, behind the sizes */
+    int64_t trailing;   /* lists after the arguments: sizes, shapes of outputs */
     const void *images[TG_DEVICES][TG_ENTRIES]; /* machine code; NULL where none was asked for yet */
     void *functions[TG_DEVICES][TG_ENTRIES];    /* as the driver knows them, once they are loaded */
 } tg_kernel;
@@ -135,44 +138,63 @@ static void *tg_function(tg_call *call, tg_kernel *kernel, int entry, void *stre
     return *function;
 }
 
-/* Fills the frame as `text.py` lays it out, and launches. */
-static void tg_launch(tg_call *call, tg_kernel *kernel, const tg_value *numbers, tg_tensor *tensors) {
-    const int64_t count = kernel->tensor_count;
+enum { TG_GRID, TG_BLOCK = 3, TG_SHARED = 6, TG_EXTENTS };
+
+static void tg_start_kernel(tg_call *call, void *function, const int64_t *extents, void *stream, void *frame) {
+    const int64_t *grid = extents + TG_GRID, *block = extents + TG_BLOCK;
+    void *parameters[] = {frame};
+    int status = tg_cuda.cuLaunchKernel(function, (unsigned)grid[0], (unsigned)grid[1], (unsigned)grid[2],
+                                        (unsigned)block[0], (unsigned)block[1], (unsigned)block[2],
+                                        (unsigned)extents[TG_SHARED], stream, parameters, NULL);
+    if (!status) return;
+    char what[TG_TEXT];
+    snprintf(what, sizeof what,
+             "refused the launch of a grid of (%lld, %lld, %lld), blocks of (%lld, %lld, %lld), %lld bytes shared",
+             (long long)grid[0], (long long)grid[1], (long long)grid[2], (long long)block[0], (long long)block[1],
+             (long long)block[2], (long long)extents[TG_SHARED]);
+    tg_driver(call, status, what);
+}
+
+/* Fills the frame as `text.py` lays it out, and launches. `sizes` are followed by extents, where the caller says them. */
+static void tg_launch(tg_call *call, tg_kernel *kernel, const int64_t *sizes, const tg_value *numbers,
+                      tg_tensor *tensors) {
+    const int64_t count = kernel->tensor_count, size_count = tg_max(kernel->size_count, 0);
     int64_t samples = 1, frame[TG_WORDS], *at = frame;
     for (int64_t d = 0; d < call->dim; d++) samples *= call->sizes[d];
-    if (samples == 0) return;
+    if (samples == 0 || (kernel->by_hand && sizes[size_count + TG_GRID] == 0)) return;
     tg_walk walk;
     tg_collapse(call, tensors, count, &walk);
-    const bool flat = tg_is_flat(&walk, tensors, count);
+    const bool flat = kernel->by_hand || (kernel->size_count < 0 && tg_is_flat(&walk, tensors, count));
     if (walk.dim > TG_AXES)
         tg_fail(call, "the tensors walk along %lld axes, a kernel along %d at most: pass contiguous ones",
                 (long long)walk.dim, TG_AXES);
     *at++ = samples;
     *at++ = walk.dim;
     for (int64_t d = 0; d < TG_AXES; d++) *at++ = d < walk.dim ? walk.sizes[d] : 0;
+    if (size_count) memcpy(at, sizes, (size_t)size_count * sizeof *at);
+    at += size_count;
     memcpy(at, numbers, (size_t)kernel->number_count * sizeof *at);
     at += kernel->number_count;
     for (int64_t i = 0; i < count; i++) {
         *at++ = (int64_t)tensors[i].data;
         for (int64_t d = 0; d < TG_AXES; d++) *at++ = d < walk.dim ? walk.strides[i][d] : 0;
     }
-    void *stream = NULL, *parameters[] = {frame};
+    void *stream = NULL;
     tg_require(call, tg_cuda.aoti_torch_get_current_cuda_stream(call->device_index, &stream), "no stream for",
                call->operator_name);
     /* The index of a thread that has run past the end must still fit. */
-    const int entry = (samples > INT32_MAX ? 2 : 0) + !flat;
+    const int entry = kernel->by_hand ? 0 : (samples > INT32_MAX ? 2 : 0) + !flat;
     void *function = tg_function(call, kernel, entry, stream);
     const int64_t blocks = tg_min((samples + TG_THREADS - 1) / TG_THREADS, TG_BLOCKS);
-    tg_driver(call,
-              tg_cuda.cuLaunchKernel(function, (unsigned)blocks, 1, 1, TG_THREADS, 1, 1, 0, stream, parameters, NULL),
-              "refused the launch");
+    const int64_t plain[TG_EXTENTS] = {blocks, 1, 1, TG_THREADS, 1, 1, 0};
+    tg_start_kernel(call, function, kernel->by_hand ? sizes + size_count : plain, stream, frame);
 }
 
 /* The arguments from the stack: tensors into `tensors`, numbers as the frame has them. */
 static void tg_take(tg_call *call, const tg_kernel *kernel, tg_value *stack, tg_tensor *tensors, tg_value *numbers) {
     for (int64_t i = 0; i < kernel->argument_count; i++) { /* first what has to be given back, whatever fails */
         const tg_slot *slot = &kernel->arguments[i];
-        if (tg_is_tensor(slot)) tg_own(call, stack[i]);
+        if (tg_is_tensor(slot) && (!slot->optional || tg_some(&stack[i]))) tg_own(call, stack[i]);
         if (slot->kind == TG_SEED) *numbers++ = 0; /* known when the batch is */
         if (tg_is_tensor(slot)) continue;
         *numbers++ = slot->optional ? tg_some(&stack[i]) : true;
@@ -181,16 +203,32 @@ static void tg_take(tg_call *call, const tg_kernel *kernel, tg_value *stack, tg_
     for (int64_t i = 0, n = 0; i < kernel->argument_count; i++) {
         const tg_slot *slot = &kernel->arguments[i];
         if (!tg_is_tensor(slot)) continue;
+        if (!stack[i]) {
+            tg_absent(&tensors[n++]);
+            continue;
+        }
         int32_t index = -1;
         tg_cuda.aoti_torch_get_device_index((tg_handle)stack[i], &index);
-        if (n == 0) {
+        if (call->device_index < 0) {
             tg_torch.aoti_torch_get_device_type((tg_handle)stack[i], &call->device_type);
             call->device_index = index;
         }
-        tg_read(call, &tensors[n], slot->name, stack[i], 0, slot->dtype, slot->item);
+        tg_read(call, &tensors[n], slot->name, stack[i], slot->core, slot->dtype, slot->item);
         if (index != call->device_index) tg_fail(call, "argument '%s' is on another device", slot->name);
         tg_batch(call, &tensors[n++]);
     }
+}
+
+/* The data of an argument, each sample contiguous and in full. */
+static void tg_fetch(tg_call *call, const tg_slot *slot, tg_tensor *tensor, const int64_t *sizes) {
+    int64_t core[TG_DIMS];
+    if (!tensor->handle) {
+        memset(tensor->batch_strides, 0, sizeof tensor->batch_strides);
+        return;
+    }
+    const int64_t *own = tensor->sizes + tensor->dim - slot->core;
+    for (int64_t i = 0; i < slot->core; i++) core[i] = slot->axes[i] < 0 ? own[i] : sizes[slot->axes[i]];
+    tg_open(call, tensor, core, slot->dtype);
 }
 
 /* Where a seed is one number for all elements, the frame says so. */
@@ -206,27 +244,34 @@ static void tg_share_seeds(const tg_call *call, const tg_kernel *kernel, const t
 static void tg_body(tg_call *call, tg_kernel *kernel, tg_value *stack) {
     tg_tensor tensors[TG_TENSORS];
     tg_value numbers[TG_WORDS];
-    int64_t length = 0, shape_at = 0, dim = 0;
+    int64_t size_length = 0, length = 0, shape_at = 0, dim = 0, core = 0;
     tg_handle guard;
-    const int64_t *shapes = NULL, *shape = NULL;
-    if (kernel->gives_shapes) shapes = tg_numbers(call, &stack[kernel->argument_count], &length);
+    const int64_t *sizes = NULL, *shapes = NULL, *shape = NULL;
+    tg_value *trailing = &stack[kernel->argument_count];
+    if (kernel->trailing > 1) sizes = tg_numbers(call, trailing++, &size_length);
+    if (kernel->trailing) shapes = tg_numbers(call, trailing, &length);
+    if (kernel->size_count >= 0 && size_length != kernel->size_count + (kernel->by_hand ? TG_EXTENTS : 0))
+        tg_fail(call, "the sizes are not as they should be");
     tg_take(call, kernel, stack, tensors, numbers);
     for (int64_t i = 0; shapes && i < kernel->result_count; i++) {
         shape = tg_given(call, shapes, length, &shape_at, &dim);
-        tg_join(call, kernel->results[i].name, dim, shape);
+        tg_join(call, kernel->results[i].name, dim - kernel->results[i].core, shape);
     }
     tg_share_seeds(call, kernel, tensors, numbers);
     tg_enter(call, &guard);
     const int64_t given = kernel->tensor_count - kernel->result_count;
-    for (int64_t i = 0; i < given; i++) tg_open(call, &tensors[i], NULL, kernel->dtypes[i]);
+    for (int64_t i = 0, n = 0; i < kernel->argument_count; i++)
+        if (tg_is_tensor(&kernel->arguments[i])) tg_fetch(call, &kernel->arguments[i], &tensors[n++], sizes);
     shape_at = 0;
     for (int64_t i = 0; i < kernel->result_count; i++) {
         const tg_slot *slot = &kernel->results[i];
+        core = slot->core;
         if (shapes) shape = tg_given(call, shapes, length, &shape_at, &dim);
         else shape = call->sizes, dim = call->dim;
-        tg_make(call, &tensors[given + i], slot->name, dim, shape, 0, slot->dtype, slot->item);
+        tg_make(call, &tensors[given + i], slot->name, dim, shape, core, slot->dtype, slot->item);
+        if (call->chunks) tg_fail(call, "'%s' would be summed over samples", slot->name);
     }
-    tg_launch(call, kernel, numbers, tensors);
+    tg_launch(call, kernel, sizes, numbers, tensors);
     for (int64_t i = 0; i < kernel->result_count; i++) stack[i] = tg_give(call, tensors[given + i].handle);
 }
 
@@ -243,7 +288,7 @@ static void tg_entry(tg_value *stack, uint64_t in, uint64_t out) {
     (void)in, (void)out;
     tg_kernel *kernel = (tg_kernel *)stack[0];
     tg_value rest[TG_WORDS];
-    memcpy(rest, stack + 1, (size_t)(kernel->argument_count + (kernel->gives_shapes != 0)) * sizeof *rest);
+    memcpy(rest, stack + 1, (size_t)(kernel->argument_count + kernel->trailing) * sizeof *rest);
     tg_start(&call, kernel->operator_name);
     bool done = tg_protected(&call, kernel, rest);
     if (!done) tg_torch.aoti_torch_check(false, kernel->operator_name, "torchgraft", 0, call.text);

@@ -18,7 +18,7 @@ from ..inputs import Inputs
 from ..library import SPACE, libtorch, space
 from ..toolchain import HEADER, SHIM, compiler
 from .device import Device
-from .text import AXES, ENTRIES, TENSORS, WORDS
+from .text import AXES, ENTRIES, TENSORS, THREADS, WORDS
 
 _SOURCE = Path(__file__).with_name("launcher.c")
 _DEVICES = 64
@@ -28,12 +28,15 @@ TENSOR, SEED, NUMBER, BOOLEAN = range(4)
 """Kinds of slots."""
 
 
+_COUNTS = ("argument_count", "result_count", "tensor_count", "number_count", "size_count", "by_hand", "trailing")
+
+
 class Slot(ctypes.Structure):
     """An argument or a result, as `launcher.c` has it."""
 
     _fields_ = (
         ("name", ctypes.c_char_p), ("kind", ctypes.c_int32), ("optional", ctypes.c_int32), ("dtype", ctypes.c_int32),
-        ("item", ctypes.c_int32),
+        ("item", ctypes.c_int32), ("core", ctypes.c_int32), ("axes", ctypes.POINTER(ctypes.c_int32)),
     )  # fmt: skip
 
 
@@ -42,9 +45,7 @@ class Kernel(ctypes.Structure):
 
     _fields_ = (
         ("operator_name", ctypes.c_char_p), ("arguments", ctypes.POINTER(Slot)), ("results", ctypes.POINTER(Slot)),
-        ("dtypes", ctypes.POINTER(ctypes.c_int32)), ("argument_count", ctypes.c_int64),
-        ("result_count", ctypes.c_int64), ("tensor_count", ctypes.c_int64), ("number_count", ctypes.c_int64),
-        ("gives_shapes", ctypes.c_int64), ("images", (ctypes.c_char_p * len(ENTRIES)) * _DEVICES),
+        *((name, ctypes.c_int64) for name in _COUNTS), ("images", (ctypes.c_char_p * len(ENTRIES)) * _DEVICES),
         ("functions", (ctypes.c_void_p * len(ENTRIES)) * _DEVICES),
     )  # fmt: skip
 
@@ -83,7 +84,7 @@ def _loaded(device: Device) -> ctypes.CDLL:
 def _built(driver: str) -> Path:
     tools = compiler("c", "the launcher")
     text = _SOURCE.read_text()
-    limits = {"AXES": AXES, "TENSORS": TENSORS, "WORDS": WORDS, "DEVICES": _DEVICES}
+    limits = {"AXES": AXES, "TENSORS": TENSORS, "WORDS": WORDS, "THREADS": THREADS, "DEVICES": _DEVICES}
     options = [f"-I{HEADER.parent}", *(f"-DTG_{name}={value}" for name, value in limits.items())]
 
     def make(made: Path) -> Inputs:

@@ -92,7 +92,7 @@ def compiled(
     if failed:
         raise _refused(library, failed, "", operator)
     try:
-        options = [f"--gpu-architecture={architecture}", "-default-device", "-std=c++20", *flags]
+        options = [f"--gpu-architecture={architecture}", "-default-device", "-std=c++20", "-w", *flags]
         passed = (ctypes.c_char_p * len(options))(*map(str.encode, options))
         end = time.monotonic() + seconds
         is_over = _FLOW(lambda *_: int(time.monotonic() > end))  # It lives as long as the compilation.
@@ -118,6 +118,6 @@ def _read(library: ctypes.CDLL, program: ctypes.c_void_p, what: str) -> bytes:
 
 def _refused(library: ctypes.CDLL, status: int, log: str, operator: str) -> BuildError:
     return BuildError(
-        "NVRTC refused the source", operator=operator, expected="C that is C++ as well",
+        "NVRTC refused the source", operator=operator, expected="C that is C++ as well, or CUDA",
         got=log.strip("\0\n ") or library.nvrtcGetErrorString(status).decode(),
     )  # fmt: skip

@@ -1,8 +1,10 @@
-"""The CUDA text of a function that sees one element: a kernel around the C source as it is.
+"""The CUDA text of a function: a kernel around the source as it is.
 
-A kernel has one parameter, the frame, whose layout `launcher.c` fills: 64 bits for each number, for each tensor its
-address and its strides in bytes. There are four kernels for a function, of which a text has one: over memory that is
-flat or has strides, with an index of 32 or 64 bits. C keeps C's meaning, see `include/math.h`.
+A kernel has one parameter, the frame, whose layout `launcher.c` fills: 64 bits for each size and number, for each
+tensor its address and its strides in bytes. There are four kernels for a function that sees an element or a sample, of
+which a text has one: over memory that is flat or has strides, with an index of 32 or 64 bits. One that is written by
+hand has one, which passes on what is in the frame, so that the compiler checks its parameters. C keeps C's meaning, see
+`include/math.h`.
 """
 
 from __future__ import annotations
@@ -14,9 +16,9 @@ import torch
 
 from ..._spec.dtypes import HALVES, name_of
 from ...errors import DeclarationError
-from ..c_arguments import Argument, Array, Number, SeedOfSample
+from ..c_arguments import Argument, Array, Arrays, Number, SeedOfSample, Written
 from ..heads import bare
-from ..prototype import C_TYPES, Prototype
+from ..prototype import C_TYPES, Prototype, Results
 from ..source import Source
 from .headers import included
 
@@ -29,6 +31,9 @@ TENSORS = 32
 WORDS = 512
 """Words of a frame: 4 KiB, which a kernel takes on every device."""
 
+THREADS = 256
+"""Threads of a block, where nobody says."""
+
 ENTRIES = ("tg_flat32", "tg_rows32", "tg_flat64", "tg_rows64")
 """Names of the kernels, as `launcher.c` numbers them."""
 
@@ -40,20 +45,38 @@ _TEXT = """\
 {typedefs}
 {body}
 
+#line 1 "<torchgraft {name}>"
+static inline void tg_check() {{
+{check}
+}}
+
 struct tg_frame {{
     int64_t n, dim, size[{axes}];
 {fields}
 }};
 
-extern "C" __global__ void __launch_bounds__(256) {entry}(const __grid_constant__ tg_frame tg_f) {{
+TG_ENTRY({threads}) {entry}(TG_CONSTANT tg_frame tg_f) {{
 {numbers}
+{work}
+}}
+"""
+
+_LOOP = """\
     const tg_index tg_step = (tg_index)gridDim.x * blockDim.x;
     for (tg_index tg_i = (tg_index)blockIdx.x * blockDim.x + threadIdx.x; tg_i < (tg_index)tg_f.n; tg_i += tg_step) {{
 {walk}
         {call}
-    }}
-}}
-"""
+    }}"""
+
+_BY_HAND = """\
+#define TG_BY_HAND
+#include <tg_constants.h>
+#undef __global__
+#undef __launch_bounds__
+#define __global__
+#define __launch_bounds__(...)
+{body}"""
+"""The user's kernel is a function that ours calls."""
 
 _WALK = """\
         tg_index tg_rest = tg_i;
@@ -70,9 +93,6 @@ _STEP = "tg_o_{0} += tg_at * tg_f.s_{0}[tg_d];"
 def unfit(prototype: Prototype, source: Source) -> list[tuple[str | None, str, str, str]]:
     """Say why a function has no kernel on CUDA: argument, problem, what is expected, what there is."""
     found: list[tuple[str | None, str, str, str]] = []
-    if not prototype.scalar:
-        found.append((None, "sees a sample, and C functions of samples run on the CPU alone", "an elementwise operator",
-                      prototype.declaration()))  # fmt: skip
     if source.imports:
         lent = ", ".join(name for name, _ in source.imports)
         found.append((None, "calls functions that Python modules lend, which a GPU does not have", "none", lent))
@@ -80,16 +100,35 @@ def unfit(prototype: Prototype, source: Source) -> list[tuple[str | None, str, s
     if any(_LONG_DOUBLE.search(bare(text)) for text in texts):
         found.append((None, "computes in long double, which a GPU does not have", "double, or pairs of doubles",
                       "long double"))  # fmt: skip
+    found += [] if prototype.scalar else _unfit_samples(prototype, source)
     for argument in prototype.arguments:
-        if not isinstance(argument, (Array, Number)):
+        if isinstance(argument, (Arrays, Written)) or not isinstance(argument, (Array, Number)):
             kind = type(argument).__name__.lower()
-            found.append((argument.name, "is no tensor and no number", "a tensor, or a number", kind))
+            found.append((argument.name, "is no tensor and no number", "a tensor that is read, or a number", kind))
     tensors = len(prototype.arrays) + len(prototype.results)
-    words = 2 + AXES + sum(map(words_of, prototype.arguments)) + tensors * (1 + AXES)
+    words = 2 + AXES + len(prototype.sizes) + sum(map(words_of, prototype.arguments)) + tensors * (1 + AXES)
     if tensors > TENSORS or words > WORDS:
         found.append((None, "takes more than the frame of a kernel holds", f"{TENSORS} tensors, {WORDS} words",
                       f"{tensors} tensors, {words} words"))  # fmt: skip
     return found
+
+
+def _unfit_samples(prototype: Prototype, source: Source) -> Iterator[tuple[str | None, str, str, str]]:
+    """Find what is in the way of a function that sees samples, or all of them."""
+    if source.launch is None and not source.per_sample:
+        yield (None, "sees a sample, and runs on the CPU alone unless that is asked for",
+               f'tg.{"c" if source.language == "c" else "cpp"}(..., cuda="per_sample"), for many small samples',
+               prototype.declaration())  # fmt: skip
+    if source.launch is None and source.fails(prototype.symbol):
+        yield (None, "returns an error code, which the threads of a GPU cannot raise", "void", "int")
+    if source.launch is not None and prototype.signature.seed is not None:
+        yield (prototype.signature.parameters[prototype.signature.seed].name,
+               "is a seed, of which each sample has its own", "an integer tensor", "a seed")  # fmt: skip
+    if prototype.whole or prototype.late:
+        yield (None, "is not told all sizes, or says some itself", "annotated axes", prototype.declaration())
+    for result in prototype.results:
+        if isinstance(result, Results):
+            yield (result.name, "is a list of tensors", "a tensor", "a list")
 
 
 def folders(source: Source) -> list[str]:
@@ -118,10 +157,46 @@ def emit(prototype: Prototype, dtypes: Mapping[str, torch.dtype], source: Source
                 "complex elements have no C type on CUDA", operator=prototype.signature.name, argument=name,
                 expected="real dtypes", got=name_of(dtype), hint="pass tensors on the CPU",
             )  # fmt: skip
+    body = mended(source.body(f"source of {prototype.signature.name}"))
+    return _TEXT.format(
+        typedefs="\n".join([f"typedef uint{entry[-2:]}_t tg_index;", *_typedefs(prototype, dtypes, source)]),
+        body=_BY_HAND.format(body=body) if source.launch else body,
+        name=prototype.signature.name,
+        check="\n".join(_check(prototype)),
+        axes=AXES,
+        fields="\n".join(f"    {field}" for field in _fields(prototype)),
+        threads=source.launch.threads if source.launch else THREADS,
+        entry=entry,
+        numbers="\n".join(f"    {line}" for line in _numbers(prototype)),
+        work=_work(prototype, dtypes, source, entry),
+    )
+
+
+def _check(prototype: Prototype) -> Iterator[str]:
+    """Pointers that take functions of the right types alone: a call would convert its arguments."""
+    for number, one in enumerate(dict.fromkeys((prototype, prototype.users))):
+        pointer = f"{one.result_type(fails=False)} (*tg_p{number})({one.parameter_text('c++')})"
+        yield f"    {pointer} = {one.symbol}; (void)tg_p{number};"
+
+
+def _typedefs(prototype: Prototype, dtypes: Mapping[str, torch.dtype], source: Source) -> Iterator[str]:
+    """``T`` and its like: halves are read as floats, but by a kernel that is written by hand."""
     wide = {name: torch.float32 if dtype in HALVES else dtype for name, dtype in dtypes.items()}
-    typedefs = [f"typedef {kind} {name};" for name, kind in prototype.typedefs(wide).items()]
+    types = [(p.name, p.tensor.dtypes) for _, p in prototype.signature.tensors]
+    types += [(output.name, output.type.dtypes) for output in prototype.signature.outputs]
+    halves = {
+        prototype.element(name, kind): _HALVES[dtypes[name]] for name, kind in types if dtypes.get(name) in _HALVES
+    }
+    for name, kind in prototype.typedefs(wide).items():
+        yield f"typedef {halves.get(name, kind) if source.launch else kind} {name};"
     if any(isinstance(argument, SeedOfSample) for argument in prototype.arguments):
-        typedefs.append("#include <torchgraft/random.h>")
+        yield "#include <torchgraft/random.h>"
+
+
+def _work(prototype: Prototype, dtypes: Mapping[str, torch.dtype], source: Source, entry: str) -> str:
+    """Make the statements of a thread: a loop over elements or samples; that of a kernel that is written by hand is its own."""
+    if source.launch:
+        return "    " + _call(prototype, "tg_f.p_{0}".format, dtypes)
     names = [*(a.name for a in prototype.arrays), *(r.name for r in prototype.results)]
     rows = "rows" in entry
     place = "(tg_f.p_{0} + tg_o_{0})" if rows else "(tg_f.p_{0} + (int64_t)tg_i * sizeof({1}))"
@@ -129,16 +204,8 @@ def emit(prototype: Prototype, dtypes: Mapping[str, torch.dtype], source: Source
         starts=", ".join(f"tg_o_{name} = 0" for name in names),
         steps=" ".join(_STEP.format(name) for name in names),
     )
-    return _TEXT.format(
-        typedefs="\n".join([f"typedef uint{entry[-2:]}_t tg_index;", *typedefs]),
-        body=mended(source.body(f"source of {prototype.signature.name}")),
-        axes=AXES,
-        fields="\n".join(f"    {field}" for field in _fields(prototype)),
-        entry=entry,
-        numbers="\n".join(f"    {line}" for line in _numbers(prototype)),
-        walk=walk if rows else "",
-        call=_call(prototype, lambda name: place.format(name, _stored(dtypes[name])), dtypes),
-    )
+    call = _call(prototype, lambda name: place.format(name, _stored(dtypes[name])), dtypes)
+    return _LOOP.format(walk=walk if rows else "", call=call)
 
 
 def mended(body: str) -> str:
@@ -154,7 +221,13 @@ def _stored(dtype: torch.dtype) -> str:
     return _HALVES.get(dtype) or C_TYPES[dtype]
 
 
+def sizes_of(prototype: Prototype) -> list[str]:
+    """The sizes in the frame; the number of samples is there anyway."""
+    return [name for name in prototype.sizes if name != prototype.count]
+
+
 def _fields(prototype: Prototype) -> Iterator[str]:
+    yield from (f"int64_t z_{name};" for name in sizes_of(prototype))
     for argument in prototype.arguments:
         if isinstance(argument, Number):
             kind = "double" if argument.scalar.type is float else "int64_t"
@@ -174,9 +247,13 @@ def _numbers(prototype: Prototype) -> Iterator[str]:
 
 
 def _call(prototype: Prototype, at: Callable[[str], str], dtypes: Mapping[str, torch.dtype]) -> str:
-    """The statement for one element; `at` says where a tensor has it."""
-    values = [_value(argument, at, dtypes) for argument in prototype.arguments]
+    """The statement for one element or sample, or for all; `at` says where a tensor has it."""
+    values = [_value(argument, at, dtypes, scalar=prototype.scalar) for argument in prototype.arguments]
     results = [(r.name, r.element, f"({_stored(dtypes[r.name])} *){at(r.name)}") for r in prototype.results]
+    if not prototype.scalar:
+        sizes = ["tg_f.n" if name == prototype.count else f"tg_f.z_{name}" for name in prototype.sizes]
+        given = [*sizes, *values, *(target for _, _, target in results)]
+        return f"{prototype.symbol}({', '.join(given)});"
     if prototype.returns_result:
         ((_, _, target),) = results
         return f"tg_put({target}, {prototype.symbol}({', '.join(values)}));"
@@ -185,11 +262,13 @@ def _call(prototype: Prototype, at: Callable[[str], str], dtypes: Mapping[str, t
     return " ".join([made, called, *(f"tg_put({target}, tg_v_{name});" for name, _, target in results)])
 
 
-def _value(argument: Argument, at: Callable[[str], str], dtypes: Mapping[str, torch.dtype]) -> str:
+def _value(argument: Argument, at: Callable[[str], str], dtypes: Mapping[str, torch.dtype], *, scalar: bool) -> str:
     if isinstance(argument, Number):
         value = f"tg_a_{argument.name}"
         return f"(tg_f.given_{argument.name} ? &{value} : nullptr)" if argument.optional else value
-    got = f"tg_get((const {_stored(dtypes[argument.name])} *){at(argument.name)})"
-    if isinstance(argument, SeedOfSample):  # One number is that of all, from which each element has its own.
-        return f"(tg_f.shared_{argument.name} ? tg_fold({got}, (int64_t)tg_i) : {got})"
-    return got
+    if argument.name not in dtypes:
+        return "nullptr"
+    place = f"(const {_stored(dtypes[argument.name])} *){at(argument.name)}"
+    if isinstance(argument, SeedOfSample):  # One number is that of all, from which each sample has its own.
+        return f"(tg_f.shared_{argument.name} ? tg_fold(tg_get({place}), (int64_t)tg_i) : tg_get({place}))"
+    return f"tg_get({place})" if scalar else place

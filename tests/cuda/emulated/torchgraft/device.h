@@ -8,9 +8,8 @@
 #define TORCHGRAFT 1
 #define TG_UNUSED __attribute__((unused))
 #define restrict __restrict
-#define __global__
-#define __launch_bounds__(...)
-#define __grid_constant__
+#define TG_ENTRY(threads) extern "C" void
+#define TG_CONSTANT const
 
 struct tg_dim {
     unsigned x, y, z;
@@ -39,9 +38,15 @@ static std::unordered_map<const void *, int64_t> tg_written;
 
 struct tg_half {
     uint16_t bits;
+    tg_half() = default;
+    inline tg_half(float value);
+    inline operator float() const;
 };
 struct tg_bfloat16 {
     uint16_t bits;
+    tg_bfloat16() = default;
+    inline tg_bfloat16(float value);
+    inline operator float() const;
 };
 
 static inline float tg_get(const tg_half *place) {
@@ -71,3 +76,8 @@ template <class S, class V> static inline void tg_put(S *place, V value) {
     tg_written[place]++;
     *place = (S)value;
 }
+
+inline tg_half::tg_half(float value) : bits(0) { tg_put(this, value); }
+inline tg_half::operator float() const { return tg_get(this); }
+inline tg_bfloat16::tg_bfloat16(float value) : bits(0) { tg_put(this, value); }
+inline tg_bfloat16::operator float() const { return tg_get(this); }

@@ -4,6 +4,8 @@
 #pragma once
 #include "tg_constants.h"
 
+#ifndef TG_BY_HAND /* CUDA's own meaning for those who write CUDA */
+
 static inline bool tg_isnan(double x) { return x != x; }
 static inline bool tg_isinf(double x) { return ::fabs(x) == HUGE_VAL; }
 static inline bool tg_isfinite(double x) { return ::fabs(x) < HUGE_VAL; }
@@ -70,3 +72,4 @@ static inline bool tg_isnormal(double x, bool is_float) {
 #define isfinite(x) tg_isfinite((double)(x))
 #define isnormal(x) tg_isnormal((double)(x), sizeof(x) == 4)
 #define signbit(x) (__double_as_longlong((double)(x)) < 0)
+#endif

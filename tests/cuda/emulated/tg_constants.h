@@ -1,0 +1,3 @@
+/* The constants of CUDA, for g++. */
+#pragma once
+#include <cmath>

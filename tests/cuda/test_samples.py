@@ -1,0 +1,321 @@
+"""Functions of samples on what stands in for CUDA: one thread a sample, and kernels that are written by hand."""
+
+import random
+
+import pytest
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+import torchgraft as tg
+
+from .draws import TOLERANCES, apart
+from .operators import FLOATS
+from .standin import emulated
+
+CORRELATE = tg.c(
+    """
+#include <stddef.h>
+
+void correlate(int64_t n, int64_t k, const T *x, const T *w, double scale, const T *bias, T *out) {
+    for (int64_t i = 0; i + k <= n; i++) {
+        out[i] = bias ? *bias : 0;
+        for (int64_t j = 0; j < k; j++) out[i] += (T)scale * x[i + j] * w[j];
+    }
+}
+
+void correlate_vjp_w(int64_t n, int64_t k, const T *grad, const T *x, double scale, T *grad_w) {
+    for (int64_t j = 0; j < k; j++) {
+        grad_w[j] = 0;
+        for (int64_t i = 0; i + k <= n; i++) grad_w[j] += (T)scale * x[i + j] * grad[i];
+    }
+}
+
+void correlate_vjp_x(int64_t n, int64_t k, const T *grad, const T *w, double scale, T *grad_x) {
+    for (int64_t i = 0; i < n; i++) grad_x[i] = 0;
+    for (int64_t i = 0; i + k <= n; i++)
+        for (int64_t j = 0; j < k; j++) grad_x[i + j] += (T)scale * w[j] * grad[i];
+}
+""",
+    cuda="per_sample",
+)
+
+
+def make_correlate():
+    """Declare it anew: what a call has found out is kept by an operator."""
+
+    @tg.op(kernel=CORRELATE)
+    def correlate(
+        x: Float[Tensor, "*batch n"], w: Float[Tensor, "#*batch k"], scale: float = 1.0,
+        bias: Float[Tensor, "#*batch"] | None = None,
+    ) -> Float[Tensor, "*batch n-k+1"]:  # fmt: skip
+        return tg.native
+
+    @correlate.vjp("w", kernel=CORRELATE)
+    def _(grad, x, scale): ...
+
+    @correlate.vjp("bias")
+    def _(grad):
+        return grad.sum(-1)
+
+    @correlate.vjp("x", kernel=CORRELATE)
+    def _(grad, w, scale): ...
+
+    return correlate
+
+
+def layouts(chance, *shape):
+    """A tensor in one of several layouts."""
+    match chance.randrange(3):
+        case 0:
+            return torch.randn(*shape[:-1], 2 * shape[-1], dtype=torch.float64)[..., ::2]
+        case 1:
+            return torch.randn(*shape[::-1], dtype=torch.float64).permute(*range(len(shape))[::-1])
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_one_thread_a_sample(dtype):
+    """Values and the gradient of the weight, which is summed over samples that share it."""
+    chance = random.Random(str(dtype))
+    on_cpu = make_correlate()
+
+    def results(op, x, w, scale, bias):
+        w = w.detach().clone().requires_grad_()
+        out = op(x, w, scale, bias)
+        (slope,) = torch.autograd.grad(out, w, torch.ones_like(out))
+        return out.detach(), slope
+
+    for _ in range(12):
+        batch = [chance.choice([1, 2, 5]) for _ in range(chance.randrange(3))]
+        own = chance.choice([[], batch, [1] * len(batch)])
+        x, w = layouts(chance, *batch, 6).to(dtype), layouts(chance, *own, 3).to(dtype)
+        bias = None if chance.random() < 0.5 else torch.randn(batch, dtype=torch.float64).to(dtype)
+        scale = chance.choice([1.0, 0.5])
+        expected = results(on_cpu, x, w, scale, bias)
+        with emulated() as driver:
+            made = results(make_correlate(), x, w, scale, bias)
+            assert driver.launches >= 2
+        for one, other in zip(made, expected, strict=True):
+            assert apart(one, other) <= 10 * TOLERANCES[dtype]
+
+
+def test_transforms_of_samples():
+    x, w = torch.randn(4, 7, dtype=torch.float64), torch.randn(4, 3, dtype=torch.float64)
+    expected = torch.vmap(make_correlate())(x, w)
+    with emulated() as driver:
+        correlate = make_correlate()
+        torch.testing.assert_close(torch.vmap(correlate)(x, w), expected)
+        torch.testing.assert_close(torch.vmap(correlate, (1, None))(x.T.contiguous(), w[0]), make_correlate()(x, w[0]))
+        assert correlate(x[:0], w[0]).shape == (0, 5)
+        assert driver.launches
+        compiled = torch.compile(lambda x, w: correlate(x, w) * 2, backend="aot_eager", fullgraph=True)
+        torch.testing.assert_close(compiled(x, w), 2 * expected)
+
+
+def test_the_checker_proves_functions_of_samples():
+    with emulated() as driver:
+        report = tg.check(make_correlate())
+        assert driver.launches > 40
+    assert report.ok, str(report)
+
+
+def test_what_one_thread_a_sample_is_good_for_is_printed():
+    assert "  cuda     one thread a sample: good for many small samples" in str(make_correlate())
+
+
+def test_functions_of_samples_are_asked_for():
+    @tg.op(
+        kernel=tg.c("void twice(int64_t n, const T *x, T *out) { for (int64_t i = 0; i < n; i++) out[i] = 2 * x[i]; }")
+    )
+    def twice(x: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch n"]:
+        return tg.native
+
+    assert "cuda" not in str(twice)
+    with emulated(), pytest.raises(tg.DeviceError, match="runs on the CPU alone unless that is asked for") as caught:
+        twice(torch.ones(3))
+    assert "per_sample" in caught.value.expected
+
+
+def test_an_error_code_is_refused():
+    source = "int odd(int64_t n, const T *x, T *out) { out[0] = x[0]; return 0; }"
+
+    @tg.op(kernel=tg.c(source, cuda="per_sample"))
+    def odd(x: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch"]:
+        return tg.native
+
+    assert "cuda" not in str(odd)
+    with emulated(), pytest.raises(tg.DeviceError, match="error code"):
+        odd(torch.ones(3))
+
+
+def test_what_cuda_may_be():
+    with pytest.raises(tg.DeclarationError, match="is unknown") as caught:
+        tg.c("void f(void) {}", cuda="per_element")
+    assert caught.value.argument == "cuda"
+
+
+# -- by hand ----------------------------------------------------------------------------------------------------------
+
+BY_HAND = """
+__global__ void scaled(int64_t batch, int64_t n, const T *x, const T *w, double by, T *out) {
+    for (int64_t b = blockIdx.x; b < batch; b += gridDim.x)
+        for (int64_t i = threadIdx.x + threadIdx.y * blockDim.x; i < n; i += blockDim.x * blockDim.y)
+            out[b * n + i] = x[b * n + i] * w[i] * (float)by;
+}
+
+extern "C" __global__ void __launch_bounds__(128) total(int64_t count, const T *x, const int64_t *y, double *out) {
+    const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < count) out[i] = (double)x[i] + (double)y[i];
+}
+"""
+
+
+def make_scaled(**launch):
+    @tg.op(kernel=tg.cuda(BY_HAND, **({"grid": lambda batch: min(batch, 3), "block": (4, 2)} | launch)))
+    def scaled(x: Float[Tensor, "*batch n"], w: Float[Tensor, "n"], by: float = 2.0) -> Float[Tensor, "*batch n"]:
+        return tg.native
+
+    @scaled.vjp("x")
+    def _(grad, w, by):
+        return grad * w * by
+
+    @scaled.vjp("w")
+    def _(grad, x, w, by):
+        return (grad * x * by).sum_to_size(w.shape)
+
+    return scaled
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_a_kernel_by_hand(dtype):
+    chance = random.Random(str(dtype))
+    with emulated() as driver:
+        scaled = make_scaled()
+        for _ in range(10):
+            batch = [chance.choice([1, 2, 5]) for _ in range(chance.randrange(3))]
+            x, w = layouts(chance, *batch, 6).to(dtype), layouts(chance, 6).to(dtype)
+            x = x.expand(3, *x.shape) if chance.random() < 0.3 else x
+            assert apart(scaled(x, w, 0.5), x * w * 0.5) <= TOLERANCES[dtype]
+        assert driver.launches
+
+
+def test_a_kernel_by_hand_is_launched_as_declared():
+    with emulated() as driver:
+        scaled = make_scaled()
+        scaled(torch.ones(2, 5), torch.ones(5))
+        assert (driver.blocks, driver.threads, driver.n) == (2, 4, 2)
+        launches = driver.launches
+        assert scaled(torch.ones(0, 5), torch.ones(5)).shape == (0, 5)
+        assert scaled(torch.ones(2, 0), torch.ones(0)).shape == (2, 0)
+        assert driver.launches == launches
+
+
+def test_transforms_of_a_kernel_by_hand():
+    x, w = torch.randn(4, 7, dtype=torch.float64), torch.randn(4, 7, dtype=torch.float64)
+    with emulated():
+        scaled = make_scaled()
+        torch.testing.assert_close(torch.vmap(scaled)(x, w), 2 * x * w)
+        torch.testing.assert_close(torch.vmap(scaled, (None, 0))(x, w), 2 * x * w[:, None])
+        torch.testing.assert_close(torch.vmap(scaled, (1, None))(x.T.contiguous(), w[0]), 2 * x * w[0])
+        slope = torch.func.grad(lambda w: scaled(x, w).sum())(w[0])
+        torch.testing.assert_close(slope, 2 * x.sum(0))
+        compiled = torch.compile(lambda x, w: scaled(x, w) * 2, backend="aot_eager", fullgraph=True)
+        torch.testing.assert_close(compiled(x, w[0]), 4 * x * w[0])
+        assert tg.check(scaled).ok
+
+
+def test_elements_and_several_kernels_in_a_file():
+    @tg.op(kernel=tg.cuda(BY_HAND, grid=lambda count: -(-count // 128), block=128))
+    def total(x: Float[Tensor, "..."], y: Int[Tensor, "..."]) -> Float[Tensor, "..."]:
+        return tg.native
+
+    with emulated():
+        x, y = torch.randn(3, 1, dtype=torch.float64), torch.arange(4)
+        assert torch.equal(total(x, y), x + y)
+        assert torch.equal(torch.vmap(total)(x, y[:3]), torch.vmap(torch.add)(x, y[:3]))
+
+
+def test_a_kernel_by_hand_beside_one_for_the_cpu():
+    @tg.op
+    def scaled(x: Float[Tensor, "*batch n"], w: Float[Tensor, "n"], by: float = 2.0) -> Float[Tensor, "*batch n"]:
+        return x * w * by
+
+    @scaled.kernel("cuda", tg.cuda(BY_HAND, grid=lambda batch: batch))
+    def _(x, w, by):
+        return tg.native
+
+    assert "any: torch, cuda: cuda" in str(scaled)
+    assert torch.equal(scaled(torch.ones(2), torch.ones(2)), torch.full((2,), 2.0))
+    with pytest.raises(tg.DeclarationError, match="for one type of device"):
+        scaled.kernel("cpu", tg.cuda(BY_HAND, grid=1))(lambda x, w, by: tg.native)
+
+
+def test_a_kernel_by_hand_is_for_cuda():
+    scaled = make_scaled()
+    with pytest.raises(tg.DeviceError, match="there is no kernel"):
+        scaled(torch.ones(2), torch.ones(2))
+
+
+WRONG = {
+    "grid=0": ({"grid": 0}, "grid"),
+    "a float": ({"grid": 1.5}, "grid"),
+    "four numbers": ({"grid": (1, 1, 1, 1)}, "grid"),
+    "too many blocks": ({"grid": (1, 65536)}, "grid"),
+    "too many threads": ({"grid": 1, "block": (32, 33)}, "block"),
+    "negative memory": ({"grid": 1, "shared": -1}, "shared"),
+    "no axis": ({"grid": lambda m: m}, "grid"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_wrong_launch_is_refused_where_it_is_declared(wrong):
+    launch, argument = WRONG[wrong]
+    with pytest.raises(tg.DeclarationError) as caught:
+        make_scaled(**launch)
+    assert caught.value.argument == argument
+
+
+def test_a_wrong_launch_is_refused_in_a_call():
+    with emulated() as driver:
+        with pytest.raises(tg.KernelError, match="no size that CUDA knows") as caught:
+            make_scaled(grid=lambda n: n - 5)(torch.ones(2, 5), torch.ones(5))
+        assert (caught.value.operator, caught.value.argument, caught.value.got) == ("scaled", "grid", "0")
+        driver.refuses = 1
+        with pytest.raises(tg.KernelError, match=r"refused the launch of a grid of \(2, 1, 1\), blocks of \(4, 2, 1\)"):
+            make_scaled()(torch.ones(2, 5), torch.ones(5))
+
+
+def test_what_a_kernel_by_hand_does_not_take():
+    with pytest.raises(tg.DeclarationError, match="is not told all sizes"):
+
+        @tg.op(kernel=tg.cuda("__global__ void f(const T *x, T *out) {}", grid=1))
+        def f(x: Float[Tensor, "n ..."]) -> Float[Tensor, "n ..."]:
+            return tg.native
+
+
+SWAPPED = [
+    "__global__ void f(int64_t n, int64_t batch, const T *x, const T *y, T *out) {}",
+    "__global__ void f(int64_t batch, int64_t n, const T *y, const T *x, T *out) {}",
+    "__global__ void __launch_bounds__(128) f(int64_t n, int64_t k, const T *x, const T *y, T *out) {}",
+]
+
+
+@pytest.mark.parametrize("source", SWAPPED)
+def test_parameters_in_another_order_are_refused(source):
+    @tg.op(kernel=tg.cuda(source, grid=1))
+    def f(x: Float[Tensor, "*batch n"], y: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch n"]:
+        return tg.native
+
+    with emulated(), pytest.raises(tg.BuildError) as caught:
+        f(torch.ones(2, 3), torch.ones(2, 3))
+    assert "int64_t batch, int64_t n, const T *x, const T *y, T *out" in str(caught.value.expected)
+
+
+def test_elements_in_another_order_are_refused():
+    @tg.op(kernel=tg.c("T f(T y, T x) { return x - y; }"))
+    def f(x: Float[Tensor, "..."], y: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        return tg.native
+
+    with emulated(), pytest.raises(tg.BuildError, match="something else than the annotations say"):
+        f(torch.ones(2), torch.ones(2))
