@@ -194,7 +194,7 @@ def _typedefs(prototype: Prototype, dtypes: Mapping[str, torch.dtype], source: S
 
 
 def _work(prototype: Prototype, dtypes: Mapping[str, torch.dtype], source: Source, entry: str) -> str:
-    """Make the statements of a thread: a loop over elements or samples; that of a kernel that is written by hand is its own."""
+    """Make the statements of a thread: a loop over elements or samples, or one call of a kernel by hand."""
     if source.launch:
         return "    " + _call(prototype, "tg_f.p_{0}".format, dtypes)
     names = [*(a.name for a in prototype.arrays), *(r.name for r in prototype.results)]
