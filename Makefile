@@ -13,6 +13,9 @@ PYTEST := -m pytest -n 2 --dist worksteal
 QUICK  := tests/typing tests/spec tests/kernels tests/wrong_use tests/test_english.py tests/test_errors.py tests/test_hot_path.py \
 	tests/test_imports.py
 
+# Triton and Helion, for tests/cuda/test_languages.py alone: they are large, and torch imports Triton where it finds it.
+LANGUAGES := .venv-languages
+
 .DEFAULT_GOAL := help
 .PHONY: help demo quick test test-all fuzz net lint docs wheel bench smoke test-torch clean
 
@@ -32,7 +35,7 @@ quick: $(VENV)/.stamp ## a minute: style, types, and the tests of declarations, 
 test: $(VENV)/.stamp ## six minutes: the test suite; make test ARGS='-k compile -x' passes options to pytest
 	$(BIN)/python $(PYTEST) tests $(ARGS)
 
-test-all: $(VENV)/.stamp ## half an hour: with the slow tests, most of them further rows of tables; needs CMake and a C++20 compiler
+test-all: $(VENV)/.stamp $(LANGUAGES)/.stamp ## half an hour: with the slow tests, most of them further rows of tables; needs CMake and a C++20 compiler
 	$(BIN)/python $(PYTEST) -m "slow or not slow" tests $(ARGS)
 
 fuzz: $(VENV)/.stamp ## random operators under random transforms, beside plain torch; make fuzz SECONDS=600 SEED=1
@@ -70,6 +73,10 @@ clean: ## remove caches and products; the environments (.venv*) stay, they are s
 
 # One environment for everything: torch outweighs all the rest, so that separate ones would only cost disk and time.
 # The stamp is written last, so that an interrupted installation is taken up again, and is remade with its inputs.
+$(LANGUAGES)/.stamp: Makefile $(VENV)/.stamp
+	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target $(LANGUAGES) triton==3.9.0 helion==1.5.1 psutil filecheck
+	touch $@
+
 $(VENV)/.stamp: pyproject.toml constraints.txt
 	$(make-venv)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[test,dev,docs]'

@@ -197,3 +197,28 @@ def test_zeros_do_not_hide_a_draw(kind, rule):
     getattr(product, kind)("x")(rule or on_arrays)
     with pytest.raises(tg.RuleError, match="draws random numbers"):
         torch.func.grad(lambda x: product(x, torch.zeros_like(X)).sum())(X)
+
+
+def branching(branch):
+    @tg.op
+    def branched(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+        return torch.cond(x.sum() > 0, branch, torch.cos, (x,))
+
+    @branched.vjp("x")
+    def _(grad, x):
+        return grad * torch.where(x.sum() > 0, x.cos(), -x.sin())
+
+    return branched
+
+
+def test_a_higher_order_operator_in_a_kernel_is_compiled():
+    branched, x = branching(torch.sin), torch.ones(3, requires_grad=True)
+    compiled = torch.compile(lambda x: branched(x) * 2, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(x), 2 * x.sin())
+    torch.testing.assert_close(torch.autograd.grad(compiled(x).sum(), x)[0], 2 * x.cos())
+
+
+def test_a_draw_in_a_branch_is_refused():
+    branched, x = branching(lambda x: torch.nn.functional.dropout(x)), torch.ones(3)
+    with pytest.raises((tg.KernelError, torch._dynamo.exc.Unsupported)):  # The second if torch looks into it first.
+        torch.compile(lambda x: branched(x) * 2, backend="aot_eager", fullgraph=True)(x)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import random
+import types
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -27,18 +29,39 @@ class RandomWatch(TorchDispatchMode):
         explicit: the name of the first one that was handed a generator.
     """
 
+    supports_higher_order_operators = True
+    """Such as `torch.cond`, and the call of a Triton kernel: else torch refuses them."""
+
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.drawn: str | None = None
         self.explicit: str | None = None
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(self, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call `func`, and look at the generators."""
+        if not isinstance(func, torch._ops.OpOverload):  # It is a higher order operator, which calls functions.
+            return func(*map(self._watched, args), **(kwargs or {}))
         if torch.Tag.nondeterministic_seeded in func.tags:
             self.drawn = self.drawn or func.__name__
             if any(isinstance(value, torch.Generator) for value in (*args, *(kwargs or {}).values())):
                 self.explicit = self.explicit or func.__name__
         return func(*args, **(kwargs or {}))
+
+    def _watched(self, value: Any) -> Any:
+        """A function that a higher order operator calls, watched as well; a graph is read."""
+        if isinstance(value, torch.fx.GraphModule):
+            for node in value.graph.nodes:
+                if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+                    self.drawn = self.drawn or node.target.__name__
+        if not isinstance(value, types.FunctionType):
+            return value
+
+        @functools.wraps(value)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return value(*args, **kwargs)
+
+        return call
 
 
 class Generators:
