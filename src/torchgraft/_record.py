@@ -107,6 +107,11 @@ class Record:
         """
         return self.opaque or bool(self.signature.late)
 
+    @property
+    def is_captured(self) -> bool:
+        """True if CUDA graphs hold its calls: nothing happens on the host, or only that a kernel is launched."""
+        return not self.sealed or (not self.signature.late and self.kernels[None].runs_on("cuda"))
+
     # -- declaring ------------------------------------------------------------------------------------------
 
     def _forget(self) -> None:

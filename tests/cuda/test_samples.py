@@ -10,7 +10,7 @@ from torch import Tensor
 import torchgraft as tg
 
 from .draws import TOLERANCES, apart
-from .operators import FLOATS
+from .operators import FLOATS, make
 from .standin import emulated
 
 CORRELATE = tg.c(
@@ -319,3 +319,16 @@ def test_elements_in_another_order_are_refused():
 
     with emulated(), pytest.raises(tg.BuildError, match="something else than the annotations say"):
         f(torch.ones(2), torch.ones(2))
+
+
+def test_which_calls_cuda_graphs_hold():
+    """A kernel in C that runs there is only launched; one that is for the CPU alone moves nothing to a device."""
+
+    @tg.op(kernel=tg.c("void twice(int64_t n, const T *x, T *out) { out[0] = x[0]; }"))
+    def twice(x: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch n"]:
+        return tg.native
+
+    unsafe = torch.Tag.cudagraph_unsafe
+    assert unsafe in twice.torch_op.tags
+    for op in (make_correlate(), make_scaled(), make()["soft"]):
+        assert unsafe not in op.torch_op.tags

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from .._spec.signature import Parameter
 from ..errors import ArgumentError, DeviceError, KernelError, TorchgraftError
 from . import debug, library
 from .cuda.device import Device, current
-from .cuda.text import unfit
+from .cuda.text import Unfit, unfit
 from .launch import EXTENTS
 from .prototype import Prototype
 from .source import Source
@@ -98,10 +99,15 @@ class NativeFunction:
             self._variants[key] = function
         return function
 
+    @cached_property
+    def unfit(self) -> Unfit | None:
+        """Why it has no kernel on CUDA; None where it has one."""
+        return unfit(self.prototype, self.source)
+
     def runs_on(self, device: str) -> bool:
         """Tell whether the function computes on devices of a type."""
         on_cpu = device == "cpu" and self.source.launch is None
-        return on_cpu or (device in ("cuda", current().key.lower()) and not unfit(self.prototype, self.source))
+        return on_cpu or (device in ("cuda", current().key.lower()) and self.unfit is None)
 
     def device_of(self, values: Sequence[Any]) -> Device | None:
         """The devices that the tensors are on, where they are not on the CPU."""
@@ -114,7 +120,8 @@ class NativeFunction:
     ) -> Callable[..., Any]:
         from .cuda.function import CudaFunction, summing  # Most programs never need it.
 
-        for argument, problem, expected, got in unfit(self.prototype, self.source)[:1]:
+        if self.unfit is not None:
+            argument, problem, expected, got = self.unfit
             raise DeviceError(
                 problem, operator=self.label, argument=argument, expected=expected, got=got,
                 hint="pass tensors on the CPU, or write the kernel for CUDA: @f.kernel('cuda')",

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._build.cuda.by_hand import KernelPrototype
-from .._build.cuda.text import unfit
 from .._build.launch import Launch
 from .._build.native_function import NativeFunction, Result
 from .._build.prototype import Prototype
@@ -44,7 +43,8 @@ class NativeKernel(Kernel):
         """Raise a `DeclarationError` if a kernel for CUDA cannot be what the annotations say."""
         native = self.native
         launch.check_names(native.prototype.sizes, self.signature.name)
-        for argument, problem, expected, got in unfit(native.prototype, native.source)[:1]:
+        if native.unfit is not None:
+            argument, problem, expected, got = native.unfit
             raise DeclarationError(problem, operator=self.signature.name, argument=argument, expected=expected, got=got)
 
     def runs_on(self, device: str) -> bool:

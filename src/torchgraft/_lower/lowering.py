@@ -72,7 +72,7 @@ class Lowering:
     def tags(self) -> tuple[torch.Tag, ...]:
         """The tags of the operator's names."""
         tags = [torch.Tag.flexible_layout] if hasattr(torch.Tag, "flexible_layout") else []
-        tags += [torch.Tag.cudagraph_unsafe] if self.record.sealed else []
+        tags += [] if self.record.is_captured else [torch.Tag.cudagraph_unsafe]
         tags += [torch.Tag.dynamic_output_shape] if self.record.signature.late else []
         return tuple(tags)
 

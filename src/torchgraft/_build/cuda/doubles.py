@@ -13,7 +13,7 @@ from ..native_function import NativeFunction
 from . import nvrtc
 from .device import machine_code
 from .function import flags
-from .text import ENTRIES, emit, unfit
+from .text import ENTRIES, emit
 
 _ARITHMETIC = re.compile(r"^\s*(?:@!?%p\d+\s+)?(?!ld|st|mov|cvt)\w[\w.]*\.f64\b", re.M)
 
@@ -42,7 +42,7 @@ def count(native: NativeFunction) -> int:
         BuildError: NVRTC refuses the source, or is not there.
     """
     dtypes = dtypes_of(native)
-    if unfit(native.prototype, native.source) or torch.float32 not in dtypes.values():
+    if native.unfit or torch.float32 not in dtypes.values():
         return 0
     text = emit(native.prototype, dtypes, native.source, ENTRIES[0])
     ptx = machine_code(text, "compute_80", native.label, flags(native.source))

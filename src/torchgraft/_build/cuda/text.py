@@ -9,6 +9,7 @@ hand has one, which passes on what is in the frame, so that the compiler checks 
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterator, Mapping
 
@@ -90,30 +91,44 @@ _WALK = """\
 _STEP = "tg_o_{0} += tg_at * tg_f.s_{0}[tg_d];"
 
 
-def unfit(prototype: Prototype, source: Source) -> list[tuple[str | None, str, str, str]]:
-    """Say why a function has no kernel on CUDA: argument, problem, what is expected, what there is."""
-    found: list[tuple[str | None, str, str, str]] = []
+Unfit = tuple[str | None, str, str, str]
+"""Why a function has no kernel on CUDA: argument, problem, what is expected, what there is."""
+
+
+def unfit(prototype: Prototype, source: Source) -> Unfit | None:
+    """Say why a function has no kernel on CUDA; None where it has one."""
+    return next(_reasons(prototype, source), None)
+
+
+def _reasons(prototype: Prototype, source: Source) -> Iterator[Unfit]:
     if source.imports:
         lent = ", ".join(name for name, _ in source.imports)
-        found.append((None, "calls functions that Python modules lend, which a GPU does not have", "none", lent))
-    texts = [source.code, *included(source.code, folders(source)).values()]
-    if any(_LONG_DOUBLE.search(bare(text)) for text in texts):
-        found.append((None, "computes in long double, which a GPU does not have", "double, or pairs of doubles",
-                      "long double"))  # fmt: skip
-    found += [] if prototype.scalar else _unfit_samples(prototype, source)
+        yield (None, "calls functions that Python modules lend, which a GPU does not have", "none", lent)
+    if not prototype.scalar:
+        yield from _unfit_samples(prototype, source)
     for argument in prototype.arguments:
         if isinstance(argument, (Arrays, Written)) or not isinstance(argument, (Array, Number)):
             kind = type(argument).__name__.lower()
-            found.append((argument.name, "is no tensor and no number", "a tensor that is read, or a number", kind))
+            yield (argument.name, "is no tensor and no number", "a tensor that is read, or a number", kind)
     tensors = len(prototype.arrays) + len(prototype.results)
     words = 2 + AXES + len(prototype.sizes) + sum(map(words_of, prototype.arguments)) + tensors * (1 + AXES)
     if tensors > TENSORS or words > WORDS:
-        found.append((None, "takes more than the frame of a kernel holds", f"{TENSORS} tensors, {WORDS} words",
-                      f"{tensors} tensors, {words} words"))  # fmt: skip
-    return found
+        yield (None, "takes more than the frame of a kernel holds", f"{TENSORS} tensors, {WORDS} words",
+               f"{tensors} tensors, {words} words")  # fmt: skip
+    if _has_long_double(source):
+        yield None, "computes in long double, which a GPU does not have", "double, or pairs of doubles", "long double"
 
 
-def _unfit_samples(prototype: Prototype, source: Source) -> Iterator[tuple[str | None, str, str, str]]:
+def _has_long_double(source: Source) -> bool:
+    return _in_text(source.code) or any(map(_in_text, included(source.code, folders(source)).values()))
+
+
+@functools.lru_cache(maxsize=256)
+def _in_text(text: str) -> bool:
+    return "long" in text and _LONG_DOUBLE.search(bare(text)) is not None
+
+
+def _unfit_samples(prototype: Prototype, source: Source) -> Iterator[Unfit]:
     """Find what is in the way of a function that sees samples, or all of them."""
     if source.launch is None and not source.per_sample:
         yield (None, "sees a sample, and runs on the CPU alone unless that is asked for",
