@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from .docstrings import BROADCAST
@@ -71,6 +72,7 @@ xlogy = function(
         "The quotient x / y (DLMF 4.7.1), and 0 where x is 0.",
     ),
     returns=BROADCAST,
+    on_cuda=torch.special.xlogy,
     example=("xlogy(torch.tensor([0.0, 2.0]), torch.tensor([0.0, 3.0]))", "tensor([0.0000, 2.1972])"),
 )  # fmt: skip
 
@@ -82,6 +84,7 @@ xlog1py = function(
         "The quotient x / (1 + y) (DLMF 4.7.1), and 0 where x is 0.",
     ),
     returns=BROADCAST,
+    on_cuda=torch.special.xlog1py,
     example=("xlog1py(torch.tensor([0.0, 2.0]), torch.tensor([-1.0, 3.0]))", "tensor([0.0000, 2.7726])"),
 )  # fmt: skip
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from types import GenericAlias
 from typing import Any, NoReturn
 
+import torch
 from jaxtyping import Float, Real
 from torch import Tensor
 
@@ -82,6 +83,7 @@ def function(
     raises: str = "",
     example: tuple[str, str] | None = None,
     outputs: int = 1,
+    on_cuda: Callable[..., Tensor] | None = None,
     **parameters: Input | Option | type | Rule,
 ) -> tg.Op[..., Any]:
     """Declare an elementwise operator, public or the derivative of one.
@@ -94,6 +96,7 @@ def function(
         raises: derivatives that are refused, for the docstring.
         example: a call and what it prints, for the docstring of a public function.
         outputs: how many results it has.
+        on_cuda: torch's own function of the same digits in double precision, where that of the CPU is SciPy's.
         parameters: an `Input` each, or of an operator that is not public its derivative alone; the type of what is no
             tensor, or an `Option`.
     """
@@ -105,6 +108,8 @@ def function(
     domains = {key: value.domain for key, value in inputs.items() if value.domain is not None}
     c_types = {key: "T" if key in inputs else IN_C.get(value.type, "int64_t") for key, value in read.items()}
     operator: tg.Op[..., Any] = tg.op(kernel=kernel(name, c_types))(tg.domain(**domains)(stub) if domains else stub)
+    if on_cuda is not None:
+        operator.kernel("cuda")(_in_double(on_cuda, list(inputs)))
     for key, value in inputs.items():
         if isinstance(value.rule, Refused):
             operator.nondifferentiable(key, reason=value.rule.reason.format(key))
@@ -112,6 +117,18 @@ def function(
             value.rule.__doc__ = value.formula or value.rule.__doc__
             operator.partial(key)(value.rule)
     return operator
+
+
+def _in_double(theirs: Callable[..., Tensor], names: list[str]) -> Callable[..., Any]:
+    """The kernel of tensors that computes in double precision, whatever the dtype, as those in C do."""
+
+    def kernel(*values: Tensor) -> Tensor:
+        floating = [value.dtype for value in values if value.is_floating_point()]
+        return theirs(*(value.double() for value in values)).to(floating[0] if floating else torch.float64)
+
+    parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
+    kernel.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return kernel
 
 
 def _short(value: Any) -> Input | Option:
