@@ -11,10 +11,15 @@ serves every Python and every torch that torchgraft knows::
     modules = ["mypackage.ops"]                 # whose operators in C and C++ are compiled
     dtypes = ["float32", "float64"]             # for these dtypes; this is the default
     platform = "manylinux_2_28_x86_64"          # of the wheel's tag; this machine's by default
+    cuda = ["80", "90"]                         # compute capabilities of GPUs; none by default
 
 The modules are imported from the source tree. Each function in C or C++ of their operators, kernel or rule, is compiled
 for each combination of dtypes that its annotations admit, once for any processor and once for newer ones. Other dtypes
 are compiled where they are needed, as everything is in an editable installation.
+
+With `cuda`, the functions that run on CUDA are compiled for these GPUs too, by NVRTC and without one; each serves the
+later GPUs of its generation. What NVRTC refuses is named in a warning. Other GPUs compile on arrival, and so do halves
+and tensors of more than 2^31 elements.
 """
 
 from __future__ import annotations
@@ -31,6 +36,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -42,10 +48,14 @@ from hatchling.plugin import hookimpl
 
 from ._build import library, shipped, toolchain
 from ._build.combinations import combinations, read_dtypes
+from ._build.cuda import launcher
+from ._build.cuda.device import CUDA
+from ._build.cuda.function import machine_code_of
+from ._build.cuda.text import ENTRIES
 from ._build.native_function import NativeFunction
 from ._op import Op
 from ._rules.weighed import weighed
-from .errors import BuildError
+from .errors import BuildError, DeclarationError
 
 _LEVELS = {"x86_64": (None, "x86-64-v3"), "AMD64": (None, "x86-64-v3")}
 
@@ -88,11 +98,33 @@ class NativeBuildHook(BuildHookInterface[BuilderConfig]):
             folder = self._scratch / package
             for path in _compile(functions, options.dtypes, folder):
                 files[str(path)] = str(package / shipped.FOLDER / path.name)
+            if package.name == __package__:
+                files[str(_launcher(folder))] = str(package / shipped.FOLDER / launcher.shipped_name())
         self._check_platform(options.platform, [Path(path) for path in files])
+        for package, functions in _functions(root, options.modules).items():
+            for path in self._cubins(functions, options, self._scratch / package):
+                files[str(path)] = str(package / shipped.FOLDER / path.name)
         build_data["force_include"].update(files)
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-{options.platform}"
         self.app.display_info(f"torchgraft: {len(files)} libraries for {options.platform}")
+
+    def _cubins(self, functions: Sequence[NativeFunction], options: _Options, folder: Path) -> Iterator[Path]:
+        """Compile the functions that run on CUDA; what NVRTC refuses stays out."""
+        for function in functions if options.cuda else ():
+            source, prototype = function.source, function.prototype
+            if function.unfit is not None:
+                continue
+            entries = ENTRIES[:1] if source.launch else ENTRIES[:2] if prototype.scalar else ENTRIES[1:2]
+            try:
+                for names, entry, architecture in product(
+                    combinations(prototype, options.dtypes), entries, options.cuda
+                ):
+                    path = folder / shipped.name_on_cuda(source, prototype, names, entry, architecture)
+                    path.write_bytes(machine_code_of(source, prototype, names, entry, architecture, CUDA))
+                    yield path
+            except (BuildError, DeclarationError) as error:
+                self.app.display_warning(f"torchgraft: not compiled for CUDA: {error}")
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Drop what is in the wheel now."""
@@ -123,12 +155,13 @@ class _Options:
     modules: tuple[str, ...]
     dtypes: tuple[torch.dtype, ...]
     platform: str
+    cuda: tuple[str, ...]
 
     @classmethod
     def read(cls, config: Mapping[str, Any]) -> _Options:
         here = re.sub(r"[-.]", "_", sysconfig.get_platform())
-        values = {"dtypes": ["float32", "float64"], "platform": here} | dict(config)
-        known = {"modules", "dtypes", "platform", *_OF_HATCH}
+        values = {"dtypes": ["float32", "float64"], "platform": here, "cuda": []} | dict(config)
+        known = {"modules", "dtypes", "platform", "cuda", *_OF_HATCH}
         for name in values.keys() - known:
             raise _refuse(name, f"one of {', '.join(sorted(known - _OF_HATCH))}", name)
         for name in ("modules", "dtypes"):
@@ -137,7 +170,11 @@ class _Options:
                 raise _refuse(name, "a list of names", given)
         if not isinstance(values["platform"], str):
             raise _refuse("platform", "the platform of a wheel's tag", values["platform"])
-        return cls(tuple(values["modules"]), read_dtypes(values["dtypes"]), values["platform"])
+        cuda = values["cuda"]
+        if not isinstance(cuda, list) or not all(isinstance(one, str) and one.isdigit() for one in cuda):
+            raise _refuse("cuda", 'compute capabilities without a point, as ["80", "90"]', cuda)
+        capabilities = tuple(f"sm_{one}" for one in cuda)
+        return cls(tuple(values["modules"]), read_dtypes(values["dtypes"]), values["platform"], capabilities)
 
 
 _OF_HATCH = {"dependencies", "require-runtime-dependencies", "require-runtime-features", "enable-by-default"}
@@ -204,7 +241,8 @@ def _compile(functions: Sequence[NativeFunction], dtypes: Sequence[torch.dtype],
     """Compile functions into a folder, and load what this machine can load."""
     folder.mkdir(parents=True)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        tasks = {path: (f, names, level) for f in functions for names, level, path in _recipes(f, dtypes, folder)}
+        on_cpu = [function for function in functions if function.source.launch is None]
+        tasks = {path: (f, names, level) for f in on_cpu for names, level, path in _recipes(f, dtypes, folder)}
         return list(pool.map(_compile_one, tasks, *zip(*tasks.values(), strict=True)))
 
 
@@ -235,6 +273,14 @@ def _compile_one(path: Path, function: NativeFunction, dtypes: Mapping[str, torc
     if level in (None, toolchain.processor_level()):
         library.load(path, source, prototype)
     return path
+
+
+def _launcher(folder: Path) -> Path:
+    """Compile what launches kernels on CUDA, which the wheel of torchgraft has for all packages."""
+    made = folder / launcher.shipped_name()
+    launcher.build(made)
+    made.with_suffix(".c").unlink()
+    return made
 
 
 # -- platforms --------------------------------------------------------------------------------------------------------

@@ -82,7 +82,7 @@ kernels: list[Path] = []
 """Libraries that were made for kernels in this process."""
 
 
-def image(text: str, number: int, operator: str, flags: Sequence[str]) -> bytes:
+def image(text: str, architecture: str, operator: str, flags: Sequence[str]) -> bytes:
     """Compile a text as it is, but for the header of the device; the path of the library is the image."""
     entry = text.rpartition("TG_ENTRY(")[2].partition(") ")[2].partition("(")[0]
     made = text + _GRID.format(entry=entry)
@@ -98,7 +98,7 @@ def image(text: str, number: int, operator: str, flags: Sequence[str]) -> bytes:
 @contextlib.contextmanager
 def emulated() -> Iterator[State]:
     """Tensors on the CPU count as tensors on CUDA."""
-    device = Device(str(driver()), str(driver()), "CPU", lambda tensor: tensor.is_cpu, image)
+    device = Device(str(driver()), str(driver()), "CPU", lambda tensor: tensor.is_cpu, lambda number: "sm_86", image)
     seen = state()
     ctypes.memset(ctypes.addressof(seen), 0, ctypes.sizeof(seen))
     with standing_in(device):

@@ -1,5 +1,6 @@
 """Kernels that are compiled ahead of time: what the build hook makes, and that it serves without a compiler."""
 
+import ctypes
 import importlib
 import os
 import re
@@ -20,7 +21,11 @@ import torchgraft as tg
 from torchgraft import build
 from torchgraft._build import library, shipped
 from torchgraft._build.combinations import combinations
+from torchgraft._build.cuda import launcher, nvrtc
+from torchgraft._build.cuda.text import ENTRIES
 from torchgraft.errors import BuildError
+
+from ..cuda.standin import emulated
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "examples/package"
@@ -267,6 +272,52 @@ def test_nothing_is_compiled_for_other_targets(package):
     assert initialized(package, target="sdist") == {"force_include": {}}
 
 
+ON_CUDA = (
+    OPS
+    + """
+@tg.op(kernel=tg.c("void h(int64_t n, const T *x, T *out) { *out = n ? *x : 0; }", cuda="per_sample"))
+def h(x: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch"]: ...
+
+@tg.op(kernel=tg.cuda("__global__ void k(int64_t count, const T *x, T *out) { *out = *x; }", grid=1))
+def k(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]: ...
+
+@tg.op(kernel=tg.c("T odd(T x) { T new = x; return new; }"))
+def odd(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]: ...
+"""
+)
+
+
+@pytest.mark.skipif(not nvrtc.is_there(), reason="NVRTC is not installed")
+def test_machine_code_for_cuda_is_shipped(package, monkeypatch, capsys):
+    (package / "ops.py").write_text(ON_CUDA)
+    data = initialized(package, {"cuda": ["80", "90"]})
+    assert re.search(r"not compiled for CUDA: operator 'odd'", "".join(capsys.readouterr()))
+    places = [Path(place) for place in data["force_include"].values()]
+    cubins = sorted(re.sub(r"-[0-9a-f]{32}", "", place.name) for place in places if place.suffix == ".cubin")
+    kernels = ["dg", "dg", "g", "g", "h", "k", "tg_weighed_dg", "tg_weighed_dg"]  # Two, over flat memory and strides.
+    assert cubins == sorted(f"{kernel}-sm_{one}.cubin" for kernel in kernels for one in ("80", "90"))
+
+    monkeypatch.syspath_prepend(str(package.parent))
+    for name in [name for name in sys.modules if name.startswith(package.name)]:
+        monkeypatch.delitem(sys.modules, name)
+    ops = importlib.import_module(f"{package.name}.ops")
+    (native,) = ops.h._record.natives()
+    recipe = native.source, native.prototype, {"x": torch.float32, "out": torch.float32}, ENTRIES[1]
+    for architecture, there in {"sm_75": None, "sm_80": "sm_80", "sm_86": "sm_80", "sm_90": "sm_90"}.items():
+        found = shipped.find_on_cuda(*recipe, architecture)
+        paths = [place for place in (package / "_torchgraft").iterdir() if place.read_bytes() == found]
+        assert [path.stem.rpartition("-")[2] for path in paths] == ([there] if there else [])
+    with emulated(), pytest.raises(tg.KernelError, match="refused the kernel"):
+        ops.h(torch.ones(2))  # It gets what was shipped, which the stand-in cannot run.
+
+
+def test_the_wheel_of_torchgraft_has_the_launcher(tmp_path):
+    path = build._launcher(tmp_path)
+    assert [path] == list(tmp_path.iterdir())
+    ctypes.CDLL(str(path))
+    assert path.name == launcher.shipped_name()
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -274,8 +325,9 @@ def test_nothing_is_compiled_for_other_targets(package):
         ({"modules": ["nowhere.ops"]}, "expected: packages in .*src or .*project\n  got:      nowhere.ops"),
         ({"dtypes": ["float8"]}, "there is no such dtype in C\n  expected: float32, .*\n  got:      float8"),
         ({"dtypes": ["int32"]}, "'f': the annotations admit none of the dtypes\n|argument 'dtypes'"),
-        ({"dtype": ["float32"]}, "argument 'dtype'.*\n  expected: one of dtypes, modules, platform"),
+        ({"dtype": ["float32"]}, "argument 'dtype'.*\n  expected: one of cuda, dtypes, modules, platform"),
         ({"platform": 3}, "argument 'platform'"),
+        ({"cuda": ["8.0"]}, "argument 'cuda'.*\n  expected: compute capabilities without a point"),
         (
             {"platform": "manylinux_2_5_x86_64"},
             r"need a newer glibc.*\n  expected: at most 2\.5, as manylinux_2_5_x86_64",

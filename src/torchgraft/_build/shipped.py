@@ -22,6 +22,9 @@ from .toolchain import processor_level
 INTERFACE = 1
 """Counts changes of `shim.h` and `Shim` after which a library that was built before cannot be called."""
 
+ON_CUDA = 1
+"""Counts changes of the frame of a kernel on CUDA, likewise."""
+
 FOLDER = "_torchgraft"
 """The folder, at the top of a package."""
 
@@ -43,6 +46,20 @@ def name(source: Source, prototype: Prototype, dtypes: Mapping[str, torch.dtype]
     """
     suffix = f"-{level}" if level else ""
     return f"{prototype.symbol}-{cache.key_of(json.dumps(_recipe(source, prototype, dtypes)))}{suffix}.so"
+
+
+def name_on_cuda(
+    source: Source, prototype: Prototype, dtypes: Mapping[str, torch.dtype], entry: str, architecture: str
+) -> str:
+    """The file name of shipped machine code.
+
+    Args:
+        entry: which kernel of the function it is.
+        architecture: as ``"sm_90"``.
+    """
+    threads = source.launch.threads if source.launch else 0
+    recipe = json.dumps([ON_CUDA, entry, threads, *_recipe(source, prototype, dtypes)])
+    return f"{prototype.symbol}-{cache.key_of(recipe)}-{architecture}.cubin"
 
 
 def _recipe(source: Source, prototype: Prototype, dtypes: Mapping[str, torch.dtype]) -> list[object]:
@@ -71,6 +88,19 @@ def find(source: Source, prototype: Prototype, dtypes: Mapping[str, torch.dtype]
         return None
     names = [name(source, prototype, dtypes, level) for level in dict.fromkeys((processor_level(), None))]
     return next((path for path in (folder / name for name in names) if path.is_file()), None)
+
+
+def find_on_cuda(
+    source: Source, prototype: Prototype, dtypes: Mapping[str, torch.dtype], entry: str, architecture: str
+) -> bytes | None:
+    """The machine code that was shipped for a device, or for an earlier one of its generation; None without any."""
+    folder = _folder(source)
+    if folder is None:
+        return None
+    generation, minor = architecture[:-1], architecture[-1:]
+    able = [f"{generation}{number}" for number in range(int(minor), -1, -1)] if minor.isdigit() else []
+    paths = (folder / name_on_cuda(source, prototype, dtypes, entry, one) for one in able)
+    return next((path.read_bytes() for path in paths if path.is_file()), None)
 
 
 def _folder(source: Source) -> Path | None:

@@ -32,14 +32,16 @@ class Device:
         torch_library: torch's library that knows the current stream.
         key: the dispatch key of their tensors.
         serves: whether a tensor is on one of them.
-        compiled: makes machine code of a text, for the device with a number: text, number, operator, flags.
+        architecture: that of the device with a number, as ``"sm_90"``.
+        compiled: makes machine code of a text: text, architecture, operator, flags.
     """
 
     driver: str
     torch_library: str
     key: str
     serves: Callable[[Tensor], bool]
-    compiled: Callable[[str, int, str, Sequence[str]], bytes]
+    architecture: Callable[[int], str]
+    compiled: Callable[[str, str, str, Sequence[str]], bytes]
 
 
 def machine_code(text: str, architecture: str, operator: str, flags: Sequence[str] = ()) -> bytes:
@@ -74,9 +76,9 @@ def _compiled(text: str, architecture: str, operator: str, flags: Sequence[str])
         ) from None  # fmt: skip
 
 
-def _for_device(text: str, number: int, operator: str, flags: Sequence[str]) -> bytes:
+def _architecture(number: int) -> str:
     major, minor = torch.cuda.get_device_capability(number)
-    return machine_code(text, f"sm_{major}{minor}", operator, flags)
+    return f"sm_{major}{minor}"
 
 
 def _is_on_cuda(tensor: Tensor) -> bool:
@@ -84,8 +86,9 @@ def _is_on_cuda(tensor: Tensor) -> bool:
 
 
 CUDA = Device(
-    "libcuda.so.1", str(Path(torch.__file__).parent / "lib" / "libtorch_cuda.so"), "CUDA", _is_on_cuda, _for_device
-)
+    "libcuda.so.1", str(Path(torch.__file__).parent / "lib" / "libtorch_cuda.so"), "CUDA", _is_on_cuda, _architecture,
+    machine_code,
+)  # fmt: skip
 _current: list[Device] = [CUDA]
 
 

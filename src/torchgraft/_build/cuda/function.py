@@ -13,6 +13,7 @@ from ..._spec.axes import Axes
 from ...errors import BuildError
 from ..c_arguments import CODES, Argument, Array, Number, SeedOfSample
 from ..prototype import Prototype
+from ..shipped import find_on_cuda
 from ..source import Source
 from ..toolchain import check_head, other_head
 from .device import Device
@@ -73,15 +74,12 @@ class CudaFunction:
             self._compile(int(found[1]), int(found[2]))
 
     def _compile(self, number: int, entry: int) -> None:
-        prototype, source = self._prototype, self._source
-        if not check_head(source, prototype, str) and prototype.users.ambiguous:
-            raise other_head(source, prototype, "a head that cannot be read without a compiler")
-        text = emit(prototype, self._dtypes, source, ENTRIES[entry])
-        try:
-            image = self._device.compiled(text, number, prototype.signature.name, flags(source))
-        except BuildError as error:
-            error.hint = error.hint or f"the prototype is {prototype.declaration()}"
-            raise
+        architecture = self._device.architecture(number)
+        image = find_on_cuda(self._source, self._prototype, self._dtypes, ENTRIES[entry], architecture)
+        if image is None:
+            image = machine_code_of(
+                self._source, self._prototype, self._dtypes, ENTRIES[entry], architecture, self._device
+            )
         self._images.append(image)  # The driver reads it later.
         self._kernel.images[number][entry] = image
 
@@ -103,6 +101,29 @@ class CudaFunction:
         known = sizes_of(self._prototype)
         numbers = [known.index(token.name) if token.name in known else -1 for token in core.tokens]
         return len(numbers), (ctypes.c_int32 * len(numbers))(*numbers)
+
+
+def machine_code_of(
+    source: Source,
+    prototype: Prototype,
+    dtypes: Mapping[str, torch.dtype],
+    entry: str,
+    architecture: str,
+    device: Device,
+) -> bytes:
+    """Compile one kernel of a function.
+
+    Raises:
+        BuildError: its head is not as annotated; NVRTC refused it, or is not there.
+    """
+    if not check_head(source, prototype, str) and prototype.users.ambiguous:
+        raise other_head(source, prototype, "a head that cannot be read without a compiler")
+    text = emit(prototype, dtypes, source, entry)
+    try:
+        return device.compiled(text, architecture, prototype.signature.name, flags(source))
+    except BuildError as error:
+        error.hint = error.hint or f"the prototype is {prototype.declaration()}"
+        raise
 
 
 def trailing(prototype: Prototype) -> tuple[str, ...]:

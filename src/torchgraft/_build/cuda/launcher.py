@@ -16,6 +16,7 @@ from ...errors import BuildError
 from .. import cache
 from ..inputs import Inputs
 from ..library import SPACE, libtorch, space
+from ..shipped import FOLDER
 from ..toolchain import HEADER, SHIM, compiler
 from .device import Device
 from .text import AXES, ENTRIES, TENSORS, THREADS, WORDS
@@ -82,16 +83,32 @@ def _loaded(device: Device) -> ctypes.CDLL:
 
 
 def _built(driver: str) -> Path:
+    shipped = Path(__file__).parents[2] / FOLDER / shipped_name()
+    if shipped.is_file():
+        return shipped
     tools = compiler("c", "the launcher")
-    text = _SOURCE.read_text()
+    key = cache.key_of(shipped_name(), tools.version, tools.program, driver)
+    return cache.built(key, build).path
+
+
+def build(made: Path) -> Inputs:
+    """Compile the library that launches kernels on CUDA.
+
+    Raises:
+        BuildError: there is no compiler, or it refused.
+    """
+    file = made.with_suffix(".c")
+    file.write_text(_SOURCE.read_text())
+    compiler("c", "the launcher").build_own(file, made, _options())
+    return Inputs()
+
+
+def shipped_name() -> str:
+    """The file name of the launcher in a wheel of torchgraft, which needs no compiler then."""
+    limits = [option for option in _options() if option.startswith("-D")]
+    return f"launcher-{cache.key_of(_SOURCE.read_text(), HEADER.read_text(), SHIM.read_text(), repr(limits))}.so"
+
+
+def _options() -> list[str]:
     limits = {"AXES": AXES, "TENSORS": TENSORS, "WORDS": WORDS, "THREADS": THREADS, "DEVICES": _DEVICES}
-    options = [f"-I{HEADER.parent}", *(f"-DTG_{name}={value}" for name, value in limits.items())]
-
-    def make(made: Path) -> Inputs:
-        file = made.with_suffix(".c")
-        file.write_text(text)
-        tools.build_own(file, made, options)
-        return Inputs()
-
-    key = cache.key_of(text, HEADER.read_text(), SHIM.read_text(), tools.version, tools.program, driver, repr(options))
-    return cache.built(key, make).path
+    return [f"-I{HEADER.parent}", *(f"-DTG_{name}={value}" for name, value in limits.items())]
