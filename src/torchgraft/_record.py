@@ -257,13 +257,13 @@ class Record:
     # -- calling --------------------------------------------------------------------------------------------
 
     def kernel_for(self, device: torch.device) -> Kernel:
-        """The kernel for a device.
+        """The kernel for a device; on the one without numbers any will do.
 
         Raises:
             DeviceError: there is none.
         """
-        kernel = self.kernels.get(device.type) or self.kernels[None]
-        if not kernel.runs_on(device.type):
+        kernel = self.kernels.get("cpu" if device.type == "meta" else device.type) or self.kernels[None]
+        if device.type != "meta" and not kernel.runs_on(device.type):
             raise DeviceError(
                 f"is called on {device}, for which there is no kernel",
                 operator=self.name,

@@ -187,6 +187,7 @@ class Part:
         values, lead = self._values(args)
         values = self.record.promoted(values)
         plan = self.record.plan(values, lead)
+        kernel = self.record.kernel_for(plan.device)  # What cannot be run is not traced either.
         if plan.late is not None:
             leaves = self.record.leaves(values)
             return self._pack(fake_outputs(plan, plan.late, self.dispatched.torch_op, self.record.name, leaves))
@@ -194,7 +195,6 @@ class Part:
             return self._pack(
                 [torch.empty(shape or (), dtype=dtype, device=plan.device) for shape, dtype in plan.outputs]
             )
-        kernel = self.record.kernel_for(torch.device("cpu") if plan.device.type == "meta" else plan.device)
         if kernel.opaque:
             raise UnsupportedError(
                 "the output's shape is not known without running the kernel",
