@@ -155,6 +155,47 @@ def test_what_cuda_may_be():
     assert caught.value.argument == "cuda"
 
 
+def make_jittered():
+    @tg.op(kernel=tg.c(
+        """#include <torchgraft/random.h>
+
+        void jittered(int64_t n, const T *x, int64_t seed, T *out) {
+            for (int64_t i = 0; i < n; i++) out[i] = x[i] + tg_uniform(seed, i + 1);
+        }
+        """,
+        cuda="per_sample",
+    ))  # fmt: skip
+    def jittered(x: Float[Tensor, "*batch n"], *, seed: tg.Seed = tg.drawn) -> Float[Tensor, "*batch n"]:
+        return tg.native
+
+    return jittered
+
+
+def test_each_sample_has_the_seed_that_it_has_on_the_cpu():
+    x, seeds = torch.zeros(3, 2, 4), torch.arange(6).reshape(3, 2)
+    calls = [
+        lambda op: op(x, seed=5),
+        lambda op: op(x, seed=seeds),
+        lambda op: torch.vmap(lambda x: op(x, seed=7), randomness="same")(x),
+    ]
+    expected = [call(make_jittered()) for call in calls]
+    with emulated() as driver:
+        assert all(torch.equal(call(make_jittered()), made) for call, made in zip(calls, expected, strict=True))
+        assert driver.launches >= 3
+
+
+def test_elements_that_are_written():
+    @tg.op(kernel=tg.c("T damp(T y, T x, double by) { return y * (T)by + x; }"))
+    def damp(y: tg.Mutated[Float[Tensor, "..."]], x: Float[Tensor, "..."], by: float = 0.5) -> None:
+        return tg.native
+
+    y = torch.ones(3, 4)
+    with emulated() as driver:
+        damp(y[:, 1:3], torch.ones(2))
+        assert driver.launches
+    assert y.tolist() == [[1, 1.5, 1.5, 1]] * 3
+
+
 # -- by hand ----------------------------------------------------------------------------------------------------------
 
 BY_HAND = """
@@ -332,3 +373,35 @@ def test_which_calls_cuda_graphs_hold():
     assert unsafe in twice.torch_op.tags
     for op in (make_correlate(), make_scaled(), make()["soft"]):
         assert unsafe not in op.torch_op.tags
+
+
+def test_arguments_of_a_kernel_by_hand():
+    source = """
+__global__ void many(
+    int64_t batch, int64_t n, const T *x, const T *b, const double *k, bool up, int64_t m, T *sum, T *two
+) {
+    for (int64_t i = 0; i < batch * n; i++) {
+        sum[i] = x[i];
+        sum[i] += b ? b[i % n] : (T)0;
+        sum[i] += (k ? *k : 0) + (up ? (double)m : 0);
+        two[i] = x[i] * 2;
+    }
+}
+"""
+
+    @tg.op(kernel=tg.cuda(source, grid=1, block=1))
+    def many(
+        x: Float[Tensor, "*batch n"], b: Float[Tensor, "#n"] | None = None, k: float | None = None, up: bool = False,
+        m: int = 3,
+    ) -> tuple[Float[Tensor, "*batch n"], Float[Tensor, "*batch n"]]:  # fmt: skip
+        return tg.native
+
+    with emulated():
+        for dtype in FLOATS:
+            x, b = torch.ones(2, 3, dtype=dtype), torch.arange(3).to(dtype)
+            calls = {(): 0, (b,): b, (b[:1] + 1,): 1, (None, 2.5): 2.5, (b, 0.5, True, 10): b + 10.5}
+            for args, more in calls.items():
+                made = many(x, *args)
+                assert torch.equal(made[0], x + more)
+                assert torch.equal(made[1], 2 * x)
+        assert many(torch.ones(1, 1, dtype=torch.float64), None, None, True, 2**40)[0].item() == 2**40 + 1

@@ -36,18 +36,20 @@ static inline long long __double_as_longlong(double value) {
 
 static std::unordered_map<const void *, int64_t> tg_written;
 
-struct tg_half {
-    uint16_t bits;
-    tg_half() = default;
-    inline tg_half(float value);
-    inline operator float() const;
-};
-struct tg_bfloat16 {
-    uint16_t bits;
-    tg_bfloat16() = default;
-    inline tg_bfloat16(float value);
-    inline operator float() const;
-};
+#define TG_HALF(name)                                                          \
+    struct name {                                                              \
+        uint16_t bits;                                                         \
+        name() = default;                                                      \
+        inline name(float value);                                              \
+        inline operator float() const;                                         \
+        inline name &operator+=(float value) { return *this = *this + value; } \
+        inline name &operator-=(float value) { return *this = *this - value; } \
+        inline name &operator*=(float value) { return *this = *this * value; } \
+        inline name &operator/=(float value) { return *this = *this / value; } \
+    };
+
+TG_HALF(tg_half)
+TG_HALF(tg_bfloat16)
 
 static inline float tg_get(const tg_half *place) {
     _Float16 value;

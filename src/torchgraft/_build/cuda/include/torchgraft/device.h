@@ -11,12 +11,16 @@
 #define TG_CONSTANT const __attribute__((grid_constant))
 
 /* A kernel that is written by hand reads and writes them as floats. */
-#define TG_HALF(name)                  \
-    struct name {                      \
-        uint16_t bits;                 \
-        name() = default;              \
-        inline name(float value);      \
-        inline operator float() const; \
+#define TG_HALF(name)                                                          \
+    struct name {                                                              \
+        uint16_t bits;                                                         \
+        name() = default;                                                      \
+        inline name(float value);                                              \
+        inline operator float() const;                                         \
+        inline name &operator+=(float value) { return *this = *this + value; } \
+        inline name &operator-=(float value) { return *this = *this - value; } \
+        inline name &operator*=(float value) { return *this = *this * value; } \
+        inline name &operator/=(float value) { return *this = *this / value; } \
     };
 
 TG_HALF(tg_half)
