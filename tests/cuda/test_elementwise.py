@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 import torchgraft as tg
-from torchgraft._build.cuda import text
+from torchgraft._build.cuda import launcher, text
 from torchgraft._check.children import run_in_child
 from torchgraft._check.ended import Ended
 
@@ -186,6 +186,34 @@ def test_a_fault_of_the_generator_is_seen(fault, monkeypatch):
     monkeypatch.setattr(text, template, getattr(text, template).replace(old, new))
     with pytest.raises((AssertionError, Ended)):  # Some write where there is no memory.
         run_in_child(lambda: test_it_gives_what_the_cpu_gives("soft", torch.float32))
+
+
+LAUNCHER_FAULTS = {
+    "another stream": ("plain, stream, frame)", "plain, NULL, frame)", test_the_stream_and_the_device_are_torchs),
+    "another device": ("    tg_enter(call, &guard);", "    (void)guard;", test_the_stream_and_the_device_are_torchs),
+    "no context": ("    if (context) return;", "    return;", test_the_stream_and_the_device_are_torchs),
+    "a launch for nothing": ("if (samples == 0 || ", "if (", test_nothing_is_launched_for_nothing),
+    "loaded at each call": ("    if (*function) return *function;\n", "", test_a_kernel_is_loaded_once),
+    "an index of 32 bits": ("samples > INT32_MAX ? 2 : 0", "0", test_more_elements_than_32_bits_count),
+    "loaded in a capture": ("    if (capturing)\n", "    if (0)\n", test_a_kernel_that_is_not_loaded_is_not_captured),
+    "an error that nobody reads": ("if (!status) return;\n    char", "return;\n    char", test_what_the_driver_says_is_told),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", LAUNCHER_FAULTS)
+def test_a_fault_of_the_launcher_is_seen(fault, monkeypatch, tmp_path):
+    old, new, test = LAUNCHER_FAULTS[fault]
+    source = launcher._SOURCE.read_text()
+    assert source.count(old) == 1
+    (tmp_path / "launcher.c").write_text(source.replace(old, new))
+    monkeypatch.setattr(launcher, "_SOURCE", tmp_path / "launcher.c")
+
+    def run():
+        launcher._loaded.cache_clear()
+        with pytest.raises((AssertionError, pytest.fail.Exception, tg.KernelError)):
+            test()
+
+    run_in_child(run)
 
 
 def test_one_operator_serves_the_cpu_and_cuda():
