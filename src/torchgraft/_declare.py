@@ -171,7 +171,8 @@ def op(
     gives the length and shapes; one output may be a list.
 
     Args:
-        kernel: what `c` returned: the kernel is a C function, and the function below is its annotated stub.
+        kernel: what `c`, `cpp` or `cuda` returned: the kernel is in that language, and the function below is its
+            annotated stub.
         batch: ``"loop"``: the kernel sees one sample; every tensor argument may carry leading axes, which broadcast.
         namespace: of the operator in `torch.ops`; the defining top-level package by default.
         name: of the operator; the function's by default.

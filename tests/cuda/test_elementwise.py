@@ -196,7 +196,7 @@ LAUNCHER_FAULTS = {
     "loaded at each call": ("    if (*function) return *function;\n", "", test_a_kernel_is_loaded_once),
     "an index of 32 bits": ("samples > INT32_MAX ? 2 : 0", "0", test_more_elements_than_32_bits_count),
     "loaded in a capture": ("    if (capturing)\n", "    if (0)\n", test_a_kernel_that_is_not_loaded_is_not_captured),
-    "an error that nobody reads": ("if (!status) return;\n    char", "return;\n    char", test_what_the_driver_says_is_told),
+    "an error that is lost": ("if (!status) return;\n    char", "return;\n    char", test_what_the_driver_says_is_told),
 }  # fmt: skip
 
 

@@ -405,3 +405,33 @@ __global__ void many(
                 assert torch.equal(made[0], x + more)
                 assert torch.equal(made[1], 2 * x)
         assert many(torch.ones(1, 1, dtype=torch.float64), None, None, True, 2**40)[0].item() == 2**40 + 1
+
+
+UNFIT = {
+    "is written": ("void f(int64_t n, T *x) {}", {"x": tg.Mutated[Float[Tensor, "n"]], "return": None}),
+    "is no tensor and no number": ("void f(int64_t n, const T *const *x, int64_t x_length, T *out) {}", {
+        "x": list[Float[Tensor, "n"]], "return": Float[Tensor, "n"]}),
+    "is not told all sizes": ("void f(const T *x, T *out) {}", {"x": Tensor, "return": Float[Tensor, ""]}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("problem", UNFIT)
+@pytest.mark.parametrize("by_hand", [True, False])
+def test_what_cuda_does_not_take_is_refused_by_name(problem, by_hand):
+    """A kernel by hand where it is declared, a function in C where it is called."""
+    source, annotations = UNFIT[problem]
+    kernel = tg.cuda(source, grid=1) if by_hand else tg.c(source, cuda="per_sample")
+    x = [torch.ones(3)] if "list" in str(annotations["x"]) else torch.ones(3)
+
+    def f(x): ...
+
+    f.__annotations__ = annotations
+    with emulated(), pytest.raises(tg.DeclarationError if by_hand else tg.DeviceError, match=problem):
+        tg.op(kernel=kernel)(f)(x)
+
+
+def test_a_kernel_by_hand_is_no_rule():
+    scaled = make_scaled()
+    with pytest.raises(tg.DeclarationError, match="values, not derivatives") as caught:
+        scaled.vjp("x", kernel=tg.cuda(BY_HAND, grid=1))(lambda grad: tg.native)
+    assert "declare an operator with this kernel" in caught.value.hint

@@ -110,6 +110,11 @@ def make_rule(
         DeclarationError: it asks for a name that does not exist, or is a rule for something that has no derivative.
     """
     label = f"{signature.name}.{kind}[{','.join(map(str, inputs))}]"
+    if source is not None and source.launch is not None:
+        raise DeclarationError(
+            "a kernel in CUDA computes values, not derivatives", operator=label, expected="kernel=tg.c(...), or none",
+            got="kernel=tg.cuda(...)", hint="declare an operator with this kernel, and call that in the rule",
+        )  # fmt: skip
     given, inputs = inputs, [own for name in inputs for own in signature.inputs(str(name))]
     independent = tuple(independent)
     _check_inputs(signature, kind, inputs, label)

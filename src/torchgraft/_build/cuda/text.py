@@ -107,9 +107,11 @@ def _reasons(prototype: Prototype, source: Source) -> Iterator[Unfit]:
     if not prototype.scalar:
         yield from _unfit_samples(prototype, source)
     for argument in prototype.arguments:
-        if isinstance(argument, (Arrays, Written)) or not isinstance(argument, (Array, Number)):
+        if isinstance(argument, Written):
+            yield argument.name, "is written, which a GPU does for elementwise operators alone", "an output", "written"
+        elif isinstance(argument, Arrays) or not isinstance(argument, (Array, Number)):
             kind = type(argument).__name__.lower()
-            yield (argument.name, "is no tensor and no number", "a tensor that is read, or a number", kind)
+            yield argument.name, "is no tensor and no number", "a tensor, or a number", kind
     tensors = len(prototype.arrays) + len(prototype.results)
     words = 2 + AXES + len(prototype.sizes) + sum(map(words_of, prototype.arguments)) + tensors * (1 + AXES)
     if tensors > TENSORS or words > WORDS:
