@@ -50,7 +50,7 @@ class State(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_int64) for name in ("launches", "loads", "device", "blocks", "threads", "n", "guards")),
         ("stream", ctypes.c_void_p), ("context", ctypes.c_void_p), ("device_of_tensors", ctypes.c_int),
-        ("capturing", ctypes.c_int), ("refuses", ctypes.c_int), ("dry", ctypes.c_int), ("entry", ctypes.c_char * 16),
+        *((name, ctypes.c_int) for name in ("capturing", "refuses", "dry", "shared")), ("entry", ctypes.c_char * 16),
     )  # fmt: skip
 
 

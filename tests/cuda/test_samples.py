@@ -252,6 +252,17 @@ def test_a_kernel_by_hand_is_launched_as_declared():
         assert driver.launches == launches
 
 
+def test_shared_memory_beyond_what_a_block_has():
+    x, w = torch.ones(2, 5), torch.ones(5)
+    with emulated() as driver:
+        make_scaled(shared=49152)(x, w)
+        assert driver.shared == 0
+        make_scaled(shared=lambda n: 20_000 * n)(x, w)
+        assert driver.shared == 100_000
+        with pytest.raises(tg.KernelError, match="refused so much shared memory"):
+            make_scaled(shared=10**6)(x, w)
+
+
 def test_transforms_of_a_kernel_by_hand():
     x, w = torch.randn(4, 7, dtype=torch.float64), torch.randn(4, 7, dtype=torch.float64)
     with emulated():

@@ -14,7 +14,7 @@ extern "C" {
 struct {
     int64_t launches, loads, device, blocks, threads, n, guards;
     void *stream, *context;
-    int device_of_tensors, capturing, refuses, dry;
+    int device_of_tensors, capturing, refuses, dry, shared;
     char entry[16];
 } stand_in = {};
 
@@ -38,10 +38,16 @@ int cuModuleGetFunction(void **function, void *module, const char *name) {
     return *function && dlsym(module, name) ? 0 : 500;
 }
 
+int cuFuncSetAttribute(void *, int attribute, int value) {
+    if (attribute != 8 || value > 232448) return 1;
+    return stand_in.shared = value, 0;
+}
+
 int cuLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, unsigned across, unsigned down, unsigned deep,
-                   unsigned, void *stream, void **parameters, void **) {
+                   unsigned shared, void *stream, void **parameters, void **) {
     if (stand_in.refuses || !x || across * down * deep > 1024) return 1;
     if (guarded != stand_in.device_of_tensors) return 2;
+    if (shared > 49152 && (int)shared > stand_in.shared) return 1;
     const unsigned size[] = {x, y, z, across, down, deep};
     stand_in.launches++;
     stand_in.device = guarded;

@@ -44,6 +44,7 @@ static const char *const tg_names[TG_ENTRIES] = {"tg_flat32", "tg_rows32", "tg_f
     X(int, cuStreamIsCapturing, (void *, int *))                 \
     X(int, cuModuleLoadData, (void **, const void *))            \
     X(int, cuModuleGetFunction, (void **, void *, const char *)) \
+    X(int, cuFuncSetAttribute, (void *, int, int))               \
     X(int, cuLaunchKernel,                                       \
       (void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **))
 
@@ -140,9 +141,15 @@ static void *tg_function(tg_call *call, tg_kernel *kernel, int entry, void *stre
 
 enum { TG_GRID, TG_BLOCK = 3, TG_SHARED = 6, TG_EXTENTS };
 
+#define TG_PLAIN_SHARED 49152 /* bytes that a block has without being asked for */
+#define TG_MAX_SHARED 8       /* CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES */
+
 static void tg_start_kernel(tg_call *call, void *function, const int64_t *extents, void *stream, void *frame) {
     const int64_t *grid = extents + TG_GRID, *block = extents + TG_BLOCK;
     void *parameters[] = {frame};
+    if (extents[TG_SHARED] > TG_PLAIN_SHARED)
+        tg_driver(call, tg_cuda.cuFuncSetAttribute(function, TG_MAX_SHARED, (int)extents[TG_SHARED]),
+                  "refused so much shared memory");
     int status = tg_cuda.cuLaunchKernel(function, (unsigned)grid[0], (unsigned)grid[1], (unsigned)grid[2],
                                         (unsigned)block[0], (unsigned)block[1], (unsigned)block[2],
                                         (unsigned)extents[TG_SHARED], stream, parameters, NULL);
