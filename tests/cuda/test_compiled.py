@@ -222,3 +222,33 @@ def test_sizes_of_a_kernel_by_hand_are_not_narrowed():
     native = by_hand("__global__ void f(int batch, int n, const T *x, T *out) {}")
     with pytest.raises(tg.BuildError, match="cannot be used to initialize an entity of type"):
         code(native, torch.float32, "sm_90")
+
+
+def test_cpp_as_far_as_nvrtc_goes():
+    source = """
+#include <cmath>
+#include <cstdint>
+
+namespace {
+template <typename S> S squared(S x) { return x * x; }
+} // namespace
+
+template <typename S> S f(S x) { return std::isnan(x) ? S(0) : squared(std::exp(x)) + (S)std::int64_t(1); }
+"""
+
+    @tg.op(kernel=tg.cpp(source))
+    def f(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        return tg.native
+
+    (native,) = functions(f)
+    for architecture in ARCHITECTURES:
+        for dtype in FLOATS:
+            assert code(native, dtype, architecture).startswith(b"\x7fELF")
+    assert count(native) == 0
+
+    @tg.op(kernel=tg.cpp("#include <vector>\ndouble g(double x) { return std::vector<double>{x}[0]; }"))
+    def g(x: Float64[Tensor, "..."]) -> Float64[Tensor, "..."]:
+        return tg.native
+
+    with pytest.raises(tg.BuildError, match=r"source of g\(1\): .*vector"):
+        code(next(functions(g)), torch.float64, "sm_90")

@@ -16,7 +16,7 @@ _OWN = Path(__file__).with_name("include")
 @functools.cache
 def headers() -> dict[str, str]:
     """Texts of our headers, by the names that a source includes them by."""
-    found = {str(path.relative_to(_OWN)): path.read_text() for path in sorted(_OWN.rglob("*.h"))}
+    found = {str(path.relative_to(_OWN)): path.read_text() for path in sorted(_OWN.rglob("*")) if path.is_file()}
     return found | {str(path.relative_to(INCLUDE)): path.read_text() for path in sorted(INCLUDE.rglob("*.h"))}
 
 
