@@ -37,6 +37,7 @@ class CudaFunction:
     def __init__(self, source: Source, prototype: Prototype, dtypes: Mapping[str, torch.dtype], device: Device) -> None:
         self._source, self._prototype, self._dtypes, self._device = source, prototype, dict(dtypes), device
         self._trailing = trailing(prototype)
+        self._given = len(prototype.arguments) + len(self._trailing)
         self._images: list[bytes] = []
         arguments = [self._slot(argument) for argument in prototype.arguments]
         results = [
@@ -45,11 +46,10 @@ class CudaFunction:
         tensors = [slot for slot in arguments if slot.kind in (TENSOR, SEED)]
         self._kernel = Kernel(
             prototype.signature.name.encode(), (Slot * len(arguments))(*arguments), (Slot * len(results))(*results),
-            len(arguments), len(results),
-            len(tensors) + len(results), sum(map(words_of, prototype.arguments)),
-            -1 if prototype.scalar else len(sizes_of(prototype)), source.launch is not None,
-            len(self._trailing),
+            len(arguments), len(results), len(tensors) + len(results), sum(map(words_of, prototype.arguments)),
+            -1 if prototype.scalar else len(sizes_of(prototype)), source.launch is not None, len(self._trailing),
         )  # fmt: skip
+        self._kept = arguments, results  # What the description points to.
         self._address = ctypes.addressof(self._kernel)
         given, returned = prototype.schema(bare=True).removeprefix("(").split(")", 1)
         slots = ["int tg_kernel", *([given] if given else []), *(f"SymInt[]? {name}" for name in self._trailing)]
@@ -63,10 +63,9 @@ class CudaFunction:
             BuildError: NVRTC refused the source, or is not there.
             RuntimeError: the launch failed.
         """
-        missing = len(self._prototype.arguments) + len(self._trailing) - len(values)
         while True:
             try:
-                return self._function(self._address, *values, *(None,) * missing)
+                return self._function(self._address, *values, *(None,) * (self._given - len(values)))
             except RuntimeError as error:
                 found = _MISSING.search(str(error))
                 if found is None:
