@@ -40,10 +40,14 @@ class Example:
         return lines[:end], lines[end:]
 
 
+TORCHS_OWN = "ignore:`torch.jit.script_method` is deprecated:DeprecationWarning"
+"""What the import of Inductor warns of."""
+
+
 def run(program: Path) -> str:
     """What a program prints; one that fails, or warns, fails the build."""
     path = os.pathsep.join(filter(None, [str(program.parents[1] / "src"), os.environ.get("PYTHONPATH")]))
-    command = [sys.executable, "-W", "error", program]
+    command = [sys.executable, "-W", "error", "-W", TORCHS_OWN, program]
     return subprocess.run(
         command, env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE, text=True, check=True
     ).stdout
