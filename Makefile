@@ -83,11 +83,11 @@ $(VENV)/.stamp: pyproject.toml constraints.txt
 	@touch $@
 
 # The same constraints with another torch, still pinned, so that nothing can resolve it to any other version; without
-# setuptools, which old versions of torch bound from above and new ones from below.
+# setuptools, which old versions of torch bound from above and new ones from below, and NVIDIA's, which torch pins.
 .venv-torch-%/.stamp: pyproject.toml constraints.txt
 	@case '$*' in [0-9]*) ;; *) echo "Say which torch: make test-torch TORCH=2.15.0" >&2; exit 1;; esac
 	$(make-venv)
-	@sed -e 's/^torch==.*/torch==$*/' -e '/^setuptools==/d' constraints.txt > $(@D)/constraints.txt
+	@sed -e 's/^torch==.*/torch==$*/' -e '/^setuptools==/d' -e '/^nvidia-/d' constraints.txt > $(@D)/constraints.txt
 	$(@D)/bin/python -m pip install --quiet -c $(@D)/constraints.txt -e '.[test]'
 	@touch $@
 
