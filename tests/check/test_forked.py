@@ -38,7 +38,7 @@ def children(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     before = set(os.listdir("/proc/self/fd"))
     yield children
-    assert set(os.listdir("/proc/self/fd")) == before
+    assert set(os.listdir("/proc/self/fd")) <= before  # What an earlier test left may be closed meanwhile.
     assert list(tmp_path.iterdir()) == []
     for pid in children:
         with pytest.raises(ChildProcessError):
