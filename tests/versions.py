@@ -16,11 +16,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 SLICE = (
-    "tests/spec", "tests/kernels", "tests/doors", "tests/wrong_use", "tests/test_imports.py", "tests/test_hot_path.py",
+    "tests/check/test_forked.py", "tests/spec", "tests/kernels", "tests/doors", "tests/wrong_use", "tests/test_imports.py", "tests/test_hot_path.py",
     "tests/test_composed.py", "tests/test_compile.py", "tests/test_errors.py", "tests/test_tracebacks.py", "tests/mesh",
-    "tests/kinds/test_mutated.py", "tests/check/test_forked.py",
+    "tests/kinds/test_mutated.py",
 )  # fmt: skip
-"""Tests of all that hangs on torch's insides: private names, the hot path, transforms, compilers."""
+"""Tests of all that hangs on torch's insides: private names, the hot path, transforms, compilers.
+
+First those that fork: torch refuses gradients in a child of a process in which a device has threads of its own.
+"""
 
 _ASK = "import platform, torch; print(torch.__version__.partition('+')[0], platform.python_version())"
 
