@@ -16,9 +16,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 SLICE = (
-    "tests/check/test_forked.py", "tests/spec", "tests/kernels", "tests/doors", "tests/wrong_use", "tests/test_imports.py", "tests/test_hot_path.py",
-    "tests/test_composed.py", "tests/test_compile.py", "tests/test_errors.py", "tests/test_tracebacks.py", "tests/mesh",
-    "tests/kinds/test_mutated.py",
+    "tests/check/test_forked.py", "tests/spec", "tests/kernels", "tests/doors", "tests/wrong_use",
+    "tests/test_imports.py", "tests/test_hot_path.py", "tests/test_composed.py", "tests/test_compile.py",
+    "tests/test_errors.py", "tests/test_tracebacks.py", "tests/mesh", "tests/kinds/test_mutated.py",
 )  # fmt: skip
 """Tests of all that hangs on torch's insides: private names, the hot path, transforms, compilers.
 
