@@ -14,11 +14,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from torchgraft._build import cache
+from torchgraft._build.cuda import launcher
 from torchgraft._build.cuda.device import Device, standing_in
 from torchgraft._build.inputs import Inputs
 from torchgraft._build.toolchain import INCLUDE
 
 FOLDER = Path(__file__).with_name("emulated")
+OWN = Path(launcher.__file__).with_name("include")
 _CXX = ("g++", "-std=c++20", "-fPIC", "-shared", "-w")
 _GRID = """
 static int64_t tg_count, tg_most;
@@ -86,11 +88,12 @@ def image(text: str, architecture: str, operator: str, flags: Sequence[str]) -> 
     """Compile a text as it is, but for the header of the device; the path of the library is the image."""
     entry = text.rpartition("TG_ENTRY(")[2].partition(") ")[2].partition("(")[0]
     made = text + _GRID.format(entry=entry)
-    header = (FOLDER / "torchgraft/device.h").read_text()
-    options = [f"-I{FOLDER}", f"-I{INCLUDE}", "-O1", "-ffp-contract=off", *(f for f in flags if f.startswith("-"))]
+    headers = [(folder / "torchgraft" / name).read_text() for folder, name in ((FOLDER, "device.h"), (OWN, "halves.h"))]
+    given = [flag for flag in flags if flag.startswith("-")]
+    options = [f"-I{FOLDER}", f"-I{INCLUDE}", f"-idirafter{OWN}", "-O1", "-ffp-contract=off", *given]
     options = [option for option in options if not option.startswith("--")]
     # Each kernel of a test counts its own writes: equal texts of two operators are two libraries.
-    path = _made(cache.key_of("emulated", made, header, repr(options), operator), None, made, *options)
+    path = _made(cache.key_of("emulated", made, *headers, repr(options), operator), None, made, *options)
     kernels.append(path)
     return str(path).encode()
 

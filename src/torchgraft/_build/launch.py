@@ -6,6 +6,7 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 from ..errors import DeclarationError, KernelError
@@ -38,10 +39,16 @@ class Launch:
     def __post_init__(self) -> None:
         for name, extent in self._extents():
             if not callable(extent):
-                _check(name, extent, lambda what, **said: DeclarationError(what, **said))
+                _check(name, extent, DeclarationError)
 
     def _extents(self) -> list[tuple[str, Extent]]:
         return [("grid", self.grid), ("block", self.block), ("shared", self.shared)]
+
+    @cached_property
+    def _asked(self) -> dict[str, tuple[str, ...]]:
+        """The sizes that each extent is computed from: asked once, and not in each call."""
+        functions = {name: extent for name, extent in self._extents() if callable(extent)}
+        return {name: tuple(inspect.signature(function).parameters) for name, function in functions.items()}
 
     @property
     def threads(self) -> int:
@@ -50,8 +57,8 @@ class Launch:
 
     def check_names(self, sizes: Sequence[str], operator: str) -> None:
         """Raise a `DeclarationError` if a function asks for a size that there is not."""
-        for name, extent in self._extents():
-            unknown = [asked for asked in _asked(extent) if asked not in sizes]
+        for name, every in self._asked.items():
+            unknown = [asked for asked in every if asked not in sizes]
             if unknown:
                 raise DeclarationError(
                     f"asks for '{unknown[0]}', which is no axis", operator=operator, argument=name,
@@ -70,14 +77,10 @@ class Launch:
         found: list[int] = []
         for name, extent in self._extents():
             if callable(extent):
-                extent = extent(**{asked: sizes[asked] for asked in _asked(extent)})
-            _check(name, extent, lambda what, **said: KernelError(what, operator=operator, **said))
+                extent = extent(**{asked: sizes[asked] for asked in self._asked[name]})
+                _check(name, extent, partial(KernelError, operator=operator))
             found += [int(extent)] if name == "shared" else _three(extent)  # type: ignore[arg-type]
         return found
-
-
-def _asked(extent: Extent) -> list[str]:
-    return list(inspect.signature(extent).parameters) if callable(extent) else []
 
 
 def _three(extent: int | Sequence[int]) -> list[int]:

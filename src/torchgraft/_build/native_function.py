@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -20,7 +20,7 @@ from .._spec.signature import Parameter
 from ..errors import ArgumentError, DeviceError, KernelError, TorchgraftError
 from . import debug, library
 from .cuda.device import Device, current
-from .cuda.text import Unfit, unfit
+from .cuda.text import Unfit, sizes_of, trailing, unfit
 from .launch import EXTENTS
 from .prototype import Prototype
 from .source import Source
@@ -209,7 +209,7 @@ class NativeFunction:
         leads: Sequence[int],
         rank: int,
         results: Sequence[Result],
-        sizes: Sequence[int] = (),
+        sizes: Mapping[str, Any],
     ) -> list[Tensor]:
         """The function over leading axes that every tensor may have beside its own batch axes.
 
@@ -218,18 +218,13 @@ class NativeFunction:
             leads: for each tensor, lists flattened, the number of such axes; they broadcast from the right.
             rank: the most that a tensor has.
             results: shape, with all leading axes, and dtype of each output; no shape where the function says sizes.
-            sizes: of the axes, as `Prototype.sizes` names them.
+            sizes: of the axes; -1 is passed for one that is not there.
 
         Raises:
             DeviceError: a tensor is elsewhere.
             KernelError, RuleError: the function said that it failed.
         """
         device = self._check_device(values)
-        if device is None and self.source.launch is not None:
-            raise DeviceError(
-                "is called on the CPU, and is written for CUDA", operator=self.label, expected="cuda", got="cpu",
-                hint="pass tensors on CUDA, or add a kernel: @f.kernel('cpu')",
-            )  # fmt: skip
         if not results:  # An empty list is all that the function would make.
             return []
         known = [(shape, dtype) for shape, dtype in results if shape is not None]
@@ -238,7 +233,7 @@ class NativeFunction:
         if rank and (self.prototype.whole or self._maps_common(leads, values)):
             return self._loop(values, leads, rank, known, sizes)
         values, shapes = self._aligned(values, leads, rank, known)
-        values = self._in_full(values, shapes) if self.prototype.count else values
+        values = self.in_full(values, shapes)
         function = self.variant(self.dtypes(values), self.dtypes_of(results), device=device)
         made = self.call(function, *values, *self.trailing(sizes, shapes, device))
         outputs = self._flat(made)
@@ -262,7 +257,7 @@ class NativeFunction:
         if any(tuple(shape) != tuple(wanted) for shape, (wanted, _) in zip(shapes, known, strict=True)):
             return None
         outputs = tuple(dtype for _, dtype in known)
-        return self.ready(aligned, outputs, self.trailing((), shapes), in_place=in_place)
+        return self.ready(aligned, outputs, self.trailing({}, shapes), in_place=in_place)
 
     def _own_seeds(self, values: Sequence[Any], leads: Sequence[int], rank: int) -> tuple[Sequence[Any], Sequence[int]]:
         """The arguments, in which a seed without axes is that of every sample: by itself the library would number them.
@@ -288,25 +283,35 @@ class NativeFunction:
         groups = [made] if len(outputs) == 1 else made
         return flattened(outputs, groups)
 
-    def trailing(self, sizes: Sequence[int], shapes: Sequence[Shape], device: Device | None = None) -> list[list[int]]:
-        """Arguments that the function takes after the operator's own."""
-        if device is None or self.prototype.scalar:
-            names: Sequence[str] = self.prototype.trailing
-        else:
-            names, sizes = ("tg_sizes", "tg_shapes"), self._sizes_on_device(sizes, shapes)
-        return [list(sizes) if name == "tg_sizes" else self._encoded(shapes) for name in names]
+    def trailing(
+        self, sizes: Mapping[str, Any], shapes: Sequence[Shape], device: Device | None = None
+    ) -> list[list[int]]:
+        """Arguments that the function takes after the operator's own.
 
-    def _sizes_on_device(self, sizes: Sequence[int], shapes: Sequence[Shape]) -> Sequence[int]:
-        """The sizes, and what a kernel that is written by hand is launched with: nothing where it has nothing to do."""
+        Args:
+            sizes: of the axes; -1 is passed for one that is not there.
+            shapes: of the outputs.
+            device: as `variant` takes it.
+        """
+        names = self.prototype.trailing if device is None else trailing(self.prototype)
+        return [self._sizes(sizes, shapes) if name == "tg_sizes" else self._encoded(shapes) for name in names]
+
+    def _sizes(self, sizes: Mapping[str, Any], shapes: Sequence[Shape]) -> list[int]:
+        """The sizes in the order of the function, and what a kernel that is written by hand is launched with."""
         launch, prototype = self.source.launch, self.prototype
+        found = {name: int(sizes.get(name, -1)) for name in prototype.sizes}
         if launch is None:
-            return sizes
-        cores = [len(result.core.tokens) if result.core else 0 for result in prototype.results]
-        samples = max(math.prod(shape[: len(shape) - core]) for shape, core in zip(shapes, cores, strict=True))
-        named = dict(zip(prototype.sizes, sizes, strict=True)) | ({prototype.count: samples} if prototype.count else {})
-        has_work = any(math.prod(shape) for shape in shapes)
-        extents = launch.sizes(named, self.label) if has_work else [0] * EXTENTS
-        return [*(size for name, size in named.items() if name != prototype.count), *extents]
+            return list(found.values())
+        if prototype.count:
+            found[prototype.count] = max(map(math.prod, self._batches(shapes)))
+        has_work = any(map(math.prod, shapes))
+        extents = launch.sizes(found, self.label) if has_work else [0] * EXTENTS
+        return [*(found[name] for name in sizes_of(prototype)), *extents]
+
+    def _batches(self, shapes: Sequence[Shape]) -> list[Shape]:
+        """The batch axes of each output."""
+        cores = [0 if result.core is None else len(result.core.tokens) for result in self.prototype.results]
+        return [shape[: len(shape) - core] for shape, core in zip(shapes, cores, strict=True)]
 
     def _encoded(self, shapes: Sequence[Shape]) -> list[int]:
         """Shapes of outputs in one list: a number of axes and then sizes, those of a list behind its length."""
@@ -396,21 +401,27 @@ class NativeFunction:
         there = [p for i, p in self._tensors if values[i] is not None]
         return any(lead and not _has_run(p) for lead, p in zip(leads, there, strict=True))
 
-    def _in_full(self, values: Sequence[Any], shapes: Sequence[Shape]) -> list[Any]:
-        """The arguments, those with batch axes for all samples and contiguous: a kernel walks along memory."""
-        cores = {a.name: len(a.core.tokens) if a.core else 0 for a in self.prototype.arrays}
-        core = self.prototype.results[0].core
-        batch = shapes[0][: len(shapes[0]) - (len(core.tokens) if core else 0)]
-        full = list(values)
-        for i, p in self._tensors:
-            if values[i] is not None and _has_run(p):
-                own = values[i].shape[values[i].dim() - cores[p.name] :]
+    def in_full(self, values: Sequence[Any], shapes: Sequence[Shape]) -> Sequence[Any]:
+        """The arguments; of a kernel that walks along all samples, those with batch axes in full and contiguous."""
+        if self.prototype.count is None:
+            return values
+        batch, full = self._batches(shapes)[0], list(values)
+        for i, core in self._walked:
+            if values[i] is not None:
+                own = values[i].shape[values[i].dim() - core :]
                 full[i] = values[i].expand(*batch, *own).contiguous()
         return full
 
+    @cached_property
+    def _walked(self) -> list[tuple[int, int]]:
+        """The tensors with batch axes: their places, and how many axes a sample has."""
+        cores = {a.name: len(a.core.tokens) if a.core else 0 for a in self.prototype.arrays}
+        return [(i, cores[p.name]) for i, p in self._tensors if _has_run(p)]
+
     def _loop(
-        self, values: Sequence[Any], leads: Sequence[int], rank: int, results: Sequence[Known], sizes: Sequence[int]
-    ) -> list[Tensor]:
+        self, values: Sequence[Any], leads: Sequence[int], rank: int, results: Sequence[Known],
+        sizes: Mapping[str, Any],
+    ) -> list[Tensor]:  # fmt: skip
         """One sample after another, for a function that takes arrays whole."""
         batch = results[0][0][:rank]
         device = next(item.device for item in flatten(self.prototype.signature, values))

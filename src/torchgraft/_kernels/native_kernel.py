@@ -64,11 +64,11 @@ class NativeKernel(Kernel):
             return lambda *values: self.call_planned(values, plan)
         outputs = self.native.dtypes_of(results)
         device = self.native.device_of(values)
-        if device is not None and self.kind == "cuda":
-            return lambda *values: self.call_planned(values, plan)
         shapes = [shape for shape, _ in results if shape is not None]
-        trailing = self.native.trailing(self._sizes(plan), shapes, device)
+        trailing = self.native.trailing(plan.sizes, shapes, device)
         function = self.native.variant(self.native.dtypes(values), outputs, device=device)
+        if self.native.prototype.count:
+            return lambda *values: function(*self.native.in_full(values, shapes), *trailing)
         return (lambda *values: function(*values, *trailing)) if trailing else function
 
     def in_place(self, plan: Plan, values: Sequence[Any]) -> Callable[..., Any] | None:
@@ -81,11 +81,8 @@ class NativeKernel(Kernel):
     def call_planned(self, values: Sequence[Any], plan: Plan, *, may_loop: bool = True) -> Any:
         """The function over all leading axes."""
         values = seeded(self.signature, values, plan) if plan.batch else values  # Without a batch, the library does it.
-        results, sizes = self._results(plan), self._sizes(plan)
-        return self.single(self.native.run(values, self._leads(plan), len(plan.batch), results, sizes))
-
-    def _sizes(self, plan: Plan) -> list[int]:
-        return [int(plan.sizes.get(name, -1)) for name in self.native.prototype.sizes]
+        results = self._results(plan)
+        return self.single(self.native.run(values, self._leads(plan), len(plan.batch), results, plan.sizes))
 
     def explained(self, error: RuntimeError, values: Sequence[Any]) -> Exception:
         """The error for what the function said when it failed."""

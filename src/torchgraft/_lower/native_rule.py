@@ -36,7 +36,7 @@ class NativeRule(OperatorRule):
             [lead for name in self.rule.reads for lead in leads.get(name, ())],
             call.batch_rank,
             call.results,
-            [int(size) for size in call.sizes],
+            dict(zip(self.size_names, call.sizes, strict=True)),
         )
 
 
@@ -108,10 +108,10 @@ class NativeVJP:
         self, plan: Plan, values: Sequence[Any], results: Sequence[tuple[Any, torch.dtype]]
     ) -> Callable[..., Any]:
         native, shapes = self.native, [shape for shape, _ in results]
-        sizes = [int(plan.sizes.get(name, -1)) for name in native.prototype.sizes]
         device = native.device_of(values)
-        on_cpu = device is None or native.prototype.scalar
-        trailing = None if on_cpu and self._told(values, shapes) else native.trailing(sizes, shapes, device)
+        may_be_told = device is None or native.prototype.scalar  # A kernel on CUDA is given the sizes of samples.
+        told = may_be_told and self._told(values, shapes)
+        trailing = None if told else native.trailing(plan.sizes, shapes, device)
         outputs = tuple(dtype for _, dtype in results)
         ready = native.ready(values, outputs, trailing)
         if ready is not None:

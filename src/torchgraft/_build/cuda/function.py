@@ -18,7 +18,7 @@ from ..source import Source
 from ..toolchain import check_head, other_head
 from .device import Device
 from .launcher import BOOLEAN, NUMBER, SEED, TENSOR, Kernel, Slot, registered
-from .text import ENTRIES, emit, folders, sizes_of, words_of
+from .text import ENTRIES, emit, folders, sizes_of, trailing, words_of
 
 _MISSING = re.compile(r"tg_missing (\d+) (\d+)")
 _CODES = CODES | {torch.float16: 5, torch.bfloat16: 15}
@@ -123,11 +123,6 @@ def machine_code_of(
     except BuildError as error:
         error.hint = error.hint or f"the prototype is {prototype.declaration()}"
         raise
-
-
-def trailing(prototype: Prototype) -> tuple[str, ...]:
-    """List what a kernel takes after its arguments: sizes, then shapes of outputs, unless it sees an element."""
-    return prototype.trailing if prototype.scalar else ("tg_sizes", "tg_shapes")
 
 
 def flags(source: Source) -> list[str]:

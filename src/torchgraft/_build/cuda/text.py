@@ -243,6 +243,11 @@ def sizes_of(prototype: Prototype) -> list[str]:
     return [name for name in prototype.sizes if name != prototype.count]
 
 
+def trailing(prototype: Prototype) -> tuple[str, ...]:
+    """List what a kernel takes after its arguments: sizes, then shapes of outputs, unless it sees an element."""
+    return prototype.trailing if prototype.scalar else ("tg_sizes", "tg_shapes")
+
+
 def _fields(prototype: Prototype) -> Iterator[str]:
     yield from (f"int64_t z_{name};" for name in sizes_of(prototype))
     for argument in prototype.arguments:

@@ -36,20 +36,7 @@ static inline long long __double_as_longlong(double value) {
 
 static std::unordered_map<const void *, int64_t> tg_written;
 
-#define TG_HALF(name)                                                          \
-    struct name {                                                              \
-        uint16_t bits;                                                         \
-        name() = default;                                                      \
-        inline name(float value);                                              \
-        inline operator float() const;                                         \
-        inline name &operator+=(float value) { return *this = *this + value; } \
-        inline name &operator-=(float value) { return *this = *this - value; } \
-        inline name &operator*=(float value) { return *this = *this * value; } \
-        inline name &operator/=(float value) { return *this = *this / value; } \
-    };
-
-TG_HALF(tg_half)
-TG_HALF(tg_bfloat16)
+#include <torchgraft/halves.h>
 
 static inline float tg_get(const tg_half *place) {
     _Float16 value;
@@ -79,7 +66,5 @@ template <class S, class V> static inline void tg_put(S *place, V value) {
     *place = (S)value;
 }
 
-inline tg_half::tg_half(float value) : bits(0) { tg_put(this, value); }
-inline tg_half::operator float() const { return tg_get(this); }
-inline tg_bfloat16::tg_bfloat16(float value) : bits(0) { tg_put(this, value); }
-inline tg_bfloat16::operator float() const { return tg_get(this); }
+TG_CONVERSIONS(tg_half)
+TG_CONVERSIONS(tg_bfloat16)

@@ -10,21 +10,7 @@
 #define TG_ENTRY(threads) extern "C" __attribute__((global)) void __attribute__((launch_bounds(threads)))
 #define TG_CONSTANT const __attribute__((grid_constant))
 
-/* A kernel that is written by hand reads and writes them as floats. */
-#define TG_HALF(name)                                                          \
-    struct name {                                                              \
-        uint16_t bits;                                                         \
-        name() = default;                                                      \
-        inline name(float value);                                              \
-        inline operator float() const;                                         \
-        inline name &operator+=(float value) { return *this = *this + value; } \
-        inline name &operator-=(float value) { return *this = *this - value; } \
-        inline name &operator*=(float value) { return *this = *this * value; } \
-        inline name &operator/=(float value) { return *this = *this / value; } \
-    };
-
-TG_HALF(tg_half)
-TG_HALF(tg_bfloat16)
+#include <torchgraft/halves.h>
 
 /* Halves are computed in single precision, as on the CPU. */
 static inline float tg_get(const tg_half *place) {
@@ -48,10 +34,6 @@ static inline void tg_put(tg_bfloat16 *place, float value) {
 }
 
 template <class S, class V> static inline void tg_put(S *place, V value) { *place = (S)value; }
-
-#define TG_CONVERSIONS(name)                                          \
-    inline name::name(float value) : bits(0) { tg_put(this, value); } \
-    inline name::operator float() const { return tg_get(this); }
 
 TG_CONVERSIONS(tg_half)
 TG_CONVERSIONS(tg_bfloat16)
