@@ -100,6 +100,48 @@ def test_one_thread_a_sample(dtype):
             assert apart(one, other) <= 10 * TOLERANCES[dtype]
 
 
+SHARED = tg.c(
+    """
+void weighted(int64_t n, const T *x, const T *w, T *out) {
+    *out = 0;
+    for (int64_t i = 0; i < n; i++) *out += x[i] * w[i] * w[i];
+}
+
+void weighted_vjp_w(int64_t n, const T *grad, const T *x, const T *w, T *grad_w) {
+    for (int64_t i = 0; i < n; i++) grad_w[i] = 2 * *grad * x[i] * w[i];
+}
+""",
+    cuda="per_sample",
+)
+
+
+def make_weighted():
+    @tg.op(kernel=SHARED)
+    def weighted(x: Float[Tensor, "*batch n"], w: Float[Tensor, "n"]) -> Float[Tensor, "*batch"]:
+        return tg.native
+
+    @weighted.vjp("w", kernel=SHARED)
+    def _(grad, x, w): ...
+
+    return weighted
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_the_gradient_of_what_all_samples_share(dtype):
+    """The rule sums over the samples itself, where the annotation has no batch axes."""
+    for shape in ((3,), (2, 3), (4, 2, 3), (0, 3), (1, 3)):
+        x, w = torch.randn(shape, dtype=torch.float64).to(dtype), torch.randn(3, dtype=torch.float64).to(dtype)
+        expected = (2 * x.double() * w.double()).sum_to_size(3)
+        with emulated():
+            w.requires_grad_()
+            (made,) = torch.autograd.grad(make_weighted()(x, w).sum(), w)
+            mapped = torch.vmap(torch.func.grad(lambda w, x: make_weighted()(x, w).sum()), (None, 0))(
+                w.detach(), x[None]
+            )
+        assert apart(made, expected.to(dtype)) <= 20 * TOLERANCES[dtype]
+        assert apart(mapped[0], expected.to(dtype)) <= 20 * TOLERANCES[dtype]
+
+
 def test_transforms_of_samples():
     x, w = torch.randn(4, 7, dtype=torch.float64), torch.randn(4, 3, dtype=torch.float64)
     expected = torch.vmap(make_correlate())(x, w)
@@ -395,7 +437,10 @@ __global__ void many(
         sum[i] = x[i];
         sum[i] += b ? b[i % n] : (T)0;
         sum[i] += (k ? *k : 0) + (up ? (double)m : 0);
-        two[i] = x[i] * 2;
+        two[i] = x[i];
+        two[i] *= 8;
+        two[i] -= x[i] * 4;
+        two[i] /= 2;
     }
 }
 """

@@ -290,12 +290,12 @@ def odd(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]: ...
 @pytest.mark.skipif(not nvrtc.is_there(), reason="NVRTC is not installed")
 def test_machine_code_for_cuda_is_shipped(package, monkeypatch, capsys):
     (package / "ops.py").write_text(ON_CUDA)
-    data = initialized(package, {"cuda": ["80", "90"]})
+    data = initialized(package, {"cuda": ["80", "86", "90"]})
     assert re.search(r"not compiled for CUDA: operator 'odd'", "".join(capsys.readouterr()))
     places = [Path(place) for place in data["force_include"].values()]
     cubins = sorted(re.sub(r"-[0-9a-f]{32}", "", place.name) for place in places if place.suffix == ".cubin")
     kernels = ["dg", "dg", "g", "g", "h", "k", "tg_weighed_dg", "tg_weighed_dg"]  # Two, over flat memory and strides.
-    assert cubins == sorted(f"{kernel}-sm_{one}.cubin" for kernel in kernels for one in ("80", "90"))
+    assert cubins == sorted(f"{kernel}-sm_{one}.cubin" for kernel in kernels for one in ("80", "86", "90"))
 
     monkeypatch.syspath_prepend(str(package.parent))
     for name in [name for name in sys.modules if name.startswith(package.name)]:
@@ -303,7 +303,7 @@ def test_machine_code_for_cuda_is_shipped(package, monkeypatch, capsys):
     ops = importlib.import_module(f"{package.name}.ops")
     (native,) = ops.h._record.natives()
     recipe = native.source, native.prototype, {"x": torch.float32, "out": torch.float32}, ENTRIES[1]
-    for architecture, there in {"sm_75": None, "sm_80": "sm_80", "sm_86": "sm_80", "sm_90": "sm_90"}.items():
+    for architecture, there in {"sm_75": None, "sm_80": "sm_80", "sm_89": "sm_86", "sm_90": "sm_90"}.items():
         found = shipped.find_on_cuda(*recipe, architecture)
         paths = [place for place in (package / "_torchgraft").iterdir() if place.read_bytes() == found]
         assert [path.stem.rpartition("-")[2] for path in paths] == ([there] if there else [])
