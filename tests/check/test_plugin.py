@@ -186,7 +186,7 @@ def session(run):
 
 
 def test_each_operator_and_check_is_a_test(session):
-    assert session.status == 1
+    assert session.status == 1, session.text[-3000:]
     assert session.outcomes == {
         "test_plain.py::test_plain": "PASSED",
         "torchgraft::ops.py::square::samples": "PASSED",
@@ -233,7 +233,7 @@ def test_the_header_says_how_to_draw_the_same(session):
 def test_the_same_in_other_processes(run, session, count):
     chosen = ("-k", "plain or cube and samples or cube and gradient and not layouts")
     spread = run("-v", "-n", count, "--torchgraft", "ops.py", "--torchgraft-seed", "3", *chosen)
-    assert spread.status == 1
+    assert spread.status == 1, spread.text[-3000:]
     assert len(spread.outcomes) == 3
     assert spread.outcomes.items() <= session.outcomes.items()
     assert session.paragraph("cube: gradient") in spread.text
