@@ -242,6 +242,18 @@ def test_a_list_that_grows(keep):
     assert alarms("leaks", function(forward, lambda g, x: g * x.cos()), X) == {"memory-leak"}
 
 
+def test_memory_let_go_meanwhile_hides_no_leak():
+    kept, others = [], [object() for _ in range(500)]
+
+    def forward(x):
+        kept.append(object())
+        if len(kept) == 20:
+            others.clear()
+        return x.sin()
+
+    assert alarms("leaks", function(forward, lambda g, x: g * x.cos()), X) == {"memory-leak"}
+
+
 def test_a_cache_that_fills_up_is_no_leak():
     kept = {}
 
