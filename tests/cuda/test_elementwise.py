@@ -2,6 +2,7 @@
 
 import inspect
 import random
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -98,11 +99,12 @@ def test_the_stream_and_the_device_are_torchs():
         op = make()["root"]
         for device in (0, 3):
             driver.device_of_tensors = device
-            op(torch.ones(1000))
-            assert (driver.device, driver.stream) == (device, 0x7F0123456780 + device)
-            assert (driver.blocks, driver.threads, driver.n) == (4, 256, 1000)
-            assert driver.context == device + 1
-            driver.context = None
+            for _ in range(2):
+                op(torch.ones(1000 + device))  # Tensors of one device look alike.
+                assert (driver.device, driver.stream) == (device, 0x7F0123456780 + device)
+                assert (driver.blocks, driver.threads, driver.n) == (4, 256, 1000 + device)
+                assert driver.context == device + 1
+                driver.context = None
         assert driver.guards == 0
 
 
@@ -121,6 +123,35 @@ def test_a_kernel_is_loaded_once():
         assert (driver.loads, driver.entry) == (1, b"tg_flat32")
         op(torch.ones(4, 4)[:, ::2])
         assert (driver.loads, driver.entry) == (2, b"tg_rows32")
+
+
+def _shift(op, chance, size=5):
+    """Call with tensors that look alike, other numbers each time; results and what they should be."""
+    made = []
+    for _ in range(50):
+        x, by = torch.full((size,), chance.random()), chance.randrange(9)
+        down, factor = chance.random() < 0.5, chance.choice([None, 0.5, 3.0])
+        expected = (x - by if down else x + by) * (1 if factor is None else factor)
+        made.append((op(x, by, down, factor), expected))
+    return made
+
+
+def test_later_calls_bring_their_own():
+    with emulated() as driver:
+        op = make()["shifted"]
+        for one, other in _shift(op, random.Random(0)):
+            torch.testing.assert_close(one, other)
+        with pytest.raises(tg.ArgumentError, match="by"):
+            op(torch.ones(5), 2**63)
+    assert driver.guards == 0
+
+
+def test_threads_share_it():
+    with emulated(), ThreadPoolExecutor(4) as threads:
+        op = make()["shifted"]
+        for made in threads.map(lambda seed: _shift(op, random.Random(seed), 10_000), range(4)):
+            for one, other in made:
+                torch.testing.assert_close(one, other)
 
 
 def test_more_elements_than_32_bits_count():
@@ -189,8 +220,13 @@ def test_a_fault_of_the_generator_is_seen(fault, monkeypatch):
 
 
 LAUNCHER_FAULTS = {
-    "another stream": ("plain, stream, frame)", "plain, NULL, frame)", test_the_stream_and_the_device_are_torchs),
-    "another device": ("    tg_enter(call, &guard);", "    (void)guard;", test_the_stream_and_the_device_are_torchs),
+    "another stream": ("stream, parameters", "NULL, parameters", test_the_stream_and_the_device_are_torchs),
+    "another device": ("tg_enter(call, &guard);\n    const", "const", test_the_stream_and_the_device_are_torchs),
+    "another, when ready": ("tg_enter(call, &guard);\n        for", "for", test_the_stream_and_the_device_are_torchs),
+    "memory of the first call": ("if (there) *data = ", "if (0) *data = ", test_later_calls_bring_their_own),
+    "a number of the first call": ("*number++ = there ?", "(void)*number++; there ?", test_later_calls_bring_their_own),
+    "results of the first call": ("if (launch->words) data[", "if (0) data[", test_later_calls_bring_their_own),
+    "a shared frame": ("tg_launch launch;\n    tg_value", "static tg_launch launch; tg_value", test_threads_share_it),
     "no context": ("    if (context) return;", "    return;", test_the_stream_and_the_device_are_torchs),
     "a launch for nothing": ("if (samples == 0 || ", "if (", test_nothing_is_launched_for_nothing),
     "loaded at each call": ("    if (*function) return *function;\n", "", test_a_kernel_is_loaded_once),
@@ -209,11 +245,11 @@ def test_a_fault_of_the_launcher_is_seen(fault, monkeypatch, tmp_path):
     monkeypatch.setattr(launcher, "_SOURCE", tmp_path / "launcher.c")
 
     def run():
-        launcher._loaded.cache_clear()
-        with pytest.raises((AssertionError, pytest.fail.Exception, tg.KernelError)):
-            test()
+        launcher.loaded.cache_clear()
+        test()
 
-    run_in_child(run)
+    with pytest.raises((AssertionError, pytest.fail.Exception, tg.KernelError, Ended)):
+        run_in_child(run)
 
 
 def test_one_operator_serves_the_cpu_and_cuda():

@@ -59,22 +59,48 @@ class Library:
         Returns:
             The function, which brings data and numbers alone; None where each call has more to find out.
         """
-        if not self.opened.tg_has_ready_calls():
-            return None
-        memory = bytearray(self.opened.tg_prepared_size())
-        address = ctypes.addressof((ctypes.c_char * len(memory)).from_buffer(memory))
-        self.opened.tg_prepare(ctypes.c_void_p(address))
-        try:
-            call()
-        finally:
-            self.opened.tg_prepare(None)
-        if not self.opened.tg_is_ready(ctypes.c_void_p(address)):
-            return None
-        method = ctypes.c_char.in_dll(self.opened, f"tg_method_{'in_place' if in_place else 'fresh'}")
-        make = ctypes.pythonapi.PyCFunction_NewEx
-        make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
-        function: Callable[..., Any] = make(ctypes.addressof(method), memory, None)
-        return function
+        return ready_function(self.opened, self.opened.tg_prepared_size(), call, "in_place" if in_place else "fresh")
+
+
+class _Prepared(bytearray):
+    """What a ready call knows.
+
+    Attributes:
+        owner: what it points to.
+    """
+
+    owner: Any = None
+
+
+def ready_function(
+    opened: ctypes.CDLL, size: int, call: Callable[[], Any], method: str, owner: Any = None
+) -> Callable[..., Any] | None:
+    """Make the function of `Library.ready`.
+
+    Args:
+        opened: the library that makes ready calls.
+        size: bytes that it needs for what it finds out.
+        call: calls a function of it.
+        method: its name for ready calls, after ``tg_method_``.
+        owner: lives as long as the function.
+    """
+    if not opened.tg_has_ready_calls():
+        return None
+    memory = _Prepared(size)
+    memory.owner = owner
+    address = ctypes.addressof((ctypes.c_char * len(memory)).from_buffer(memory))
+    opened.tg_prepare(ctypes.c_void_p(address))
+    try:
+        call()
+    finally:
+        opened.tg_prepare(None)
+    if not opened.tg_is_ready(ctypes.c_void_p(address)):
+        return None
+    found = ctypes.c_char.in_dll(opened, f"tg_method_{method}")
+    make = ctypes.pythonapi.PyCFunction_NewEx
+    make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
+    function: Callable[..., Any] = make(ctypes.addressof(found), memory, None)
+    return function
 
 
 def build(

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -24,6 +24,9 @@ from .cuda.text import Unfit, sizes_of, trailing, unfit
 from .launch import EXTENTS
 from .prototype import Prototype
 from .source import Source
+
+if TYPE_CHECKING:
+    from .cuda.function import CudaFunction
 
 Known = tuple[Shape, torch.dtype]
 Result = tuple[Shape | None, torch.dtype]
@@ -56,7 +59,7 @@ class NativeFunction:
         self.seen: dict[str, str] = {}
         self._tensors = prototype.signature.tensors
         self._variants: dict[Any, Callable[..., Any]] = {}
-        self._libraries: dict[Any, library.Library] = {}
+        self._built: dict[Any, library.Library | CudaFunction] = {}
         self._converted = [i for i, a in enumerate(self._passed()) if a.converts]
 
     def _passed(self) -> list[Any]:
@@ -127,7 +130,10 @@ class NativeFunction:
                 hint="pass tensors on the CPU, or write the kernel for CUDA: @f.kernel('cuda')",
             )  # fmt: skip
         function = CudaFunction(self.source, self.prototype, self._names(dtypes, outputs), device)
-        return summing(self.prototype, function) if self.prototype.is_rule and not self.prototype.scalar else function
+        if self.prototype.is_rule and not self.prototype.scalar:
+            return summing(self.prototype, function)
+        self._built[dtypes, outputs, device] = function
+        return function
 
     def _names(
         self, dtypes: tuple[torch.dtype | None, ...], outputs: tuple[torch.dtype | None, ...]
@@ -147,13 +153,11 @@ class NativeFunction:
             outputs: dtypes of the outputs.
             trailing: what the function takes after its arguments; None to leave it out.
         """
-        if self.device_of(values) is not None:
-            return None
-        dtypes = self.dtypes(values)
-        function = self.variant(dtypes, outputs, bare=trailing is None)
-        built = self._libraries.get((dtypes, outputs))
+        dtypes, device = self.dtypes(values), self.device_of(values)
+        function = self.variant(dtypes, outputs, bare=trailing is None, device=device)
+        built = self._built.get((dtypes, outputs, device))
         if built is None or debug.mode() is not None or not self.prototype.has_ready_calls:
-            return None  # Halves are widened, and have no library.
+            return None  # Halves that are widened have no library, sums over samples on CUDA no function.
         try:
             return built.ready(lambda: function(*values, *(trailing or ())), in_place=in_place)
         except RuntimeError:  # The call itself raises it again, in words.
@@ -176,9 +180,11 @@ class NativeFunction:
             from .debugged import DebugFunction  # Most programs never need it.
 
             return DebugFunction(self.source, self.prototype, names, mode, self.label, self.error, self.seen)
-        built = self._libraries.get((dtypes, outputs))
+        built = self._built.get((dtypes, outputs, None))
         if built is None:
-            built = self._libraries[dtypes, outputs] = library.build(self.source, self.prototype, names, self.seen)
+            built = library.build(self.source, self.prototype, names, self.seen)
+            self._built[dtypes, outputs, None] = built
+        assert isinstance(built, library.Library)
         function = built.bare if bare else built.function
         return self._converting(function) if self._converted else function
 
@@ -243,8 +249,8 @@ class NativeFunction:
         ]
 
     def ready_over(
-        self, values: Sequence[Any], leads: Sequence[int], rank: int, results: Sequence[Result], *,
-        in_place: bool = False,
+        self, values: Sequence[Any], leads: Sequence[int], rank: int, results: Sequence[Result],
+        sizes: Mapping[str, Any], *, in_place: bool = False,
     ) -> Callable[..., Any] | None:  # fmt: skip
         """The function over leading axes for plain arguments like `values`, without the dispatcher; see `ready`.
 
@@ -256,8 +262,11 @@ class NativeFunction:
         aligned, shapes = self._aligned(values, leads, rank, known)
         if any(tuple(shape) != tuple(wanted) for shape, (wanted, _) in zip(shapes, known, strict=True)):
             return None
+        if any(full is not given for full, given in zip(self.in_full(aligned, shapes), aligned, strict=True)):
+            return None
         outputs = tuple(dtype for _, dtype in known)
-        return self.ready(aligned, outputs, self.trailing({}, shapes), in_place=in_place)
+        trailing = self.trailing(sizes, shapes, self.device_of(values))
+        return self.ready(aligned, outputs, trailing, in_place=in_place)
 
     def _own_seeds(self, values: Sequence[Any], leads: Sequence[int], rank: int) -> tuple[Sequence[Any], Sequence[int]]:
         """The arguments, in which a seed without axes is that of every sample: by itself the library would number them.
@@ -407,9 +416,12 @@ class NativeFunction:
             return values
         batch, full = self._batches(shapes)[0], list(values)
         for i, core in self._walked:
-            if values[i] is not None:
-                own = values[i].shape[values[i].dim() - core :]
-                full[i] = values[i].expand(*batch, *own).contiguous()
+            value = values[i]
+            if value is None:
+                continue
+            shape = (*batch, *value.shape[value.dim() - core :])
+            if tuple(value.shape) != shape or not value.is_contiguous():
+                full[i] = value.expand(shape).contiguous()
         return full
 
     @cached_property

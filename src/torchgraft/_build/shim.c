@@ -539,8 +539,8 @@ void tg_look_at(tg_shape *shape, tg_handle tensor) {
 void tg_make_again(tg_call *call, tg_tensor *tensor, const tg_shape *shape) {
     void *data = NULL;
     tg_require(call,
-               tg_torch.aoti_torch_empty_strided(shape->dim, shape->sizes, shape->strides, shape->dtype, 0, -1,
-                                                 &tensor->handle),
+               tg_torch.aoti_torch_empty_strided(shape->dim, shape->sizes, shape->strides, shape->dtype,
+                                                 call->device_type, call->device_index, &tensor->handle),
                "no memory for output", tensor->name);
     tg_own(call, (tg_value)tensor->handle);
     tg_require(call, tg_torch.aoti_torch_get_data_ptr(tensor->handle, &data), "no data of", tensor->name);

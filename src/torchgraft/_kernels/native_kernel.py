@@ -55,7 +55,7 @@ class NativeKernel(Kernel):
         """The library's function itself, where there is nothing more to do."""
         results = self._results(plan)
         if self._is_ready(plan) and (not self.signature.written or self.native.prototype.scalar):
-            ready = self.native.ready_over(values, self._leads(plan), len(plan.batch), results)
+            ready = self.native.ready_over(values, self._leads(plan), len(plan.batch), results, plan.sizes)
             if ready is not None:
                 return ready
         if plan.batch:
@@ -76,7 +76,7 @@ class NativeKernel(Kernel):
         if not self._is_ready(plan) or not all(values[i].is_contiguous() for i in written_places(self.signature)):
             return None
         results = self._results(plan)
-        return self.native.ready_over(values, self._leads(plan), len(plan.batch), results, in_place=True)
+        return self.native.ready_over(values, self._leads(plan), len(plan.batch), results, plan.sizes, in_place=True)
 
     def call_planned(self, values: Sequence[Any], plan: Plan, *, may_loop: bool = True) -> Any:
         """The function over all leading axes."""

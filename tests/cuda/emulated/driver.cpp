@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <mutex>
 
 typedef void (*grid)(const unsigned *, const void *);
 static thread_local int guarded = -1;
+static std::mutex one; // launch at a time, as a kernel's place in the grid is in globals
 static void *const STREAM = (void *)0x7f0123456780; // It does not fit into 32 bits.
 
 extern "C" {
@@ -45,6 +47,7 @@ int cuFuncSetAttribute(void *, int attribute, int value) {
 
 int cuLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, unsigned across, unsigned down, unsigned deep,
                    unsigned shared, void *stream, void **parameters, void **) {
+    const std::lock_guard<std::mutex> alone(one);
     if (stand_in.refuses || !x || across * down * deep > 1024) return 1;
     if (guarded != stand_in.device_of_tensors) return 2;
     if (shared > 49152 && (int)shared > stand_in.shared) return 1;
@@ -61,12 +64,12 @@ int cuLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, unsigned 
 
 int32_t aoti_torch_get_device_index(void *, int32_t *index) { return *index = stand_in.device_of_tensors, 0; }
 int32_t aoti_torch_create_device_guard(int32_t index, void **guard) {
-    stand_in.guards++;
+    __atomic_fetch_add(&stand_in.guards, 1, __ATOMIC_RELAXED);
     guarded = index;
     return *guard = &guarded, 0;
 }
 int32_t aoti_torch_delete_device_guard(void *) {
-    stand_in.guards--;
+    __atomic_fetch_sub(&stand_in.guards, 1, __ATOMIC_RELAXED);
     guarded = -1;
     return 0;
 }

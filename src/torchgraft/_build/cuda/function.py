@@ -12,12 +12,13 @@ import torch
 from ..._spec.axes import Axes
 from ...errors import BuildError
 from ..c_arguments import CODES, Argument, Array, Number, SeedOfSample
+from ..library import ready_function
 from ..prototype import Prototype
 from ..shipped import find_on_cuda
 from ..source import Source
 from ..toolchain import check_head, other_head
 from .device import Device
-from .launcher import BOOLEAN, NUMBER, SEED, TENSOR, Kernel, Slot, registered
+from .launcher import BOOLEAN, FLOAT, INTEGER, SEED, TENSOR, Kernel, Slot, loaded, registered
 from .text import ENTRIES, emit, folders, sizes_of, trailing, words_of
 
 _MISSING = re.compile(r"tg_missing (\d+) (\d+)")
@@ -72,6 +73,13 @@ class CudaFunction:
                     raise
             self._compile(int(found[1]), int(found[2]))
 
+    def ready(self, call: Callable[[], Any], *, in_place: bool) -> Callable[..., Any] | None:
+        """Make the function for arguments that look like those of a call; see `Library.ready`."""
+        if in_place:
+            return None
+        launcher = loaded(self._device)
+        return ready_function(launcher, launcher.tg_prepared_size(self._address), call, "fresh", owner=self)
+
     def _compile(self, number: int, entry: int) -> None:
         architecture = self._device.architecture(number)
         image = find_on_cuda(self._source, self._prototype, self._dtypes, ENTRIES[entry], architecture)
@@ -88,7 +96,9 @@ class CudaFunction:
             kind = SEED if isinstance(argument, SeedOfSample) else TENSOR
             return Slot(name, kind, argument.optional, *self._element(argument.name), *self._axes(argument.core))
         assert isinstance(argument, Number)
-        return Slot(name, BOOLEAN if argument.scalar.type is bool else NUMBER, argument.optional, 0, 8, 0, None)
+        kinds: dict[type, int] = {bool: BOOLEAN, float: FLOAT}
+        kind = kinds.get(argument.scalar.type, INTEGER)
+        return Slot(name, kind, argument.optional, 0, 8, 0, None)
 
     def _element(self, name: str) -> tuple[int, int]:
         dtype = self._dtypes.get(name)  # None of an optional tensor that is not there.

@@ -11,7 +11,7 @@
 #define TG_ENTRIES 4
 #define TG_BLOCKS 1048576 /* of a launch; where there is more to do, each thread does more */
 
-enum { TG_TENSOR, TG_SEED, TG_NUMBER, TG_BOOLEAN };
+enum { TG_TENSOR, TG_SEED, TG_INTEGER, TG_FLOAT, TG_BOOLEAN };
 
 typedef struct { /* of an argument or a result */
     const char *name;
@@ -143,30 +143,41 @@ enum { TG_GRID, TG_BLOCK = 3, TG_SHARED = 6, TG_EXTENTS };
 
 #define TG_PLAIN_SHARED 49152 /* bytes that a block has without being asked for */
 #define TG_MAX_SHARED 8       /* CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES */
+#define TG_FIXED (2 + TG_AXES) /* words of a frame before sizes, numbers and tensors */
+#define TG_OF_TENSOR (1 + TG_AXES)
 
-static void tg_start_kernel(tg_call *call, void *function, const int64_t *extents, void *stream, void *frame) {
-    const int64_t *grid = extents + TG_GRID, *block = extents + TG_BLOCK;
-    void *parameters[] = {frame};
-    if (extents[TG_SHARED] > TG_PLAIN_SHARED)
-        tg_driver(call, tg_cuda.cuFuncSetAttribute(function, TG_MAX_SHARED, (int)extents[TG_SHARED]),
+typedef struct {
+    void *function; /* NULL where there is nothing to do */
+    int64_t extents[TG_EXTENTS], words, frame[TG_WORDS];
+} tg_launch;
+
+static void tg_go(tg_call *call, tg_launch *launch, void *stream) {
+    const int64_t *grid = launch->extents + TG_GRID, *block = launch->extents + TG_BLOCK;
+    const int64_t shared = launch->extents[TG_SHARED];
+    void *parameters[] = {launch->frame};
+    if (!launch->function) return;
+    if (shared > TG_PLAIN_SHARED)
+        tg_driver(call, tg_cuda.cuFuncSetAttribute(launch->function, TG_MAX_SHARED, (int)shared),
                   "refused so much shared memory");
-    int status = tg_cuda.cuLaunchKernel(function, (unsigned)grid[0], (unsigned)grid[1], (unsigned)grid[2],
-                                        (unsigned)block[0], (unsigned)block[1], (unsigned)block[2],
-                                        (unsigned)extents[TG_SHARED], stream, parameters, NULL);
+    int status = tg_cuda.cuLaunchKernel(launch->function, (unsigned)grid[0], (unsigned)grid[1], (unsigned)grid[2],
+                                        (unsigned)block[0], (unsigned)block[1], (unsigned)block[2], (unsigned)shared,
+                                        stream, parameters, NULL);
     if (!status) return;
     char what[TG_TEXT];
     snprintf(what, sizeof what,
              "refused the launch of a grid of (%lld, %lld, %lld), blocks of (%lld, %lld, %lld), %lld bytes shared",
              (long long)grid[0], (long long)grid[1], (long long)grid[2], (long long)block[0], (long long)block[1],
-             (long long)block[2], (long long)extents[TG_SHARED]);
+             (long long)block[2], (long long)shared);
     tg_driver(call, status, what);
 }
 
-/* Fills the frame as `text.py` lays it out, and launches. `sizes` are followed by extents, where the caller says them. */
-static void tg_launch(tg_call *call, tg_kernel *kernel, const int64_t *sizes, const tg_value *numbers,
-                      tg_tensor *tensors) {
+/* Fills the frame as `text.py` lays it out. `sizes` are followed by extents, where the caller says them. */
+static void tg_lay(tg_call *call, tg_kernel *kernel, const int64_t *sizes, const tg_value *numbers,
+                   const tg_tensor *tensors, void *stream, tg_launch *launch) {
     const int64_t count = kernel->tensor_count, size_count = tg_max(kernel->size_count, 0);
-    int64_t samples = 1, frame[TG_WORDS], *at = frame;
+    int64_t samples = 1, *at = launch->frame;
+    launch->function = NULL;
+    launch->words = 0;
     for (int64_t d = 0; d < call->dim; d++) samples *= call->sizes[d];
     if (samples == 0 || (kernel->by_hand && sizes[size_count + TG_GRID] == 0)) return;
     tg_walk walk;
@@ -186,15 +197,51 @@ static void tg_launch(tg_call *call, tg_kernel *kernel, const int64_t *sizes, co
         *at++ = (int64_t)tensors[i].data;
         for (int64_t d = 0; d < TG_AXES; d++) *at++ = d < walk.dim ? walk.strides[i][d] : 0;
     }
+    launch->words = at - launch->frame;
+    /* The index of a thread that has run past the end must still fit. */
+    launch->function = tg_function(call, kernel, kernel->by_hand ? 0 : (samples > INT32_MAX ? 2 : 0) + !flat, stream);
+    const int64_t blocks = tg_min((samples + TG_THREADS - 1) / TG_THREADS, TG_BLOCKS);
+    const int64_t plain[TG_EXTENTS] = {blocks, 1, 1, TG_THREADS, 1, 1, 0};
+    memcpy(launch->extents, kernel->by_hand ? sizes + size_count : plain, sizeof plain);
+}
+
+static void *tg_stream(tg_call *call) {
     void *stream = NULL;
     tg_require(call, tg_cuda.aoti_torch_get_current_cuda_stream(call->device_index, &stream), "no stream for",
                call->operator_name);
-    /* The index of a thread that has run past the end must still fit. */
-    const int entry = kernel->by_hand ? 0 : (samples > INT32_MAX ? 2 : 0) + !flat;
-    void *function = tg_function(call, kernel, entry, stream);
-    const int64_t blocks = tg_min((samples + TG_THREADS - 1) / TG_THREADS, TG_BLOCKS);
-    const int64_t plain[TG_EXTENTS] = {blocks, 1, 1, TG_THREADS, 1, 1, 0};
-    tg_start_kernel(call, function, kernel->by_hand ? sizes + size_count : plain, stream, frame);
+    return stream;
+}
+
+/* What calls on tensors that look alike have in common; `ready_call.py` says more, for the CPU. */
+typedef struct {
+    const tg_kernel *kernel;
+    int32_t device_type, device_index;
+    bool ready;
+    tg_launch launch;
+    tg_shape shapes[]; /* of the results */
+} tg_prepared;
+
+static __thread tg_prepared *tg_preparing;
+
+/* The next call on this thread leaves what it found out in `memory`, and launches nothing. */
+TG_EXPORT void tg_prepare(tg_prepared *memory) { tg_preparing = memory; }
+TG_EXPORT bool tg_is_ready(const tg_prepared *memory) { return memory->ready; }
+TG_EXPORT bool tg_has_ready_calls(void) { return tg_gives_objects(); }
+TG_EXPORT int64_t tg_prepared_size(const tg_kernel *kernel) {
+    return (int64_t)(sizeof(tg_prepared) + (size_t)kernel->result_count * sizeof(tg_shape));
+}
+
+static bool tg_left(const tg_call *call, const tg_kernel *kernel, const tg_tensor *results, const tg_launch *launch) {
+    tg_prepared *memory = tg_preparing;
+    tg_preparing = NULL;
+    if (!memory) return false;
+    memory->kernel = kernel;
+    memory->device_type = call->device_type;
+    memory->device_index = call->device_index;
+    memory->launch = *launch;
+    for (int64_t i = 0; i < kernel->result_count; i++) tg_look_at(&memory->shapes[i], results[i].handle);
+    memory->ready = !call->copies; /* which are made in each call */
+    return true;
 }
 
 /* The arguments from the stack: tensors into `tensors`, numbers as the frame has them. */
@@ -278,7 +325,10 @@ static void tg_body(tg_call *call, tg_kernel *kernel, tg_value *stack) {
         tg_make(call, &tensors[given + i], slot->name, dim, shape, core, slot->dtype, slot->item);
         if (call->chunks) tg_fail(call, "'%s' would be summed over samples", slot->name);
     }
-    tg_launch(call, kernel, sizes, numbers, tensors);
+    tg_launch launch;
+    void *stream = tg_stream(call);
+    tg_lay(call, kernel, sizes, numbers, tensors, stream, &launch);
+    if (!tg_left(call, kernel, tensors + given, &launch)) tg_go(call, &launch, stream);
     for (int64_t i = 0; i < kernel->result_count; i++) stack[i] = tg_give(call, tensors[given + i].handle);
 }
 
@@ -305,3 +355,78 @@ static void tg_entry(tg_value *stack, uint64_t in, uint64_t out) {
 TG_EXPORT int32_t tg_register(const char *space, const char *name, const char *key) {
     return tg_implement(space, name, key, tg_entry, "torchgraft on CUDA");
 }
+
+/* -- calls that are ready, without the dispatcher ---------------------------------------------------------------- */
+
+static int64_t tg_number(const tg_slot *slot, tg_python given) {
+    if (slot->kind == TG_FLOAT) return (int64_t)tg_from_double(tg_torch.PyFloat_AsDouble(given));
+    return slot->kind == TG_BOOLEAN ? tg_torch.PyObject_IsTrue(given) > 0 : tg_torch.PyLong_AsLongLong(given);
+}
+
+/* Puts what a call brings into the frame: numbers, and where the tensors' data are. */
+static bool tg_bring(const tg_kernel *kernel, tg_python const *given, int64_t *frame) {
+    int64_t *number = frame + TG_FIXED + tg_max(kernel->size_count, 0), *data = number + kernel->number_count;
+    for (int64_t i = 0; i < kernel->argument_count; i++) {
+        const tg_slot *slot = &kernel->arguments[i];
+        const bool there = !tg_is_none(given[i]);
+        if (tg_is_tensor(slot)) {
+            if (there) *data = (int64_t)tg_data(given[i]);
+            data += TG_OF_TENSOR;
+            number += slot->kind == TG_SEED;
+        } else {
+            *number++ = there;
+            *number++ = there ? tg_number(slot, given[i]) : 0;
+            if (tg_torch.PyErr_Occurred())
+                tg_torch.PyErr_SetString(*tg_torch.PyExc_RuntimeError, "a number does not fit its type in C");
+        }
+        if (tg_torch.PyErr_Occurred()) return false;
+    }
+    return true;
+}
+
+/* Makes the outputs and launches. In a frame of its own, so that nothing that longjmp would lose is in it. */
+static bool tg_repeat(tg_call *call, const tg_prepared *memory, tg_launch *launch, tg_value *stack) {
+    const tg_kernel *kernel = memory->kernel;
+    int64_t *data = launch->frame + launch->words - kernel->result_count * TG_OF_TENSOR;
+    tg_handle guard;
+    bool done = !_setjmp(call->failed);
+    if (done) {
+        tg_enter(call, &guard);
+        for (int64_t i = 0; i < kernel->result_count; i++) {
+            tg_tensor made = {.name = kernel->results[i].name};
+            tg_make_again(call, &made, &memory->shapes[i]);
+            if (launch->words) data[i * TG_OF_TENSOR] = (int64_t)made.data;
+            stack[i] = (tg_value)made.handle;
+        }
+        tg_go(call, launch, tg_stream(call));
+        for (int64_t i = 0; i < kernel->result_count; i++) tg_give(call, (tg_handle)stack[i]);
+    }
+    tg_release(call);
+    return done;
+}
+
+/* The memory is read alone, so that several threads may be here: other threads of Python go on meanwhile. */
+static tg_python tg_fresh(tg_python self, tg_python const *given, ptrdiff_t count) {
+    const tg_prepared *memory = (const tg_prepared *)tg_torch.PyByteArray_AsString(self);
+    const tg_kernel *kernel = memory->kernel;
+    tg_call call;
+    tg_launch launch;
+    tg_value stack[TG_TENSORS];
+    if (count != kernel->argument_count) {
+        tg_torch.PyErr_SetString(*tg_torch.PyExc_RuntimeError, "takes another number of arguments");
+        return NULL;
+    }
+    memcpy(&launch, &memory->launch, offsetof(tg_launch, frame) + (size_t)memory->launch.words * sizeof *launch.frame);
+    if (launch.words && !tg_bring(kernel, given, launch.frame)) return NULL;
+    tg_start(&call, kernel->operator_name);
+    call.device_type = memory->device_type;
+    call.device_index = memory->device_index;
+    void *state = tg_torch.PyEval_SaveThread();
+    const bool done = tg_repeat(&call, memory, &launch, stack);
+    tg_torch.PyEval_RestoreThread(state);
+    if (done) return tg_objects(stack, (int)kernel->result_count);
+    tg_torch.PyErr_SetString(*tg_torch.PyExc_RuntimeError, call.text);
+    return NULL;
+}
+
+TG_EXPORT tg_method tg_method_fresh = {"launch", tg_fresh, 0x80 /* METH_FASTCALL */, NULL};

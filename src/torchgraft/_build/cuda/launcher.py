@@ -25,7 +25,7 @@ _SOURCE = Path(__file__).with_name("launcher.c")
 _DEVICES = 64
 _numbers = itertools.count()
 
-TENSOR, SEED, NUMBER, BOOLEAN = range(4)
+TENSOR, SEED, INTEGER, FLOAT, BOOLEAN = range(5)
 """Kinds of slots."""
 
 
@@ -60,7 +60,7 @@ def registered(device: Device, symbol: str, schema: str) -> Callable[..., Any]:
     Raises:
         BuildError: it cannot be built or loaded here.
     """
-    library = _loaded(device)
+    library = loaded(device)
     name = f"{symbol}_cuda_{next(_numbers)}"
     space().define(name + schema)
     if library.tg_register(SPACE.encode(), name.encode(), device.key.encode()):
@@ -69,10 +69,17 @@ def registered(device: Device, symbol: str, schema: str) -> Callable[..., Any]:
 
 
 @functools.cache
-def _loaded(device: Device) -> ctypes.CDLL:
+def loaded(device: Device) -> ctypes.CDLL:
+    """Load the launcher for the driver of some devices.
+
+    Raises:
+        BuildError: it cannot be built or loaded here.
+    """
     # Each driver has a copy of its own, since the library keeps the functions that it finds.
     library = ctypes.CDLL(str(_built(device.driver)))
     library.tg_load.restype = ctypes.c_char_p
+    library.tg_has_ready_calls.restype = library.tg_is_ready.restype = ctypes.c_bool
+    library.tg_prepared_size.restype, library.tg_prepared_size.argtypes = ctypes.c_int64, [ctypes.c_void_p]
     missing = library.tg_load(str(libtorch()).encode(), device.torch_library.encode(), device.driver.encode())
     if missing:
         raise BuildError(
