@@ -1,5 +1,6 @@
 """Elementwise operators in C on what stands in for CUDA: the text, the frame and the launch, against the CPU."""
 
+import contextlib
 import inspect
 import random
 from concurrent.futures import ThreadPoolExecutor
@@ -246,9 +247,10 @@ def test_a_fault_of_the_launcher_is_seen(fault, monkeypatch, tmp_path):
 
     def run():
         launcher.loaded.cache_clear()
-        test()
+        with pytest.raises((AssertionError, pytest.fail.Exception, tg.KernelError)):
+            test()
 
-    with pytest.raises((AssertionError, pytest.fail.Exception, tg.KernelError, Ended)):
+    with contextlib.suppress(Ended):  # Some write where there is no memory.
         run_in_child(run)
 
 
