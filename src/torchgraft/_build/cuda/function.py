@@ -9,20 +9,18 @@ from typing import Any
 
 import torch
 
-from ..._spec.axes import Axes
 from ...errors import BuildError
-from ..c_arguments import CODES, Argument, Array, Number, SeedOfSample
 from ..library import ready_function
 from ..prototype import Prototype
 from ..shipped import find_on_cuda
 from ..source import Source
 from ..toolchain import check_head, other_head
+from .description import describe
 from .device import Device
-from .launcher import BOOLEAN, FLOAT, INTEGER, SEED, TENSOR, Kernel, Slot, loaded, registered
-from .text import ENTRIES, emit, folders, sizes_of, trailing, words_of
+from .launcher import loaded, registered
+from .text import ENTRIES, emit, folders, trailing
 
 _MISSING = re.compile(r"tg_missing (\d+) (\d+)")
-_CODES = CODES | {torch.float16: 5, torch.bfloat16: 15}
 
 
 class CudaFunction:
@@ -40,17 +38,7 @@ class CudaFunction:
         self._trailing = trailing(prototype)
         self._given = len(prototype.arguments) + len(self._trailing)
         self._images: list[bytes] = []
-        arguments = [self._slot(argument) for argument in prototype.arguments]
-        results = [
-            Slot(r.name.encode(), TENSOR, 0, *self._element(r.name), *self._axes(r.core)) for r in prototype.results
-        ]
-        tensors = [slot for slot in arguments if slot.kind in (TENSOR, SEED)]
-        self._kernel = Kernel(
-            prototype.signature.name.encode(), (Slot * len(arguments))(*arguments), (Slot * len(results))(*results),
-            len(arguments), len(results), len(tensors) + len(results), sum(map(words_of, prototype.arguments)),
-            -1 if prototype.scalar else len(sizes_of(prototype)), source.launch is not None, len(self._trailing),
-        )  # fmt: skip
-        self._kept = arguments, results  # What the description points to.
+        self._kernel = describe(prototype, source, self._dtypes)
         self._address = ctypes.addressof(self._kernel)
         given, returned = prototype.schema(bare=True).removeprefix("(").split(")", 1)
         slots = ["int tg_kernel", *([given] if given else []), *(f"SymInt[]? {name}" for name in self._trailing)]
@@ -89,27 +77,6 @@ class CudaFunction:
             )
         self._images.append(image)  # The driver reads it later.
         self._kernel.images[number][entry] = image
-
-    def _slot(self, argument: Argument) -> Slot:
-        name = argument.name.encode()
-        if isinstance(argument, Array):
-            kind = SEED if isinstance(argument, SeedOfSample) else TENSOR
-            return Slot(name, kind, argument.optional, *self._element(argument.name), *self._axes(argument.core))
-        assert isinstance(argument, Number)
-        kinds: dict[type, int] = {bool: BOOLEAN, float: FLOAT}
-        kind = kinds.get(argument.scalar.type, INTEGER)
-        return Slot(name, kind, argument.optional, 0, 8, 0, None)
-
-    def _element(self, name: str) -> tuple[int, int]:
-        dtype = self._dtypes.get(name)  # None of an optional tensor that is not there.
-        return (_CODES[dtype], dtype.itemsize) if dtype is not None else (0, 0)
-
-    def _axes(self, core: Axes | None) -> tuple[int, Any]:
-        """For each axis of a sample, the number of the size that it has in full; -1 where it has its own."""
-        assert core is not None
-        known = sizes_of(self._prototype)
-        numbers = [known.index(token.name) if token.name in known else -1 for token in core.tokens]
-        return len(numbers), (ctypes.c_int32 * len(numbers))(*numbers)
 
 
 def machine_code_of(

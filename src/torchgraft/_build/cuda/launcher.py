@@ -18,37 +18,12 @@ from ..inputs import Inputs
 from ..library import SPACE, libtorch, space
 from ..shipped import FOLDER
 from ..toolchain import HEADER, SHIM, compiler
+from .description import DEVICES
 from .device import Device
-from .text import AXES, ENTRIES, TENSORS, THREADS, WORDS
+from .text import AXES, TENSORS, THREADS, WORDS
 
 _SOURCE = Path(__file__).with_name("launcher.c")
-_DEVICES = 64
 _numbers = itertools.count()
-
-TENSOR, SEED, INTEGER, FLOAT, BOOLEAN = range(5)
-"""Kinds of slots."""
-
-
-_COUNTS = ("argument_count", "result_count", "tensor_count", "number_count", "size_count", "by_hand", "trailing")
-
-
-class Slot(ctypes.Structure):
-    """An argument or a result, as `launcher.c` has it."""
-
-    _fields_ = (
-        ("name", ctypes.c_char_p), ("kind", ctypes.c_int32), ("optional", ctypes.c_int32), ("dtype", ctypes.c_int32),
-        ("item", ctypes.c_int32), ("core", ctypes.c_int32), ("axes", ctypes.POINTER(ctypes.c_int32)),
-    )  # fmt: skip
-
-
-class Kernel(ctypes.Structure):
-    """The description of a kernel that `launcher.c` reads."""
-
-    _fields_ = (
-        ("operator_name", ctypes.c_char_p), ("arguments", ctypes.POINTER(Slot)), ("results", ctypes.POINTER(Slot)),
-        *((name, ctypes.c_int64) for name in _COUNTS), ("images", (ctypes.c_char_p * len(ENTRIES)) * _DEVICES),
-        ("functions", (ctypes.c_void_p * len(ENTRIES)) * _DEVICES),
-    )  # fmt: skip
 
 
 def registered(device: Device, symbol: str, schema: str) -> Callable[..., Any]:
@@ -117,5 +92,5 @@ def shipped_name() -> str:
 
 
 def _options() -> list[str]:
-    limits = {"AXES": AXES, "TENSORS": TENSORS, "WORDS": WORDS, "THREADS": THREADS, "DEVICES": _DEVICES}
+    limits = {"AXES": AXES, "TENSORS": TENSORS, "WORDS": WORDS, "THREADS": THREADS, "DEVICES": DEVICES}
     return [f"-I{HEADER.parent}", *(f"-DTG_{name}={value}" for name, value in limits.items())]
