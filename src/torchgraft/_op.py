@@ -412,7 +412,10 @@ class Op(Generic[P, R_co]):
         """
         return "\n".join(f"{prototype.declaration()}" for prototype in self._record.prototypes())
 
-    def save_library(self, path: str | Path, *, dtypes: Sequence[torch.dtype] = (torch.float32, torch.float64)) -> None:
+    def save_library(
+        self, path: str | Path, *, dtypes: Sequence[torch.dtype] = (torch.float32, torch.float64),
+        cuda: Sequence[str] = (),
+    ) -> None:  # fmt: skip
         """Write a library that makes the operator known to a program without Python.
 
         A C++ program that runs an exported model, packaged by AOTInductor, loads it before the model: see
@@ -421,11 +424,14 @@ class Op(Generic[P, R_co]):
         Args:
             path: of the library, such as ``"correlate2d.so"``.
             dtypes: that calls may have; their complex twins too, where annotations say ``Complex`` or ``Inexact``.
+            cuda: compute capabilities of GPUs that it serves too, such as ``["80", "90"]``, and later ones of their
+                generation. The operator is elementwise; halves among `dtypes` are for them alone.
 
         Raises:
             UnsupportedError: the operator writes into an argument; or the kernel is not in C or C++, or Python has a
-                part in its calls: it rounds halves, gives the output's shape, or converts an argument.
-            BuildError: the compiler refused it, or there is none.
+                part in its calls: it rounds halves, gives the output's shape, or converts an argument. With `cuda`,
+                its kernel does not run there, or sees samples.
+            BuildError: a compiler refused it, or there is none.
 
         Example:
             >>> correlate2d.save_library("correlate2d.so", dtypes=[torch.float32])
@@ -443,11 +449,13 @@ class Op(Generic[P, R_co]):
                 else "the kernel is written in Python, which a program without it cannot run",
                 operator=record.name, expected="@tg.op(kernel=tg.c(...))", got=f"a kernel in {kernel.kind}",
             )  # fmt: skip
-        from ._build.standalone import save  # The import costs, and most programs save nothing.
+        from ._build.cuda.device import architectures
+        from ._build.standalone import save  # The imports cost, and most programs save nothing.
 
         called = (self.torch_op.name(), self._lowering.opaque(mapped=False).torch_op.name())
         schema = record.signature.schema()
-        save(Path(path), called, schema, kernel.native.source, kernel.native.prototype, dtypes)
+        source, prototype = kernel.native.source, kernel.native.prototype
+        save(Path(path), called, schema, source, prototype, dtypes, architectures(cuda))
 
     def __repr__(self) -> str:
         return f"<torchgraft.Op {self._record.qualname}>"

@@ -18,8 +18,8 @@ for each combination of dtypes that its annotations admit, once for any processo
 are compiled where they are needed, as everything is in an editable installation.
 
 With `cuda`, the functions that run on CUDA are compiled for these GPUs too, by NVRTC and without one; each serves the
-later GPUs of its generation. What NVRTC refuses is named in a warning. Other GPUs compile on arrival, and so do halves
-and tensors of more than 2^31 elements.
+later GPUs of its generation. What NVRTC refuses is named in a warning. Other GPUs compile on arrival, and so do tensors
+of more than 2^31 elements.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.plugin import hookimpl
 
 from ._build import library, shipped, toolchain
-from ._build.combinations import combinations, read_dtypes
+from ._build.combinations import combinations, combinations_on_cuda, read_dtypes
 from ._build.cuda import launcher
-from ._build.cuda.device import CUDA
+from ._build.cuda.device import CUDA, architectures
 from ._build.cuda.function import machine_code_of
 from ._build.cuda.text import ENTRIES
 from ._build.native_function import NativeFunction
@@ -117,9 +117,8 @@ class NativeBuildHook(BuildHookInterface[BuilderConfig]):
                 continue
             entries = ENTRIES[:1] if source.launch else ENTRIES[:2] if prototype.scalar else ENTRIES[1:2]
             try:
-                for names, entry, architecture in product(
-                    combinations(prototype, options.dtypes), entries, options.cuda
-                ):
+                every = combinations_on_cuda(prototype, source, options.dtypes)
+                for names, entry, architecture in product(every, entries, options.cuda):
                     path = folder / shipped.name_on_cuda(source, prototype, names, entry, architecture)
                     path.write_bytes(machine_code_of(source, prototype, names, entry, architecture, CUDA))
                     yield path
@@ -170,11 +169,8 @@ class _Options:
                 raise _refuse(name, "a list of names", given)
         if not isinstance(values["platform"], str):
             raise _refuse("platform", "the platform of a wheel's tag", values["platform"])
-        cuda = values["cuda"]
-        if not isinstance(cuda, list) or not all(isinstance(one, str) and one.isdigit() for one in cuda):
-            raise _refuse("cuda", 'compute capabilities without a point, as ["80", "90"]', cuda)
-        capabilities = tuple(f"sm_{one}" for one in cuda)
-        return cls(tuple(values["modules"]), read_dtypes(values["dtypes"]), values["platform"], capabilities)
+        dtypes, cuda = read_dtypes(values["dtypes"]), architectures(values["cuda"])
+        return cls(tuple(values["modules"]), dtypes, values["platform"], cuda)
 
 
 _OF_HATCH = {"dependencies", "require-runtime-dependencies", "require-runtime-features", "enable-by-default"}

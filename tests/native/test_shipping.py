@@ -327,7 +327,7 @@ def test_the_wheel_of_torchgraft_has_the_launcher(tmp_path):
         ({"dtypes": ["int32"]}, "'f': the annotations admit none of the dtypes\n|argument 'dtypes'"),
         ({"dtype": ["float32"]}, "argument 'dtype'.*\n  expected: one of cuda, dtypes, modules, platform"),
         ({"platform": 3}, "argument 'platform'"),
-        ({"cuda": ["8.0"]}, "argument 'cuda'.*\n  expected: compute capabilities without a point"),
+        ({"cuda": ["8.0"]}, "argument 'cuda'.*\n  expected: a list of capabilities without a point"),
         (
             {"platform": "manylinux_2_5_x86_64"},
             r"need a newer glibc.*\n  expected: at most 2\.5, as manylinux_2_5_x86_64",

@@ -10,8 +10,10 @@ import torch
 from .._spec.dtypes import FLOATS, HALVES, Dtypes, complex_twin, name_of
 from .._spec.plan import check_dtypes
 from ..errors import BuildError, DtypeError
+from .cuda.text import reads_halves
 from .native_function import WIDE
 from .prototype import C_TYPES, Prototype
+from .source import Source
 
 
 def read_dtypes(names: Sequence[str]) -> tuple[torch.dtype, ...]:
@@ -27,7 +29,9 @@ def read_dtypes(names: Sequence[str]) -> tuple[torch.dtype, ...]:
     return tuple(known[name] for name in names)
 
 
-def combinations(prototype: Prototype, dtypes: Sequence[torch.dtype]) -> Iterator[dict[str, torch.dtype]]:
+def combinations(
+    prototype: Prototype, dtypes: Sequence[torch.dtype], *, widened: bool = True
+) -> Iterator[dict[str, torch.dtype]]:
     """Every combination, as dtypes of the tensors that are there, outputs too, by name.
 
     A tensor that may be left out, and a list that may be empty, is there in some and not in others. Where annotations
@@ -35,7 +39,8 @@ def combinations(prototype: Prototype, dtypes: Sequence[torch.dtype]) -> Iterato
     its operator's inputs, which it need not read.
 
     Args:
-        dtypes: that are wanted; halves are computed in float32.
+        dtypes: that are wanted.
+        widened: halves are float32 to the function; False for one that reads and rounds them itself.
     """
     signature = prototype.signature
     kinds = {p.name: p.tensor.dtypes for _, p in signature.tensors}
@@ -51,12 +56,22 @@ def combinations(prototype: Prototype, dtypes: Sequence[torch.dtype]) -> Iterato
         try:
             found = check_dtypes(signature, [(name, free[name], dtype) for name, dtype in there.items()])
             made = there if prototype.is_rule else there | dict(zip(results, found, strict=True))
-            made = {name: WIDE.get(dtype, dtype) for name, dtype in made.items()}
-            prototype.typedefs(made)
+            wide = {name: WIDE.get(dtype, dtype) for name, dtype in made.items()}
+            prototype.typedefs(wide)
         except DtypeError:  # These dtypes do not go together.
             continue
+        made = wide if widened else made
         if made not in seen:
             seen.append(made)
+            yield made
+
+
+def combinations_on_cuda(
+    prototype: Prototype, source: Source, dtypes: Sequence[torch.dtype]
+) -> Iterator[dict[str, torch.dtype]]:
+    """The combinations that have a kernel on CUDA: there are no complex elements."""
+    for made in combinations(prototype, dtypes, widened=not reads_halves(prototype, source)):
+        if not any(dtype.is_complex for dtype in made.values()):
             yield made
 
 

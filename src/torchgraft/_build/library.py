@@ -63,7 +63,7 @@ class Library:
 
 
 class _Prepared(bytearray):
-    """What a ready call knows.
+    """Memory of a ready call: all but data and numbers.
 
     Attributes:
         owner: what it points to.

@@ -20,7 +20,7 @@ from .._spec.signature import Parameter
 from ..errors import ArgumentError, DeviceError, KernelError, TorchgraftError
 from . import debug, library
 from .cuda.device import Device, current
-from .cuda.text import Unfit, sizes_of, trailing, unfit
+from .cuda.text import Unfit, reads_halves, sizes_of, trailing, unfit
 from .launch import EXTENTS
 from .prototype import Prototype
 from .source import Source
@@ -167,8 +167,8 @@ class NativeFunction:
         self, dtypes: tuple[torch.dtype | None, ...], outputs: tuple[torch.dtype | None, ...], *, bare: bool,
         device: Device | None,
     ) -> Callable[..., Any]:  # fmt: skip
-        reads_halves = device is not None and (self.prototype.scalar or self.source.launch is not None)
-        if not reads_halves and any(d in WIDE for d in (*dtypes, *outputs)):
+        keeps_halves = device is not None and reads_halves(self.prototype, self.source)
+        if not keeps_halves and any(d in WIDE for d in (*dtypes, *outputs)):
             wide = tuple(None if d is None else WIDE.get(d, d) for d in dtypes)
             narrow = tuple(None if d is None else WIDE.get(d, d) for d in outputs)
             return self._widened(self.variant(wide, narrow, bare=bare, device=device), outputs)

@@ -10,14 +10,19 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from .._spec.dtypes import HALVES, name_of
 from ..errors import BuildError, UnsupportedError
-from .c_arguments import CODES, Array, Arrays
-from .combinations import combinations
+from .c_arguments import Array, Arrays
+from .combinations import combinations, combinations_on_cuda
+from .cuda import standalone as cuda
+from .cuda.description import TYPE_CODES
+from .cuda.device import current
+from .cuda.text import unfit
 from .library import build, source_of, write_source
 from .prototype import Prototype, Results
 from .source import Source
@@ -46,10 +51,12 @@ typedef struct {{
     int32_t dtypes[{tensors}]; /* -1 for a tensor that is not there */
 }} tg_variant;
 
-static tg_variant tg_variants[] = {{
-{variants}
-}};
-static const int tg_count = sizeof tg_variants / sizeof *tg_variants;
+typedef struct {{
+    const char *key; /* of torch's dispatcher */
+    tg_boxed dispatch;
+    tg_variant *variants;
+    int count;
+}} tg_device;
 
 static TG_UNUSED int32_t tg_dtype(tg_value handle) {{
     int32_t found = -1;
@@ -67,11 +74,11 @@ static TG_UNUSED int32_t tg_dtype_of_first(tg_value slot) {{
     return tg_dtype(item); /* which stays the list's */
 }}
 
-static void tg_dispatch(tg_value *tg_stack, uint64_t tg_in, uint64_t tg_out) {{
+static void tg_dispatch(const tg_variant *variants, int count, tg_value *tg_stack, uint64_t tg_in, uint64_t tg_out) {{
     const int32_t found[] = {{{found}}};
     const tg_variant *close = NULL;
     int most = -1;
-    for (const tg_variant *variant = tg_variants; variant < tg_variants + tg_count; variant++) {{
+    for (const tg_variant *variant = variants; variant < variants + count; variant++) {{
         int fit = 0;
         bool like = true; /* the same tensors are there */
         for (int i = 0; i < {tensors}; i++) {{
@@ -85,6 +92,9 @@ static void tg_dispatch(tg_value *tg_stack, uint64_t tg_in, uint64_t tg_out) {{
     else
         tg_torch.aoti_torch_check(false, "{operator}", "torchgraft", 0, "{operator}: got no tensor at all");
 }}
+{tables}
+static tg_device tg_devices[] = {{{devices}}};
+static const int tg_device_count = sizeof tg_devices / sizeof *tg_devices;
 
 static char tg_problem[TG_TEXT];
 
@@ -92,17 +102,47 @@ __attribute__((constructor)) static void tg_start_up(void) {{
     static const char *const names[] = {{{names}}}, *const schemas[] = {{{schemas}}};
     const char *missing = tg_find_symbols("{torch}");
     if (missing) snprintf(tg_problem, TG_TEXT, "there is no %s, which torch 2.11 or newer has loaded", missing);
-    for (int i = 0; i < tg_count && !*tg_problem; i++) tg_variants[i].entry = tg_variants[i].find();
-    for (int i = 0; i < 2 && !*tg_problem; i++)
-        if (tg_define("{space}", schemas[i], "{title}") ||
-            tg_implement("{space}", names[i], "CPU", tg_dispatch, "{title}"))
-            snprintf(tg_problem, TG_TEXT, "torch does not take {space}::%s; is it defined already?", names[i]);
+    for (int d = 0; d < tg_device_count && !*tg_problem; d++)
+        for (int i = 0; i < tg_devices[d].count; i++)
+            tg_devices[d].variants[i].entry = tg_devices[d].variants[i].find();
+    for (int i = 0; i < 2 && !*tg_problem; i++) {{
+        int32_t failed = tg_define("{space}", schemas[i], "{title}");
+        for (int d = 0; d < tg_device_count && !failed; d++)
+            failed = tg_implement("{space}", names[i], tg_devices[d].key, tg_devices[d].dispatch, "{title}");
+        if (failed) snprintf(tg_problem, TG_TEXT, "torch does not take {space}::%s; is it defined already?", names[i]);
+    }}
     if (*tg_problem) fprintf(stderr, "torchgraft: {operator}: %s\\n", tg_problem);
 }}
 
 /* Why the operator is not there; NULL if it is. */
 TG_EXPORT const char *torchgraft_problem(void) {{ return *tg_problem ? tg_problem : NULL; }}
 """
+
+_TABLE = """
+static tg_variant tg_on_{device}[] = {{
+{variants}
+}};
+static void tg_dispatch_{device}(tg_value *stack, uint64_t in, uint64_t out) {{
+    tg_dispatch(tg_on_{device}, {count}, stack, in, out);
+}}
+"""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Functions of a library for one kind of devices.
+
+    Attributes:
+        key: of torch's dispatcher.
+        name: of the devices.
+        variants: dtypes of a function, by the name of the C function that gives its entry.
+        files: with those functions.
+    """
+
+    key: str
+    name: str
+    variants: Mapping[str, Mapping[str, torch.dtype]]
+    files: Sequence[Path]
 
 
 def save(
@@ -112,6 +152,7 @@ def save(
     source: Source,
     prototype: Prototype,
     dtypes: Sequence[torch.dtype],
+    architectures: Sequence[str] = (),
 ) -> None:
     """Write a library that needs no Python.
 
@@ -119,23 +160,25 @@ def save(
         path: where.
         names: under which programs call the operator, with their namespace.
         schema: of the operator, without a name.
+        architectures: of GPUs that it serves too, as ``"sm_90"``.
 
     Raises:
         UnsupportedError: Python has a part in calls of the operator.
-        BuildError: the compiler refused it, or there is none.
+        BuildError: a compiler refused it, or there is none.
     """
-    _check(source, prototype, dtypes)
-    every = list(combinations(prototype, dtypes))
-    if not every:
-        raise _nothing(prototype, dtypes)
+    on_cpu = [dtype for dtype in dtypes if dtype not in HALVES] if architectures else dtypes
+    _check(source, prototype, on_cpu)
     with tempfile.TemporaryDirectory() as scratch:
         steps = _Steps(source, prototype, Path(scratch))
-        parts = []
-        for number, combination in enumerate(every):
-            build(source, prototype, combination)  # It says what is wrong with the source.
-            text = source_of(source, prototype, combination) + _VARIANT.format(number=number, torch=_TORCH)
-            parts.append(steps.part(text, f"tg_variant_{number}"))
-        shutil.move(steps.library(_dispatch(names, schema, prototype, every), parts), path)
+        parts = [steps.on_cpu(prototype, on_cpu)]
+        if architectures:
+            _check_on_cuda(source, prototype)
+            parts.append(steps.on_cuda(prototype, dtypes, architectures))
+        parts = [part for part in parts if part.variants]
+        if not parts:
+            raise _nothing(prototype, dtypes)
+        text = _dispatch(names, schema, prototype, parts)
+        shutil.move(steps.library(text, [file for part in parts for file in part.files]), path)
 
 
 class _Steps:
@@ -156,14 +199,34 @@ class _Steps:
         self.objects = [argument for argument in self.whole if argument not in ("-shared", "-Wl,-z,defs")]
         self.libraries = ["-ldl", "-lm", *(f"-l{name}" for name in source.libraries)]
 
-    def part(self, text: str, symbol: str) -> Path:
-        """An object file that shows one name, and keeps every other one to itself, templates' too."""
-        made = self.folder / f"{symbol}.o"
-        file = write_source(made, self.source, text)
-        self._run(
-            *self.objects, "-r", "-nostdlib", "-Wl,--force-group-allocation", str(file), self.shim, "-o", str(made)
-        )
-        self._run("objcopy", f"--keep-global-symbol={symbol}", str(made))
+    def on_cpu(self, prototype: Prototype, dtypes: Sequence[torch.dtype]) -> _Part:
+        """The functions for the CPU, each compiled by itself."""
+        variants, files = {}, []
+        for number, combination in enumerate(combinations(prototype, dtypes)):
+            build(self.source, prototype, combination)  # It says what is wrong with the source.
+            text = source_of(self.source, prototype, combination) + _VARIANT.format(number=number, torch=_TORCH)
+            symbol = f"tg_variant_{number}"
+            made = self.folder / f"{symbol}.o"
+            files.append(self._part(write_source(made, self.source, text), self.objects, self.shim, [symbol]))
+            variants[symbol] = combination
+        return _Part("CPU", "cpu", variants, files)
+
+    def on_cuda(self, prototype: Prototype, dtypes: Sequence[torch.dtype], architectures: Sequence[str]) -> _Part:
+        """The kernels for CUDA, and what launches them."""
+        device, tools = current(), compiler("c", self.operator)
+        variants = {f"tg_cuda_{i}": c for i, c in enumerate(combinations_on_cuda(prototype, self.source, dtypes))}
+        file = self.folder / "cuda.c"
+        file.write_text(cuda.part(self.source, prototype, variants, architectures, device, _TORCH))
+        objects = [*tools.own_arguments(), f"-I{HEADER.parent}"]
+        made = self._part(file, objects, str(tools.shim("c", None)), list(variants))
+        return _Part(device.key, "cuda", variants, [made])
+
+    def _part(self, file: Path, objects: Sequence[str], shim: str, symbols: Sequence[str]) -> Path:
+        """An object file that shows some names, and keeps every other one to itself, templates' too."""
+        made = file.with_suffix(".o")
+        partly = ("-r", "-nostdlib", "-Wl,--force-group-allocation")
+        self._run(*objects, *partly, str(file), shim, "-o", str(made))
+        self._run("objcopy", *(f"--keep-global-symbol={symbol}" for symbol in symbols), str(made))
         return made
 
     def library(self, text: str, parts: Sequence[Path]) -> Path:
@@ -207,6 +270,19 @@ def _check(source: Source, prototype: Prototype, dtypes: Sequence[torch.dtype]) 
             raise _needs_python(prototype, argument.name, "converts the argument", "tensors, real numbers and strings")
 
 
+def _check_on_cuda(source: Source, prototype: Prototype) -> None:
+    """Refuse what has no kernel on CUDA, or one that Python tells sizes and a grid."""
+    reason = unfit(prototype, source)
+    if reason is not None:
+        argument, problem, expected, got = reason
+        raise UnsupportedError(
+            problem, operator=prototype.signature.name, argument=argument, expected=expected, got=got,
+            hint="leave cuda= out: the library is for the CPU then",
+        )  # fmt: skip
+    if not prototype.scalar:
+        raise _needs_python(prototype, "cuda", "tells a kernel its sizes", "a function that sees an element")
+
+
 def _needs_python(prototype: Prototype, argument: str, what: str, expected: str) -> UnsupportedError:
     return UnsupportedError(
         f"Python {what}, which a program without it cannot do", operator=prototype.signature.name, argument=argument,
@@ -222,22 +298,18 @@ def _nothing(prototype: Prototype, dtypes: Sequence[torch.dtype]) -> BuildError:
     )  # fmt: skip
 
 
-def _dispatch(
-    names: tuple[str, str], schema: str, prototype: Prototype, every: Sequence[Mapping[str, torch.dtype]]
-) -> str:
+def _dispatch(names: tuple[str, str], schema: str, prototype: Prototype, parts: Sequence[_Part]) -> str:
     space = names[0].partition("::")[0]
     bare = [name.partition("::")[2] for name in names]
     slots = [argument for argument in prototype.arguments if argument.schema]
     tensors = [(i, a) for i, a in enumerate(slots) if isinstance(a, Array)]
-    variants = []
-    for number, dtypes in enumerate(every):
-        codes = ", ".join(str(CODES[dtypes[a.name]]) if a.name in dtypes else "-1" for _, a in tensors)
-        variants.append(f"    {{tg_variant_{number}, NULL, {{{codes}}}}},")
+    devices = [f'{{"{p.key}", tg_dispatch_{p.name}, tg_on_{p.name}, {len(p.variants)}}}' for p in parts]
     return _DISPATCH.format(
         header=HEADER,
-        declarations="\n".join(f"TG_OTHER tg_boxed tg_variant_{number}(void);" for number in range(len(every))),
+        declarations="\n".join(f"TG_OTHER tg_boxed {symbol}(void);" for part in parts for symbol in part.variants),
         tensors=len(tensors),
-        variants="\n".join(variants),
+        tables="".join(_table(part, [a for _, a in tensors]) for part in parts),
+        devices=", ".join(devices),
         found=", ".join(f"{_reader(a)}(tg_stack[{i}])" for i, a in tensors),
         operator=prototype.signature.name,
         space=space,
@@ -246,6 +318,14 @@ def _dispatch(
         title=f"<torchgraft {prototype.signature.name}>",
         torch=_TORCH,
     )
+
+
+def _table(part: _Part, tensors: Sequence[Array]) -> str:
+    rows = []
+    for symbol, dtypes in part.variants.items():
+        codes = ", ".join(str(TYPE_CODES[dtypes[a.name]]) if a.name in dtypes else "-1" for a in tensors)
+        rows.append(f"    {{{symbol}, NULL, {{{codes}}}}},")
+    return _TABLE.format(device=part.name, count=len(rows), variants="\n".join(rows))
 
 
 def _reader(argument: Array) -> str:

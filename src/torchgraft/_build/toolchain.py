@@ -110,10 +110,14 @@ class Compiler:
         Raises:
             BuildError: the compiler refused it.
         """
-        run = [*self.command, *_OPTIMIZED, "-shared", *options, str(file), str(self.shim("c", None))]
+        run = [*self.own_arguments(), "-shared", *options, str(file), str(self.shim("c", None))]
         result = _compiled([*run, "-o", str(library)], library)
         if result.returncode:
             raise BuildError("the compiler refused torchgraft's own source", got=result.stderr.strip())
+
+    def own_arguments(self) -> list[str]:
+        """The arguments with which a file of our own is compiled, for any processor."""
+        return [*self.command, *_OPTIMIZED]
 
     def program_arguments(self, source: Source, prototype: Prototype, *, sanitize: bool) -> list[str]:
         """The arguments with which a debugged program is compiled."""

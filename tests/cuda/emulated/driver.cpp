@@ -24,6 +24,7 @@ int cuGetErrorString(int, const char **text) { return *text = "the stand-in says
 int cuCtxGetCurrent(void **context) { return *context = stand_in.context, 0; }
 int cuCtxSetCurrent(void *context) { return stand_in.context = context, 0; }
 int cuDeviceGet(int *device, int index) { return *device = index, 0; }
+int cuDeviceGetAttribute(int *value, int attribute, int) { return *value = attribute == 75 ? 8 : 6, 0; }
 int cuDevicePrimaryCtxRetain(void **context, int device) { return *context = (void *)(int64_t)(device + 1), 0; }
 int cuStreamIsCapturing(void *, int *capturing) { return *capturing = stand_in.capturing, 0; }
 

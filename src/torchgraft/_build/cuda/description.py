@@ -20,7 +20,9 @@ DEVICES = 64
 TENSOR, SEED, INTEGER, FLOAT, BOOLEAN = range(5)
 """Kinds of slots."""
 
-_CODES = CODES | {torch.float16: 5, torch.bfloat16: 15}
+TYPE_CODES = CODES | {torch.float16: 5, torch.bfloat16: 15}
+"""Torch's numbers of dtypes, as `c10::ScalarType` has them."""
+
 _COUNTS = ("argument_count", "result_count", "tensor_count", "number_count", "size_count", "by_hand", "trailing")
 
 
@@ -82,7 +84,7 @@ def _slot(prototype: Prototype, argument: Argument, dtypes: Mapping[str, torch.d
 
 def _element(dtype: torch.dtype | None) -> tuple[int, int]:
     """Torch's number of a dtype, and the bytes of an element; 0 for an optional tensor that is not there."""
-    return (0, 0) if dtype is None else (_CODES[dtype], dtype.itemsize)
+    return (0, 0) if dtype is None else (TYPE_CODES[dtype], dtype.itemsize)
 
 
 def _axes(prototype: Prototype, core: Axes | None) -> tuple[int, Any]:

@@ -44,6 +44,21 @@ class Device:
     compiled: Callable[[str, str, str, Sequence[str]], bytes]
 
 
+def architectures(capabilities: object) -> tuple[str, ...]:
+    """The architectures of compute capabilities: ``("sm_90",)`` of ``["90"]``.
+
+    Raises:
+        BuildError: it is no list of them.
+    """
+    given = capabilities if isinstance(capabilities, (list, tuple)) else [None]
+    if not all(isinstance(one, str) and len(one) > 1 and one.isdigit() for one in given):
+        raise BuildError(
+            "asks for GPUs in another way than by compute capabilities", argument="cuda",
+            expected='a list of capabilities without a point, as ["80", "90"]', got=repr(capabilities),
+        )  # fmt: skip
+    return tuple(f"sm_{one}" for one in given)
+
+
 def machine_code(text: str, architecture: str, operator: str, flags: Sequence[str] = ()) -> bytes:
     """Compile a text for an architecture, such as ``"sm_90"``, or take what was compiled before.
 

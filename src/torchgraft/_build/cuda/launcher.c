@@ -41,6 +41,7 @@ static const char *const tg_names[TG_ENTRIES] = {"tg_flat32", "tg_rows32", "tg_f
     X(int, cuCtxSetCurrent, (void *))                            \
     X(int, cuDeviceGet, (int *, int))                            \
     X(int, cuDevicePrimaryCtxRetain, (void **, int))             \
+    X(int, cuDeviceGetAttribute, (int *, int, int))              \
     X(int, cuStreamIsCapturing, (void *, int *))                 \
     X(int, cuModuleLoadData, (void **, const void *))            \
     X(int, cuModuleGetFunction, (void **, void *, const char *)) \
@@ -340,16 +341,20 @@ static bool tg_protected(tg_call *call, tg_kernel *kernel, tg_value *stack) {
     return done;
 }
 
-static void tg_entry(tg_value *stack, uint64_t in, uint64_t out) {
+/* A call of the dispatcher; the results may take the place of the arguments. */
+static void tg_run(tg_kernel *kernel, const tg_value *given, tg_value *results) {
     tg_call call;
-    (void)in, (void)out;
-    tg_kernel *kernel = (tg_kernel *)stack[0];
-    tg_value rest[TG_WORDS];
-    memcpy(rest, stack + 1, (size_t)(kernel->argument_count + kernel->trailing) * sizeof *rest);
+    tg_value stack[TG_WORDS];
+    memcpy(stack, given, (size_t)(kernel->argument_count + kernel->trailing) * sizeof *stack);
     tg_start(&call, kernel->operator_name);
-    bool done = tg_protected(&call, kernel, rest);
+    bool done = tg_protected(&call, kernel, stack);
     if (!done) tg_torch.aoti_torch_check(false, kernel->operator_name, "torchgraft", 0, call.text);
-    memcpy(stack, rest, (size_t)kernel->result_count * sizeof *rest);
+    memcpy(results, stack, (size_t)kernel->result_count * sizeof *stack);
+}
+
+static void tg_entry(tg_value *stack, uint64_t in, uint64_t out) {
+    (void)in, (void)out;
+    tg_run((tg_kernel *)stack[0], stack + 1, stack);
 }
 
 TG_EXPORT int32_t tg_register(const char *space, const char *name, const char *key) {

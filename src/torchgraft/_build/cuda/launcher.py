@@ -91,6 +91,15 @@ def shipped_name() -> str:
     return f"launcher-{cache.key_of(_SOURCE.read_text(), HEADER.read_text(), SHIM.read_text(), repr(limits))}.so"
 
 
+def source_file() -> Path:
+    """The source of the launcher."""
+    return _SOURCE
+
+
+def limits() -> dict[str, int]:
+    """The sizes that its source takes as macros, without their ``TG_``."""
+    return {"AXES": AXES, "TENSORS": TENSORS, "WORDS": WORDS, "THREADS": THREADS, "DEVICES": DEVICES}
+
+
 def _options() -> list[str]:
-    limits = {"AXES": AXES, "TENSORS": TENSORS, "WORDS": WORDS, "THREADS": THREADS, "DEVICES": DEVICES}
-    return [f"-I{HEADER.parent}", *(f"-DTG_{name}={value}" for name, value in limits.items())]
+    return [f"-I{HEADER.parent}", *(f"-DTG_{name}={value}" for name, value in limits().items())]

@@ -148,6 +148,11 @@ def _unfit_samples(prototype: Prototype, source: Source) -> Iterator[Unfit]:
             yield (result.name, "is a list of tensors", "a tensor", "a list")
 
 
+def reads_halves(prototype: Prototype, source: Source) -> bool:
+    """Tell whether a kernel reads elements of half precision itself, and rounds them."""
+    return prototype.scalar or source.launch is not None
+
+
 def folders(source: Source) -> list[str]:
     """The folders in which a source finds headers."""
     return list(dict.fromkeys(map(str, (source.folder, *source.include))))
