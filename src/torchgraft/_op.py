@@ -244,11 +244,12 @@ class Op(Generic[P, R_co]):
 
         Args:
             device: a device type, such as ``"cuda"``.
-            source: what `c` or `cpp` returned, for ``"cpu"``, or what `cuda` returned, for ``"cuda"``: the decorated
-                function is a stub.
+            source: what `c` or `cpp` returned, for ``"cpu"`` or for ``"cuda"``, or what `cuda` returned, for
+                ``"cuda"``: the decorated function is a stub.
 
         Raises:
-            DeclarationError: there is no such device type, or the parameters are others.
+            DeclarationError: there is no such device type, or the parameters are others; or the source does not run
+                there.
 
         Example:
             >>> @correlate2d.kernel("cuda")
@@ -268,12 +269,11 @@ class Op(Generic[P, R_co]):
                 ) from error
             signature = self._record.signature
             if source is not None:
-                served = "cpu" if source.launch is None else "cuda"
-                if device != served:
-                    written = "in C" if source.launch is None else "for CUDA"
+                served = ["cuda"] if source.launch else ["cpu", "cuda"]
+                if device not in served:
                     raise DeclarationError(
-                        f"a kernel {written} is for one type of device", operator=signature.name, expected=served,
-                        got=device,
+                        f"a kernel {'for CUDA' if source.launch else 'in C'} does not run on this type of device",
+                        operator=signature.name, expected=", ".join(served), got=device,
                     )  # fmt: skip
                 signature = with_workspaces(signature, function, frames=1)
             signature, arrays = with_structures(signature, function, frames=1)
@@ -288,6 +288,8 @@ class Op(Generic[P, R_co]):
                 )
             numpy = arrays or any("ndarray" in str(note) for note in inspect.get_annotations(function).values())
             kernel = make_kernel(signature, function, numpy=numpy, source=source)
+            if isinstance(kernel, NativeKernel) and device == "cuda":
+                kernel.check_on_cuda()
             self._declare(lambda record: record.add_kernel(device, kernel))
             return function
 

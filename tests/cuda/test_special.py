@@ -1,6 +1,8 @@
 """The functions of `torchgraft.scipy.special` that run on CUDA, with all that their derivatives call."""
 
+import math
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,17 +11,30 @@ import torch
 from torchgraft._build.cuda import nvrtc
 from torchgraft._op import Op
 from torchgraft.scipy import special
-from torchgraft.scipy.special import lambert, logarithms, normal
+from torchgraft.scipy.special import distributions, elliptic, gamma, lambert, logarithms, normal
 
+from ..default import by_default
+from ..scipy.test_ends import FUNCTIONS, MEASURED, is_close
 from .standin import emulated
 from .test_compiled import code
 
 PUBLIC = {name: op for name, op in vars(special).items() if isinstance(op, Op)}
+ARCHITECTURES = ["sm_75", "sm_80", "sm_90", "sm_120"]
 BY_TORCH = ("log_ndtr", "ndtri", "xlog1py", "xlogy")
+BY_C = (
+    "boxcox", "chdtr", "chdtrc", "ellipe", "ellipk", "ellipkm1", "gammainc", "gammaincc", "inv_boxcox", "pdtr",
+)  # fmt: skip
+"""Functions whose values on the CPU are SciPy's, on CUDA our own."""
 
 
 def line(low, high):
     return torch.linspace(low, high, 1013, dtype=torch.float64)
+
+
+def pairs():
+    """Two positive numbers, the second one left and right of the first."""
+    first = torch.logspace(-3, 4, 29, dtype=torch.float64).repeat_interleave(35)
+    return first, first * torch.logspace(-2, 1, 35, dtype=torch.float64).repeat(29)
 
 
 OURS = {
@@ -30,13 +45,26 @@ OURS = {
     "log_ndtr'": (normal.log_ndtr_by_x, lambda: (line(-40, 9),)),
     "ndtri'": (normal.ndtri_by_y, lambda: (line(-9, 9), torch.special.ndtr(line(-9, 9)))),
     "quotient": (logarithms.quotient, lambda: (line(-2, 2), torch.tensor(0.3))),
+    "gammainc, by a": (gamma.gammainc_by_a, pairs),
+    "gammainc, by x": (gamma.gamma_density, pairs),
+    "digamma": (gamma.psi_of, lambda: (line(0.1, 30),)),
+    "chdtr, by v": (distributions.chdtr_by_v, pairs),
+    "chdtr, by x": (distributions.chi_pdf, pairs),
+    "pdtr, by m": (distributions.poisson_mass, pairs),
+    "ellipk'": (elliptic.ellipk_nth, lambda: (line(-9, 0.999), 1)),
+    "ellipkm1''": (elliptic.ellipkm1_nth, lambda: (line(0.001, 9), 2)),
+    "ellipe'": (elliptic.ellipe_nth, lambda: (line(-9, 0.999), 1)),
+    "boxcox, by x": (logarithms.boxcox_by_x, lambda: (line(0.1, 9), line(-2, 2), 0)),
+    "boxcox, by lmbda": (logarithms.boxcox_by_lmbda, lambda: (line(0.1, 9), line(-2, 2), 1)),
+    "inv_boxcox, by y": (logarithms.inv_boxcox_by_y, lambda: (line(-0.4, 2), line(-0.4, 1))),
+    "inv_boxcox, by lmbda": (logarithms.inv_boxcox_by_lmbda, lambda: (line(-0.4, 2), line(-0.4, 1))),
 }
 """Functions in C, with arguments."""
 
 
 def test_which_functions_run_on_cuda():
     served = {name for name, op in PUBLIC.items() if "cuda" in op._record.devices()}
-    assert served == {"lambertw", *BY_TORCH}
+    assert served == {"lambertw", *BY_TORCH, *BY_C}
     page = (Path(__file__).parents[2] / "docs/scipy.md").read_text()
     (named,) = re.findall(r"\*\*On CUDA\*\*, (.*?) are", page, re.S)
     assert set(re.findall(r"`(\w+)`", named)) == served
@@ -67,9 +95,40 @@ def test_functions_in_c_give_what_the_cpu_gives(name):
     torch.testing.assert_close(made[:-1], expected, rtol=1e-14, atol=0, equal_nan=True)
 
 
+def on_cuda(name):
+    """The function in C of the values on CUDA."""
+    return PUBLIC[name]._record.kernels["cuda"].native
+
+
+@pytest.mark.parametrize("name", BY_C)
+def test_values_of_our_own_are_right_wherever_those_of_the_cpu_are(name):
+    """At the points of `test_ends.py`, where references are in many digits."""
+    points, sources, exact = zip(*FUNCTIONS[name]["rows"], strict=True)
+    inputs = [torch.tensor(column, dtype=torch.float64) for column in zip(*points, strict=True)]
+    with emulated() as driver:
+        results = [((len(points),), torch.float64)]
+        (made,) = on_cuda(name).run(inputs, [0] * len(inputs), 0, results, {})
+        assert driver.launches
+    most = min(max(2 * MEASURED[name], 1e-14), 1e-11)
+    on_cpu = PUBLIC[name](*inputs).tolist()
+    for point, source, found, rows, other in zip(points, sources, made.tolist(), exact, on_cpu, strict=True):
+        known = rows is not None and rows[0][0] is not None and not (source == "scipy" and math.isnan(rows[0][0]))
+        is_normal = abs(found) >= sys.float_info.min  # SciPy's are 0 instead.
+        if known or (source == "number" and is_normal):  # Of others it is not known that there is a value.
+            assert is_close(found, rows[0][0] if known else other, most), point
+
+
+@pytest.mark.parametrize("name", ["gammainc", "gammaincc"])
+def test_values_of_our_own_are_those_of_scipy(name):
+    a, x = pairs()
+    with emulated():
+        (made,) = on_cuda(name).run([a, x], [0, 0], 0, [(a.shape, torch.float64)], {})
+    torch.testing.assert_close(made, PUBLIC[name](a, x), rtol=2e-13, atol=1e-300)
+
+
 @pytest.mark.skipif(not nvrtc.is_there(), reason="NVRTC is not installed")
-@pytest.mark.parametrize("architecture", ["sm_75", "sm_80", "sm_90", "sm_120"])
-@pytest.mark.parametrize("op", dict.fromkeys(op for op, _ in OURS.values()), ids=lambda op: op.__name__)
-def test_functions_in_c_compile_for_every_architecture(op, architecture):
-    (native,) = op._record.natives()
+@pytest.mark.parametrize("architecture", by_default(ARCHITECTURES, lambda one: one == "sm_90"))
+@pytest.mark.parametrize("name", [*OURS, *BY_C])
+def test_functions_in_c_compile_for_every_architecture(name, architecture):
+    native = on_cuda(name) if name in BY_C else OURS[name][0]._record.natives()[0]
     assert code(native, torch.float64, architecture).startswith(b"\x7fELF")

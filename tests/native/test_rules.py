@@ -372,7 +372,9 @@ def test_a_kernel_in_c_for_the_cpu_alone():
 
     assert triple(torch.ones(2)).tolist() == [4, 4]
     assert triple(torch.ones(2, device="meta")).shape == (2,)
-    with pytest.raises(tg.DeclarationError, match="in C is for one type of device"):
+    with pytest.raises(tg.DeclarationError, match="in C does not run on this type of device"):
+        triple.kernel("mps", tg.c("..."))(lambda x: None)
+    with pytest.raises(tg.DeclarationError, match="sees a sample, and runs on the CPU alone"):
         triple.kernel("cuda", tg.c("..."))(lambda x: None)
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._build.cuda.by_hand import KernelPrototype
-from .._build.launch import Launch
 from .._build.native_function import NativeFunction, Result
 from .._build.prototype import Prototype
 from .._build.source import Source
@@ -37,14 +36,13 @@ class NativeKernel(Kernel):
         prototype = (KernelPrototype if source.launch else Prototype)(signature, source.function or signature.name)
         self.native = NativeFunction(source, prototype, signature.name)
         if source.launch is not None:
-            self._check_by_hand(source.launch)
+            source.launch.check_names(prototype.sizes, signature.name)
+            self.check_on_cuda()
 
-    def _check_by_hand(self, launch: Launch) -> None:
-        """Raise a `DeclarationError` if a kernel for CUDA cannot be what the annotations say."""
-        native = self.native
-        launch.check_names(native.prototype.sizes, self.signature.name)
-        if native.unfit is not None:
-            argument, problem, expected, got = native.unfit
+    def check_on_cuda(self) -> None:
+        """Raise a `DeclarationError` if it cannot run on CUDA."""
+        if self.native.unfit is not None:
+            argument, problem, expected, got = self.native.unfit
             raise DeclarationError(problem, operator=self.signature.name, argument=argument, expected=expected, got=got)
 
     def runs_on(self, device: str) -> bool:

@@ -22,6 +22,7 @@ ellipk = function(
         "dK/dm (DLMF 19.4.1, by integrals that do not cancel; `kernels/elliptic.c`).",
     ),
     returns=f"In the shape of the parameter; {NAN}", raises=THIRD,
+    cuda_by_c=ours(FILE, "ellipk_alone(1 - (double)m)"),
     example=("ellipk(torch.tensor(0.5))", "tensor(1.8541)"),
 )  # fmt: skip
 
@@ -33,6 +34,7 @@ ellipkm1 = function(
         "-dK/dm at m = 1 - p (DLMF 19.4.1, by integrals that do not cancel; `kernels/elliptic.c`).",
     ),
     returns=f"In the shape of the argument; {NAN}", raises=THIRD,
+    cuda_by_c=ours(FILE, "ellipk_alone(p)"),
     example=("ellipkm1(torch.tensor(1e-8))", "tensor(10.5966)"),
 )  # fmt: skip
 
@@ -44,5 +46,6 @@ ellipe = function(
         "dE/dm (DLMF 19.4.2, by integrals that do not cancel; `kernels/elliptic.c`).",
     ),
     returns=f"In the shape of the parameter; {NAN}", raises=THIRD,
+    cuda_by_c=ours(FILE, "ellipe_alone(1 - (double)m)"),
     example=("ellipe(torch.tensor(0.5))", "tensor(1.3506)"),
 )  # fmt: skip

@@ -70,7 +70,8 @@ gammainc = function(
     ),
     returns=f"{LEVEL} Where x < 0.6 a and a > 100, by quadrature if SciPy's has lost digits; where a < 1e-6 and "
     "x < 1.1, by series.",
-    raises=SECOND, example=("gammainc(torch.tensor(2.5), torch.tensor(1.3))", "tensor(0.2386)"),
+    raises=SECOND, cuda_by_c=ours(FILE, "gammainc_alone(a, x)"),
+    example=("gammainc(torch.tensor(2.5), torch.tensor(1.3))", "tensor(0.2386)"),
 )  # fmt: skip
 
 gammaincc = function(
@@ -85,7 +86,8 @@ gammaincc = function(
         "dQ/dx = -dP/dx (DLMF 8.8.13; `kernels/gamma.c`).",
     ),
     returns=f"{LEVEL} Where x > 1.4 a and x > 100, by quadrature if SciPy's has lost digits.",
-    raises=SECOND, example=("gammaincc(torch.tensor(2.5), torch.tensor(1.3))", "tensor(0.7614)"),
+    raises=SECOND, cuda_by_c=ours(FILE, "gammaincc_alone(a, x)"),
+    example=("gammaincc(torch.tensor(2.5), torch.tensor(1.3))", "tensor(0.7614)"),
 )  # fmt: skip
 
 gammaincinv = function(

@@ -72,7 +72,7 @@ xlogy = function(
         "The quotient x / y (DLMF 4.7.1), and 0 where x is 0.",
     ),
     returns=BROADCAST,
-    on_cuda=torch.special.xlogy,
+    cuda_by_torch=torch.special.xlogy,
     example=("xlogy(torch.tensor([0.0, 2.0]), torch.tensor([0.0, 3.0]))", "tensor([0.0000, 2.1972])"),
 )  # fmt: skip
 
@@ -84,7 +84,7 @@ xlog1py = function(
         "The quotient x / (1 + y) (DLMF 4.7.1), and 0 where x is 0.",
     ),
     returns=BROADCAST,
-    on_cuda=torch.special.xlog1py,
+    cuda_by_torch=torch.special.xlog1py,
     example=("xlog1py(torch.tensor([0.0, 2.0]), torch.tensor([-1.0, 3.0]))", "tensor([0.0000, 2.7726])"),
 )  # fmt: skip
 
@@ -100,6 +100,7 @@ boxcox = function(
         "The derivative of log(x) times the integral of x^(lmbda s) over [0, 1], by definition (`kernels/boxcox.c`).",
     ),
     returns=BROADCAST,
+    cuda_by_c=ours(FILE, "boxcox_alone(x, lmbda)"),
     example=("boxcox(torch.tensor(2.0), torch.tensor([0.0, 0.5]))", "tensor([0.6931, 0.8284])"),
 )  # fmt: skip
 
@@ -115,5 +116,6 @@ inv_boxcox = function(
         "The derivative of exp(log(1 + lmbda y) / lmbda), by definition (`kernels/boxcox.c`).",
     ),
     returns=BROADCAST, raises="a second derivative in `lmbda`",
+    cuda_by_c=ours(FILE, "inv_boxcox_alone(y, lmbda)"),
     example=("inv_boxcox(torch.tensor(2.0), torch.tensor([0.0, 0.5]))", "tensor([7.3891, 4.0000])"),
 )  # fmt: skip

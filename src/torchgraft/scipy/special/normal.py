@@ -46,7 +46,7 @@ ndtri = function(
         "1 / density, by the implicit function theorem (`kernels/normal.c`).",
     ),
     returns=f"In the shape of `y`; -inf at 0, inf at 1, {NAN}",
-    on_cuda=torch.special.ndtri,
+    cuda_by_torch=torch.special.ndtri,
     example=("ndtri(torch.tensor(0.975))", "tensor(1.9600)"),
 )  # fmt: skip
 
@@ -58,6 +58,6 @@ log_ndtr = function(
         "The density over the distribution function, by definition (DLMF 7.2.2, 7.9.3; `kernels/normal.c`).",
     ),
     returns="In the shape of `x`.",
-    on_cuda=torch.special.log_ndtr,
+    cuda_by_torch=torch.special.log_ndtr,
     example=("log_ndtr(torch.tensor([-10.0, 0.0]))", "tensor([-53.2313,  -0.6931])"),
 )  # fmt: skip

@@ -83,7 +83,8 @@ def function(
     raises: str = "",
     example: tuple[str, str] | None = None,
     outputs: int = 1,
-    on_cuda: Callable[..., Tensor] | None = None,
+    cuda_by_torch: Callable[..., Tensor] | None = None,
+    cuda_by_c: Kernel | None = None,
     **parameters: Input | Option | type | Rule,
 ) -> tg.Op[..., Any]:
     """Declare an elementwise operator, public or the derivative of one.
@@ -96,7 +97,9 @@ def function(
         raises: derivatives that are refused, for the docstring.
         example: a call and what it prints, for the docstring of a public function.
         outputs: how many results it has.
-        on_cuda: torch's own function of the same digits in double precision, where that of the CPU is SciPy's.
+        cuda_by_torch: torch's own function of the same digits in double precision, for CUDA, where that of the CPU is
+            SciPy's.
+        cuda_by_c: likewise what `ours` returned, of a function that calls nothing of SciPy.
         parameters: an `Input` each, or of an operator that is not public its derivative alone; the type of what is no
             tensor, or an `Option`.
     """
@@ -108,8 +111,10 @@ def function(
     domains = {key: value.domain for key, value in inputs.items() if value.domain is not None}
     c_types = {key: "T" if key in inputs else IN_C.get(value.type, "int64_t") for key, value in read.items()}
     operator: tg.Op[..., Any] = tg.op(kernel=kernel(name, c_types))(tg.domain(**domains)(stub) if domains else stub)
-    if on_cuda is not None:
-        operator.kernel("cuda")(_in_double(on_cuda, list(inputs)))
+    if cuda_by_torch is not None:
+        operator.kernel("cuda")(_in_double(cuda_by_torch, list(inputs)))
+    if cuda_by_c is not None:
+        operator.kernel("cuda", cuda_by_c(name, c_types))(stub)
     for key, value in inputs.items():
         if isinstance(value.rule, Refused):
             operator.nondifferentiable(key, reason=value.rule.reason.format(key))

@@ -34,6 +34,14 @@ static double boxcox_far(double L, double k, double n) {
 /* (x^k - 1)/k where SciPy says f: NaN for an infinite k */
 double boxcox_value(double x, double k, double f) { return isinf(k) ? boxcox_far(log(x), k, 0) : f; }
 
+/* The same where there is no SciPy: on CUDA. */
+double boxcox_alone(double x, double k) {
+    double L = log(x), u = k * L;
+    if (isinf(k)) return boxcox_far(L, k, 0);
+    if (fabs(k) < 1e-19) return L;
+    return u < 709.78 ? expm1(u) / k : copysign(1, k) * exp(u - log(fabs(k))) - 1 / k;
+}
+
 /* d^n/dk^n (x^k - 1)/k */
 double boxcox_dk(double x, double k, double n) {
     double L = log(x), u = k * L;
@@ -78,6 +86,12 @@ double inv_boxcox_value(double y, double k, double scipys) {
     double w = k * y;
     double ours = fabs(w) < 1e-300 || w < -0.5 || isinf(k) ? inverse(y, k) : NAN;
     return isnan(ours) ? scipys : ours;
+}
+
+/* The same where there is no SciPy: on CUDA. */
+double inv_boxcox_alone(double y, double k) {
+    double found = isnan(k) ? k : inverse(y, k);
+    return isnan(found) ? exp(log1p(k * y) / k) : found;
 }
 
 /* its derivative in y, (1 + k y)^(1/k - 1) */

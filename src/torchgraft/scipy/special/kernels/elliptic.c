@@ -18,7 +18,7 @@
 
 #define PI 3.14159265358979323846
 
-typedef struct { double b, d, j; } integrals;
+typedef struct { double k, b, d, j; } integrals;
 
 static integrals complete(double c) {
     double m = 1 - c, g = sqrt(c), a = (1 + g) / 2, part = 1 / (4 * a), sum = part * part, weight = 1, term;
@@ -32,7 +32,7 @@ static integrals complete(double c) {
         g = sqrt(a * g), a = mean;
     } while (term > 1e-18 * sum && weight < 0x1p60); /* the mean converges quadratically */
     double k = PI / (2 * a);
-    return (integrals){k * (0.5 - m * sum), k * (0.5 + m * sum), 2 * k * sum};
+    return (integrals){k, k * (0.5 - m * sum), k * (0.5 + m * sum), 2 * k * sum};
 }
 
 double ellipk_by_c(double c, int n) {
@@ -49,4 +49,23 @@ double ellipe_by_c(double c, int n) {
     if (isinf(c)) return -0.0;
     integrals i = complete(c);
     return n == 1 ? -i.d / 2 : (i.j - i.b / c) / 4;
+}
+
+/* The values, where there is no SciPy: on CUDA. */
+double ellipk_alone(double c) {
+    if (!(c >= 0)) return NAN;
+    return c == 0 ? INFINITY : isinf(c) ? 0 : complete(c).k;
+}
+
+/* For c <= 1/2 by Legendre's relation (DLMF 19.7.1), where B would lose digits: with K', D' of the parameter c,
+ * E = (pi/2 + K c D')/K'. A negative m turns into m/(m - 1) (DLMF 19.7.2). */
+double ellipe_alone(double c) {
+    if (!(c >= 0)) return NAN;
+    if (c == 0) return 1;
+    if (isinf(c)) return INFINITY;
+    double factor = c > 1 ? sqrt(c) : 1, least = c > 1 ? 1 / c : c;
+    integrals i = complete(least);
+    if (least > 0.5) return factor * (i.b + least * i.d);
+    integrals other = complete(1 - least);
+    return factor * (PI / 2 + i.k * least * other.d) / other.k;
 }

@@ -204,3 +204,53 @@ double chdtrc_value(double v, double x, double Q) {
     if (!(v > 0 && x > 0 && x < ALMOST_0)) return gammaincc_value(v / 2, x / 2, Q);
     return v < 1e-6 ? -expm1(v / 2 * (log(x) - LOG_2) - lgamma_diff(1, v / 2)) : 1 - chi_term(1, fmin(v, 300), x, 0);
 }
+
+/* ---- values without SciPy, where there is none: on CUDA ---- */
+
+/* Q for x <= 3/2 and a < 1, where 1 - P would lose it next to a = 0: with P = x^a/Gamma(a + 1) (1 + a S), S the sum of
+ * (-x)^n/((a + n) n!) from n = 1 (DLMF 8.7.1), Q = -expm1(a log x - log Gamma(a + 1)) - x^a/Gamma(a + 1) a S. */
+static double upper_series(double a, double x) {
+    double term = 1, sum = 0, l = a * log(x) - lgamma_diff(1, a);
+    for (int n = 1; n < 60 && fabs(term) > 1e-18; n++) {
+        term *= -x / n;
+        sum += term / (a + n);
+    }
+    return -expm1(l) - exp(l) * a * sum;
+}
+
+#define NARROW 1e36 /* above it, the next double is 100 standard deviations away */
+
+/* P and Q at positive numbers */
+typedef struct { double P, Q; } tails;
+
+static tails both(double a, double x) {
+    int below = 1;
+    if (a > NARROW && x != a) return (tails){x > a, x < a};
+    if (a > NARROW) return (tails){0.5, 0.5};
+    mass d = poisson(a, x);
+    double sum = x <= 1.5 ? series(a, x).tail : quadrature(fmax(a, TINY), x, &below).tail;
+    double tail = underflows(d) ? 0 : scaled_exp(d.e, d.f * sum);
+    if (!below && a < TINY) tail *= a / TINY; /* Q is a E1(x) there */
+    if (!below) return (tails){1 - tail, tail};
+    return (tails){tail, x <= 1.5 && a < 1 ? upper_series(a, x) : 1 - tail};
+}
+
+static tails anywhere(double a, double x) {
+    if (outside(a, x)) return (tails){NAN, NAN};
+    if (a == 0 || isinf(x)) return (tails){1, 0};
+    if (x == 0 || isinf(a)) return (tails){0, 1};
+    return both(a, x);
+}
+
+double gammainc_alone(double a, double x) { return anywhere(a, x).P; }
+double gammaincc_alone(double a, double x) { return anywhere(a, x).Q; }
+
+double chdtr_alone(double v, double x) {
+    if (v < 0 || x < 0) return NAN; /* their halves may be 0 */
+    return v > 0 && x > 0 && x < ALMOST_0 ? chdtr_value(v, x, 0) : gammainc_alone(v / 2, x / 2);
+}
+
+double chdtrc_alone(double v, double x) {
+    if (v < 0 || x < 0) return NAN;
+    return v > 0 && x > 0 && x < ALMOST_0 ? chdtrc_value(v, x, 0) : gammaincc_alone(v / 2, x / 2);
+}
