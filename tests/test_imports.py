@@ -3,6 +3,7 @@
 import ast
 import graphlib
 import importlib
+import importlib.metadata
 import inspect
 import json
 import re
@@ -396,3 +397,12 @@ LATE = {"ShardAxis"}
 def test_everything_public_is_listed():
     public = {name for name, value in vars(torchgraft).items() if name[0] != "_" and not inspect.ismodule(value)}
     assert public | LATE == set(torchgraft.__all__)
+
+
+@pytest.mark.parametrize("folder", ["benchmarks", "docs", "docs/extending", "examples", "examples/gpu"])
+def test_no_script_hides_a_package(folder):
+    """Python looks into a script's folder first; torch looks for a package `cuda` wherever it is imported."""
+    hidden = {"cuda", *sys.stdlib_module_names, *importlib.metadata.packages_distributions()}
+    names = {path.stem for path in (Path(__file__).parents[1] / folder).glob("*.py")}
+    assert names
+    assert names.isdisjoint(hidden), names & hidden

@@ -1,4 +1,4 @@
-"""The rows of `benchmarks/cuda.py`, on what stands in for a device: minutes on a real one are few."""
+"""The rows of `benchmarks/on_cuda.py`, on what stands in for a device: minutes on a real one are few."""
 
 import sys
 from pathlib import Path

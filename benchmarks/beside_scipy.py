@@ -2,9 +2,9 @@
 
 Ours and SciPy's in turn within a round, medians of the rounds. Run it as
 
-    python benchmarks/scipy.py               # prints the table
-    python benchmarks/scipy.py values kv     # a part of it, for some functions alone
-    python benchmarks/scipy.py --write       # and puts it into docs/scipy.md
+    python benchmarks/beside_scipy.py               # prints the table
+    python benchmarks/beside_scipy.py values kv     # a part of it, for some functions alone
+    python benchmarks/beside_scipy.py --write       # and puts it into docs/scipy.md
 
 The row of torchlpc needs that package.
 """
@@ -277,3 +277,7 @@ def main() -> None:
     print(text)
     if options.write:
         put("speed", text, [PAGE])
+
+
+if __name__ == "__main__":
+    main()

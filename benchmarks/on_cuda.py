@@ -2,8 +2,8 @@
 
 Run it as
 
-    python benchmarks/cuda.py            # prints the table
-    python benchmarks/cuda.py --write    # and puts it into docs/benchmarks.md
+    python benchmarks/on_cuda.py            # prints the table
+    python benchmarks/on_cuda.py --write    # and puts it into docs/benchmarks.md
 
 Without a GPU every row says that it was not run.
 """
