@@ -1,5 +1,8 @@
 """The text of elementwise functions, compiled by NVRTC for devices that are not there."""
 
+import ctypes
+from types import SimpleNamespace
+
 import pytest
 import torch
 from jaxtyping import Float, Float64
@@ -252,3 +255,18 @@ template <typename S> S f(S x) { return std::isnan(x) ? S(0) : squared(std::exp(
 
     with pytest.raises(tg.BuildError, match=r"source of g\(1\): .*vector"):
         code(next(functions(g)), torch.float64, "sm_90")
+
+
+def test_torchs_own_launcher_cuts_integers(monkeypatch):
+    """So it is not used: sizes are int64 here."""
+    seen = []
+
+    def launch(*arguments):
+        seen.append(ctypes.cast(arguments[9][0], ctypes.POINTER(ctypes.c_int32)).contents.value)
+        return 0
+
+    driver = SimpleNamespace(cuLaunchKernel=launch)
+    monkeypatch.setattr(torch.cuda._utils, "_get_gpu_runtime_library", lambda: driver)
+    kernel = torch.cuda._utils._CudaKernel(ctypes.c_void_p(), ctypes.c_void_p())
+    kernel(args=[2**32 + 5], stream=SimpleNamespace(_as_parameter_=None))
+    assert seen == [5]

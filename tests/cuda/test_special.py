@@ -19,7 +19,7 @@ from .standin import emulated
 from .test_compiled import code
 
 PUBLIC = {name: op for name, op in vars(special).items() if isinstance(op, Op)}
-ARCHITECTURES = ["sm_75", "sm_90", "sm_120"]
+ARCHITECTURES = ["sm_75", "sm_80", "sm_90", "sm_120"]
 BY_TORCH = ("log_ndtr", "ndtri", "xlog1py", "xlogy")
 BY_C = (
     "boxcox", "chdtr", "chdtrc", "ellipe", "ellipk", "ellipkm1", "gammainc", "gammaincc", "inv_boxcox", "pdtr",
