@@ -39,6 +39,8 @@ T noisy(T x, int64_t seed) { return x * (T)tg_uniform(seed, 1); }
 T noisy_partial_x(T x, int64_t seed) { return (T)tg_uniform(seed, 1); }
 """)
 
+SCALE = tg.c("T scale_(T y, T x, double a) { return (T)(a * y + x); }")
+
 ROOT = tg.c("""
 #include <math.h>
 
@@ -86,7 +88,10 @@ def make():
     @tg.op(kernel=ROOT)
     def root(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]: ...
 
-    return {op.__name__: op for op in (soft, polar, shifted, chosen, noisy, root)}
+    @tg.op(kernel=SCALE)
+    def scale_(y: tg.Mutated[Float[Tensor, "..."]], x: Float[Tensor, "..."], a: float = 2.0) -> None: ...
+
+    return {op.__name__: op for op in (soft, polar, shifted, chosen, noisy, root, scale_)}
 
 
 EXAMPLES = [gelu]

@@ -147,6 +147,29 @@ def test_later_calls_bring_their_own():
     assert driver.guards == 0
 
 
+def test_it_is_written_where_it_is():
+    """Its value before, the other one and the result are the tensors of the frame, behind two words of a number."""
+    y, x, after = (2 + text.AXES + 2 + i * (1 + text.AXES) for i in range(3))
+    with emulated() as driver:
+        op, written, other = make()["scale_"], torch.ones(4), torch.arange(4.0)
+        op(written, other)  # The first call says how they look.
+        for factor in (0.5, 3.0):
+            expected = factor * written + other
+            op(written, other, factor)
+            assert torch.equal(written, expected)
+            assert driver.frame[y] == driver.frame[after] == written.data_ptr()
+            assert driver.frame[x] == other.data_ptr()
+        long = torch.arange(5.0)
+        for _ in range(2):  # They look alike, and have memory in common.
+            expected = torch.cat([long[:1], 2 * long[1:] + long[:-1]])
+            op(long[1:], long[:-1])
+            assert torch.equal(long, expected)
+            assert driver.frame[after] != driver.frame[y]
+        rows = torch.ones(4, 2)
+        op(rows[:, 0], other)
+        assert torch.equal(rows, torch.stack([2 + other, torch.ones(4)], dim=1))
+
+
 def test_threads_share_it():
     with emulated(), ThreadPoolExecutor(4) as threads:
         op = make()["shifted"]
@@ -223,10 +246,12 @@ def test_a_fault_of_the_generator_is_seen(fault, monkeypatch):
 LAUNCHER_FAULTS = {
     "another stream": ("stream, parameters", "NULL, parameters", test_the_stream_and_the_device_are_torchs),
     "another device": ("tg_enter(call, &guard);\n    const", "const", test_the_stream_and_the_device_are_torchs),
-    "another, when ready": ("tg_enter(call, &guard);\n        for", "for", test_the_stream_and_the_device_are_torchs),
+    "another, when ready": ("tg_enter(call, &guard);\n    for", "for", test_the_stream_and_the_device_are_torchs),
     "memory of the first call": ("if (there) *data = ", "if (0) *data = ", test_later_calls_bring_their_own),
     "a number of the first call": ("*number++ = there ?", "(void)*number++; there ?", test_later_calls_bring_their_own),
-    "results of the first call": ("if (launch->words) data[", "if (0) data[", test_later_calls_bring_their_own),
+    "results of the first": ("result[i * TG_OF_TENSOR] =", "(void)result, (void)", test_later_calls_bring_their_own),
+    "written elsewhere": ("if (in_place && after", "if (0 && after", test_it_is_written_where_it_is),
+    "memory in common": ("if (in_place && tg_overlaps", "if (0 && tg_overlaps", test_it_is_written_where_it_is),
     "a shared frame": ("tg_launch launch;\n    tg_value", "static tg_launch launch; tg_value", test_threads_share_it),
     "no context": ("    if (context) return;", "    return;", test_the_stream_and_the_device_are_torchs),
     "a launch for nothing": ("if (samples == 0 || ", "if (", test_nothing_is_launched_for_nothing),

@@ -18,6 +18,7 @@ struct {
     void *stream, *context;
     int device_of_tensors, capturing, refuses, dry, shared;
     char entry[16];
+    int64_t frame[64]; // the first words of the last one
 } stand_in = {};
 
 int cuGetErrorString(int, const char **text) { return *text = "the stand-in says so", 0; }
@@ -59,6 +60,7 @@ int cuLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, unsigned 
     stand_in.threads = across;
     stand_in.stream = stream;
     stand_in.n = *(int64_t *)parameters[0];
+    std::memcpy(stand_in.frame, parameters[0], sizeof stand_in.frame);
     if (!stand_in.dry) ((grid)function)(size, parameters[0]);
     return 0;
 }

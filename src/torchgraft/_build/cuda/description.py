@@ -32,6 +32,7 @@ class Slot(ctypes.Structure):
     _fields_ = (
         ("name", ctypes.c_char_p), ("kind", ctypes.c_int32), ("optional", ctypes.c_int32), ("dtype", ctypes.c_int32),
         ("item", ctypes.c_int32), ("core", ctypes.c_int32), ("axes", ctypes.POINTER(ctypes.c_int32)),
+        ("after", ctypes.c_int32),
     )  # fmt: skip
 
 
@@ -57,10 +58,13 @@ def describe(prototype: Prototype, source: Source, dtypes: Mapping[str, torch.dt
         dtypes: of each tensor that is there, outputs too, by name.
     """
     arguments = [_slot(prototype, argument, dtypes) for argument in prototype.arguments]
+    written = [output.after for output in prototype.signature.outputs]
+    names = [array.name for array in prototype.arrays]
     results = [
-        Slot(r.name.encode(), TENSOR, 0, *_element(dtypes.get(r.name)), *_axes(prototype, r.core))
-        for r in prototype.results
-    ]
+        Slot(r.name.encode(), TENSOR, 0, *_element(dtypes.get(r.name)), *_axes(prototype, r.core),
+             -1 if after is None else names.index(after))
+        for r, after in zip(prototype.results, written, strict=True)
+    ]  # fmt: skip
     tensors = [slot for slot in arguments if slot.kind in (TENSOR, SEED)]
     kernel = Kernel(
         prototype.signature.name.encode(), (Slot * len(arguments))(*arguments), (Slot * len(results))(*results),
@@ -76,10 +80,10 @@ def _slot(prototype: Prototype, argument: Argument, dtypes: Mapping[str, torch.d
     if isinstance(argument, Array):
         kind = SEED if isinstance(argument, SeedOfSample) else TENSOR
         element = _element(dtypes.get(argument.name))
-        return Slot(name, kind, argument.optional, *element, *_axes(prototype, argument.core))
+        return Slot(name, kind, argument.optional, *element, *_axes(prototype, argument.core), -1)
     assert isinstance(argument, Number)
     kinds: dict[type, int] = {bool: BOOLEAN, float: FLOAT}
-    return Slot(name, kinds.get(argument.scalar.type, INTEGER), argument.optional, 0, 8, 0, None)
+    return Slot(name, kinds.get(argument.scalar.type, INTEGER), argument.optional, 0, 8, 0, None, -1)
 
 
 def _element(dtype: torch.dtype | None) -> tuple[int, int]:
@@ -108,5 +112,5 @@ def in_c(kernel: Kernel, name: str) -> str:
 
 
 def _slots_in_c(name: str, slots: list[Slot]) -> str:
-    rows = [f'{{"{s.name.decode()}", {s.kind}, {s.optional}, {s.dtype}, {s.item}, 0, NULL}}' for s in slots]
+    rows = [f'{{"{s.name.decode()}", {s.kind}, {s.optional}, {s.dtype}, {s.item}, 0, NULL, {s.after}}}' for s in slots]
     return f"static const tg_slot {name}[] = {{{', '.join(rows)}}};"

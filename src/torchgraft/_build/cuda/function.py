@@ -63,10 +63,9 @@ class CudaFunction:
 
     def ready(self, call: Callable[[], Any], *, in_place: bool) -> Callable[..., Any] | None:
         """Make the function for arguments that look like those of a call; see `Library.ready`."""
-        if in_place:
-            return None
         launcher = loaded(self._device)
-        return ready_function(launcher, launcher.tg_prepared_size(self._address), call, "fresh", owner=self)
+        method = "in_place" if in_place else "fresh"
+        return ready_function(launcher, launcher.tg_prepared_size(self._address), call, method, owner=self)
 
     def _compile(self, number: int, entry: int) -> None:
         architecture = self._device.architecture(number)

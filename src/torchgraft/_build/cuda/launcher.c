@@ -18,6 +18,7 @@ typedef struct { /* of an argument or a result */
     int32_t kind, optional, dtype, item;
     int32_t core; /* axes of one sample; for each, which of the sizes it has in full, or -1 for its own */
     const int32_t *axes;
+    int32_t after; /* of a result that is an argument's new value: its number among the tensors; else -1 */
 } tg_slot;
 
 typedef struct {
@@ -219,7 +220,8 @@ typedef struct {
     int32_t device_type, device_index;
     bool ready;
     tg_launch launch;
-    tg_shape shapes[]; /* of the results */
+    int64_t spans[TG_TENSORS]; /* of the arguments, in bytes */
+    tg_shape shapes[];         /* of the results */
 } tg_prepared;
 
 static __thread tg_prepared *tg_preparing;
@@ -232,7 +234,8 @@ TG_EXPORT int64_t tg_prepared_size(const tg_kernel *kernel) {
     return (int64_t)(sizeof(tg_prepared) + (size_t)kernel->result_count * sizeof(tg_shape));
 }
 
-static bool tg_left(const tg_call *call, const tg_kernel *kernel, const tg_tensor *results, const tg_launch *launch) {
+static bool tg_left(const tg_call *call, const tg_kernel *kernel, const tg_tensor *tensors, const tg_launch *launch) {
+    const int64_t given = kernel->tensor_count - kernel->result_count;
     tg_prepared *memory = tg_preparing;
     tg_preparing = NULL;
     if (!memory) return false;
@@ -240,7 +243,8 @@ static bool tg_left(const tg_call *call, const tg_kernel *kernel, const tg_tenso
     memory->device_type = call->device_type;
     memory->device_index = call->device_index;
     memory->launch = *launch;
-    for (int64_t i = 0; i < kernel->result_count; i++) tg_look_at(&memory->shapes[i], results[i].handle);
+    for (int64_t i = 0; i < given; i++) memory->spans[i] = tensors[i].handle ? tg_span(&tensors[i]) : 0;
+    for (int64_t i = 0; i < kernel->result_count; i++) tg_look_at(&memory->shapes[i], tensors[given + i].handle);
     memory->ready = !call->copies; /* which are made in each call */
     return true;
 }
@@ -329,7 +333,7 @@ static void tg_body(tg_call *call, tg_kernel *kernel, tg_value *stack) {
     tg_launch launch;
     void *stream = tg_stream(call);
     tg_lay(call, kernel, sizes, numbers, tensors, stream, &launch);
-    if (!tg_left(call, kernel, tensors + given, &launch)) tg_go(call, &launch, stream);
+    if (!tg_left(call, kernel, tensors, &launch)) tg_go(call, &launch, stream);
     for (int64_t i = 0; i < kernel->result_count; i++) stack[i] = tg_give(call, tensors[given + i].handle);
 }
 
@@ -369,8 +373,7 @@ static int64_t tg_number(const tg_slot *slot, tg_python given) {
 }
 
 /* Puts what a call brings into the frame: numbers, and where the tensors' data are. */
-static bool tg_bring(const tg_kernel *kernel, tg_python const *given, int64_t *frame) {
-    int64_t *number = frame + TG_FIXED + tg_max(kernel->size_count, 0), *data = number + kernel->number_count;
+static bool tg_bring(const tg_kernel *kernel, tg_python const *given, int64_t *number, int64_t *data) {
     for (int64_t i = 0; i < kernel->argument_count; i++) {
         const tg_slot *slot = &kernel->arguments[i];
         const bool there = !tg_is_none(given[i]);
@@ -389,29 +392,49 @@ static bool tg_bring(const tg_kernel *kernel, tg_python const *given, int64_t *f
     return true;
 }
 
-/* Makes the outputs and launches. In a frame of its own, so that nothing that longjmp would lose is in it. */
-static bool tg_repeat(tg_call *call, const tg_prepared *memory, tg_launch *launch, tg_value *stack) {
+/* Whether a written argument has memory in common with another one. */
+static bool tg_overlaps(const tg_prepared *memory, const int64_t *data) {
     const tg_kernel *kernel = memory->kernel;
-    int64_t *data = launch->frame + launch->words - kernel->result_count * TG_OF_TENSOR;
-    tg_handle guard;
-    bool done = !_setjmp(call->failed);
-    if (done) {
-        tg_enter(call, &guard);
-        for (int64_t i = 0; i < kernel->result_count; i++) {
-            tg_tensor made = {.name = kernel->results[i].name};
-            tg_make_again(call, &made, &memory->shapes[i]);
-            if (launch->words) data[i * TG_OF_TENSOR] = (int64_t)made.data;
-            stack[i] = (tg_value)made.handle;
-        }
-        tg_go(call, launch, tg_stream(call));
-        for (int64_t i = 0; i < kernel->result_count; i++) tg_give(call, (tg_handle)stack[i]);
+    const int64_t given = kernel->tensor_count - kernel->result_count;
+    for (int64_t i = 0; i < kernel->result_count; i++) {
+        const int64_t written = kernel->results[i].after;
+        for (int64_t j = 0; written >= 0 && j < given; j++)
+            if (j != written && tg_overlap((const char *)data[written * TG_OF_TENSOR], memory->spans[written],
+                                           (const char *)data[j * TG_OF_TENSOR], memory->spans[j]))
+                return true;
     }
+    return false;
+}
+
+/* Makes the outputs and launches; returns how many there are, or -1. In place, a written argument's new value goes into
+ * its memory. In a frame of its own, so that nothing that longjmp would lose is in it. */
+static int tg_repeat(tg_call *call, const tg_prepared *memory, tg_launch *launch, int64_t *data, bool in_place,
+                     tg_value *stack) {
+    const tg_kernel *kernel = memory->kernel;
+    int64_t *result = data + (kernel->tensor_count - kernel->result_count) * TG_OF_TENSOR;
+    tg_handle guard;
+    int count = 0;
+    if (_setjmp(call->failed)) {
+        tg_release(call);
+        return -1;
+    }
+    tg_enter(call, &guard);
+    for (int64_t i = 0; i < kernel->result_count; i++) {
+        const int64_t after = kernel->results[i].after;
+        tg_tensor made = {.name = kernel->results[i].name};
+        if (in_place && after >= 0) made.data = (char *)data[after * TG_OF_TENSOR];
+        else tg_make_again(call, &made, &memory->shapes[i]);
+        result[i * TG_OF_TENSOR] = (int64_t)made.data;
+        if (made.handle) stack[count++] = (tg_value)made.handle;
+    }
+    tg_go(call, launch, tg_stream(call));
+    for (int i = 0; i < count; i++) tg_give(call, (tg_handle)stack[i]);
     tg_release(call);
-    return done;
+    return count;
 }
 
 /* The memory is read alone, so that several threads may be here: other threads of Python go on meanwhile. */
-static tg_python tg_fresh(tg_python self, tg_python const *given, ptrdiff_t count) {
+static tg_python tg_call_ready(tg_python self, tg_python const *given, ptrdiff_t count, bool in_place) {
     const tg_prepared *memory = (const tg_prepared *)tg_torch.PyByteArray_AsString(self);
     const tg_kernel *kernel = memory->kernel;
     tg_call call;
@@ -422,16 +445,30 @@ static tg_python tg_fresh(tg_python self, tg_python const *given, ptrdiff_t coun
         return NULL;
     }
     memcpy(&launch, &memory->launch, offsetof(tg_launch, frame) + (size_t)memory->launch.words * sizeof *launch.frame);
-    if (launch.words && !tg_bring(kernel, given, launch.frame)) return NULL;
+    int64_t *numbers = launch.frame + TG_FIXED + tg_max(kernel->size_count, 0), *data = numbers + kernel->number_count;
+    if (!tg_bring(kernel, given, numbers, data)) return NULL;
+    if (in_place && tg_overlaps(memory, data)) {
+        tg_torch.Py_IncRef(tg_torch.not_implemented);
+        return tg_torch.not_implemented;
+    }
     tg_start(&call, kernel->operator_name);
     call.device_type = memory->device_type;
     call.device_index = memory->device_index;
     void *state = tg_torch.PyEval_SaveThread();
-    const bool done = tg_repeat(&call, memory, &launch, stack);
+    const int made = tg_repeat(&call, memory, &launch, data, in_place, stack);
     tg_torch.PyEval_RestoreThread(state);
-    if (done) return tg_objects(stack, (int)kernel->result_count);
+    if (made >= 0) return tg_objects(stack, made);
     tg_torch.PyErr_SetString(*tg_torch.PyExc_RuntimeError, call.text);
     return NULL;
 }
 
+static tg_python tg_fresh(tg_python self, tg_python const *given, ptrdiff_t count) {
+    return tg_call_ready(self, given, count, false);
+}
+
+static tg_python tg_in_place(tg_python self, tg_python const *given, ptrdiff_t count) {
+    return tg_call_ready(self, given, count, true);
+}
+
 TG_EXPORT tg_method tg_method_fresh = {"launch", tg_fresh, 0x80 /* METH_FASTCALL */, NULL};
+TG_EXPORT tg_method tg_method_in_place = {"launch", tg_in_place, 0x80, NULL};
