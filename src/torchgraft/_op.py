@@ -456,8 +456,13 @@ class Op(Generic[P, R_co]):
 
         called = (self.torch_op.name(), self._lowering.opaque(mapped=False).torch_op.name())
         schema = record.signature.schema()
-        source, prototype = kernel.native.source, kernel.native.prototype
-        save(Path(path), called, schema, source, prototype, dtypes, architectures(cuda))
+        on_cuda = record.kernels.get("cuda", kernel) if cuda else kernel
+        if not isinstance(on_cuda, NativeKernel):
+            raise UnsupportedError(
+                "the kernel for CUDA is written in Python, which a program without it cannot run", operator=record.name,
+                argument="cuda", expected=f"@{record.name}.kernel('cuda', tg.c(...))", got=f"one in {on_cuda.kind}",
+            )  # fmt: skip
+        save(Path(path), called, schema, kernel.native, dtypes, on_cuda.native, architectures(cuda))
 
     def __repr__(self) -> str:
         return f"<torchgraft.Op {self._record.qualname}>"

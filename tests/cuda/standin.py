@@ -53,6 +53,7 @@ class State(ctypes.Structure):
         *((name, ctypes.c_int64) for name in ("launches", "loads", "device", "blocks", "threads", "n", "guards")),
         ("stream", ctypes.c_void_p), ("context", ctypes.c_void_p), ("device_of_tensors", ctypes.c_int),
         *((name, ctypes.c_int) for name in ("capturing", "refuses", "dry", "shared")), ("entry", ctypes.c_char * 16),
+        ("on_host", ctypes.c_int),
         ("frame", ctypes.c_int64 * 64),
     )  # fmt: skip
 

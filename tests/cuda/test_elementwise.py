@@ -109,6 +109,15 @@ def test_the_stream_and_the_device_are_torchs():
         assert driver.guards == 0
 
 
+def test_a_tensor_that_is_not_on_the_device():
+    with emulated() as driver:
+        (native, *_), x = make()["polar"]._record.natives(), torch.ones(3)
+        driver.on_host = 1  # of the first tensor; what Python looks at is on the CPU anyway
+        with pytest.raises(tg.KernelError, match="argument 'y' is on another device"):
+            native.run([x, x], [0, 0], 0, [((3,), torch.float32)] * 2, {})
+        assert not driver.launches
+
+
 def test_nothing_is_launched_for_nothing():
     with emulated() as driver:
         op = make()["root"]
@@ -303,3 +312,21 @@ def test_more_tensors_than_a_frame_holds():
     assert "cuda" not in str(op).splitlines()[2]
     with emulated(), pytest.raises(tg.DeviceError, match="more than the frame of a kernel holds"):
         op(*[torch.ones(3)] * 40)
+
+
+def test_more_arguments_than_torch_passes():
+    parameters = [inspect.Parameter("x", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Float[Tensor, "..."])]
+    parameters += [
+        inspect.Parameter(f"a{i}", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=float) for i in range(63)
+    ]
+
+    def sum_(*values): ...
+
+    sum_.__signature__ = inspect.Signature(parameters)
+    sum_.__annotations__ = {p.name: p.annotation for p in parameters} | {"return": Float[Tensor, "..."]}
+    numbers = [p.name for p in parameters[1:]]
+    source = tg.c(f"T sum_(T x, {', '.join(f'double {n}' for n in numbers)}) {{ return x + {' + '.join(numbers)}; }}")
+    op = tg.op(kernel=source)(sum_)
+    assert op(torch.zeros(2), *[1.0] * 63).tolist() == [63, 63]
+    with emulated(), pytest.raises(tg.DeviceError, match="more arguments than torch passes"):
+        op(torch.zeros(3), *[1.0] * 63)

@@ -301,6 +301,10 @@ def test_shared_memory_beyond_what_a_block_has():
         assert driver.shared == 0
         make_scaled(shared=lambda n: 20_000 * n)(x, w)
         assert driver.shared == 100_000
+        scaled = make_scaled(shared=lambda n: 20_000 * n)
+        for n in (7, 3, 5):
+            scaled(torch.ones(2, n), torch.ones(n))
+            assert driver.shared == 140_000  # Another thread may need it.
         with pytest.raises(tg.KernelError, match="refused so much shared memory"):
             make_scaled(shared=10**6)(x, w)
 

@@ -70,6 +70,15 @@ def test_what_is_refused(tmp_path):
     @tg.op(kernel=tg.c("T wide(T x) { return (T)(long double)x; }"))
     def wide(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]: ...
 
+    @tg.op(kernel=tg.c("T step(T x) { return x + 1; }"))
+    def step(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]: ...
+
+    @step.kernel("cuda")
+    def _(x):
+        return x + 1
+
+    with pytest.raises(tg.UnsupportedError, match="the kernel for CUDA is written in Python"):
+        step.save_library(tmp_path / "refused.so", cuda=["80"])
     for op, message in [(row, "Python tells a kernel its sizes"), (wide, "computes in long double")]:
         with pytest.raises(tg.UnsupportedError, match=message):
             op.save_library(tmp_path / "refused.so", cuda=["80"])
@@ -78,3 +87,23 @@ def test_what_is_refused(tmp_path):
     with pytest.raises(tg.UnsupportedError, match="Python rounds halves"):
         make()["root"].save_library(tmp_path / "refused.so", dtypes=[torch.float16])
     assert not (tmp_path / "refused.so").exists()
+
+
+REFUSED = """
+import sys, torch
+torch.ops.load_library(sys.argv[1])
+op = getattr(torch.ops.tests, sys.argv[2])
+x = torch.ones(3)
+users = torch._C._storage_Use_Count(x.untyped_storage()._cdata)
+for _ in range(3):
+    try:
+        op(x, 1, False, None)
+    except RuntimeError as error:
+        print(torch._C._storage_Use_Count(x.untyped_storage()._cdata) - users)
+"""
+
+
+def test_a_refused_call_keeps_no_tensor(tmp_path, monkeypatch):
+    monkeypatch.setattr("tests.cuda.test_standalone.PROGRAM", REFUSED)
+    lines, said = printed(make()["shifted"], tmp_path / "shifted.so", cuda=["75"])
+    assert lines == ["0", "0", "0"], said

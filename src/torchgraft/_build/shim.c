@@ -39,10 +39,7 @@ const char *tg_find_symbols(const char *library) {
     tg_torch.PyExc_RuntimeError = (tg_python *)dlsym(RTLD_DEFAULT, "PyExc_RuntimeError");
     tg_torch.none = (tg_python)dlsym(RTLD_DEFAULT, "_Py_NoneStruct");
     tg_torch.not_implemented = (tg_python)dlsym(RTLD_DEFAULT, "_Py_NotImplementedStruct");
-    if (tg_torch.PyUnicode_InternFromString) {
-        tg_torch.data_ptr = tg_torch.PyUnicode_InternFromString("data_ptr");
-        *(void **)&tg_torch.wrap = tg_find_wrap(library);
-    }
+    if (tg_torch.PyObject_VectorcallMethod) *(void **)&tg_torch.wrap = tg_find_wrap(library);
     return NULL;
 }
 
@@ -482,6 +479,8 @@ bool tg_gives_objects(void) {
 }
 
 char *tg_data(tg_python tensor) {
+    /* Here, since whoever loads the library does not hold Python's lock. */
+    if (!tg_torch.data_ptr) tg_torch.data_ptr = tg_torch.PyUnicode_InternFromString("data_ptr");
     tg_python address = tg_torch.PyObject_VectorcallMethod(tg_torch.data_ptr, &tensor, 1, NULL);
     if (!address) return NULL;
     char *data = (char *)tg_torch.PyLong_AsVoidPtr(address);

@@ -22,8 +22,8 @@ from .combinations import combinations, combinations_on_cuda
 from .cuda import standalone as cuda
 from .cuda.description import TYPE_CODES
 from .cuda.device import current
-from .cuda.text import unfit
 from .library import build, source_of, write_source
+from .native_function import NativeFunction
 from .prototype import Prototype, Results
 from .source import Source
 from .toolchain import HEADER, compiler, processor_level, see_again
@@ -149,9 +149,9 @@ def save(
     path: Path,
     names: tuple[str, str],
     schema: str,
-    source: Source,
-    prototype: Prototype,
+    native: NativeFunction,
     dtypes: Sequence[torch.dtype],
+    on_cuda: NativeFunction,
     architectures: Sequence[str] = (),
 ) -> None:
     """Write a library that needs no Python.
@@ -160,20 +160,23 @@ def save(
         path: where.
         names: under which programs call the operator, with their namespace.
         schema: of the operator, without a name.
+        native: the function for the CPU.
+        on_cuda: that for CUDA.
         architectures: of GPUs that it serves too, as ``"sm_90"``.
 
     Raises:
         UnsupportedError: Python has a part in calls of the operator.
         BuildError: a compiler refused it, or there is none.
     """
+    source, prototype = native.source, native.prototype
     on_cpu = [dtype for dtype in dtypes if dtype not in HALVES] if architectures else dtypes
     _check(source, prototype, on_cpu)
     with tempfile.TemporaryDirectory() as scratch:
         steps = _Steps(source, prototype, Path(scratch))
         parts = [steps.on_cpu(prototype, on_cpu)]
         if architectures:
-            _check_on_cuda(source, prototype)
-            parts.append(steps.on_cuda(prototype, dtypes, architectures))
+            _check_on_cuda(on_cuda)
+            parts.append(steps.on_cuda(on_cuda, dtypes, architectures))
         parts = [part for part in parts if part.variants]
         if not parts:
             raise _nothing(prototype, dtypes)
@@ -211,12 +214,13 @@ class _Steps:
             variants[symbol] = combination
         return _Part("CPU", "cpu", variants, files)
 
-    def on_cuda(self, prototype: Prototype, dtypes: Sequence[torch.dtype], architectures: Sequence[str]) -> _Part:
+    def on_cuda(self, native: NativeFunction, dtypes: Sequence[torch.dtype], architectures: Sequence[str]) -> _Part:
         """The kernels for CUDA, and what launches them."""
         device, tools = current(), compiler("c", self.operator)
-        variants = {f"tg_cuda_{i}": c for i, c in enumerate(combinations_on_cuda(prototype, self.source, dtypes))}
+        source, prototype = native.source, native.prototype
+        variants = {f"tg_cuda_{i}": c for i, c in enumerate(combinations_on_cuda(prototype, source, dtypes))}
         file = self.folder / "cuda.c"
-        file.write_text(cuda.part(self.source, prototype, variants, architectures, device, _TORCH))
+        file.write_text(cuda.part(source, prototype, variants, architectures, device, _TORCH))
         objects = [*tools.own_arguments(), f"-I{HEADER.parent}"]
         made = self._part(file, objects, str(tools.shim("c", None)), list(variants))
         return _Part(device.key, "cuda", variants, [made])
@@ -270,11 +274,11 @@ def _check(source: Source, prototype: Prototype, dtypes: Sequence[torch.dtype]) 
             raise _needs_python(prototype, argument.name, "converts the argument", "tensors, real numbers and strings")
 
 
-def _check_on_cuda(source: Source, prototype: Prototype) -> None:
+def _check_on_cuda(native: NativeFunction) -> None:
     """Refuse what has no kernel on CUDA, or one that Python tells sizes and a grid."""
-    reason = unfit(prototype, source)
-    if reason is not None:
-        argument, problem, expected, got = reason
+    prototype = native.prototype
+    if native.unfit is not None:
+        argument, problem, expected, got = native.unfit
         raise UnsupportedError(
             problem, operator=prototype.signature.name, argument=argument, expected=expected, got=got,
             hint="leave cuda= out: the library is for the CPU then",

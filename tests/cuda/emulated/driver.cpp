@@ -18,6 +18,7 @@ struct {
     void *stream, *context;
     int device_of_tensors, capturing, refuses, dry, shared;
     char entry[16];
+    int on_host; // so many tensors are not on a device
     int64_t frame[64]; // the first words of the last one
 } stand_in = {};
 
@@ -65,7 +66,9 @@ int cuLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, unsigned 
     return 0;
 }
 
-int32_t aoti_torch_get_device_index(void *, int32_t *index) { return *index = stand_in.device_of_tensors, 0; }
+int32_t aoti_torch_get_device_index(void *, int32_t *index) {
+    return *index = stand_in.on_host-- > 0 ? -1 : stand_in.device_of_tensors, 0;
+}
 int32_t aoti_torch_create_device_guard(int32_t index, void **guard) {
     __atomic_fetch_add(&stand_in.guards, 1, __ATOMIC_RELAXED);
     guarded = index;

@@ -46,7 +46,8 @@ class Kernel(ctypes.Structure):
     _fields_ = (
         ("operator_name", ctypes.c_char_p), ("arguments", ctypes.POINTER(Slot)), ("results", ctypes.POINTER(Slot)),
         *((name, ctypes.c_int64) for name in _COUNTS), ("images", (ctypes.c_char_p * len(ENTRIES)) * DEVICES),
-        ("functions", (ctypes.c_void_p * len(ENTRIES)) * DEVICES),
+        ("functions", (ctypes.c_void_p * len(ENTRIES)) * DEVICES), ("shared", ctypes.c_int64 * DEVICES),
+        ("equip", ctypes.c_void_p),
     )  # fmt: skip
     kept: list[Any]
 
@@ -100,13 +101,13 @@ def _axes(prototype: Prototype, core: Axes | None) -> tuple[int, Any]:
 
 
 def in_c(kernel: Kernel, name: str) -> str:
-    """Declare the kernel of a function that sees an element, under a name, as C."""
+    """Declare the kernel of a function that sees an element, under a name, as C; `tg_equip` finds its machine code."""
     return "\n".join(
         [
             _slots_in_c(f"{name}_arguments", kernel.arguments[: kernel.argument_count]),
             _slots_in_c(f"{name}_results", kernel.results[: kernel.result_count]),
             f'static tg_kernel {name} = {{"{kernel.operator_name.decode()}", {name}_arguments, {name}_results, '
-            f"{', '.join(str(getattr(kernel, count)) for count in _COUNTS)}, {{{{0}}}}, {{{{0}}}}}};",
+            f"{', '.join(str(getattr(kernel, count)) for count in _COUNTS)}, {{{{0}}}}, {{{{0}}}}, {{0}}, tg_equip}};",
         ]
     )
 

@@ -5,6 +5,7 @@
 #include "shim.h"
 
 #include <dlfcn.h>
+#include <sched.h>
 #include <stdio.h>
 
 /* TG_AXES, TG_TENSORS, TG_THREADS, TG_WORDS and TG_DEVICES are those of `text.py` and `launcher.py`, which builds this file. */
@@ -21,7 +22,8 @@ typedef struct { /* of an argument or a result */
     int32_t after; /* of a result that is an argument's new value: its number among the tensors; else -1 */
 } tg_slot;
 
-typedef struct {
+typedef struct tg_kernel tg_kernel;
+struct tg_kernel {
     const char *operator_name;
     const tg_slot *arguments, *results;
     int64_t argument_count, result_count, tensor_count, number_count;
@@ -30,7 +32,9 @@ typedef struct {
     int64_t trailing;   /* lists after the arguments: sizes, shapes of outputs */
     const void *images[TG_DEVICES][TG_ENTRIES]; /* machine code; NULL where none was asked for yet */
     void *functions[TG_DEVICES][TG_ENTRIES];    /* as the driver knows them, once they are loaded */
-} tg_kernel;
+    int64_t shared[TG_DEVICES];                 /* bytes of shared memory that the driver was asked for */
+    void (*equip)(tg_call *, tg_value *stack);  /* finds machine code before a call, in a library of its own */
+};
 
 static const char *const tg_names[TG_ENTRIES] = {"tg_flat32", "tg_rows32", "tg_flat64", "tg_rows64"};
 
@@ -153,14 +157,24 @@ typedef struct {
     int64_t extents[TG_EXTENTS], words, frame[TG_WORDS];
 } tg_launch;
 
-static void tg_go(tg_call *call, tg_launch *launch, void *stream) {
+/* Asks the driver for shared memory, which it gives to a function and not to a launch: another thread may need more. */
+static void tg_ask_for_shared(tg_call *call, tg_kernel *kernel, void *function, int64_t shared) {
+    static char busy;
+    int64_t *asked = &kernel->shared[call->device_index];
+    int status = 0;
+    while (__atomic_test_and_set(&busy, __ATOMIC_ACQUIRE)) sched_yield();
+    if (shared > *asked && !(status = tg_cuda.cuFuncSetAttribute(function, TG_MAX_SHARED, (int)shared)))
+        *asked = shared;
+    __atomic_clear(&busy, __ATOMIC_RELEASE);
+    tg_driver(call, status, "refused so much shared memory");
+}
+
+static void tg_go(tg_call *call, tg_kernel *kernel, tg_launch *launch, void *stream) {
     const int64_t *grid = launch->extents + TG_GRID, *block = launch->extents + TG_BLOCK;
     const int64_t shared = launch->extents[TG_SHARED];
     void *parameters[] = {launch->frame};
     if (!launch->function) return;
-    if (shared > TG_PLAIN_SHARED)
-        tg_driver(call, tg_cuda.cuFuncSetAttribute(launch->function, TG_MAX_SHARED, (int)shared),
-                  "refused so much shared memory");
+    if (shared > TG_PLAIN_SHARED) tg_ask_for_shared(call, kernel, launch->function, shared);
     int status = tg_cuda.cuLaunchKernel(launch->function, (unsigned)grid[0], (unsigned)grid[1], (unsigned)grid[2],
                                         (unsigned)block[0], (unsigned)block[1], (unsigned)block[2], (unsigned)shared,
                                         stream, parameters, NULL);
@@ -216,7 +230,7 @@ static void *tg_stream(tg_call *call) {
 
 /* What calls on tensors that look alike have in common; `ready_call.py` says more, for the CPU. */
 typedef struct {
-    const tg_kernel *kernel;
+    tg_kernel *kernel;
     int32_t device_type, device_index;
     bool ready;
     tg_launch launch;
@@ -234,7 +248,7 @@ TG_EXPORT int64_t tg_prepared_size(const tg_kernel *kernel) {
     return (int64_t)(sizeof(tg_prepared) + (size_t)kernel->result_count * sizeof(tg_shape));
 }
 
-static bool tg_left(const tg_call *call, const tg_kernel *kernel, const tg_tensor *tensors, const tg_launch *launch) {
+static bool tg_left(const tg_call *call, tg_kernel *kernel, const tg_tensor *tensors, const tg_launch *launch) {
     const int64_t given = kernel->tensor_count - kernel->result_count;
     tg_prepared *memory = tg_preparing;
     tg_preparing = NULL;
@@ -259,6 +273,8 @@ static void tg_take(tg_call *call, const tg_kernel *kernel, tg_value *stack, tg_
         *numbers++ = slot->optional ? tg_some(&stack[i]) : true;
         *numbers++ = slot->kind == TG_BOOLEAN ? (uint8_t)stack[i] != 0 : stack[i];
     }
+    if (kernel->equip) kernel->equip(call, stack);
+    bool first = true;
     for (int64_t i = 0, n = 0; i < kernel->argument_count; i++) {
         const tg_slot *slot = &kernel->arguments[i];
         if (!tg_is_tensor(slot)) continue;
@@ -268,9 +284,10 @@ static void tg_take(tg_call *call, const tg_kernel *kernel, tg_value *stack, tg_
         }
         int32_t index = -1;
         tg_cuda.aoti_torch_get_device_index((tg_handle)stack[i], &index);
-        if (call->device_index < 0) {
+        if (first) {
             tg_torch.aoti_torch_get_device_type((tg_handle)stack[i], &call->device_type);
             call->device_index = index;
+            first = false;
         }
         tg_read(call, &tensors[n], slot->name, stack[i], slot->core, slot->dtype, slot->item);
         if (index != call->device_index) tg_fail(call, "argument '%s' is on another device", slot->name);
@@ -333,7 +350,7 @@ static void tg_body(tg_call *call, tg_kernel *kernel, tg_value *stack) {
     tg_launch launch;
     void *stream = tg_stream(call);
     tg_lay(call, kernel, sizes, numbers, tensors, stream, &launch);
-    if (!tg_left(call, kernel, tensors, &launch)) tg_go(call, &launch, stream);
+    if (!tg_left(call, kernel, tensors, &launch)) tg_go(call, kernel, &launch, stream);
     for (int64_t i = 0; i < kernel->result_count; i++) stack[i] = tg_give(call, tensors[given + i].handle);
 }
 
@@ -427,7 +444,7 @@ static int tg_repeat(tg_call *call, const tg_prepared *memory, tg_launch *launch
         result[i * TG_OF_TENSOR] = (int64_t)made.data;
         if (made.handle) stack[count++] = (tg_value)made.handle;
     }
-    tg_go(call, launch, tg_stream(call));
+    tg_go(call, memory->kernel, launch, tg_stream(call));
     for (int i = 0; i < count; i++) tg_give(call, (tg_handle)stack[i]);
     tg_release(call);
     return count;

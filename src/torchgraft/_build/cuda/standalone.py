@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from ..c_arguments import Array
 from ..prototype import Prototype
 from ..source import Source
 from .description import describe, in_c
@@ -19,6 +20,8 @@ _TEXT = """\
 {limits}
 #include "{launcher}"
 
+static void tg_equip(tg_call *call, tg_value *stack);
+static const bool tg_tensors[] = {{{tensors}}}; /* of the arguments */
 {kernels}
 
 {codes}
@@ -33,34 +36,17 @@ static const tg_code tg_codes[] = {{ /* the earlier devices of a generation firs
 {table}
 }};
 
-static void tg_check(bool good, const char *text) {{
-    if (!good) tg_torch.aoti_torch_check(false, "{operator}", "torchgraft", 0, text);
-}}
-
-static int32_t tg_device_of(const tg_kernel *kernel, const tg_value *stack) {{
-    int32_t device = -1;
-    for (int64_t i = 0; i < kernel->argument_count && device < 0; i++) {{
-        const tg_slot *slot = &kernel->arguments[i];
-        if (!tg_is_tensor(slot) || !stack[i]) continue;
-        const tg_value tensor = slot->optional ? *(const tg_value *)stack[i] : stack[i];
-        tg_cuda.aoti_torch_get_device_index((tg_handle)tensor, &device);
-    }}
-    return device;
-}}
-
 /* Finds the machine code for the device of a call, once: that of the latest device up to it, of its generation. */
-static void tg_equip(const tg_kernel *kernel, const tg_value *stack) {{
+static void tg_equip(tg_call *call, tg_value *stack) {{
     static bool loaded, equipped[TG_DEVICES];
-    char text[TG_TEXT];
+    int32_t device = -1;
     int handle = 0, major = 0, minor = 0;
     bool found = false;
-    if (!loaded) {{
-        const char *missing = tg_load("{torch}", "{torch_cuda}", "{driver}");
-        snprintf(text, sizeof text, "{operator}: there is no %s, which calls on CUDA need", missing ? missing : "");
-        tg_check(!missing, text);
-        loaded = true;
-    }}
-    const int32_t device = tg_device_of(kernel, stack);
+    const char *missing = loaded ? NULL : tg_load("{torch}", "{torch_cuda}", "{driver}");
+    if (missing) tg_fail(call, "{operator}: there is no %s, which calls on CUDA need", missing);
+    loaded = true;
+    for (int i = 0; i < {arguments} && device < 0; i++)
+        if (tg_tensors[i] && stack[i]) tg_cuda.aoti_torch_get_device_index((tg_handle)stack[i], &device);
     if (device < 0 || device >= TG_DEVICES || equipped[device]) return; /* the call itself says what is wrong */
     tg_cuda.cuDeviceGet(&handle, device);
     tg_cuda.cuDeviceGetAttribute(&major, 75 /* COMPUTE_CAPABILITY_MAJOR */, handle);
@@ -71,9 +57,8 @@ static void tg_equip(const tg_kernel *kernel, const tg_value *stack) {{
         code->kernel->images[device][code->entry] = code->code;
         found = true;
     }}
-    snprintf(text, sizeof text, "{operator}: the library is for {architectures}, the device is sm_%d%d", major,
-             minor);
-    tg_check(found, text);
+    if (!found)
+        tg_fail(call, "{operator}: the library is for {architectures}, the device is sm_%d%d", major, minor);
     equipped[device] = true;
 }}
 {entries}
@@ -82,7 +67,6 @@ static void tg_equip(const tg_kernel *kernel, const tg_value *stack) {{
 _ENTRY = """
 static void tg_entry_{number}(tg_value *stack, uint64_t in, uint64_t out) {{
     (void)in, (void)out;
-    tg_equip(&tg_kernel_{number}, stack);
     tg_run(&tg_kernel_{number}, stack, stack);
 }}
 tg_boxed {symbol}(void);
@@ -108,6 +92,7 @@ def part(
     Raises:
         BuildError: NVRTC refused the source, or is not there.
     """
+    arguments = [argument for argument in prototype.arguments if argument.schema]
     codes: list[str] = []
     table = []
     for number, dtypes in enumerate(variants.values()):
@@ -125,6 +110,8 @@ def part(
         codes="\n".join(codes),
         table="\n".join(table),
         operator=prototype.signature.name,
+        arguments=len(arguments),
+        tensors=", ".join(str(int(isinstance(argument, Array))) for argument in arguments),
         torch=torch_library,
         torch_cuda=Path(device.torch_library).name,
         driver=Path(device.driver).name,

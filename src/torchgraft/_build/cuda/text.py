@@ -32,6 +32,9 @@ TENSORS = 32
 WORDS = 512
 """Words of a frame: 4 KiB, which a kernel takes on every device."""
 
+SLOTS = 64
+"""Arguments of an operator of torch; one of ours on CUDA has the kernel, sizes and shapes among them."""
+
 THREADS = 256
 """Threads of a block, where nobody says."""
 
@@ -112,6 +115,10 @@ def _reasons(prototype: Prototype, source: Source) -> Iterator[Unfit]:
         elif isinstance(argument, Arrays) or not isinstance(argument, (Array, Number)):
             kind = type(argument).__name__.lower()
             yield argument.name, "is no tensor and no number", "a tensor, or a number", kind
+    slots = 1 + len(prototype.arguments) + len(trailing(prototype))
+    if slots > SLOTS:
+        yield (None, "takes more arguments than torch passes to a launch", f"{SLOTS - 1 - len(trailing(prototype))}",
+               str(len(prototype.arguments)))  # fmt: skip
     tensors = len(prototype.arrays) + len(prototype.results)
     words = 2 + AXES + len(prototype.sizes) + sum(map(words_of, prototype.arguments)) + tensors * (1 + AXES)
     if tensors > TENSORS or words > WORDS:
