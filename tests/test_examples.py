@@ -25,8 +25,6 @@ from examples.linear import linear
 from examples.linear_cpp import linear as linear_cpp
 from examples.softplus import softplus
 
-from .default import by_default
-
 ROOT = Path(__file__).parents[1]
 dtypes = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 
@@ -203,10 +201,9 @@ def test_gamma():
     torch.testing.assert_close(by_alpha / 4000, torch.ones(3, dtype=torch.float64), rtol=0.05, atol=0)
 
 
-# Half a minute, and a family of the zoo besides; ten seconds, and one epoch of it below.
+# Half a minute, and a family of the zoo besides; ten seconds, and one epoch of it below. They run as programs alone.
 SLOW = ("tutorial_mistakes", "mesh")
 FILES = sorted((ROOT / "examples").glob("[!_]*.py"))
-PROGRAMS = by_default(FILES, lambda file: file.stem not in SLOW, lambda file: file.stem)
 
 
 def shows_something(printed: str) -> bool:
@@ -215,7 +212,7 @@ def shows_something(printed: str) -> bool:
     return len(printed.splitlines()) >= 3 and not any(word in printed.replace("information", "") for word in bad)
 
 
-@pytest.mark.parametrize("file", PROGRAMS)
+@pytest.mark.parametrize("file", [file for file in FILES if file.stem not in SLOW], ids=lambda file: file.stem)
 def test_the_file_runs(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", [str(file)])
@@ -240,7 +237,7 @@ TORCHS_OWN = "ignore:`torch.jit.script_method` is deprecated:DeprecationWarning"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("file", PROGRAMS)
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_the_file_runs_as_a_program(file: Path, tmp_path: Path):
     path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
     run = subprocess.run(
