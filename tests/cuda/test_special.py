@@ -11,7 +11,7 @@ import torch
 from torchgraft._build.cuda import nvrtc
 from torchgraft._op import Op
 from torchgraft.scipy import special
-from torchgraft.scipy.special import distributions, elliptic, gamma, lambert, logarithms, normal
+from torchgraft.scipy.special import distributions, elliptic, gamma, lambert, logarithms, normal, owens
 
 from ..default import by_default
 from ..scipy.test_ends import FUNCTIONS, MEASURED, is_close
@@ -22,7 +22,8 @@ PUBLIC = {name: op for name, op in vars(special).items() if isinstance(op, Op)}
 ARCHITECTURES = ["sm_75", "sm_80", "sm_90", "sm_120"]
 BY_TORCH = ("log_ndtr", "ndtri", "xlog1py", "xlogy")
 BY_C = (
-    "boxcox", "chdtr", "chdtrc", "ellipe", "ellipk", "ellipkm1", "gammainc", "gammaincc", "inv_boxcox", "pdtr",
+    "boxcox", "chdtr", "chdtrc", "ellipe", "ellipk", "ellipkm1", "gammainc", "gammaincc", "inv_boxcox", "owens_t",
+    "pdtr",
 )  # fmt: skip
 """Functions whose values on the CPU are SciPy's, on CUDA our own."""
 
@@ -56,6 +57,8 @@ OURS = {
     "ellipe'": (elliptic.ellipe_nth, lambda: (line(-9, 0.999), 1)),
     "boxcox, by x": (logarithms.boxcox_by_x, lambda: (line(0.1, 9), line(-2, 2), 0)),
     "boxcox, by lmbda": (logarithms.boxcox_by_lmbda, lambda: (line(0.1, 9), line(-2, 2), 1)),
+    "owens_t, by h": (owens.owens_t_nth, lambda: (line(-5, 5), line(-3, 9), 1, 0)),
+    "owens_t, by a": (owens.owens_t_nth, lambda: (line(-5, 5), line(-3, 9), 0, 1)),
     "inv_boxcox, by y": (logarithms.inv_boxcox_by_y, lambda: (line(-0.4, 2), line(-0.4, 1))),
     "inv_boxcox, by lmbda": (logarithms.inv_boxcox_by_lmbda, lambda: (line(-0.4, 2), line(-0.4, 1))),
 }

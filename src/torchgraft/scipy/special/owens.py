@@ -30,5 +30,6 @@ owens_t = function(
     ),
     returns=f"{SHAPE}. Where abs(h) > 4 and abs(a) < 0.01 the value is ours: there SciPy's has lost some 1e-15 / "
     "abs(a) of it.",
-    raises="a third derivative", example=("owens_t(torch.tensor(0.5), torch.tensor(2.0))", "tensor(0.1416)"),
+    raises="a third derivative", cuda_by_c=ours(FILE, "owens_t_alone(h, a)"),
+    example=("owens_t(torch.tensor(0.5), torch.tensor(2.0))", "tensor(0.1416)"),
 )  # fmt: skip
