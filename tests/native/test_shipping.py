@@ -311,6 +311,21 @@ def test_machine_code_for_cuda_is_shipped(package, monkeypatch, capsys):
         ops.h(torch.ones(2))  # It gets what was shipped, which the stand-in cannot run.
 
 
+@pytest.mark.skipif(not nvrtc.is_there(), reason="NVRTC is not installed")
+def test_halves_are_shipped_for_cuda_as_they_are_and_complex_elements_left_out(package):
+    (package / "ops.py").write_text("""
+import torchgraft as tg
+from jaxtyping import Inexact
+from torch import Tensor
+
+@tg.op(kernel=tg.c("T g(T x) { return x * x; }"))
+def g(x: Inexact[Tensor, "..."]) -> Inexact[Tensor, "..."]: ...
+""")
+    data = initialized(package, {"cuda": ["80"], "dtypes": ["float16", "float32"]})
+    cubins = [place for place in data["force_include"].values() if place.endswith(".cubin")]
+    assert len(cubins) == 4  # Two dtypes, over flat memory and strides.
+
+
 def test_the_wheel_of_torchgraft_has_the_launcher(tmp_path):
     path = build._launcher(tmp_path)
     assert [path] == list(tmp_path.iterdir())
