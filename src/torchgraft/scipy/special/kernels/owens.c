@@ -83,6 +83,5 @@ double owens_t_alone(double h, double a) {
     if (x == 0) return sign * atan(b) / (2 * PI);
     if (b <= 1) return sign * owens_t_inside(x, b);
     double y = x * b, inside = isinf(y) ? 0 : owens_t_inside(y, 1 / b);
-    if (x > 0.67) return sign * ((above(x) + above(y)) / 2 - above(x) * above(y) - inside);
-    return sign * (0.25 - erf(x * SQRT_HALF) * erf(y * SQRT_HALF) / 4 - inside);
+    return sign * ((above(x) + above(y)) / 2 - above(x) * above(y) - inside);
 }
