@@ -125,6 +125,31 @@ def test_long_double_is_refused(body):
     assert "long double" in native.unfit[1]
 
 
+@pytest.mark.parametrize(
+    ("conditions", "is_refused"),
+    [
+        ("#ifndef __CUDACC__\n{}\n#endif", False),
+        ("#ifndef __CUDACC__\n#if 1\n{}\n#endif\n#else\n#endif", False),
+        ("#  ifdef __CUDACC__\n#else\n{}\n#endif", False),
+        ("#ifndef __CUDACC__\n#else\n{}\n#endif", True),
+        ("#ifdef __CUDACC__\n{}\n#endif", True),
+        ("#ifndef __CUDACC__\n#elif 1\n{}\n#else\n#endif", True),
+        ("#ifndef __CUDACC__\n#elif 0\n#else\n{}\n#endif", True),
+        ("#ifndef __CUDACC__\n#endif\n{}", True),
+        ("#ifndef OTHER\n{}\n#endif", True),
+    ],
+)
+def test_long_double_is_allowed_where_a_device_does_not_see_it(conditions, is_refused):
+    head = conditions.format("typedef long double most;")
+
+    @tg.op(kernel=tg.c(f"{head}\ndouble one(double x) {{ return x; }}"))
+    def one(x: Float64[Tensor, "..."]) -> Float64[Tensor, "..."]:
+        return tg.native
+
+    (native,) = functions(one)
+    assert bool(native.unfit) == is_refused
+
+
 def test_long_double_in_a_header_is_refused(tmp_path):
     (tmp_path / "one.h").write_text('#include "deep/two.h"')
     (tmp_path / "deep").mkdir()

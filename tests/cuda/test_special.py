@@ -5,13 +5,20 @@ import re
 import sys
 from pathlib import Path
 
+import mpmath
 import pytest
 import torch
+from jaxtyping import Float64
+from torch import Tensor
 
+import torchgraft as tg
 from torchgraft._build.cuda import nvrtc
 from torchgraft._op import Op
 from torchgraft.scipy import special
-from torchgraft.scipy.special import distributions, elliptic, gamma, lambert, logarithms, normal, owens
+from torchgraft.scipy.special import bessel, distributions, elliptic, gamma, hurwitz, lambert, logarithms, normal, owens
+from torchgraft.scipy.special import spherical as of_integer_order
+from torchgraft.scipy.special.gammaln import betaln_by_a, betaln_by_a_a, psi_at
+from torchgraft.scipy.special.sources import kernel_text, source
 
 from ..default import by_default
 from ..scipy.test_ends import FUNCTIONS, MEASURED, is_close
@@ -20,12 +27,18 @@ from .test_compiled import code
 
 PUBLIC = {name: op for name, op in vars(special).items() if isinstance(op, Op)}
 ARCHITECTURES = ["sm_75", "sm_80", "sm_90", "sm_120"]
-BY_TORCH = ("log_ndtr", "ndtri", "xlog1py", "xlogy")
+BY_TORCH = ("gammaln", "log_ndtr", "ndtri", "xlog1py", "xlogy")
+BESSEL = ("iv", "ive", "jv", "jve", "kv", "kve", "yv", "yve")
+OWN_ORDERS = tuple(name for name in BESSEL if name not in ("jve", "yve"))  # Those have the derivatives of jv and yv.
+SPHERICAL = ("spherical_in", "spherical_jn", "spherical_kn", "spherical_yn")
 BY_C = (
-    "boxcox", "chdtr", "chdtrc", "ellipe", "ellipk", "ellipkm1", "gammainc", "gammaincc", "inv_boxcox", "owens_t",
-    "pdtr",
+    "betaln", "boxcox", "chdtr", "chdtrc", "digamma", "ellipe", "ellipk", "ellipkm1", "gammainc", "gammaincc",
+    "inv_boxcox", "owens_t", "pdtr", *BESSEL, *SPHERICAL,
 )  # fmt: skip
 """Functions whose values on the CPU are SciPy's, on CUDA our own."""
+
+PARTS = {"zeta": ("riemann_zeta", "hurwitz_zeta")}
+"""Operators in torch that call others, which have the kernels."""
 
 
 def line(low, high):
@@ -38,6 +51,25 @@ def pairs():
     return first, first * torch.logspace(-2, 1, 35, dtype=torch.float64).repeat(29)
 
 
+def draws(*ranges):
+    """Random numbers of these ranges; of the first argument every fifth is an integer."""
+    generator = torch.Generator().manual_seed(1)
+    made = [low + (high - low) * torch.rand(613, generator=generator, dtype=torch.float64) for low, high in ranges]
+    made[0][::5] = made[0][::5].round()
+    return made
+
+
+def orders():
+    """Orders of Bessel functions, some large, and arguments."""
+    order, log = draws((-20, 60), (-7, 9))
+    return order * torch.tensor([1.0, 100.0]).repeat(307)[:613], log.exp()
+
+
+def integer_orders():
+    order, x = draws((0, 60), (-30, 30))
+    return order.round(), x
+
+
 OURS = {
     "lambertw": (lambert.lambertw, lambda: (line(-0.36, 5),)),
     "lambertw, the other branch": (lambert.lambertw, lambda: (line(-0.36, -1e-6), -1)),
@@ -48,7 +80,7 @@ OURS = {
     "quotient": (logarithms.quotient, lambda: (line(-2, 2), torch.tensor(0.3))),
     "gammainc, by a": (gamma.gammainc_by_a, pairs),
     "gammainc, by x": (gamma.gamma_density, pairs),
-    "digamma": (gamma.psi_of, lambda: (line(0.1, 30),)),
+    "digamma of a positive number": (gamma.psi_of, lambda: (line(0.1, 30),)),
     "chdtr, by v": (distributions.chdtr_by_v, pairs),
     "chdtr, by x": (distributions.chi_pdf, pairs),
     "pdtr, by m": (distributions.poisson_mass, pairs),
@@ -61,13 +93,28 @@ OURS = {
     "owens_t, by a": (owens.owens_t_nth, lambda: (line(-5, 5), line(-3, 9), 0, 1)),
     "inv_boxcox, by y": (logarithms.inv_boxcox_by_y, lambda: (line(-0.4, 2), line(-0.4, 1))),
     "inv_boxcox, by lmbda": (logarithms.inv_boxcox_by_lmbda, lambda: (line(-0.4, 2), line(-0.4, 1))),
+    "polygamma": (special.polygamma, lambda: (draws((0, 20))[0].round(), line(-9, 30)[:613])),
+    "polygamma of 171": (special.polygamma, lambda: (torch.tensor(171.0), line(1, 200))),
+    "digamma of any number": (psi_at, lambda: (line(-9, 30),)),
+    "betaln, by a": (betaln_by_a, lambda: draws((-9, 30), (0, 30))),
+    "betaln, by a and a": (betaln_by_a_a, lambda: draws((0, 30), (0, 30))),
+    "zeta'": (hurwitz.riemann_nth, lambda: (line(-30, 30), 1)),
+    "zeta of two": (hurwitz.hurwitz_zeta, lambda: draws((1, 30), (0, 30))),
+    "zeta of two, by x and q": (hurwitz.hurwitz_nth, lambda: (*draws((1, 30), (0, 30)), 1, 1)),
+    **{f"{name}''": (getattr(bessel, f"{name}_nth"), lambda: (*orders(), 2)) for name in OWN_ORDERS},
+    **{f"{name}', by v": (getattr(bessel, f"{name}_by_order"), lambda: (*orders(), 1)) for name in OWN_ORDERS},
+    **{f"{name}'": (getattr(of_integer_order, f"{name}_nth"), lambda: (*integer_orders(), 1)) for name in SPHERICAL},
+    **{f"{name}, d3": (getattr(of_integer_order, f"{name}_nth"), lambda: (*integer_orders(), 3)) for name in SPHERICAL},
 }
 """Functions in C, with arguments."""
 
 
 def test_which_functions_run_on_cuda():
     served = {name for name, op in PUBLIC.items() if "cuda" in op._record.devices()}
-    assert served == {"lambertw", *BY_TORCH, *BY_C}
+    for name, parts in PARTS.items():
+        if all("cuda" in getattr(hurwitz, part)._record.devices() for part in parts):
+            served.add(name)
+    assert served == {"lambertw", "polygamma", *PARTS, *BY_TORCH, *BY_C}
     page = (Path(__file__).parents[2] / "docs/scipy.md").read_text()
     (named,) = re.findall(r"\*\*On CUDA\*\*, (.*?) are", page, re.S)
     assert set(re.findall(r"`(\w+)`", named)) == served
@@ -80,11 +127,73 @@ def test_values_of_torch_are_those_of_scipy(name, dtype):
     op = PUBLIC[name]
     x = torch.linspace(-30, 9, 997, dtype=torch.float64)
     y = torch.linspace(0.01, 0.99, 997, dtype=torch.float64)
-    args = [a.to(dtype) for a in {"log_ndtr": (x,), "ndtri": (y,)}.get(name, (x, y))]
+    args = [a.to(dtype) for a in {"gammaln": (x,), "log_ndtr": (x,), "ndtri": (y,)}.get(name, (x, y))]
     made, expected = op._record.kernels["cuda"].call(*args), op(*args)
     assert made.dtype == expected.dtype
     tolerance = 1e-14 if made.dtype is torch.float64 else torch.finfo(made.dtype).eps
-    torch.testing.assert_close(made, expected, rtol=tolerance, atol=0, equal_nan=True)
+    atol = 1e-15 if name == "gammaln" else 0  # It has zeros.
+    torch.testing.assert_close(made, expected, rtol=tolerance, atol=atol, equal_nan=True)
+
+
+WIDE = {
+    "x + y": lambda x, y: x + y,
+    "x - y": lambda x, y: x - y,
+    "x * y": lambda x, y: x * y,
+    "x / y": lambda x, y: x / y,
+    "wide_abs(y)": lambda x, y: abs(y),
+    "wide_sqrt(x)": lambda x, y: mpmath.sqrt(x),
+    "wide_exp(y * 20)": lambda x, y: mpmath.exp(20 * y),
+    "wide_log(x)": lambda x, y: mpmath.log(x),
+    "wide_sinh(y)": lambda x, y: mpmath.sinh(y),
+    "wide_sinh(y / 100)": lambda x, y: mpmath.sinh(y / 100),
+    "wide_sin(y)": lambda x, y: mpmath.sin(y),
+    "wide_cos(y * 100)": lambda x, y: mpmath.cos(y * 100),
+    "wide_asin(y / 31)": lambda x, y: mpmath.asin(y / 31),
+    "wide_log_gamma(x + 100)": lambda x, y: mpmath.loggamma(x + 100),
+    "WIDE_PI * x / WIDE_LN2": lambda x, y: mpmath.pi * x / mpmath.log(2),
+}
+"""Expressions of `wide.h`, and the same in many digits; the arguments are a third of numbers."""
+
+
+@pytest.mark.parametrize("expression", WIDE)
+def test_wide_numbers_have_their_digits(expression):
+    head = kernel_text("wide.h")
+    body = f"wide x = (wide)a / 3, y = (wide)b / 3, r = {expression}; *hi = (double)r; *lo = (double)(r - *hi);"
+
+    @tg.op(kernel=source(f"{head}\nvoid parts(double a, double b, double *hi, double *lo) {{ {body} }}"))
+    def parts(
+        a: Float64[Tensor, "..."], b: Float64[Tensor, "..."]
+    ) -> tuple[Float64[Tensor, "..."], Float64[Tensor, "..."]]:
+        return tg.native
+
+    log, b = draws((-9, 9), (-90, 90))
+    a = log.exp()
+    with emulated():
+        hi, lo = parts(a, b)
+    with mpmath.workprec(300):
+        for x, y, high, low in zip(*(value.tolist() for value in (a, b, hi, lo)), strict=True):
+            exact = WIDE[expression](mpmath.mpf(x) / 3, mpmath.mpf(y) / 3)
+            assert abs(high + mpmath.mpf(low) - exact) <= 2**-75 * abs(exact)
+
+
+@pytest.mark.parametrize("expression", ["w + 1", "1 - w", "w * 2", "w / 2", "1 / w", "wide_exp(w)", "wide_log(w)",
+                                        "wide_sqrt(w)", "wide_abs(w)"])  # fmt: skip
+def test_wide_numbers_are_infinite_as_others_are(expression):
+    plain = expression.replace("wide_abs", "fabs").replace("wide_", "")
+    head = kernel_text("wide.h")
+
+    @tg.op(kernel=source(f"{head}\ndouble at(double x) {{ wide w = x; return (double)({expression}) - 0.0; }}"))
+    def at(x: Float64[Tensor, "..."]) -> Float64[Tensor, "..."]:
+        return tg.native
+
+    @tg.op(kernel=source(f"#include <math.h>\ndouble by_c(double w) {{ return {plain}; }}"))
+    def by_c(w: Float64[Tensor, "..."]) -> Float64[Tensor, "..."]:
+        return tg.native
+
+    x = torch.tensor([0.0, -0.0, math.inf, -math.inf, math.nan, sys.float_info.max], dtype=torch.float64)
+    with emulated():
+        made = at(x)
+    torch.testing.assert_close(made, by_c(x), rtol=1e-15, atol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -95,30 +204,39 @@ def test_functions_in_c_give_what_the_cpu_gives(name):
         assert driver.launches
     # Of another size: an operator remembers by sizes and devices what a call needs.
     expected = op(*(a[:-1] if isinstance(a, torch.Tensor) and a.dim() else a for a in make()))
-    torch.testing.assert_close(made[:-1], expected, rtol=1e-14, atol=0, equal_nan=True)
+    torch.testing.assert_close(made[:-1], expected, rtol=5e-14, atol=0, equal_nan=True)
 
 
 def on_cuda(name):
     """The function in C of the values on CUDA."""
-    return PUBLIC[name]._record.kernels["cuda"].native
+    return (PUBLIC.get(name) or getattr(hurwitz, name))._record.kernels["cuda"].native
 
 
-@pytest.mark.parametrize("name", BY_C)
-def test_values_of_our_own_are_right_wherever_those_of_the_cpu_are(name):
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        *((told["name"], label) for label, told in FUNCTIONS.items() if told["name"] in BY_C),
+        ("riemann_zeta", "zeta (Riemann)"),
+    ],
+)
+def test_values_of_our_own_are_right_wherever_those_of_the_cpu_are(name, label):
     """At the points of `test_ends.py`, where references are in many digits."""
-    points, sources, exact = zip(*FUNCTIONS[name]["rows"], strict=True)
+    told = FUNCTIONS[label]
+    points, sources, exact = zip(*told["rows"], strict=True)
     inputs = [torch.tensor(column, dtype=torch.float64) for column in zip(*points, strict=True)]
+    options = [told["keywords"].get("derivative", False)] if name in SPHERICAL else []
     with emulated() as driver:
         results = [((len(points),), torch.float64)]
-        (made,) = on_cuda(name).run(inputs, [0] * len(inputs), 0, results, {})
+        (made,) = on_cuda(name).run([*inputs, *options], [0] * len(inputs), 0, results, {})
         assert driver.launches
-    most = min(max(2 * MEASURED[name], 1e-14), 1e-11)
-    on_cpu = PUBLIC[name](*inputs).tolist()
-    for point, source, found, rows, other in zip(points, sources, made.tolist(), exact, on_cpu, strict=True):
-        known = rows is not None and rows[0][0] is not None and not (source == "scipy" and math.isnan(rows[0][0]))
+    most = min(max(2 * MEASURED.get(label, MEASURED.get(told["name"])), 1e-14), 1e-11)
+    on_cpu = PUBLIC[told["name"]](*inputs, **told["keywords"]).tolist()
+    for point, origin, found, rows, other in zip(points, sources, made.tolist(), exact, on_cpu, strict=True):
+        known = rows is not None and rows[0][0] is not None and not (origin == "scipy" and math.isnan(rows[0][0]))
         is_normal = abs(found) >= sys.float_info.min  # SciPy's are 0 instead.
-        if known or (source == "number" and is_normal):  # Of others it is not known that there is a value.
-            assert is_close(found, rows[0][0] if known else other, most), point
+        if known or (origin == "number" and is_normal):  # Of others it is not known that there is a value.
+            near = 1e-11 if origin == "scipy" else most  # SciPy's have its errors.
+            assert is_close(found, rows[0][0] if known else other, near), point
 
 
 @pytest.mark.parametrize("name", ["gammainc", "gammaincc"])
@@ -131,7 +249,7 @@ def test_values_of_our_own_are_those_of_scipy(name):
 
 @pytest.mark.skipif(not nvrtc.is_there(), reason="NVRTC is not installed")
 @pytest.mark.parametrize("architecture", by_default(ARCHITECTURES, lambda one: one == "sm_90"))
-@pytest.mark.parametrize("name", [*OURS, *BY_C])
+@pytest.mark.parametrize("name", [*OURS, *(name for name in BY_C if name not in OURS), "riemann_zeta"])
 def test_functions_in_c_compile_for_every_architecture(name, architecture):
-    native = on_cuda(name) if name in BY_C else OURS[name][0]._record.natives()[0]
+    native = OURS[name][0]._record.natives()[0] if name in OURS else on_cuda(name)
     assert code(native, torch.float64, architecture).startswith(b"\x7fELF")

@@ -136,6 +136,20 @@ def test_whole_arrays_and_lists_have_names_too():
         g(torch.ones(2), [1], 3)
 
 
+@pytest.mark.parametrize(
+    ("helpers", "is_about_f"),
+    [
+        ("static int g(double x) { return 1; }\nstatic int g(int x) { return 1; }\n", False),
+        ("static int g(int x) { return 1; }\nint h(void) { return g(1, 2); }\n", False),
+        ("static int g(int x) { return 1; }\nint h(void) { return g(); }\n", False),
+        ("void f(int64_t n, const T *x, T *out);\n", True),
+    ],
+)
+def test_only_errors_about_the_functions_own_head_compare_heads(helpers, is_about_f):
+    error = refused(tg.c(f"{helpers}void f(int64_t n, int64_t m, const T *x, T *out) {{ }}"))
+    assert ("takes something else than" if is_about_f else "the compiler refused the kernel") in str(error)
+
+
 def test_a_rule_and_what_is_made_of_it_are_compared_too():
     code = tg.c("T f(T x, T y) { return x * y * y; }  T f_partial_x(T out, T y) { return y * y; }")
 

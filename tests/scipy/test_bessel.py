@@ -79,6 +79,7 @@ def test_scaled_values_of_negative_order_are_those_of_scipy_where_k_is_small(poi
         ("ive", -0.5, 1e-9), ("kv", 0.3, 700.0), ("jv", 48.0, 3.25e-5), ("yv", -35.5, 5e-8), ("ive", 44.0, 4e-6),
         ("iv", 0.5, 1e-310), ("kve", 1e4, 1e15), ("ive", -170.6, 1e15), ("jv", 1.0, 1e20), ("jve", -0.5, 1e-308),
         ("jv", 0.5, 1e308), ("yv", -2.5, 1.7e308), ("kve", 0.5, 1e308), ("ive", 0.5, 1.7e308),
+        ("yv", -0.5, 2.3e-308), ("yv", -0.5, 1e-305), ("kve", 2.5, 1.7e308),
     ],
     ids=str,
 )  # fmt: skip

@@ -84,6 +84,14 @@ def test_betaln(point):
     assert found == pytest.approx(exact, rel=1e-14, abs=0)
 
 
+@pytest.mark.parametrize("point", [(5e-324, 1e10), (5e-324, -0.5), (-5e-324, 2.5), (-1e-310, 3e-308)], ids=str)
+def test_betaln_next_to_0_is_a_number(point):
+    """SciPy's is infinite."""
+    with mpmath.workdps(700):
+        exact = float(mpmath.log(abs(mpmath.beta(*map(mpmath.mpf, point)))))
+    assert derivatives(special.betaln, *point)[0] == pytest.approx(exact, rel=1e-15)
+
+
 @pytest.mark.parametrize("n", [0, 1, 2, 5, 20, 150])
 @pytest.mark.parametrize("x", [1e-2, 1.4616321449683622, 3.0, 57.3, 1e4, -0.5, -2.6, -40.125])
 def test_polygamma(n, x):

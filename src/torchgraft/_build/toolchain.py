@@ -331,7 +331,7 @@ def other_head(source: Source, prototype: Prototype, got: str = "") -> BuildErro
 def _refusal(source: Source, prototype: Prototype, said: str, again: str) -> BuildError:
     """The error of a compiler: its words, and both heads where they are about the function's head."""
     symbol, operator = prototype.users.symbol, prototype.signature.name
-    if any(said_so in said for said_so in _OTHER_HEAD) and symbol in said:
+    if _is_about_head(said.replace(f"source of {operator}", ""), symbol):
         return other_head(source, prototype, "" if heads(source.code, symbol) else said)
     if any(text.format(symbol) in said for text in _NO_FUNCTION):
         others = [head for head in heads(source.code) if head.name != symbol]
@@ -344,6 +344,13 @@ def _refusal(source: Source, prototype: Prototype, said: str, again: str) -> Bui
             hint=example and f"call the function so, or say which it is:\n{example}",
         )  # fmt: skip
     return BuildError("the compiler refused the kernel", operator=operator, got=said, hint=again)
+
+
+def _is_about_head(said: str, symbol: str) -> bool:
+    """Tell whether a compiler speaks of the types of a function, in a line of `_OTHER_HEAD` or just below."""
+    lines = said.splitlines()
+    about = ("\n".join(lines[i : i + 3]) for i, line in enumerate(lines) if any(words in line for words in _OTHER_HEAD))
+    return any(re.search(rf"\b{symbol}\b", text) for text in about)
 
 
 _OTHER_HEAD = (

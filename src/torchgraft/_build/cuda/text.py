@@ -42,6 +42,7 @@ ENTRIES = ("tg_flat32", "tg_rows32", "tg_flat64", "tg_rows64")
 """Names of the kernels, as `launcher.c` numbers them."""
 
 _LONG_DOUBLE = re.compile(r"\blong\s+double\b|\bdouble\s+long\b")
+_DIRECTIVE = re.compile(r"\s*#\s*(if|ifdef|ifndef|elif|else|endif)\b\s*(\w*)")
 _HALVES = {torch.float16: "tg_half", torch.bfloat16: "tg_bfloat16"}
 
 _TEXT = """\
@@ -134,7 +135,24 @@ def _has_long_double(source: Source) -> bool:
 
 @functools.lru_cache(maxsize=256)
 def _in_text(text: str) -> bool:
-    return "long" in text and _LONG_DOUBLE.search(bare(text)) is not None
+    return "long" in text and _LONG_DOUBLE.search(_for_devices(bare(text))) is not None
+
+
+def _for_devices(text: str) -> str:
+    """Leave out what a source has under `#ifndef __CUDACC__`, or in the `#else` of `#ifdef __CUDACC__`."""
+    kept, sides = [], [""]  # Of each condition around a line, the side of `__CUDACC__` that the line is on.
+    for line in text.splitlines():
+        directive = _DIRECTIVE.match(line)
+        word, name = directive.groups() if directive else ("", "")
+        if word.startswith("if"):
+            sides.append({"ifdef": "device", "ifndef": "host"}.get(word, "") if name == "__CUDACC__" else "")
+        elif word == "endif":
+            sides = sides[:-1]
+        elif word:
+            sides[-1:] = [{"device": "host", "host": "device"}.get(sides[-1], "") if word == "else" else ""]
+        elif "host" not in sides:
+            kept.append(line)
+    return "\n".join(kept)
 
 
 def _unfit_samples(prototype: Prototype, source: Source) -> Iterator[Unfit]:

@@ -701,7 +701,7 @@ class _Betaln(Op[..., Tensor]):
 
     Returns:
         In the shape to which the arguments broadcast. By Stirling's formula (DLMF 5.11.1) where a + b > 171, but where
-        one is 1e6 times the other, and where one is below 1e-307; next to the zero at (1, 1) by a series (DLMF 5.7.3).
+        one is 1e6 times the other, and where one is next to 0; next to the zero at (1, 1) by a series (DLMF 5.7.3).
 
     Example:
         >>> betaln(torch.tensor(2.0), torch.tensor(3.0))

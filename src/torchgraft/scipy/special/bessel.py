@@ -89,6 +89,7 @@ def _bessel(
         ),
         returns=f"{BROADCAST}{below if first else ''}{note}",
         raises="a second derivative in `v`, or any third derivative,",
+        cuda_by_c=ours(FILE, f"{value or name}_n(v, z, 0)"),
         example=(f"{name}(torch.tensor(0.5), torch.tensor(2.0))", f"tensor({prints})"),
     )  # fmt: skip
 

@@ -5,6 +5,8 @@ next to 0, where SciPy's is infinite below 5.6e-309.
 Polygamma and the derivatives come from `kernels/polygamma.c`, which says how.
 """
 
+import torch
+
 from .docstrings import SHAPE
 from .sources import lent, ours
 from .table import ELEMENT, Input, Refused, function
@@ -43,6 +45,7 @@ gammaln = function(
     ),
     returns="In the shape of `x`. The derivative is NaN at the poles, but for 0, where it is that of the side of its "
     "sign.",
+    cuda_by_torch=lambda x: torch.where(x == -torch.inf, x, torch.lgamma(x)),
     example=("gammaln(torch.tensor([0.5, 10.0]))", "tensor([ 0.5724, 12.8018])"),
 )  # fmt: skip
 
@@ -58,7 +61,8 @@ betaln = function(
         "psi(b) - psi(a + b) (DLMF 5.12.1 differentiated, 5.2.2; `kernels/polygamma.c`).",
     ),
     returns=f"{SHAPE}. By Stirling's formula (DLMF 5.11.1) where a + b > 171, but where one is 1e6 times the other, "
-    "and where one is below 1e-307; next to the zero at (1, 1) by a series (DLMF 5.7.3).",
+    "and where one is next to 0; next to the zero at (1, 1) by a series (DLMF 5.7.3).",
+    cuda_by_c=ours("gammabeta.h", "betaln_alone(a, b)"),
     example=("betaln(torch.tensor(2.0), torch.tensor(3.0))", "tensor(-2.4849)"),
 )  # fmt: skip
 
@@ -68,7 +72,8 @@ digamma = function(
         "any real number; at 0 the value is an infinity, at -1, -2, ... NaN.", "real except nonpositive integers",
         lambda z: polygamma(1, z), "The trigamma function (DLMF 5.15.1; `kernels/polygamma.c`).",
     ),
-    returns="In the shape of `z`.", example=("digamma(torch.tensor([1.0, 10.0]))", "tensor([-0.5772,  2.2518])"),
+    returns="In the shape of `z`.", cuda_by_c=ours(FILE, "digamma_real(z)"),
+    example=("digamma(torch.tensor([1.0, 10.0]))", "tensor([-0.5772,  2.2518])"),
 )  # fmt: skip
 
 polygamma = function(

@@ -28,7 +28,10 @@ hurwitz_nth = function(
     n=int, k=int,
 )  # fmt: skip
 
-riemann_zeta = function("riemann_zeta", ours(FILE, "riemann_value(x)"), "Riemann's zeta function of x.", x=None)
+riemann_zeta = function(
+    "riemann_zeta", ours(FILE, "riemann_value(x, SCIPY(zetac))"), "Riemann's zeta function of x.",
+    cuda_by_c=ours(FILE, "riemann_alone(x)"), x=None,
+)  # fmt: skip
 hurwitz_zeta = function(
     "hurwitz_zeta", ours(FILE, "zeta_value(x, q)"), "Hurwitz' zeta function of x and q.", x=None, q=None
 )

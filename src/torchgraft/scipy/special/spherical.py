@@ -93,6 +93,7 @@ def _spherical(
         derivative=Option(bool, "whether to give the derivative instead, which is differentiable as well.", False),
         returns=f"{SHAPE}; NaN where `n` is negative, as in SciPy.",
         raises="a derivative in `n`, or one of an order above three in `z`,",
+        cuda_by_c=ours(FILE, f"spherical_{kind}(n, z, derivative)"),
         example=(f"spherical_{kind}n(2, torch.tensor(2.0))", f"tensor({prints})"),
     )  # fmt: skip
 

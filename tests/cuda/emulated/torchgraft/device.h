@@ -6,6 +6,9 @@
 #include <cstring>
 #include <unordered_map>
 #define TORCHGRAFT 1
+#define __CUDACC__ 1
+#define __host__
+#define __device__
 #define TG_UNUSED __attribute__((unused))
 #define restrict __restrict
 #define TG_ENTRY(threads) extern "C" void

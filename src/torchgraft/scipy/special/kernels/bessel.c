@@ -15,7 +15,7 @@ static double combine(double a, double f, double b, double d) {
     return (a == 0 ? 0 : a * f) + (b == 0 ? 0 : b * d);
 }
 
-static double sum(double a, long double ea, double b, long double eb) {
+static double sum(double a, wide ea, double b, wide eb) {
     return a == 0 ? scaled(b, eb) : b == 0 ? scaled(a, ea) : scaled(a, ea) + scaled(b, eb);
 }
 
@@ -26,8 +26,8 @@ static double parity(double v) { return fmod(fabs(v), 2) == 0 ? 1 : -1; }
 /* ---- first terms as x -> 0, and limits ---- */
 
 /* c (x/2)^p exp(e) */
-static double power(double c, double x, double p, long double e) {
-    return c == 0 ? 0 : scaled(c, (p == 0 ? 0 : p * (logl(x) - LN2L)) + e);
+static double power(double c, double x, double p, wide e) {
+    return c == 0 ? 0 : scaled(c, (p == 0 ? 0 : p * (wide_log(x) - WIDE_LN2)) + e);
 }
 
 /* Derivative n of (x/2)^v/Gamma(v + 1) (1 + sign (x/2)^2/(v + 1)), DLMF 10.2.2, 10.25.2. */
@@ -35,7 +35,7 @@ static double first_kind_near_0(double v, double x, int n, int sign) {
     if (v < 0 && integer(v)) return (sign < 0 ? parity(v) : 1) * first_kind_near_0(-v, x, n, sign);
     if (v > 10) return 0;
     double m = fabs(v), inverse; /* 1/Gamma(v + 1) = inverse exp(e), DLMF 5.5.3 */
-    long double e;
+    wide e;
     inverse = reciprocal_gamma(v > -1 ? v : m - 1, &e);
     if (v < -1) inverse = sinpi_(m) / PI / inverse, e = -e;
     double c[] = {1, v / 2, v * (v - 1) / 4}, d[] = {1, (v + 2) / 2, (v + 2) * (v + 1) / 4}, p = v + 2 - n;
@@ -47,7 +47,7 @@ static double first_kind_near_0(double v, double x, int n, int sign) {
 static double second_kind_near_0(double m, double x, int n, double cosine) {
     if (x == 0) return n == 1 ? INFINITY : -INFINITY;
     double sign = n == 1 ? 0.5 : -0.25, c = n == 1 ? 1 : m + 1, d = n == 1 ? 1 : 1 - m;
-    long double e;
+    wide e;
     double inverse = reciprocal_gamma(m, &e), first = power(sign * c / inverse, x, -m - n, -e);
     return first + (m < 1 ? power(sign * d * cosine * tgamma(1 - m), x, m - n, 0) : 0);
 }
@@ -74,10 +74,10 @@ static double iv_scaled(double v, double x, int n, int scale) {
         return n == 1 ? i[1] - i[0] : i[2] - 2 * i[1] + i[0];
     }
     double m = fabs(v);
-    long double shift = scale * (long double)x;
+    wide shift = scale * (wide)x;
     bessel i = i_of(m, x);
     double a = (scale ? i.s : i.f)[n];
-    long double e = scale ? i.es : i.e;
+    wide e = scale ? i.es : i.e;
     if (v >= 0) return scaled(a, e);
     bessel k = k_of(m, x);
     double scaled_k[] = {k.f[0], k.f[1] - k.f[0], k.f[2] - 2 * k.f[1] + k.f[0]};
@@ -142,11 +142,11 @@ static double iv_scaled_dv(double v, double x, int n, int scale) {
     if (x == 0) return first_kind_dv_at_0(v, n);
     if (next_to_0(x, n)) return iv_scaled_dv(v - 1, x, 0, 0) / 2;
     double m = fabs(v);
-    long double shift = scale * (long double)x;
+    wide shift = scale * (wide)x;
     if (m >= 0.5 || x * x <= 2) {
         bessel i = i_of(m, x);
         double d = (scale ? i.t : i.d)[n];
-        long double exponent = scale ? i.es : i.e;
+        wide exponent = scale ? i.es : i.e;
         if (v >= 0) return scaled(d, exponent);
         bessel k = k_of(m, x);
         double f = n && scale ? k.f[1] - k.f[0] : k.f[n], by_order = n && scale ? k.d[1] - k.d[0] : k.d[n];
@@ -191,8 +191,11 @@ double yv_dv(double v, double x, int n) {
 
 /* ---- values where SciPy's are not ---- */
 
-/* It gives 0, infinity or NaN long before they are right, and what is left of its digits beyond 2^30 is not half. */
-bool doubtful(double theirs, double x) { return theirs == 0 || !isfinite(theirs) || fabs(x) > 0x1p30; }
+/* It gives 0, infinity or NaN long before they are right, next to 0 a Y of half an integer with a cosine that is not 0, and
+ * what is left of its digits beyond 2^30 is not half. */
+bool doubtful(double theirs, double x) {
+    return theirs == 0 || !isfinite(theirs) || fabs(x) > 0x1p30 || (x != 0 && fabs(x) < 1e-300);
+}
 
 /* Of J and Y it loses what the phase has before the point. */
 bool loses_phase(double v, double x) { return fabs(x) > 0x1p13 || fabs(v) > 0x1p13; }

@@ -8,8 +8,7 @@
  * give all digits. The step is 1/sqrt(a + b |phi''|): a for the distance of the singularities of the map, b for the
  * width of the saddle; at these a and b, found by experiment, the error of the rule is about 1e-16. A node needs
  * phi(t) - phi(base), base at or near the saddle, by formulas without cancellation, and phi(base) itself. That is up to
- * 1e4, where half an ulp of double is an error of 1e-12, so it is a long double (where that is double nothing but this
- * accuracy is lost).
+ * 1e4, where half an ulp of double is an error of 1e-12, so it is `wide` (of wide.h).
  *
  *   K          real line               int_0^oo exp(-x cosh t) cosh(vt) dt                               DLMF 10.32.9
  *   I          steepest descent        1/(2 pi i) int_{oo-i pi}^{oo+i pi} exp(x cosh t - vt) dt          10.32.12
@@ -18,7 +17,7 @@
  *
  * Regions:
  *   J   x^2 <= 8(v + 1): power series, it loses at most exp(x^2/(2(v + 1))) < 55 by cancellation and is the fastest,
- *       with sums in long double;
+ *       with wide sums;
  *       v > x and J/|Y| < exp(-2): own path, J is recessive on the path of H; else the path of H
  *   Y   x^2 <= 8, v < 10: Temme's series and the recurrence up in v, as the integral needs O(log 1/x) nodes; else H
  *   K   x^2 <= 2, v < 10: Temme, same reason (K = O(exp(-x)) is lost in the series beyond); else the real line
@@ -33,16 +32,13 @@
 #include <math.h>
 #include <stdbool.h>
 
-#include "dd.h"
+#include "wide.h"
 
-#define PI 3.14159265358979323846
-#define PIL 3.14159265358979323846264338327950288L
-#define LN2L 0.693147180559945309417232121458176568L
 #define TINY 1e-140 /* below, the first terms are the functions, and 1/x^2 may overflow */
 #define NEGLIGIBLE (-41.0) /* exp(-41) = 1.6e-18 */
 #define MOST_NODES 1000 /* of a series or a quadrature, which have 100 or so; beyond, something is NaN */
 #define GONE 1500 /* exp(-1500) and exp(1500) are 0 and infinite, times what is no exponential too */
-#define DISTANT 1e6 /* orders and arguments from where long doubles do not hold the phase */
+#define DISTANT 1e6 /* orders and arguments from where 64 bits do not hold the phase */
 #define FARTHEST 1e20 /* and double-doubles */
 
 /*
@@ -52,57 +48,57 @@
  */
 typedef struct {
     double f[3], d[2], s[3], t[2];
-    long double e, es;
+    wide e, es;
 } bessel;
 
 /* Completes s and t by their sums; sign -1: I exp(-x), +1: K exp(x). */
-static bessel with_scaled(bessel p, int sign, double x) {
-    p.es = p.e + sign * (long double)x, p.s[0] = p.f[0], p.s[1] = p.f[1] + sign * p.f[0];
+OWN_CALL static bessel with_scaled(bessel p, int sign, double x) {
+    p.es = p.e + sign * (wide)x, p.s[0] = p.f[0], p.s[1] = p.f[1] + sign * p.f[0];
     p.s[2] = isinf(p.f[2]) ? p.f[2] : p.f[2] + 2 * sign * p.f[1] + p.f[0];
     p.t[0] = p.d[0], p.t[1] = p.d[1] + sign * p.d[0];
     return p;
 }
 
 /* f'' by Bessel's equation, DLMF 10.2.1 (sign -1: J, Y), 10.25.1 (sign +1: I, K) */
-static bessel by_equation(bessel p, int sign, double v, double x) {
+OWN_CALL static bessel by_equation(bessel p, int sign, double v, double x) {
     p.f[2] = -p.f[1] / x + (sign + v / x * (v / x)) * p.f[0];
     return p;
 }
 
 /* Completes f and d by s and t. */
-static bessel with_plain(bessel p, int sign, double v, double x) {
+OWN_CALL static bessel with_plain(bessel p, int sign, double v, double x) {
     p.s[0] = p.f[0], p.f[1] = p.s[1] - sign * p.f[0];
     p.t[0] = p.d[0], p.d[1] = p.t[1] - sign * p.d[0];
     return by_equation(p, 1, v, x);
 }
 
 /* a exp(e) with one rounding where it under- or overflows. */
-static double scaled(double a, long double e) {
+OWN_CALL static double scaled(double a, wide e) {
     if (a == 0 || e < -2000) return 0 * a;
     if (e > 2000) return a * INFINITY;
-    long double n = rintl(e / LN2L);
-    return ldexp(a * exp((double)(e - n * LN2L)), (int)n);
+    double n = rint((double)(e / WIDE_LN2));
+    return ldexp(a * exp((double)(e - n * WIDE_LN2)), (int)n);
 }
 
 /* sin(pi v), cos(pi v): exact reduction, exact zeros. */
-static inline double sinpi_(double v) {
+OWN_CALL static inline double sinpi_(double v) {
     double r = fmod(fabs(v), 2), s = v < 0 ? -1 : 1;
     if (r >= 1) r -= 1, s = -s;
     return s * (r > 0.5 ? sin(PI * (1 - r)) : sin(PI * r));
 }
 
-static inline double cospi_(double v) {
+OWN_CALL static inline double cospi_(double v) {
     double r = fmod(fabs(v), 2);
     if (r > 1) r = 2 - r;
     return r <= 0.25 ? cos(PI * r) : r >= 0.75 ? -cos(PI * (1 - r)) : sin(PI * (0.5 - r));
 }
 
 /* log(x/2), (x/2)^v, right for subnormal x too */
-static double log_half(double x) { return log(x) - (double)LN2L; }
-static double pow_half(double x, double v) { return pow(x, v) * exp2(-v); }
+OWN_CALL static double log_half(double x) { return log(x) - (double)WIDE_LN2; }
+OWN_CALL static double pow_half(double x, double v) { return pow(x, v) * exp2(-v); }
 
 /* psi(z), z >= 1: recurrence to z >= 10, then DLMF 5.11.2. */
-static double digamma(double z) {
+OWN_CALL static double digamma(double z) {
     double s = 0;
     for (; z < 10; z += 1) s -= 1 / z;
     double r = 1 / (z * z);
@@ -114,25 +110,17 @@ static double digamma(double z) {
 
 /* ---- power series: DLMF 10.2.2 (sign -1: J), 10.25.2 (sign +1: I); derivatives 10.15.1, 10.38.1 ---- */
 
-/* log Gamma(z), z >= 100: DLMF 5.11.1 */
-static long double log_gamma(long double z) {
-    long double r = 1 / (z * z);
-    return (z - 0.5L) * logl(z) - z + 0.918938533204672741780329736405617640L +
-           (1 / 12.0L - r * (1 / 360.0L - r * (1 / 1260.0L - r / 1680.0L))) / z;
-}
-
 /* 1/Gamma(v + 1) = a exp(e), v >= 0 */
-static double reciprocal_gamma(double v, long double *e) {
-    *e = v < 150 ? 0 : -log_gamma(v + 1.0L);
+OWN_CALL static double reciprocal_gamma(double v, wide *e) {
+    *e = v < 150 ? 0 : -wide_log_gamma((wide)v + 1);
     return v < 150 ? 1 / (v < 1 ? tgamma(v + 1) : v * tgamma(v)) : 1; /* the rounding of v + 1 matters */
 }
 
-static bessel power_series(double v, double x, int sign) {
-    long double z = sign * (long double)x * x / 4, term = 1, f = 1, g = v,
-                h = v * (v - 1.0L); /* sums that may cancel */
+OWN_CALL static bessel power_series(double v, double x, int sign) {
+    wide z = sign * (wide)x * x / 4, term = 1, f = 1, g = v, h = v * ((wide)v - 1); /* sums that may cancel */
     double l = log_half(x) - digamma(v + 1), d = l, m = v * l + 1;
     for (int k = 1; k < MOST_NODES; k++) {
-        long double power = v + 2.0L * k, vk = (long double)v + k;
+        wide power = (wide)v + 2 * k, vk = (wide)v + k;
         term *= z / (k * vk);
         f += term, g += term * power, h += term * power * (power - 1);
         double small = (double)term;
@@ -141,16 +129,16 @@ static bessel power_series(double v, double x, int sign) {
         if (fabs(small) < 1e-19 * fmax(1, (double)f)) break;
     }
     g /= x, h = h / x / x, m /= x;
-    long double e;
+    wide e;
     double a = reciprocal_gamma(v, &e), direct = a * pow_half(x, v);
     if (e == 0 && direct > 1e-290) a = direct;
-    else e += v * (logl(x) - LN2L);
+    else e += v * (wide_log(x) - WIDE_LN2);
     return (bessel){
         .f = {(double)(f * a), (double)(g * a), (double)(h * a)},
         .d = {d * a, m * a},
-        .e = e,
         .s = {(double)(f * a), (double)((g - f) * a), (double)((h - 2 * g + f) * a)},
         .t = {d * a, (m - d) * a},
+        .e = e,
         .es = e - x,
     };
 }
@@ -174,11 +162,11 @@ static even even_polynomial(const double *c, int n, double e) {
 typedef struct { double f, d; } pair;
 
 /* a, b of orders v - 1, v to orders v - 1 + n, v + n: DLMF 10.6.1 (sign -1), 10.29.1 (sign +1) */
-static void recur_up(pair *a, pair *b, double v, int n, double x, int sign) {
-    long double below = a->f, f = b->f; /* v / x is rounded n times */
+OWN_CALL static void recur_up(pair *a, pair *b, double v, int n, double x, int sign) {
+    wide below = a->f, f = b->f; /* v / x is rounded n times */
     for (; n > 0; n--, v += 1) {
         double d = 2 * v / x * b->d + 2 / x * b->f + sign * a->d;
-        long double next = 2.0L * v / x * f + sign * below;
+        wide next = (wide)2 * v / x * f + sign * below;
         below = f, f = next;
         *a = *b, b->f = (double)f, b->d = d;
         if (isinf(b->f) || isinf(d)) { /* the larger orders are as well */
@@ -192,7 +180,7 @@ static void recur_up(pair *a, pair *b, double v, int n, double x, int sign) {
  * (x/2)^-eps/Gamma(1 - eps) = s + eps f and (x/2)^eps/Gamma(1 + eps) = s - eps f, with s and f even in eps;
  * 1/Gamma(1 + eps) = g2 - eps g1 (Taylor series DLMF 5.7.1, g1 and g2 Temme's Gamma_1 and Gamma_2).
  */
-static void temme_start(double eps, double x, even *g1, even *g2, even *s, even *f) {
+OWN_CALL static void temme_start(double eps, double x, even *g1, even *g2, even *s, even *f) {
     static const double odd[] = {-0.57721566490153286061,    0.042002635034095235529,   0.042197734555544336748,
                                  -0.0072189432466630995424,  0.00021524167411497095,    2.0134854780788238656e-5,
                                  -1.1330272319816958824e-6,  -6.1160951044814158179e-9, 1.1812745704870201446e-9,
@@ -229,7 +217,7 @@ static void temme_start(double eps, double x, even *g1, even *g2, even *s, even 
 }
 
 /* sign +1: K, -1: Y. Temme's f_k, p_k, q_k; p_k + q_k = s_k, (p_k - q_k)/eps = f_k. */
-static bessel temme(double v, double x, int sign) {
+OWN_CALL static bessel temme(double v, double x, int sign) {
     double n = rint(v), eps = v - n, e = eps * eps, L = -log_half(x);
     even g1, g2, s, f;
     temme_start(eps, x, &g1, &g2, &s, &f);
@@ -244,11 +232,11 @@ static bessel temme(double v, double x, int sign) {
     double lq = -L - (2 * eps * (g2.d + eps * g1.d) + g1.v) / r;
     double c = 1, z = sign * (x / 2) * (x / 2), m = 0; /* m: d2/dvdx of order eps, which may be tiny */
     pair a = {0}, b = {0};
-    long double af = 0, bf = 0; /* a.f, b.f: as x nears sqrt 2, b.f is a difference */
+    wide af = 0, bf = 0; /* a.f, b.f: as x nears sqrt 2, b.f is a difference */
     for (int k = 0; k < MOST_NODES; k++) {
         double fd = 2 * eps * f.d, g = f.v + t * q, gd = fd + t * q * lq + dt * q;
-        af += c * (long double)g, a.d += c * gd;
-        bf += c * (p - k * (long double)g), b.d += c * (p * lp - k * gd);
+        af += c * (wide)g, a.d += c * gd;
+        bf += c * (p - k * (wide)g), b.d += c * (p * lp - k * gd);
         m += c / x * (2 * k * gd - 2 * eps * s.d + t * q + eps * (t * lq + dt) * q); /* x f_k' = -s_k, x q' = eps q */
         if (k && fabs(c) * k < 1e-18) break;
         double i = k + 1, ie = 1 / (i * i - e);
@@ -270,7 +258,7 @@ static bessel temme(double v, double x, int sign) {
 }
 
 /* sinh(u) - u, S = sinh(u) (sign +1); sin(u) - u, S = sin(u) (sign -1) */
-static double minus(double S, double u, int sign) {
+OWN_CALL static double minus(double S, double u, int sign) {
     double w = sign * u * u;
     if (u * u > 0.25) return S - u;
     return u * w *
@@ -279,13 +267,13 @@ static double minus(double S, double u, int sign) {
 }
 
 /* asinh(a/x) = log((a + b)/x), b^2 = a^2 + x^2; a/x may overflow. */
-static double asinh_ratio(double a, double b, double x) { return a < x ? asinh(a / x) : log(a + b) - log(x); }
+OWN_CALL static double asinh_ratio(double a, double b, double x) { return a < x ? asinh(a / x) : log(a + b) - log(x); }
 
 /* 1/sqrt(a + b c), where b c may overflow, and a step of 0 would have no end */
-static double step(double a, double b, double c) { return 1 / hypot(sqrt(a), sqrt(b) * sqrt(c)); }
+OWN_CALL static double step(double a, double b, double c) { return 1 / hypot(sqrt(a), sqrt(b) * sqrt(c)); }
 
 /* sin, cos t (sign -1), sinh, cosh t (sign +1) of |t| <= 2: power series at t/16, and four doublings */
-static void circular(double t, int sign, dd *sine, dd *cosine) {
+OWN_CALL static void circular(double t, int sign, dd *sine, dd *cosine) {
     dd r = {t / 16, 0}, square = dd_mul(r, r), s = r, term = r;
     for (int k = 2; k < 24; k += 2) {
         term = dd_div(dd_mul(term, square), (dd){sign * k * (k + 1.0), 0});
@@ -311,11 +299,12 @@ static dd exponent(double x, dd f, double v, double t) { return dd_add(dd_mul(f,
 /* ---- K: trapezoidal rule on the real line ---- */
 
 /* Nodes t = j h >= 0 (the integrand is even) outwards from the one next to base, sinh base = v/x; u = t - base. */
-static bessel k_integral(double v, double x) {
+OWN_CALL static bessel k_integral(double v, double x) {
     double r = hypot(v, x), h = step(14, 2.4, r), base = asinh_ratio(v, r, x), mid = rint(base / h),
            off = mid * h - base;
-    long double E = expl(base), xc = x * (E + 1 / E) / 2, xs = base > 0.1 ? x * (E - 1 / E) / 2 : x * sinhl(base);
-    double c = xc, s = xs, rho = v - xs, S1 = sinh(h / 2), C1 = cosh(h / 2), f = 0, d = 0, g = 0, q = 0, m = 0;
+    wide E = wide_exp(base), xc = x * ((E + 1 / E) / 2), xs = base > 0.1 ? x * ((E - 1 / E) / 2) : x * wide_sinh(base);
+    double c = (double)xc, s = (double)xs, rho = (double)(v - xs), S1 = sinh(h / 2), C1 = cosh(h / 2), f = 0, d = 0,
+           g = 0, q = 0, m = 0;
     double Sm = sinh(off / 2), Cm = sqrt(1 + Sm * Sm);
     for (int side = 1; side >= -1; side -= 2) {
         double S = Sm, C = Cm; /* sinh, cosh of u/2 */
@@ -336,8 +325,8 @@ static bessel k_integral(double v, double x) {
         }
     }
     bessel k = {.f = {f * h}, .d = {d * h}, .s = {0, -g * h, q * h}, .t = {0, -m * h}};
-    long double half = sinhl(base / 2.0L);
-    k.e = (long double)v * base - xc, k.es = (long double)v * base - 2.0L * x * half * half;
+    wide half = wide_sinh((wide)base / 2);
+    k.e = (wide)v * base - xc, k.es = (wide)v * base - x * half * half * 2;
     return with_plain(k, 1, v, x);
 }
 
@@ -350,7 +339,7 @@ static bessel k_integral(double v, double x) {
  * all terms of one sign, and d/dx is a factor under the integral over t, cosh t - 1 for I - scaled - and sinh t for J.
  * theta = 2 atan(sinh s), s = j h: double exponential decay as theta -> pi.
  */
-static bessel steepest(double v, double x, int sign) {
+OWN_CALL static bessel steepest(double v, double x, int sign) {
     double c0 = v / x, r0 = sign > 0 ? hypot(v, x) / x : sqrt((v - x) * (v + x)) / x;
     double tau0 = sign > 0 ? asinh(c0) : asinh(r0), near = sign > 0 ? 0 : 1 / tau0; /* J: r = 0 at theta ~ i tau0 */
     double h = step(20 + 30 * near * near, 10, x * r0);
@@ -376,13 +365,13 @@ static bessel steepest(double v, double x, int sign) {
         S = S * C1 + C * S1;
         C = C * C1 + S0 * S1;
     }
-    long double E = expl(tau0), base = x * (sign > 0 ? E + 1 / E : E - 1 / E) / 2 - (long double)v * tau0;
+    wide E = wide_exp(tau0), base = x * ((sign > 0 ? E + 1 / E : E - 1 / E) / 2) - (wide)v * tau0;
     if (sign < 0 && x > DISTANT) {
         dd sh, ch;
         circular(tau0, 1, &sh, &ch);
-        base = exponent(x, sh, v, tau0).hi + (long double)exponent(x, sh, v, tau0).lo;
+        base = wide_of_dd(exponent(x, sh, v, tau0));
     }
-    long double half = sinhl(tau0 / 2.0L), low = 2.0L * x * half * half - (long double)v * tau0; /* base - x */
+    wide half = wide_sinh((wide)tau0 / 2), low = x * half * half * 2 - (wide)v * tau0; /* base - x */
     h /= PI;
     if (sign > 0) return with_plain((bessel){{f * h}, {-d * h}, {0, g * h, p * h}, {0, -m * h}, base, low}, -1, v, x);
     return by_equation((bessel){.f = {f * h, g * h}, .d = {-d * h, -m * h}, .e = base}, -1, v, x);
@@ -394,7 +383,7 @@ static bessel steepest(double v, double x, int sign) {
  * x <= 21: power series of E, u_k = (P + Q)/2 and w_k = (P - Q)/(2v) with P, Q = (x/2)^(+-v)/Gamma(k + 1 +- v), in even
  * functions of v. x > 21: DLMF 10.40.5, whose two exponentials are E and -sin(pi v)/pi K.
  */
-static inline pair i_even_part(double v, double x) {
+OWN_CALL static inline pair i_even_part(double v, double x) {
     double e = v * v;
     if (x > 21) {
         even a = {1, 0};
@@ -440,7 +429,7 @@ typedef struct {
 typedef struct { double re, im, s, theta, slope, sh, ch; } node; /* phi - phi(base), t, dtheta/ds, sinh t */
 
 /* The node at s = a + u; S, C = sinh, cosh u. */
-static node hankel_node(const contour *p, double u, double S, double C) {
+OWN_CALL static node hankel_node(const contour *p, double u, double S, double C) {
     double x = p->x, sb = p->sb, cb = p->cb, tb = p->tb;
     double xsh = p->xc * S + p->xs * C, xch = p->xc * C + p->xs * S, sh = xsh / x; /* x sinh s, x cosh s */
     double root = sqrt(sh * sh + sb * sb), dy = p->m * (sh + sh * sh / (root + sb));
@@ -467,13 +456,13 @@ typedef struct { bessel j, y; } hankel_pair;
     { .f = {NAN, NAN, NAN}, .d = {NAN, NAN}, .s = {NAN, NAN, NAN}, .t = {NAN, NAN} }
 #define UNKNOWN ((hankel_pair){NOTHING_KNOWN, NOTHING_KNOWN})
 
-static hankel_pair hankel(double v, double x) {
+OWN_CALL static hankel_pair hankel(double v, double x) {
     double w = sqrt(fabs(x - v)) * sqrt(x + v), least = fmin(1, 1.3 / cbrt(x)), c = 1, s = 0;
-    contour p = {v, x, .b = atan2(w, v), .sb = w / x, .cb = v / x, .xc = x};
-    long double e = 0; /* phi(base) = e + i chi, c + i s = exp(i chi) */
+    contour p = {.v = v, .x = x, .b = atan2(w, v), .sb = w / x, .cb = v / x, .xc = x};
+    wide e = 0; /* phi(base) = e + i chi, c + i s = exp(i chi) */
     if (x >= v && p.b >= least && (x < DISTANT || v * (v / x) < DISTANT)) { /* chi = x sin b - v b = x - v pi/2 + r */
-        long double V = v, r = V * asinl(V / x) - V * V / (x + sqrtl((x - V) * (x + V))) - PIL / 2 * fmod(v, 4);
-        double cr = cosl(r), sr = sinl(r), cx = cos(x), sx = sin(x);
+        wide V = v, r = V * wide_asin(V / x) - V * V / (x + wide_sqrt((x - V) * (x + V))) - WIDE_PI / 2 * fmod(v, 4);
+        double cr = (double)wide_cos(r), sr = (double)wide_sin(r), cx = cos(x), sx = sin(x);
         c = cx * cr - sx * sr, s = sx * cr + cx * sr;
     } else if (x > DISTANT) {
         dd sine, cosine, chi, rho;
@@ -485,18 +474,18 @@ static hankel_pair hankel(double v, double x) {
             p.xc = x * cosine.hi, p.xs = x * sine.hi;
         }
         chi = exponent(x, sine, v, x < v ? p.a : p.b), rho = exponent(x, cosine, v, 1), p.rho = rho.hi + rho.lo;
-        if (x < v) e = (long double)chi.hi + chi.lo;
+        if (x < v) e = wide_of_dd(chi);
         else c = cos(chi.hi) - sin(chi.hi) * chi.lo, s = sin(chi.hi) + cos(chi.hi) * chi.lo;
     } else {
-        long double sl = sinl(least), cl = cosl(least);
-        p.b = least, p.sb = sl, p.cb = cl;
+        wide sl = wide_sin(least), cl = wide_cos(least);
+        p.b = least, p.sb = (double)sl, p.cb = (double)cl;
         if (x >= v) {
-            long double chi = x * sl - (long double)v * least;
-            p.rho = x * cl - v, c = cosl(chi), s = sinl(chi);
+            wide chi = x * sl - (wide)v * least;
+            p.rho = (double)(x * cl - v), c = (double)wide_cos(chi), s = (double)wide_sin(chi);
         } else {
             p.a = -asinh_ratio(w, v, x);
-            long double E = expl(p.a), xc = x * (E + 1 / E) / 2, xs = x * (E - 1 / E) / 2;
-            p.xc = xc, p.xs = xs, p.rho = xc - v, e = xs - (long double)v * p.a;
+            wide E = wide_exp(p.a), xc = x * ((E + 1 / E) / 2), xs = x * ((E - 1 / E) / 2);
+            p.xc = (double)xc, p.xs = (double)xs, p.rho = (double)(xc - v), e = xs - (wide)v * p.a;
         }
     }
     p.tb = p.sb / (1 + p.cb), p.m = (1 + p.tb * p.tb) / 2;
@@ -533,19 +522,19 @@ static hankel_pair hankel(double v, double x) {
 static bool is_far(double v, double x) { return v > 1e4 || x > 1e4 || x < 1e-30; }
 
 /* J is exp(-zeta), Y exp(zeta), but for powers: v acosh(v/x) - sqrt(v^2 - x^2) for v > x, else 0; DLMF 10.19.3 */
-static double zeta_of(double v, double x) {
+OWN_CALL static double zeta_of(double v, double x) {
     double q = x / v, t = sqrt((v - x) / v * (1 + q));
     return v > x ? v * (asinh(t / q) - t) : 0;
 }
 
-static bessel j_of(double v, double x) {
+OWN_CALL static bessel j_of(double v, double x) {
     if (is_far(v, x) && zeta_of(v, x) > GONE) return (bessel){.f = {1, 1, 1}, .d = {-1, -1}, .e = -INFINITY};
     if (x * x <= 8 * (v + 1)) return power_series(v, x, -1); /* largest term/sum <= exp(2 x^2/(4(v + 1))) */
     if (v > x && zeta_of(v, x) > 1) return steepest(v, x, -1); /* J/Y ~ exp(-2 zeta) */
     return hankel(v, x).j;
 }
 
-static bessel y_of(double v, double x) {
+OWN_CALL static bessel y_of(double v, double x) {
     if (is_far(v, x) && zeta_of(v, x) > GONE) return (bessel){.f = {-1, 1, -1}, .d = {-1, 1}, .e = INFINITY};
     if (x * x <= 8 && v < 10) {
         bessel y = temme(v, x, -1);
@@ -558,14 +547,14 @@ static bessel y_of(double v, double x) {
  * I is exp(-e), K exp(e), but for powers: v asinh(v/x) - sqrt(v^2 + x^2), DLMF 10.41.3; with the factor of the scaled
  * functions x more. A quarter of it, which is a number.
  */
-static double quarter_exponent(double v, double x, bool scale) {
+OWN_CALL static double quarter_exponent(double v, double x, bool scale) {
     double a = v / 4, b = x / 4, r = hypot(a, b), t = x < 1 ? asinh_ratio(v, hypot(v, x), x) : asinh_ratio(a, r, b);
     return scale ? a * (t - a / (r + b)) : a * t - r;
 }
 
 static bool by_series(double v, double x) { return x <= 21 || x * x <= 2 * (v + 1); }
 
-static bessel i_of(double v, double x) {
+OWN_CALL static bessel i_of(double v, double x) {
     if (is_far(v, x) && quarter_exponent(v, x, true) > GONE / 4) { /* I exp(-x) is 0 */
         double e = quarter_exponent(v, x, false), f = fabs(e) < GONE / 4 && v > 1e16 ? NAN : 1;
         if (e > GONE / 4 || e < -GONE / 4 || isnan(f))
@@ -575,7 +564,7 @@ static bessel i_of(double v, double x) {
     return by_series(v, x) ? power_series(v, x, 1) : steepest(v, x, 1);
 }
 
-static bessel k_of(double v, double x) {
+OWN_CALL static bessel k_of(double v, double x) {
     if (is_far(v, x) && quarter_exponent(v, x, true) > GONE / 4) { /* K exp(x) is infinite */
         double e = quarter_exponent(v, x, false), f = fabs(e) < GONE / 4 && v > 1e16 ? NAN : 1;
         if (e > GONE / 4 || e < -GONE / 4 || isnan(f))

@@ -11,6 +11,7 @@
 #define GAMMABETA_H
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -185,17 +186,34 @@ static inline double log_beta_below(double a, double b) { return lgamma(b) + lga
  * the other, does not, before it overflows. */
 static inline int log_beta_is_better(double a, double b) {
     double more = fmax(a, b), less = fmin(a, b);
-    int lost = a + b > 171 ? more < 1e6 || less > 0.99e-6 * more || more > 1e60 : less < 1e-307 || are_near_1(a, b);
-    return lost && less > 0 && !isinf(more) && a == a && b == b;
+    int lost = a + b > 171 ? more < 1e6 || less > 0.99e-6 * more || more > 1e60 : are_near_1(a, b);
+    return (lost || less < 1e-307) && less > 0 && !isinf(more) && a == a && b == b;
 }
 
-/* log B(a, b) of any signs. Where one is a little below 0, the other large, SciPy's loses digits to a difference. */
+/* Without SciPy's code, and of integers that are not positive what SciPy says: finite where poles cancel. */
+static inline double betaln_alone(double a, double b) {
+    double more = fmax(a, b), less = fmin(a, b), n = a + b;
+    if (isnan(a) || isnan(b)) return NAN;
+    if (isinf(more)) return less <= 0 ? INFINITY : isinf(less) ? NAN : -INFINITY;
+    if (less > 0) return log_beta(a, b);
+    if (less == floor(less)) {
+        if (less < -0x1p31 || more != floor(more) || more <= 0 || n > 0) return INFINITY;
+        return log_beta(1 - n, more);
+    }
+    if (more > 100 && more > -10 * less) return log_beta_below(more, less);
+    return lgamma(less) + (lgamma(more) - lgamma(n));
+}
+
+static inline int is_tiny(double x) { return x != 0 && fabs(x) < 1e-307; }
+
+/* log B(a, b) of any signs. Where one is a little below 0, the other large, SciPy's loses digits to a difference; where one is
+ * next to 0 it is infinite. */
 static inline double betaln_value(double a, double b, double scipys) {
     double more = fmax(a, b), less = fmin(a, b);
     if (log_beta_is_better(a, b)) return log_beta(a, b);
-    return less < 0 && more > 100 && more > -10 * less && less != floor(less) && !isinf(more)
-               ? log_beta_below(more, less)
-               : scipys;
+    if (!(less < 0) || less == floor(less)) return scipys;
+    bool lost = is_tiny(less) || is_tiny(more) || (more > 100 && more > -10 * less);
+    return lost && !isinf(more) ? betaln_alone(a, b) : scipys;
 }
 
 /* SciPy's value, unless it differs from what was found here by more than so much */

@@ -6,8 +6,7 @@
  *     sum_k (x+k)^-s = sum over all integers of (r+k)^-s  -  (-1)^s zeta(s, 1-x),
  * of which nothing is large but the terms at the two poles next to x, where they belong. */
 #include "gammabeta.h"
-
-#define PI 3.14159265358979323846
+#include "wide.h"
 
 /* (q/(q+k))^s; from a higher power the rounding of the quotient would be seen */
 static double power_of(double s, double q, double k) {
@@ -41,21 +40,21 @@ static double zeta_rest(double s, double q) {
     return sum + power_of(s, q, k) * tail;
 }
 
-/* n! q^-(n+1) f, which may be in range where its factors are not; the factorial in long double, as tgamma is 4 ulp off */
+/* n! q^-(n+1) f, which may be in range where its factors are not; the factorial is wide, as tgamma is 4 ulp off */
 static double scaled_by_power(double n, double q, double f) {
-    if (n > 170) return (double)(expl(lgammal(n + 1.0L) - (n + 1.0L) * logl(q)) * f);
-    long double factorial = 1;
+    if (n > 170) return (double)(wide_exp(wide_log_gamma((wide)n + 1) - ((wide)n + 1) * wide_log(q)) * f);
+    wide factorial = 1;
     for (int k = 2; k <= n; k++) factorial *= k;
     double power = pow(q, -(n + 1));
-    if (power > 1e-290 && power < 1e290) return (double)(factorial * (power * (long double)f));
+    if (power > 1e-290 && power < 1e290) return (double)(factorial * (power * (wide)f));
     double half = pow(q, -0.5 * (n + 1));
     return half * (double)factorial * f * half;
 }
 
 /* (p/q)^s, |p| <= |q|, with a relative error below 1e-18, or small beside 1: the sum over two poles cancels */
-static long double quotient_power(double s, long double p, long double q) {
-    long double square = p / q, power = 1;
-    if (s > 16) return (fmod(s, 2) != 0 && square < 0 ? -1 : 1) * exp(s * log1p((double)((fabsl(p) - q) / q)));
+static wide quotient_power(double s, wide p, wide q) {
+    wide square = p / q, power = 1;
+    if (s > 16) return (fmod(s, 2) != 0 && square < 0 ? -1 : 1) * exp(s * log1p((double)((wide_abs(p) - q) / q)));
     for (int k = (int)s; k > 0; k /= 2, square *= square)
         if (k % 2) power *= square;
     return power;
@@ -83,8 +82,8 @@ double polygamma_real(double n, double x) {
     if (r == 0) return even * INFINITY;
     if (x < 0 && fabs(r) == 0.5 && even < 0)
         return -scaled_by_power(n, 1 - x, 1 + zeta_rest(s, 1 - x)); /* pairs cancel */
-    long double up = quotient_power(s, r, 1.0L + r), down = quotient_power(s, r, 1.0L - r);
-    long double sum = 1 + up + up * zeta_rest(s, 1 + r), far = quotient_power(s, r, 1.0L - x);
+    wide up = quotient_power(s, r, (wide)1 + r), down = quotient_power(s, r, (wide)1 - r);
+    wide sum = 1 + up + up * zeta_rest(s, 1 + r), far = quotient_power(s, r, (wide)1 - x);
     if (x < -0.5) sum += even * (down + down * zeta_rest(s, 1 - r) - far * (1 + zeta_rest(s, 1 - x)));
     return even * scaled_by_power(n, fabs(r), (double)(r < 0 ? even * sum : sum));
 }

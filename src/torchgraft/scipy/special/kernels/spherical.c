@@ -24,7 +24,7 @@ static double sign_of(double n) { return fmod(n, 2) == 0 ? 1 : -1; }
  * Derivative d of f where f' = (n/x) f + sign g, g' = f - ((n + 2)/x) g: sign -1: j and y, g = f_{n+1}; +1: i and
  * k, g = i_{n+1}, -k_{n+1}.
  */
-static double derivative(double f, double g, double n, double x, int64_t d, int sign) {
+OWN_CALL static double derivative(double f, double g, double n, double x, int64_t d, int sign) {
     double a = n / x, b = (n - 1) / x, c = (n - 2) / x;
     if (d == 0) return f;
     if (d == 1) return a * f + sign * g;
@@ -37,14 +37,14 @@ static bool few_terms(double n, double x) { return x * x <= 4 * n + 6; }
 
 /*
  * Derivative d of the power series, sign -1: j, +1: i; x^power without its 0 factors, which differentiating leaves. In
- * long double, as j' has a zero at x^2 < 4n + 6.
+ * wide numbers, as j' has a zero at x^2 < 4n + 6.
  */
-static double series(double n, double x, int64_t d, int sign) {
+OWN_CALL static double series(double n, double x, int64_t d, int sign) {
     double k = n >= d ? 0 : ceil((d - n) / 2), power = n + 2 * k - d;
-    long double z = sign * (long double)x * x / 2, c = 1, sum = 0, term;
+    wide z = sign * (wide)x * x / 2, c = 1, sum = 0, term;
     for (double i = 1; i <= n && c != 0; i++) c *= (i <= power ? x : 1) / (2 * i + 1);
     if (power > n) c *= x; /* n = 0, power 1 */
-    for (double i = 1; i <= k; i++) c *= sign / (2.0L * i * (2 * n + 1 + 2 * i));
+    for (double i = 1; i <= k; i++) c *= sign / ((wide)2 * i * (2 * n + 1 + 2 * i));
     double last = k + 100; /* terms fall as 1/k! */
     do {
         term = c;
@@ -52,12 +52,12 @@ static double series(double n, double x, int64_t d, int sign) {
         sum += term;
         k++;
         c *= z / (k * (2 * n + 1 + 2 * k));
-    } while (fabsl(term) > 1e-20L * fabsl(sum) && k < last);
+    } while (wide_abs(term) > 1e-20 * wide_abs(sum) && k < last);
     return (double)sum;
 }
 
 /* f_{n+1}/f_n = x/(2n + 3 + sign x^2/(2n + 5 + ...)), DLMF 10.33.1 and the like, by Lentz's method */
-static double ratio(double n, double x, int sign) {
+OWN_CALL static double ratio(double n, double x, int sign) {
     double z = sign * x * x, f = 2 * n + 3, c = f, d = 0, factor = 0;
     for (double b = 2 * n + 5; fabs(factor - 1) > 1e-16 && b < 1e6; b += 2) {
         d = b + z * d, c = b + z / c;
@@ -72,7 +72,7 @@ static double ratio(double n, double x, int sign) {
  * Derivative d of a function of the order n > MANY, of which `next` times the one of order n + 1 is g. What is infinite
  * keeps its sign. Beyond 2^52 nobody knows n + 1/2, nor the phase, but what is 0 or infinite.
  */
-static double of_large_order(bessel (*of)(double, double), double n, double x, int64_t d, int sign, int next) {
+OWN_CALL static double of_large_order(bessel (*of)(double, double), double n, double x, int64_t d, int sign, int next) {
     if (x == 0) return 0;
     if (isinf(x)) return INFINITY;
     bessel here = of(n + 0.5, x), after = of(n + 1.5, x);
@@ -85,7 +85,7 @@ static double of_large_order(bessel (*of)(double, double), double n, double x, i
 /* Whether the function is one of x - n pi/2: DLMF 10.17.3, whose first correction of the phase is n^2/(2x) */
 static bool has_bare_phase(double n, double x) { return n * (n / x) < 1e-20; }
 
-static double j_positive(double n, double x, int64_t d) {
+OWN_CALL static double j_positive(double n, double x, int64_t d) {
     if (isinf(x)) return 0;
     if (n > MANY && has_bare_phase(n, x)) n = fmod(n, 4);
     if (n > MANY) return of_large_order(j_of, n, x, d, -1, 1);
@@ -108,7 +108,7 @@ static double j_positive(double n, double x, int64_t d) {
     return derivative(f, r * f, n, x, d, -1);
 }
 
-static double y_positive(double n, double x, int64_t d) {
+OWN_CALL static double y_positive(double n, double x, int64_t d) {
     if (isinf(x)) return 0;
     if (n > MANY && has_bare_phase(n, x)) n = fmod(n, 4);
     if (n > MANY && x > 0) return of_large_order(y_of, n, x, d, -1, 1);
@@ -127,7 +127,7 @@ static double times_exp(double a, double x) { return a * exp(x / 2) * exp(x / 2)
 /* log(i_n) > x - log(2x) - n asinh((n + 1)/x), by the bound x/(v + sqrt(v^2 + x^2)) of I_v/I_{v-1} (Amos 1974) */
 static bool overflows(double n, double x) { return x - log(2 * x) - n * asinh((n + 1) / x) > 720; }
 
-static double i_positive(double n, double x, int64_t d) {
+OWN_CALL static double i_positive(double n, double x, int64_t d) {
     if (n > MANY) return of_large_order(i_of, n, x, d, 1, 1);
     if (isinf(x * x) || overflows(n, x)) return INFINITY; /* the fraction has x terms or so */
     if (few_terms(n, x)) return series(n, x, d, 1);
@@ -136,7 +136,7 @@ static double i_positive(double n, double x, int64_t d) {
     return times_exp(derivative(f, r * f, n, x, d, 1), x);
 }
 
-static double k_positive(double n, double x, int64_t d) {
+OWN_CALL static double k_positive(double n, double x, int64_t d) {
     if (isinf(x)) return 0;
     if (n > MANY && x > 0) return of_large_order(k_of, n, x, d, 1, -1);
     double f = HALF_PI / x, g = f + f / x;

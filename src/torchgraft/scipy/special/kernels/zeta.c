@@ -12,8 +12,6 @@
 
 #include "gammabeta.h"
 
-TG_IMPORT(double, scipy_zetac, (double, int))
-
 #define PI 3.14159265358979323846
 #define LOG_2PI 1.83787706640934548356
 #define JET 3 /* orders 0, 1, 2 */
@@ -201,10 +199,13 @@ double zeta_derivative(double s, double q, int n, int k) {
     return (k == 0 ? sum : jet_mul(rising, sum)).c[n] * (n == 2 ? 2 : 1); /* 0 inf is NaN */
 }
 
-/* SciPy's for 0 <= s < 1 and next to 0; it loses digits next to its zeros, and with large -s. */
-double riemann_value(double s) {
+/* `less` is zeta(s) - 1, SciPy's, used from -0.35 to 1; it loses digits next to its zeros, and with large -s. */
+double riemann_value(double s, double less) {
     if (isnan(s) || s == -INFINITY) return NAN;
     if (s == 1 || s == INFINITY) return s == 1 ? INFINITY : 1;
     if (s > 1) return hurwitz_value(s, 1);
-    return s > -0.35 ? 1 + scipy_zetac(s, 0) : reflected_value(s);
+    return s > -0.35 ? 1 + less : reflected_value(s);
 }
+
+/* Without SciPy's code. */
+double riemann_alone(double s) { return riemann_value(s, hurwitz(s, 1, 0).c[0] - 1); }
