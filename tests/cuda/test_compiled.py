@@ -150,6 +150,19 @@ def test_long_double_is_allowed_where_a_device_does_not_see_it(conditions, is_re
     assert bool(native.unfit) == is_refused
 
 
+@pytest.mark.parametrize(("directive", "is_refused"), [("ifndef", False), ("ifdef", True)])
+def test_functions_of_modules_are_allowed_where_a_device_does_not_see_them(directive, is_refused):
+    lent = "TG_IMPORT(double, lent, (double))\ndouble at(double x) { return lent(x); }"
+    code = f"#{directive} __CUDACC__\n{lent}\n#else\ndouble at(double x) {{ return x; }}\n#endif"
+
+    @tg.op(kernel=tg.c(code, imports={"lent": "scipy.special.cython_special:cbrt"}))
+    def at(x: Float64[Tensor, "..."]) -> Float64[Tensor, "..."]:
+        return tg.native
+
+    (native,) = functions(at)
+    assert bool(native.unfit) == is_refused
+
+
 def test_long_double_in_a_header_is_refused(tmp_path):
     (tmp_path / "one.h").write_text('#include "deep/two.h"')
     (tmp_path / "deep").mkdir()

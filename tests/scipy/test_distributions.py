@@ -143,6 +143,12 @@ def test_stdtrit(point):
         assert value == pytest.approx(t, rel=1e-15 + 3e-16 / v, abs=0)
 
 
+def test_the_ends_of_stdtrit():
+    """SciPy says inf at both."""
+    ends = special.stdtrit(2.5, torch.tensor([0.0, 1.0], dtype=torch.float64))
+    assert ends.tolist() == [-math.inf, math.inf]
+
+
 @pytest.mark.parametrize("point", FISHER, ids=str)
 def test_fdtr(point):
     value, found = derivatives(special.fdtr, *point)

@@ -105,8 +105,9 @@ def unfit(prototype: Prototype, source: Source) -> Unfit | None:
 
 
 def _reasons(prototype: Prototype, source: Source) -> Iterator[Unfit]:
-    if source.imports:
-        lent = ", ".join(name for name, _ in source.imports)
+    read = _for_devices(bare(source.code)) if source.imports else ""
+    lent = ", ".join(name for name, _ in source.imports if re.search(rf"\b{name}\b", read))
+    if lent:
         yield (None, "calls functions that Python modules lend, which a GPU does not have", "none", lent)
     if not prototype.scalar:
         yield from _unfit_samples(prototype, source)

@@ -15,7 +15,8 @@ class _Airy(Op[..., tuple[Tensor, Tensor, Tensor, Tensor]]):
         z: any real number.
 
     Returns:
-        Ai(z), Ai'(z), Bi(z) and Bi'(z), each in the shape of the argument.
+        Ai(z), Ai'(z), Bi(z) and Bi'(z), each in the shape of the argument; NaN below -1e18 (on CUDA, -1e12), where the
+        phase is not known.
 
     Example:
         >>> airy(torch.tensor(1.0))
@@ -491,8 +492,8 @@ class _Stdtrit(Op[..., Tensor]):
         p: between 0 and 1.
 
     Returns:
-        In the shape to which the arguments broadcast; outside of the domain what SciPy gives. Next to p = 1/2, for
-        p < 1e-20, df < 0.01 or ``|t|`` > 1e20 sqrt(df), by Newton's method if SciPy's has lost digits.
+        In the shape to which the arguments broadcast; -inf where p is 0; outside of the domain what SciPy gives. Next
+        to p = 1/2, for p < 1e-20, df < 0.01 or ``|t|`` > 1e20 sqrt(df), by Newton's method if SciPy's has lost digits.
 
     Raises:
         DerivativeError: a second derivative in `df` is asked for.

@@ -1,6 +1,6 @@
 """The Airy functions, differentiable to any order.
 
-Values are SciPy's, but far from 0, where it has 0 and NaN too early. Derivatives come from `kernels/airy.c`, which says
+Values are SciPy's from -10 to 100, beyond which it loses digits. What is ours comes from `kernels/airy.c`, which says
 how.
 """
 
@@ -20,6 +20,7 @@ airy = function(
         "any real number.", "real", lambda z: airy_nth(z, 1),
         "Ai', z Ai, Bi' and z Bi (DLMF 9.2.1; `kernels/airy.c`).",
     ),
-    outputs=4, returns="Ai(z), Ai'(z), Bi(z) and Bi'(z), each in the shape of the argument.",
+    outputs=4, returns="Ai(z), Ai'(z), Bi(z) and Bi'(z), each in the shape of the argument; NaN below -1e18 "
+    "(on CUDA, -1e12), where the phase is not known.",
     example=("airy(torch.tensor(1.0))", "(tensor(0.1353), tensor(-0.1591), tensor(1.2074), tensor(0.9324))"),
 )  # fmt: skip

@@ -145,7 +145,8 @@ stdtr = function(
         "dF/dt, the density (DLMF 8.17.2 differentiated; `kernels/student.c`).",
     ),
     returns=f"{LEVEL} Where ``|t|`` > 1e100 or df < 1e-100, by series if SciPy's has lost digits.",
-    raises="a second derivative in `df`", example=("stdtr(torch.tensor(3.0), torch.tensor(1.5))", "tensor(0.8847)"),
+    raises="a second derivative in `df`", cuda_by_c=ours("student.c", "stdtr_alone(df, t)"),
+    example=("stdtr(torch.tensor(3.0), torch.tensor(1.5))", "tensor(0.8847)"),
 )  # fmt: skip
 
 stdtrit = function(
@@ -159,9 +160,10 @@ stdtrit = function(
         "between 0 and 1.", "(0, 1)", lambda df, p, out: stdtrit_by_p(df, out, p),
         "1 / (dF/dt), by the implicit function theorem (`kernels/student.c`).",
     ),
-    returns=f"{SHAPE}; outside of the domain what SciPy gives. Next to p = 1/2, for p < 1e-20, df < 0.01 or ``|t|`` > "
-    "1e20 sqrt(df), by Newton's method if SciPy's has lost digits.",
-    raises="a second derivative in `df`", example=("stdtrit(torch.tensor(3.0), torch.tensor(0.975))", "tensor(3.1824)"),
+    returns=f"{SHAPE}; -inf where p is 0; outside of the domain what SciPy gives. Next to p = 1/2, for p < 1e-20, "
+    "df < 0.01 or ``|t|`` > 1e20 sqrt(df), by Newton's method if SciPy's has lost digits.",
+    raises="a second derivative in `df`", cuda_by_c=ours("student.c", "stdtrit_alone(df, p)"),
+    example=("stdtrit(torch.tensor(3.0), torch.tensor(0.975))", "tensor(3.1824)"),
 )  # fmt: skip
 
 fdtr = function(

@@ -3,11 +3,13 @@
 Values are SciPy's, but Ci(-inf), which is 0. Derivatives come from `kernels/integrals.c`, which says how.
 """
 
+import torch
+
 from .docstrings import NAN, SHAPE
 from .sources import lent, ours, whole
 from .table import Input, Refused, function, nth
 
-FILE = "integrals.c"
+FILE, VALUES = "integrals.c", "integrals.h"
 
 # -- derivatives ----------------------------------------------------------------------------------------------------
 
@@ -42,6 +44,7 @@ exp1 = function(
         "positive argument.", "positive", lambda z: exp1_nth(z, 1),
         "-exp(-z) / z (DLMF 6.2.1 differentiated; `kernels/integrals.c`).",
     ),
+    cuda_by_c=ours(VALUES, "exp1_value(z)"),
     returns=f"In the shape of the argument; {NAN}", example=("exp1(torch.tensor(1.0))", "tensor(0.2194)"),
 )  # fmt: skip
 
@@ -51,6 +54,7 @@ expi = function(
         "argument other than 0, where the value is -inf.", "nonzero", lambda x: expi_nth(x, 1),
         "exp(x) / x (DLMF 6.2.5 differentiated; `kernels/integrals.c`).",
     ),
+    cuda_by_c=ours(VALUES, "expi_value(x)"),
     returns=ARGUMENT, example=("expi(torch.tensor(1.0))", "tensor(1.8951)"),
 )  # fmt: skip
 
@@ -64,6 +68,7 @@ expn = function(
         "argument, not negative.", "positive", lambda n, x: expn_nth(n, x, 1),
         "-E_(n-1)(x) (DLMF 8.19.13; `kernels/integrals.c`).",
     ),
+    cuda_by_c=ours(VALUES, "expn_value(n, x)"),
     returns=f"{SHAPE}; outside of the domain what SciPy gives, without a gradient (NaN).",
     raises="a derivative in `n`", example=("expn(2, torch.tensor(1.0))", "tensor(0.1485)"),
 )  # fmt: skip
@@ -102,6 +107,7 @@ spence = function(
         "argument, not negative.", "nonnegative", lambda z: spence_nth(z, 1),
         "log(z) / (1 - z) (DLMF 25.12.2 differentiated; `kernels/integrals.c`).",
     ),
+    cuda_by_c=ours(VALUES, "spence_value(z)"),
     returns=f"In the shape of the argument; {NAN}", example=("spence(torch.tensor(0.5))", "tensor(0.5822)"),
 )  # fmt: skip
 
@@ -111,6 +117,7 @@ dawsn = function(
         "argument, any real number.", "real", lambda x: dawsn_nth(x, 1),
         "1 - 2 x F(x) (DLMF 7.2.5 differentiated; `kernels/integrals.c`).",
     ),
+    cuda_by_c=ours(VALUES, "dawsn_value(x)"),
     returns=ARGUMENT, example=("dawsn(torch.tensor(1.0))", "tensor(0.5381)"),
 )  # fmt: skip
 
@@ -120,6 +127,7 @@ erfi = function(
         "argument, any real number.", "real", lambda z: erfi_nth(z, 1),
         "2 exp(z^2) / sqrt(pi) (DLMF 7.2.1 differentiated; `kernels/integrals.c`).",
     ),
+    cuda_by_c=ours(VALUES, "erfi_value(z)"),
     returns=ARGUMENT, example=("erfi(torch.tensor(1.0))", "tensor(1.6504)"),
 )  # fmt: skip
 
@@ -129,5 +137,6 @@ erfcx = function(
         "argument, any real number.", "real", lambda x: erfcx_nth(x, 1),
         "2 x erfcx(x) - 2 / sqrt(pi) (DLMF 7.2.2 differentiated; `kernels/integrals.c`).",
     ),
+    cuda_by_torch=torch.special.erfcx,
     returns=ARGUMENT, example=("erfcx(torch.tensor(1.0))", "tensor(0.4276)"),
 )  # fmt: skip

@@ -15,32 +15,23 @@
  *   erfcx         the recurrence of repeated integrals (7.18.7) up to x = 2; it is unstable beyond, where their
  *                 continued fraction (7.18.13) converges fast
  */
-#include <math.h>
 #include <stdbool.h>
+
+#include "integrals.h"
+
+#ifndef __CUDACC__
 
 TG_IMPORT(double, scipy_expn, (double, double, int))
 TG_IMPORT(double, scipy_dawsn, (double, int))
 
-#define PI 3.14159265358979323846
-#define TWO_OVER_SQRT_PI 1.12837916709551257390
-#define EPS 1.1e-17
+static double expn_value(double n, double x) { return scipy_expn(n, x, 0); }
+static double dawsn_value(double x) { return scipy_dawsn(x, 0); }
+
+#endif
 
 static double factorial(int n) { return tgamma(n + 1.0); }
 
 static double alternating(int n, double x) { return n % 2 ? -x : x; }
-
-/* exp(sign x^2): the square as a sum of two doubles, as the error of one would be an error of x^2 ulps. */
-static double exp_square(double x, double sign) {
-    double high = x * x, low = fma(x, x, -high);
-    if (high > 800) return sign > 0 ? INFINITY : 0;
-    return exp(sign * high) * (1 + sign * low);
-}
-
-/* exp(x) a, also where exp(x) overflows and the product does not. */
-static double exp_times(double x, double a) {
-    double half = exp(x / 2);
-    return half * (half * a);
-}
 
 /* ---- exponential integrals ---- */
 
@@ -53,7 +44,7 @@ static double exponential_sum(int m, double x) {
 
 /* E_order(x), x >= 0, the order an integer, also a negative one. */
 static double expn_of_any_order(double order, double x) {
-    if (order > 0) return scipy_expn(order, x, 0);
+    if (order > 0) return expn_value(order, x);
     if (isnan(x) || x < 0) return NAN;
     if (x == 0) return INFINITY;
     if (x > 800) return 0;
@@ -122,24 +113,6 @@ double shichi_derivative(double x, int n, bool cosine) {
 
 /* ---- Fresnel integrals ---- */
 
-/* sin and cos of pi x^2/2: x^2 modulo 4, as the sum of two doubles and exactly. */
-static void sine_of_square(double x, double *sine, double *cosine) {
-    *sine = isfinite(x) ? 0 : NAN, *cosine = isfinite(x) ? 1 : NAN;
-    if (!(fabs(x) < 0x1p53)) return; /* from there on x is even, and x^2 a multiple of 4 */
-    double high = x * x, low = fma(x, x, -high), quarter = remainder(high, 4), turns = rint(quarter);
-    low = remainder(low, 4);
-    double whole = rint((quarter - turns) + low), rest = (quarter - turns) - whole;
-    double sum = rest + low, error = low - (sum - rest);
-    double s = sin(PI / 2 * sum), c = cos(PI / 2 * sum), ds = PI / 2 * error;
-    double a = s + c * ds, b = c - s * ds;
-    switch (((int)(turns + whole) % 4 + 4) % 4) {
-    case 0: *sine = a, *cosine = b; break;
-    case 1: *sine = b, *cosine = -a; break;
-    case 2: *sine = -a, *cosine = -b; break;
-    default: *sine = -b, *cosine = a;
-    }
-}
-
 double fresnel_derivative(double x, int n, bool cosine) {
     double s, c, before_s = 0, before_c = 0;
     sine_of_square(x, &s, &c);
@@ -191,7 +164,7 @@ double dawsn_derivative(double x, int n) {
         }
         return alternating(n, sum);
     }
-    double before = scipy_dawsn(x, 0), d = fma(-2 * x, before, 1);
+    double before = dawsn_value(x), d = fma(-2 * x, before, 1);
     for (int m = 1; m < n; m++) {
         double next = -2 * (x * d + m * before);
         before = d, d = next;

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 
 #include "gammabeta.h"
+#include "wide.h"
 
 #define SQRT_PI 1.7724538509055160273
 #define LEAST 1e-302  /* stands in for fewer degrees of freedom, of which F - 1/2 is v times a function of t^2/v */
@@ -147,8 +148,8 @@ static point refined(double v, double t, double p) {
         at.z = y * y;
     }
     /* far out the tail is C/v e^(-v z/2) */
-    long double r = at.z > 42 && half > 0.25 ? (logl((long double)C / at.v) - logl(tail)) / at.v : 0.5L * at.z;
-    at.reach = (double)(sqrtl(at.v) * expl(r));
+    wide r = at.z > 42 && half > 0.25 ? (wide_log((wide)C / at.v) - wide_log(tail)) / at.v : (wide)at.z / 2;
+    at.reach = (double)(wide_sqrt(at.v) * wide_exp(r));
     return at;
 }
 
@@ -163,6 +164,7 @@ static double t_of(point at, double p) {
  * normal numbers, and has few digits of what comes near. */
 double stdtrit_value(double v, double p, double t) {
     double half = fabs(p - 0.5);
+    if (p == 0 && v > 0) return -INFINITY; /* SciPy says +infinity */
     bool far = p < 1e-20 || v < 1e-2 || !(fabs(t) < 1e20 * sqrt(v));
     if (!(v > 0 && v < INFINITY && p > 0 && p < 1 && half > 0) || !(half < MIDDLE || far)) return t;
     return unless_lost(t, t_of(refined(v, t, p), p), half < MIDDLE ? 1e-14 : 2e-13); /* ours has an error of eps/v */
@@ -175,6 +177,25 @@ double stdtr_value(double v, double t, double F) {
     if (at.z < 1) return F;
     double tail = scale_of(at.v) * exp(-0.5 * at.v * at.z) * series(at).one;
     return unless_lost(F, t > 0 ? 1 - tail : tail, 1e-12);
+}
+
+/* The same without SciPy's code. */
+double stdtr_alone(double v, double t) {
+    if (outside(v, t)) return NAN;
+    if (isinf(t)) return t > 0;
+    point at = point_at(v, t);
+    double size = scale_of(at.v) * exp(-0.5 * at.v * at.z),
+           tail = size * (at.z < 1 ? quadrature(at, 0) : series(at)).one;
+    if (at.z < 1 && tail > 0.25) return 0.5 + copysign(size * quadrature(at, 1).one, t);
+    return t > 0 ? 1 - tail : tail;
+}
+
+/* Newton's method begins at a t that is too near to 0. */
+double stdtrit_alone(double v, double p) {
+    if (!(v > 0 && p >= 0 && p <= 1)) return NAN;
+    if (p == 0.5 || p == 0 || p == 1) return p == 0.5 ? 0 : p == 0 ? -INFINITY : INFINITY;
+    double least = fmin(fmax(v, LEAST), MOST);
+    return t_of(refined(v, (p - 0.5) * sqrt(least) / scale_of(least), p), p);
 }
 
 static int nowhere(double v, double t, double p) { return outside(v, t) || !(p >= 0 && p <= 1); }

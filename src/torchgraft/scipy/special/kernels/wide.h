@@ -32,6 +32,7 @@ typedef long double wide;
 #define wide_sin sinl
 #define wide_cos cosl
 #define wide_asin asinl
+#define wide_fma fmal
 
 #else
 
@@ -72,6 +73,7 @@ static bool operator<(wide a, wide b) { return (double)(a - b) < 0; }
 static bool operator>(wide a, wide b) { return b < a; }
 static bool operator==(wide a, wide b) { return a.parts.hi == b.parts.hi && a.parts.lo == b.parts.lo; }
 
+static wide wide_fma(wide x, wide y, wide z) { return x * y + z; }
 static wide wide_abs(wide x) { return x.parts.hi < 0 ? -x : x; }
 
 OWN_CALL static wide wide_sqrt(wide x) {
