@@ -6,6 +6,7 @@ for, and a library in an earlier folder are not among them: they are paths at wh
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -90,11 +91,11 @@ def _asked(files: Iterable[str], code: str, where: Search) -> Iterator[str]:
     yield from (os.path.join(folder, name) for name in names for folder in folders)
 
 
-def named(code: str) -> Iterator[str]:
+@functools.lru_cache(maxsize=64)
+def named(code: str) -> tuple[str, ...]:
     """Names of files in the directives of a text."""
-    spliced = re.sub(r"\\[^\S\n]*\n", "", code)
-    for directive in _DIRECTIVES.findall(spliced):
-        yield from (quoted or angled for quoted, angled in _QUOTED.findall(directive))
+    directives = _DIRECTIVES.findall(re.sub(r"\\[^\S\n]*\n", "", code))
+    return tuple(quoted or angled for one in directives for quoted, angled in _QUOTED.findall(one))
 
 
 def _linked(flags: Sequence[str], libraries: Sequence[str], where: Search) -> Iterator[str]:

@@ -38,6 +38,8 @@ class Source:
         appended: functions of ours that call those of the source.
         launch: of a kernel for CUDA that is written by hand.
         per_sample: on CUDA, each sample is one thread's.
+        parts: texts that make up `code` and stand in other sources too, where somebody says so; each of them closes its
+            comments and conditions.
     """
 
     language: Language
@@ -53,6 +55,7 @@ class Source:
     appended: str = ""
     launch: Launch | None = None
     per_sample: bool = False
+    parts: tuple[str, ...] = ()
 
     def body(self, title: str) -> str:
         """Text that stands in a generated file for the source; a text given inline is called `title` in messages.

@@ -42,6 +42,7 @@ ENTRIES = ("tg_flat32", "tg_rows32", "tg_flat64", "tg_rows64")
 """Names of the kernels, as `launcher.c` numbers them."""
 
 _LONG_DOUBLE = re.compile(r"\blong\s+double\b|\bdouble\s+long\b")
+_MAY_BE_LONG = re.compile(r"long[\s\\]*(?:double|/)|double[\s\\]*(?:long|/)")  # Before comments are taken out.
 _DIRECTIVE = re.compile(r"\s*#\s*(if|ifdef|ifndef|elif|else|endif)\b\s*(\w*)")
 _HALVES = {torch.float16: "tg_half", torch.bfloat16: "tg_bfloat16"}
 
@@ -105,8 +106,8 @@ def unfit(prototype: Prototype, source: Source) -> Unfit | None:
 
 
 def _reasons(prototype: Prototype, source: Source) -> Iterator[Unfit]:
-    read = _for_devices(bare(source.code)) if source.imports else ""
-    lent = ", ".join(name for name, _ in source.imports if re.search(rf"\b{name}\b", read))
+    read = [_for_devices(part) for part in source.parts or (source.code,)] if source.imports else []
+    lent = ", ".join(name for name, _ in source.imports if any(re.search(rf"{name}\b", part) for part in read))
     if lent:
         yield (None, "calls functions that Python modules lend, which a GPU does not have", "none", lent)
     if not prototype.scalar:
@@ -131,19 +132,23 @@ def _reasons(prototype: Prototype, source: Source) -> Iterator[Unfit]:
 
 
 def _has_long_double(source: Source) -> bool:
-    return _in_text(source.code) or any(map(_in_text, included(source.code, folders(source)).values()))
+    parts, where = source.parts or (source.code,), folders(source)
+    return any(_in_text(text) for part in parts for text in (part, *included(part, where).values()))
 
 
 @functools.lru_cache(maxsize=256)
 def _in_text(text: str) -> bool:
-    return "long" in text and _LONG_DOUBLE.search(_for_devices(bare(text))) is not None
+    return _MAY_BE_LONG.search(text) is not None and _LONG_DOUBLE.search(_for_devices(text)) is not None
 
 
+@functools.lru_cache(maxsize=256)
 def _for_devices(text: str) -> str:
-    """Leave out what a source has under `#ifndef __CUDACC__`, or in the `#else` of `#ifdef __CUDACC__`."""
+    """Leave out comments, and what is under `#ifndef __CUDACC__` or in the `#else` of `#ifdef __CUDACC__`."""
+    if "__CUDACC__" not in text:
+        return bare(text)
     kept, sides = [], [""]  # Of each condition around a line, the side of `__CUDACC__` that the line is on.
-    for line in text.splitlines():
-        directive = _DIRECTIVE.match(line)
+    for line in bare(text).splitlines():
+        directive = _DIRECTIVE.match(line) if "#" in line else None
         word, name = directive.groups() if directive else ("", "")
         if word.startswith("if"):
             sides.append({"ifdef": "device", "ifndef": "host"}.get(word, "") if name == "__CUDACC__" else "")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from ..._build.source import Source, c
@@ -46,7 +47,7 @@ def ours(file: str | None, code: str) -> Kernel:
         macro = f"#define SCIPY(name) scipy_##name({', '.join(numbers)}, 0)\n" if lent else ""
         head = f"T {name}({', '.join(f'{kind} {parameter}' for parameter, kind in parameters.items())})"
         body = code if code.endswith(";") else f"return (T)({code});"
-        return source(f"{kernel_text(file) if file else ''}\n{lent}{macro}{head} {{ {body} }}")
+        return source(kernel_text(file) if file else "", f"\n{lent}{macro}{head} {{ {body} }}")
 
     return made
 
@@ -61,14 +62,19 @@ def whole(file: str) -> Kernel:
     return lambda name, parameters: source(kernel_text(file))
 
 
-def source(text: str) -> Source:
-    """A text in C, with the functions of SciPy that it declares as ``TG_IMPORT(double, scipy_jv, ...)``.
+def source(*parts: str) -> Source:
+    """Texts in C, with the functions of SciPy that they declare as ``TG_IMPORT(double, scipy_jv, ...)``.
 
-    It is compiled without fused multiplications, as SciPy is.
+    They are compiled without fused multiplications, as SciPy is.
     """
-    lent = _LENT.findall(text)
+    lent = [name for part in parts for name in _lent(part)]
     imports = {f"scipy_{name}": f"scipy.special.cython_special:{EXPORTED.get(name, name)}" for name in lent}
-    return c(text, flags=["-ffp-contract=off"], imports=imports)
+    return replace(c("".join(parts), flags=["-ffp-contract=off"], imports=imports), parts=parts)
+
+
+@functools.cache
+def _lent(part: str) -> list[str]:
+    return _LENT.findall(part)
 
 
 @functools.cache

@@ -48,7 +48,7 @@ def _value(kind: str, where: str) -> Kernel:
 
     def made(name: str, parameters: Any) -> Any:
         options = f"struct __pyx_fuse_1__pyx_opt_args_5scipy_7special_14cython_special_{name}"
-        return source(f"""{kernel_text(FILE)}
+        return source(kernel_text(FILE), f"""
 {options} {{ int count, derivative; }};
 typedef ptrdiff_t Py_ssize_t;
 TG_IMPORT(double, scipy_{name}, (Py_ssize_t, double, int, {options} *))
