@@ -48,7 +48,9 @@ def _value(kind: str, where: str) -> Kernel:
 
     def made(name: str, parameters: Any) -> Any:
         options = f"struct __pyx_fuse_1__pyx_opt_args_5scipy_7special_14cython_special_{name}"
-        return source(kernel_text(FILE), f"""
+        return source(
+            kernel_text(FILE),
+            f"""
 {options} {{ int count, derivative; }};
 typedef ptrdiff_t Py_ssize_t;
 TG_IMPORT(double, scipy_{name}, (Py_ssize_t, double, int, {options} *))
@@ -61,7 +63,8 @@ T {name}(T n, T z, bool derivative) {{
         if (derivative && fabs(f) < 1e-290) f = 0; /* it is a difference, of which few digits are left */
     }}
     return (T)(f == 0 || !isfinite(f) ? spherical_{kind}(n, z, derivative) : f);
-}}""")
+}}""",
+        )
 
     return made
 
