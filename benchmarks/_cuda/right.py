@@ -11,6 +11,7 @@ from _cuda.place import Place, Result, row, said
 from torch import Tensor
 
 import torchgraft as tg
+from tests.cuda import ends
 from tests.cuda.draws import TOLERANCES, apart, arguments, gradients, listed
 from tests.cuda.operators import FLOATS, NAMES, make
 from torchgraft._build.cuda import text
@@ -165,3 +166,14 @@ def _(place: Place) -> Result:
         torch.cuda.synchronize()
     names = [event.key for event in seen.key_averages()]
     return ", ".join(names), "", "yes" if any(text.ENTRIES[0] in name for name in names) else "NO"
+
+
+@row("special functions at their ends", "right")
+def _(place: Place) -> Result:
+    cases = ends.CASES[:: 1 if place.is_gpu else 16]
+    wrong = [
+        label
+        for name, label in cases
+        if ends.misses(label, [o.cpu() for o in ends.found(name, label, moved(ends.inputs_of(label), place))], slack=4)
+    ]
+    return f"{len(cases)} functions", "references in many digits", f"WRONG: {', '.join(wrong)}" if wrong else "right"

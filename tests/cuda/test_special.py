@@ -14,7 +14,6 @@ from torch import Tensor
 
 import torchgraft as tg
 from torchgraft._build.cuda import nvrtc
-from torchgraft._op import Op
 from torchgraft.scipy import special
 from torchgraft.scipy.special import (
     bessel,
@@ -34,25 +33,13 @@ from torchgraft.scipy.special.gammaln import betaln_by_a, betaln_by_a_a, psi_at
 from torchgraft.scipy.special.sources import kernel_text, source
 
 from ..default import by_default
-from ..scipy.test_ends import FUNCTIONS, MEASURED, is_close
+from .ends import BESSEL, BY_C, BY_ONE_TEXT, CASES, PUBLIC, SPHERICAL, found, inputs_of, misses, on_cuda
 from .standin import emulated
 from .test_compiled import code
 
-PUBLIC = {name: op for name, op in vars(special).items() if isinstance(op, Op)}
 ARCHITECTURES = ["sm_75", "sm_80", "sm_90", "sm_120"]
 BY_TORCH = ("erfcx", "gammaln", "log_ndtr", "ndtri", "xlog1py", "xlogy")
-BESSEL = ("iv", "ive", "jv", "jve", "kv", "kve", "yv", "yve")
 OWN_ORDERS = tuple(name for name in BESSEL if name not in ("jve", "yve"))  # Those have the derivatives of jv and yv.
-SPHERICAL = ("spherical_in", "spherical_jn", "spherical_kn", "spherical_yn")
-BY_C = (
-    "betaln", "boxcox", "chdtr", "chdtrc", "dawsn", "digamma", "ellipe", "ellipk", "ellipkm1", "erfi", "exp1", "expi",
-    "expn", "gammainc", "gammaincc", "inv_boxcox", "owens_t", "pdtr", "spence", "stdtr", "stdtrit", *BESSEL, *SPHERICAL,
-)  # fmt: skip
-"""Functions whose values on the CPU are SciPy's, on CUDA our own."""
-
-BY_ONE_TEXT = ("airy", "fresnel", "lambertw", "polygamma", "shichi", "sici")
-"""Functions whose text in C serves both, or says under `__CUDACC__` what serves CUDA."""
-
 PARTS = {"zeta": ("riemann_zeta", "hurwitz_zeta")}
 """Operators in torch that call others, which have the kernels."""
 
@@ -249,45 +236,13 @@ def test_functions_in_c_give_what_the_cpu_gives(name):
     torch.testing.assert_close(made, expected, rtol=5e-14, atol=0, equal_nan=True)
 
 
-def on_cuda(name):
-    """The function in C of the values on CUDA."""
-    kernels = (PUBLIC.get(name) or getattr(hurwitz, name))._record.kernels
-    return (kernels.get("cuda") or kernels[None]).native
-
-
-ENDS = (*BY_C, *(name for name in BY_ONE_TEXT if name not in ("airy", "lambertw")))
-"""Those two have tests of their own: tests/scipy/test_airy.py, and above."""
-
-
 @pytest.mark.filterwarnings("ignore:floating point number truncated")  # SciPy's, of the order of expn.
-@pytest.mark.parametrize(
-    ("name", "label"),
-    [
-        *((told["name"], label) for label, told in FUNCTIONS.items() if told["name"] in ENDS),
-        ("riemann_zeta", "zeta (Riemann)"),
-    ],
-)
+@pytest.mark.parametrize(("name", "label"), CASES)
 def test_values_of_our_own_are_right_wherever_those_of_the_cpu_are(name, label):
-    """At the points of `test_ends.py`, where references are in many digits."""
-    told = FUNCTIONS[label]
-    points, sources, exact = zip(*told["rows"], strict=True)
-    inputs = [torch.tensor(column, dtype=torch.float64) for column in zip(*points, strict=True)]
-    options = [told["keywords"].get("derivative", False)] if name in SPHERICAL else []
     with emulated() as driver:
-        native = on_cuda(name)
-        results = [((len(points),), torch.float64)] * len(native.prototype.results)
-        found = native.run([*inputs, *options], [0] * len(inputs), 0, results, {})
+        outputs = found(name, label, inputs_of(label))
         assert driver.launches
-    most = min(max(2 * MEASURED.get(label, MEASURED.get(told["name"])), 1e-14), 1e-11)
-    on_cpu = PUBLIC[told["name"]](*inputs, **told["keywords"])
-    for i, (made, others) in enumerate(zip(found, on_cpu if len(found) > 1 else [on_cpu], strict=True)):
-        columns = points, sources, exact, made.tolist(), others.tolist()
-        for point, origin, rows, value, other in zip(*columns, strict=True):
-            known = rows is not None and rows[i][0] is not None and not (origin == "scipy" and math.isnan(rows[i][0]))
-            is_normal = abs(value) >= sys.float_info.min  # SciPy's are 0 instead.
-            if known or (origin == "number" and is_normal):  # Of others it is not known that there is a value.
-                near = 1e-11 if origin == "scipy" else most  # SciPy's have its errors.
-                assert is_close(value, rows[i][0] if known else other, near), point
+    assert misses(label, outputs) == []
 
 
 @pytest.mark.parametrize("name", ["gammainc", "gammaincc"])
