@@ -114,8 +114,13 @@ def test_a_source_that_takes_too_long_is_refused(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "body", ["{ long double y = x; return y * y; }", "{ return (double long)x; }", "{ return (long\ndouble)x; }"]
-)
+    "body",
+    [
+        "{ long double y = x; return y * y; }", "{ return (double long)x; }", "{ return (long\ndouble)x; }",
+        "{ long const double y = x; return y; }", "{ return x / 3.0L; }", "{ return x / 1e3l; }", "{ return x + .5L; }",
+        "{ return x + 0x1p-3L; }", "{ __float80 y = x; return y; }",
+    ],
+)  # fmt: skip
 def test_long_double_is_refused(body):
     @tg.op(kernel=tg.c(f"double wide(double x) {body}"))
     def wide(x: Float64[Tensor, "..."]) -> Float64[Tensor, "..."]:
@@ -137,6 +142,11 @@ def test_long_double_is_refused(body):
         ("#ifndef __CUDACC__\n#elif 0\n#else\n{}\n#endif", True),
         ("#ifndef __CUDACC__\n#endif\n{}", True),
         ("#ifndef OTHER\n{}\n#endif", True),
+        ("#if !defined(__CUDACC__)\n{}\n#endif", False),
+        ("#if defined __CUDACC__\n#else\n{}\n#endif", False),
+        ("#if !__CUDACC__\n{}\n#endif", True),
+        ("#ifndef __CUDACC__\n%:endif\n{}", True),
+        ("/*\n#ifndef __CUDACC__\n*/\n{}", True),
     ],
 )
 def test_long_double_is_allowed_where_a_device_does_not_see_it(conditions, is_refused):
@@ -161,6 +171,15 @@ def test_functions_of_modules_are_allowed_where_a_device_does_not_see_them(direc
 
     (native,) = functions(at)
     assert bool(native.unfit) == is_refused
+
+
+def test_digits_may_be_apart_in_cpp():
+    @tg.op(kernel=tg.cpp("double apart(double x) { int n = 1'000; long double y = x / 3; int m = 2'000; return y; }"))
+    def apart(x: Float64[Tensor, "..."]) -> Float64[Tensor, "..."]:
+        return tg.native
+
+    (native,) = functions(apart)
+    assert "long double" in native.unfit[1]
 
 
 def test_long_double_in_a_header_is_refused(tmp_path):

@@ -15,6 +15,9 @@ from ..cuda.standin import emulated
 POINTS = [0.0, 1e-8, -0.3, 2.07, 9.9, 66.0, 99.99, 100.01, 103.5, -9.99, -10.01, -2.3381, -3e4, -5e8]
 
 
+ON_CUDA = [0.49, -0.51, 3.0, -1e-300, 104.3456, -5.0, -1e5, -1.2e11, -9.9e11, -1e12, -1e13]
+
+
 def exact(z, order):
     """Derivatives of both and their slopes by f'' = z f, and their amplitudes, those of both where they oscillate."""
     with mpmath.workdps(60):
@@ -50,7 +53,7 @@ def test_values_are_scipys(z):
 def assert_right(z, values):
     expected, sizes = exact(z, 0)
     for k, value in enumerate(values):
-        assert value.item() == pytest.approx(expected[k], rel=1e-14, abs=2e-15 * sizes[k] + 1e-323)
+        assert value.item() == pytest.approx(expected[k], rel=1e-14, abs=5e-15 * sizes[k] + 1e-323)
 
 
 @pytest.mark.parametrize("z", [104.0, 104.3456, 106.0, -40.0, -1e5, -1e7, -1e16])
@@ -67,7 +70,7 @@ def test_where_the_phase_is_not_known_there_is_no_value():
         assert torch.autograd.grad(value, x, retain_graph=True)[0].isnan()
 
 
-@pytest.mark.parametrize("z", [*POINTS[:-1], 0.49, -0.51, 3.0, -1e-300, 104.3456, -5.0, -1e5, -1e11, -1e13])
+@pytest.mark.parametrize("z", [*POINTS[:-1], *ON_CUDA])
 def test_values_on_cuda(z):
     with emulated() as driver:
         values = [value[0] for value in special.airy(tensor([z]))]

@@ -10,6 +10,7 @@ import torch
 import torchgraft as tg
 from torchgraft.scipy import special
 
+from ..cuda.standin import emulated
 from .references import kept
 
 NAMES = ["stdtr", "stdtrit", "fdtr", "chdtr", "chdtrc", "pdtr"]
@@ -141,6 +142,16 @@ def test_stdtrit(point):
         assert value == scipy.special.stdtrit(v, p)
     else:
         assert value == pytest.approx(t, rel=1e-15 + 3e-16 / v, abs=0)
+
+
+@pytest.mark.parametrize(
+    "point", [(0.0016449855680489957, 0.15526060765084115), (0.016709006709569565, 0.9999965223263891)]
+)
+def test_stdtrit_next_to_infinity_on_cuda(point):
+    inputs = [torch.tensor([value], dtype=torch.float64) for value in point]
+    with emulated():
+        (found,) = special.stdtrit._record.kernels["cuda"].native.run(inputs, [0, 0], 0, [((1,), torch.float64)], {})
+    torch.testing.assert_close(found, special.stdtrit(*inputs), rtol=2e-13, atol=0)
 
 
 def test_the_ends_of_stdtrit():

@@ -18,7 +18,13 @@ LEVELS = [(2.5, 0.5), (500.0, 0.01), (1e4, 0.5), (0.3, 1e-12), (30.0, 1 - 1e-9),
 
 # Far in tails, where SciPy's have lost digits, and of a tiny parameter.
 LOST = {
-    "gammainc": [(2683.239501953125, 1482.7645263671875), (101.0, 0.2), (1e-290, 0.3), (1e-200, 0.3)],
+    "gammainc": [
+        (824644.7108451149, 819803.5338040671),
+        (2683.239501953125, 1482.7645263671875),
+        (101.0, 0.2),
+        (1e-290, 0.3),
+        (1e-200, 0.3),
+    ],
     "gammaincc": [(4835.0339679071, 7087.248513127877), (1.8570028878400966, 737.9516450154564), (1e-12, 300.0)],
 }
 
@@ -72,6 +78,31 @@ def test_values_where_scipys_have_lost_digits(name, point):
     assert getattr(special, name)(*given).item() == pytest.approx(exact, rel=5e-15, abs=0)
     twin = {"gammainc": special.chdtr, "gammaincc": special.chdtrc}[name]
     assert twin(*(2 * given)).item() == pytest.approx(exact, rel=5e-15, abs=0)
+
+
+@pytest.mark.parametrize(("a", "sigmas"), [(4e4, -8.0), (1e9, -4.8), (1e12, -5.1), (1e9, 5.5), (3e7, 0.3)])
+def test_large_parameters(a, sigmas):
+    """SciPy's breaks off its series. The reference is the density's integral, from where it is nothing."""
+    x = a + sigmas * a**0.5
+    tail = min(abs(sigmas) + 14, a**0.5)
+    with mpmath.workdps(40):
+        at, root = mpmath.mpf(a), mpmath.sqrt(a)
+        log_peak = (at - 1) * mpmath.log(at) - at - mpmath.loggamma(at)
+
+        def density(t):
+            y = at + t * root
+            return mpmath.exp((at - 1) * mpmath.log1p(t / root) - t * root + log_peak) * root * (y > 0)
+
+        start = (mpmath.mpf(x) - at) / root
+        lower = float(mpmath.quad(density, mpmath.linspace(-tail, start, 12)))
+        upper = float(mpmath.quad(density, mpmath.linspace(start, tail, 12)))
+    given = torch.tensor([a, x], dtype=torch.float64)
+    assert special.gammainc(*given).item() == pytest.approx(lower, rel=1e-13)
+    assert special.gammaincc(*given).item() == pytest.approx(upper, rel=1e-13)
+    assert special.chdtr(*(2 * given)).item() == pytest.approx(lower, rel=1e-13)
+    inverse, level = ("gammaincinv", lower) if sigmas < 0 else ("gammainccinv", upper)
+    found = getattr(special, inverse)(given[0], torch.tensor(level, dtype=torch.float64))
+    assert found.item() == pytest.approx(x, rel=1e-15 + 1e-13 / a**0.5)
 
 
 def test_pdtr_where_scipys_has_lost_digits():

@@ -9,6 +9,9 @@ import torch
 
 import torchgraft as tg
 from torchgraft.scipy import special
+from torchgraft.scipy.special import spherical
+
+from ..cuda.standin import emulated
 
 BESSEL = {"jn": mpmath.besselj, "yn": mpmath.bessely, "in": mpmath.besseli, "kn": mpmath.besselk}
 
@@ -50,6 +53,35 @@ def test_derivatives(name, point):
     _, found, _ = derivatives(name, *point)
     assert found[0] == pytest.approx(getattr(scipy.special, f"spherical_{name}")(*point), rel=1e-15)
     assert found[1:] == pytest.approx([exact(name, *point, order) for order in (1, 2, 3)], rel=1e-12)
+
+
+@pytest.mark.parametrize("point", [(500, 100.0), (800, 300.0), (1344, 1019.0843271107764), (3720, 2446.930457685708)])
+@pytest.mark.parametrize("name", ["in", "kn"])
+def test_large_orders_whose_exponential_factor_is_out_of_range(name, point):
+    """Nothing is lost where the scaled function is 0 or infinite, and the function is not."""
+    n, z = point
+    x = torch.tensor(z, dtype=torch.float64, requires_grad=True)
+    (slope,) = torch.autograd.grad(getattr(special, f"spherical_{name}")(n, x), x)
+    assert slope.item() == pytest.approx(exact(name, n, z, 1), rel=1e-11)
+    with emulated() as driver:  # All at the negative argument is ours.
+        (value,) = (
+            getattr(special, f"spherical_{name}")
+            ._record.kernels["cuda"]
+            .native.run(
+                [torch.tensor(n, dtype=torch.float64), torch.tensor([-z], dtype=torch.float64), False],
+                [0, 0],
+                0,
+                [((1,), torch.float64)],
+                {},
+            )
+        )
+        assert driver.launches
+    assert value.item() == pytest.approx(exact(name, n, -z, 0), rel=1e-11)
+
+
+def test_subnormal_derivatives_have_their_digits():
+    x = torch.tensor(6.497818948915242, dtype=torch.float64)
+    assert spherical.spherical_jn_nth(224, x, 2).item() == pytest.approx(exact("jn", 224, x.item(), 2), rel=1e-7)
 
 
 @pytest.mark.parametrize("z", [-63.182078675807524, -17.613688770747213, -0.02141214569656151, 7.5])

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 _SKIPPED = re.compile(
     r"//[^\n]*|/\*.*?(?:\*/|\Z)"
     r"|\bR\"(?P<mark>[^()\\\s]{0,16})\(.*?\)(?P=mark)\""
+    r"|(?<=\d)'(?=[\da-fA-F])"
     r"|(?P<quote>[\"'])(?:\\.|(?!(?P=quote))[^\\\n])*(?P=quote)",
     re.S,
 )

@@ -331,7 +331,11 @@ def other_head(source: Source, prototype: Prototype, got: str = "") -> BuildErro
 def _refusal(source: Source, prototype: Prototype, said: str, again: str) -> BuildError:
     """The error of a compiler: its words, and both heads where they are about the function's head."""
     symbol, operator = prototype.users.symbol, prototype.signature.name
-    if _is_about_head(said.replace(f"source of {operator}", ""), symbol):
+    given = [head.text for head in heads(source.code, symbol)]
+    if (
+        _is_about_head(said.replace(f"source of {operator}", ""), symbol)
+        and _declared(source, prototype.users) not in given
+    ):
         return other_head(source, prototype, "" if heads(source.code, symbol) else said)
     if any(text.format(symbol) in said for text in _NO_FUNCTION):
         others = [head for head in heads(source.code) if head.name != symbol]

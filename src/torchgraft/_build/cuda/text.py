@@ -41,9 +41,14 @@ THREADS = 256
 ENTRIES = ("tg_flat32", "tg_rows32", "tg_flat64", "tg_rows64")
 """Names of the kernels, as `launcher.c` numbers them."""
 
-_LONG_DOUBLE = re.compile(r"\blong\s+double\b|\bdouble\s+long\b")
-_MAY_BE_LONG = re.compile(r"long[\s\\]*(?:double|/)|double[\s\\]*(?:long|/)")  # Before comments are taken out.
-_DIRECTIVE = re.compile(r"\s*#\s*(if|ifdef|ifndef|elif|else|endif)\b\s*(\w*)")
+_BETWEEN = r"(?:\s+(?:const|volatile|static|extern|register|inline|constexpr|thread_local|_Thread_local))*\s+"
+_LONG_DOUBLE = re.compile(
+    rf"\blong{_BETWEEN}double\b|\bdouble{_BETWEEN}long\b|\b__float(?:80|128)\b|\b_Float(?:64x|128)\b"
+    r"|(?:\d\.\d*|\.\d+|\d(?=[eE]))(?:[eE][+-]?\d+)?[lL]\b|\b0[xX][\da-fA-F.]+[pP][+-]?\d+[lL]\b"
+)
+_MAY_BE_LONG = re.compile(r"[lL](?<=[\d.][lL])\b|long|__?[fF]loat")  # Looks at few characters, and finds more.
+_DIRECTIVE = re.compile(r"\s*(?:#|%:|\?\?=)\s*(if\w*|el\w+|endif)\b\s*(.*)")
+_ON_DEVICE = re.compile(r"(!?)\s*(?:defined\s*)?\(?\s*__CUDACC__\s*\)?\s*")
 _HALVES = {torch.float16: "tg_half", torch.bfloat16: "tg_bfloat16"}
 
 _TEXT = """\
@@ -148,10 +153,10 @@ def _for_devices(text: str) -> str:
         return bare(text)
     kept, sides = [], [""]  # Of each condition around a line, the side of `__CUDACC__` that the line is on.
     for line in bare(text).splitlines():
-        directive = _DIRECTIVE.match(line) if "#" in line else None
-        word, name = directive.groups() if directive else ("", "")
+        directive = _DIRECTIVE.match(line)
+        word, condition = directive.groups() if directive else ("", "")
         if word.startswith("if"):
-            sides.append({"ifdef": "device", "ifndef": "host"}.get(word, "") if name == "__CUDACC__" else "")
+            sides.append(_side(word, condition))
         elif word == "endif":
             sides = sides[:-1]
         elif word:
@@ -159,6 +164,14 @@ def _for_devices(text: str) -> str:
         elif "host" not in sides:
             kept.append(line)
     return "\n".join(kept)
+
+
+def _side(word: str, condition: str) -> str:
+    """Where the text under a condition is compiled, "device" or "host"; an empty string for both."""
+    found = _ON_DEVICE.fullmatch(condition)
+    if found is None or (word == "if") != ("defined" in condition):
+        return ""
+    return "host" if (word == "ifndef") != bool(found[1]) else "device"
 
 
 def _unfit_samples(prototype: Prototype, source: Source) -> Iterator[Unfit]:

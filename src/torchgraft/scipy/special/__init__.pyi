@@ -359,7 +359,7 @@ class _Chdtr(Op[..., Tensor]):
 
     Returns:
         Values between 0 and 1, in the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
-        Where x < 0.6 v and v > 200, or v < 2e-6, as `gammainc`.
+        Where x < 0.6 v and v > 200, v > 6e4, or v < 2e-6, as `gammainc`.
 
     Raises:
         DerivativeError: a second derivative in `v` is asked for.
@@ -385,7 +385,7 @@ class _Chdtrc(Op[..., Tensor]):
 
     Returns:
         Values between 0 and 1, in the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
-        Where x > 1.4 v and x > 200, as `gammaincc`.
+        Where x > 1.4 v and x > 200, or v > 6e4, as `gammaincc`.
 
     Raises:
         DerivativeError: a second derivative in `v` is asked for.
@@ -441,7 +441,7 @@ class _Pdtr(Op[..., Tensor]):
 
     Returns:
         Values between 0 and 1, in the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
-        Where m > 1.4 (floor(k) + 1) and m > 100, as `gammaincc`.
+        Where m > 1.4 (floor(k) + 1) and m > 100, or k > 3e4, as `gammaincc`.
 
     Raises:
         DerivativeError: a derivative in `k` is asked for.
@@ -582,7 +582,8 @@ class _Gammainc(Op[..., Tensor]):
 
     Returns:
         Values between 0 and 1, in the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
-        Where x < 0.6 a and a > 100, by quadrature if SciPy's has lost digits; where a < 1e-6 and x < 1.1, by series.
+        Where x < 0.6 a and a > 100, or a > 3e4, by quadrature if SciPy's has lost digits; where a < 1e-6 and x < 1.1,
+        by series.
 
     Raises:
         DerivativeError: a second derivative in `a` is asked for.
@@ -608,7 +609,7 @@ class _Gammaincc(Op[..., Tensor]):
 
     Returns:
         Values between 0 and 1, in the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
-        Where x > 1.4 a and x > 100, by quadrature if SciPy's has lost digits.
+        Where x > 1.4 a and x > 100, or a > 3e4, by quadrature if SciPy's has lost digits.
 
     Raises:
         DerivativeError: a second derivative in `a` is asked for.
@@ -633,7 +634,8 @@ class _Gammainccinv(Op[..., Tensor]):
         y: between 0 and 1.
 
     Returns:
-        In the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
+        In the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy. Where a > 3e4, by
+        Newton's method if SciPy's has lost digits.
 
     Raises:
         DerivativeError: a second derivative in `a` is asked for.
@@ -658,7 +660,8 @@ class _Gammaincinv(Op[..., Tensor]):
         y: between 0 and 1.
 
     Returns:
-        In the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
+        In the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy. Where a > 3e4, by
+        Newton's method if SciPy's has lost digits.
 
     Raises:
         DerivativeError: a second derivative in `a` is asked for.

@@ -198,7 +198,7 @@ chdtr = function(
         "argument, not negative.", "nonnegative", lambda v, x: chi_pdf(v, x),
         "(dP/dx) / 2 at v/2, x/2 (DLMF 8.8.13; `kernels/gamma.c`).",
     ),
-    returns=f"{LEVEL} Where x < 0.6 v and v > 200, or v < 2e-6, as `gammainc`.",
+    returns=f"{LEVEL} Where x < 0.6 v and v > 200, v > 6e4, or v < 2e-6, as `gammainc`.",
     raises="a second derivative in `v`", cuda_by_c=ours("gamma.c", "chdtr_alone(v, x)"),
     example=("chdtr(torch.tensor(3.0), torch.tensor(2.0))", "tensor(0.4276)"),
 )  # fmt: skip
@@ -214,7 +214,7 @@ chdtrc = function(
         "argument, not negative.", "nonnegative", lambda v, x: -chi_pdf(v, x),
         "-(dP/dx) / 2 at v/2, x/2 (DLMF 8.8.13; `kernels/gamma.c`).",
     ),
-    returns=f"{LEVEL} Where x > 1.4 v and x > 200, as `gammaincc`.",
+    returns=f"{LEVEL} Where x > 1.4 v and x > 200, or v > 6e4, as `gammaincc`.",
     raises="a second derivative in `v`", cuda_by_c=ours("gamma.c", "chdtrc_alone(v, x)"),
     example=("chdtrc(torch.tensor(3.0), torch.tensor(2.0))", "tensor(0.5724)"),
 )  # fmt: skip
@@ -227,7 +227,7 @@ pdtr = function(
         "mean, not negative.", "nonnegative", lambda k, m: -poisson_mass(k, m),
         "-dP/dx at floor(k) + 1, m (DLMF 8.8.13; `kernels/gamma.c`).",
     ),
-    returns=f"{LEVEL} Where m > 1.4 (floor(k) + 1) and m > 100, as `gammaincc`.",
+    returns=f"{LEVEL} Where m > 1.4 (floor(k) + 1) and m > 100, or k > 3e4, as `gammaincc`.",
     raises="a derivative in `k`", cuda_by_c=ours("gamma.c", "k < 0 ? NAN : gammaincc_alone(floor(k) + 1, m)"),
     example=("pdtr(torch.tensor(2.0), torch.tensor(1.5))", "tensor(0.8088)"),
 )  # fmt: skip

@@ -1,12 +1,12 @@
 """The incomplete gamma functions and their inverses, differentiable in the parameter and in the argument.
 
-Values are SciPy's, but in far tails of large parameters and arguments, where these lose digits. Those there and
-derivatives in the parameter come from `kernels/gamma.c`, which says how; derivatives and the density are operators
-themselves, so that second derivatives follow where there are any.
+Values are SciPy's, but in far tails and of large parameters, where these lose digits. Those there and derivatives in
+the parameter come from `kernels/gamma.c`, which says how; derivatives and the density are operators themselves, so
+that second derivatives follow where there are any.
 """
 
 from .docstrings import BROADCAST, LEVEL
-from .sources import lent, ours
+from .sources import ours
 from .table import Input, function, second_of
 
 FILE = "gamma.c"
@@ -68,8 +68,8 @@ gammainc = function(
         "argument, not negative.", "nonnegative", lambda a, x: gamma_density(a, x),
         "dP/dx, the density (DLMF 8.8.13; `kernels/gamma.c`).",
     ),
-    returns=f"{LEVEL} Where x < 0.6 a and a > 100, by quadrature if SciPy's has lost digits; where a < 1e-6 and "
-    "x < 1.1, by series.",
+    returns=f"{LEVEL} Where x < 0.6 a and a > 100, or a > 3e4, by quadrature if SciPy's has lost digits; where "
+    "a < 1e-6 and x < 1.1, by series.",
     raises=SECOND, cuda_by_c=ours(FILE, "gammainc_alone(a, x)"),
     example=("gammainc(torch.tensor(2.5), torch.tensor(1.3))", "tensor(0.2386)"),
 )  # fmt: skip
@@ -85,13 +85,13 @@ gammaincc = function(
         "argument, not negative.", "nonnegative", lambda a, x: -gamma_density(a, x),
         "dQ/dx = -dP/dx (DLMF 8.8.13; `kernels/gamma.c`).",
     ),
-    returns=f"{LEVEL} Where x > 1.4 a and x > 100, by quadrature if SciPy's has lost digits.",
+    returns=f"{LEVEL} Where x > 1.4 a and x > 100, or a > 3e4, by quadrature if SciPy's has lost digits.",
     raises=SECOND, cuda_by_c=ours(FILE, "gammaincc_alone(a, x)"),
     example=("gammaincc(torch.tensor(2.5), torch.tensor(1.3))", "tensor(0.7614)"),
 )  # fmt: skip
 
 gammaincinv = function(
-    "gammaincinv", lent("gammaincinv"),
+    "gammaincinv", ours(FILE, "gammaincinv_value(a, y, 1 - (double)y, SCIPY(gammaincinv))"),
     "The x for which P(a, x) is y; derivatives by the implicit function theorem.",
     a=Input(
         "positive parameter.", "positive", lambda a, out: -gammainc_slope(a, out),
@@ -101,12 +101,12 @@ gammaincinv = function(
         "between 0 and 1.", "(0, 1)", lambda a, y, out: gammaincinv_by_p(a, out, y),
         "1 / (dP/dx), by the implicit function theorem (`kernels/gamma.c`).",
     ),
-    returns=BROADCAST, raises=SECOND,
+    returns=f"{BROADCAST} Where a > 3e4, by Newton's method if SciPy's has lost digits.", raises=SECOND,
     example=("gammaincinv(torch.tensor(2.5), torch.tensor(0.5))", "tensor(2.1757)"),
 )  # fmt: skip
 
 gammainccinv = function(
-    "gammainccinv", lent("gammainccinv"),
+    "gammainccinv", ours(FILE, "gammaincinv_value(a, 1 - (double)y, y, SCIPY(gammainccinv))"),
     "The x for which Q(a, x) is y; derivatives by the implicit function theorem.",
     a=Input(
         "positive parameter.", "positive", lambda a, out: -gammainc_slope(a, out),
@@ -116,6 +116,6 @@ gammainccinv = function(
         "between 0 and 1.", "(0, 1)", lambda a, y, out: gammainccinv_by_q(a, out, y),
         "1 / (dQ/dx), by the implicit function theorem (`kernels/gamma.c`).",
     ),
-    returns=BROADCAST, raises=SECOND,
+    returns=f"{BROADCAST} Where a > 3e4, by Newton's method if SciPy's has lost digits.", raises=SECOND,
     example=("gammainccinv(torch.tensor(2.5), torch.tensor(0.5))", "tensor(2.1757)"),
 )  # fmt: skip

@@ -1,6 +1,8 @@
 """Integrals of elementary functions, differentiable in the argument to any order.
 
-Values are SciPy's, but Ci(-inf), which is 0. Derivatives come from `kernels/integrals.c`, which says how.
+Values are SciPy's, but Ci(-inf), which is 0; expi, shichi and erfi where SciPy's are infinite too early; fresnel beyond
+36, where its phase loses digits; spence(inf) and expn of orders that are no int. Those come from `kernels/integrals.h`,
+derivatives from `kernels/integrals.c`, which say how.
 """
 
 import torch
@@ -49,7 +51,8 @@ exp1 = function(
 )  # fmt: skip
 
 expi = function(
-    "expi", lent("expi"), "The exponential integral Ei(x), a principal value where x > 0 (DLMF 6.2.5, 6.2.6).",
+    "expi", ours(VALUES, "double f = SCIPY(expi); return (T)(x > 0 && isinf(f) ? expi_value(x) : f);")
+   , "The exponential integral Ei(x), a principal value where x > 0 (DLMF 6.2.5, 6.2.6).",
     x=Input(
         "argument other than 0, where the value is -inf.", "nonzero", lambda x: expi_nth(x, 1),
         "exp(x) / x (DLMF 6.2.5 differentiated; `kernels/integrals.c`).",
@@ -59,7 +62,8 @@ expi = function(
 )  # fmt: skip
 
 expn = function(
-    "expn", lent("expn"), "The generalised exponential integral E_n(x) (DLMF 8.19.3; derivative 8.19.13).",
+    "expn", ours(VALUES, "n > 2e9 ? expn_value(n, x) : SCIPY(expn)")
+   , "The generalised exponential integral E_n(x) (DLMF 8.19.3; derivative 8.19.13).",
     n=Input(
         "order, an integer that is not negative; SciPy drops what a number has behind the point.", {0, 1, 2, 3, 10},
         INTEGER,
@@ -102,7 +106,8 @@ fresnel = function(
 )  # fmt: skip
 
 spence = function(
-    "spence", lent("spence"), "Spence's function, the dilogarithm Li_2(1 - z) (DLMF 25.12.1).",
+    "spence", ours(VALUES, "z > 1e300 ? spence_value(z) : SCIPY(spence)")
+   , "Spence's function, the dilogarithm Li_2(1 - z) (DLMF 25.12.1).",
     z=Input(
         "argument, not negative.", "nonnegative", lambda z: spence_nth(z, 1),
         "log(z) / (1 - z) (DLMF 25.12.2 differentiated; `kernels/integrals.c`).",
@@ -122,7 +127,8 @@ dawsn = function(
 )  # fmt: skip
 
 erfi = function(
-    "erfi", lent("erfi"), "The imaginary error function -i erf(iz) (DLMF 7.2.1).",
+    "erfi", ours(VALUES, "double f = SCIPY(erfi); return (T)(isinf(f) ? erfi_value(z) : f);")
+   , "The imaginary error function -i erf(iz) (DLMF 7.2.1).",
     z=Input(
         "argument, any real number.", "real", lambda z: erfi_nth(z, 1),
         "2 exp(z^2) / sqrt(pi) (DLMF 7.2.1 differentiated; `kernels/integrals.c`).",

@@ -194,11 +194,11 @@ double yv_dv(double v, double x, int n) {
 /* It gives 0, infinity or NaN long before they are right, next to 0 a Y of half an integer with a cosine that is not 0, and
  * what is left of its digits beyond 2^30 is not half. */
 bool doubtful(double theirs, double x) {
-    return theirs == 0 || !isfinite(theirs) || fabs(x) > 0x1p30 || (x != 0 && fabs(x) < 1e-300);
+    return theirs == 0 || !isfinite(theirs) || fabs(x) > 0x1p30 || (x != 0 && fabs(x) < 1e-304);
 }
 
-/* Of J and Y it loses what the phase has before the point. */
-bool loses_phase(double v, double x) { return fabs(x) > 0x1p13 || fabs(v) > 0x1p13; }
+/* Of J and Y it loses what the phase has before the point, but for small orders. */
+bool loses_phase(double v, double x) { return fabs(v) > 0x1p13 || fabs(x) > (fabs(v) < 64 ? 0x1p15 : 0x1p13); }
 
 /* Ours, where the function has a value: orders that are not finite, and such, are SciPy's. */
 double better(double theirs, double ours) { return isnan(ours) ? theirs : ours; }

@@ -212,7 +212,7 @@ static inline double betaln_value(double a, double b, double scipys) {
     double more = fmax(a, b), less = fmin(a, b);
     if (log_beta_is_better(a, b)) return log_beta(a, b);
     if (!(less < 0) || less == floor(less)) return scipys;
-    bool lost = is_tiny(less) || is_tiny(more) || (more > 100 && more > -10 * less);
+    bool lost = isinf(scipys) || is_tiny(less) || is_tiny(more) || (more > 100 && more > -10 * less);
     return lost && !isinf(more) ? betaln_alone(a, b) : scipys;
 }
 

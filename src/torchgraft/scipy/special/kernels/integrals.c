@@ -19,13 +19,18 @@
 
 #include "integrals.h"
 
-#ifndef __CUDACC__
+#ifdef __CUDACC__
+
+#define expn_at expn_value
+#define dawsn_at dawsn_value
+
+#else
 
 TG_IMPORT(double, scipy_expn, (double, double, int))
 TG_IMPORT(double, scipy_dawsn, (double, int))
 
-static double expn_value(double n, double x) { return scipy_expn(n, x, 0); }
-static double dawsn_value(double x) { return scipy_dawsn(x, 0); }
+static double expn_at(double n, double x) { return n > 2e9 ? expn_value(n, x) : scipy_expn(n, x, 0); }
+static double dawsn_at(double x) { return scipy_dawsn(x, 0); }
 
 #endif
 
@@ -44,7 +49,7 @@ static double exponential_sum(int m, double x) {
 
 /* E_order(x), x >= 0, the order an integer, also a negative one. */
 static double expn_of_any_order(double order, double x) {
-    if (order > 0) return expn_value(order, x);
+    if (order > 0) return expn_at(order, x);
     if (isnan(x) || x < 0) return NAN;
     if (x == 0) return INFINITY;
     if (x > 800) return 0;
@@ -129,6 +134,7 @@ double spence_derivative(double z, int n) {
     double w = z - 1, power = 1, sum = 0, g = w == 0 ? -1 : fabs(w) < 0.5 ? -log1p(w) / w : -log(z) / w;
     if (!(z >= 0)) return NAN;
     if (isinf(z)) return alternating(n, 0.0);
+    if (z == 0) return alternating(n, INFINITY);
     if (n == 1) return g;
     if (fabs(w) > 0.5) {
         double reciprocal = 1 / z;
@@ -164,7 +170,7 @@ double dawsn_derivative(double x, int n) {
         }
         return alternating(n, sum);
     }
-    double before = dawsn_value(x), d = fma(-2 * x, before, 1);
+    double before = dawsn_at(x), d = fma(-2 * x, before, 1);
     for (int m = 1; m < n; m++) {
         double next = -2 * (x * d + m * before);
         before = d, d = next;

@@ -1,5 +1,5 @@
 /*
- * Values of integrals of elementary functions where SciPy's code is not, on GPUs.
+ * Values of integrals of elementary functions where SciPy's are not: on GPUs, and where they are wrong.
  *
  *   E_n           power series up to x = 1 (DLMF 6.6.2, 8.19.8), continued fraction beyond (8.19.17)
  *   Ei Shi Chi    power series up to 40 (6.6.1, 6.6.5, 6.6.6 of which no terms cancel), asymptotic series beyond (6.12.2)
@@ -49,16 +49,14 @@ static inline void sine_of_square(double x, double *sine, double *cosine) {
     }
 }
 
-#ifdef __CUDACC__
-
 /* E_n(x), x > 0: exp(-x)/(x + n - n/(x + n + 2 - 2 (n + 1)/(...))) */
-static double expn_fraction(double n, double x) {
+static inline double expn_fraction(double n, double x) {
     double rest = 0;
     for (double k = 20 + floor(80 / x); k > 0; k--) rest = k * (n + k - 1) / (x + n + 2 * k - rest);
     return exp(-x) / (x + n - rest);
 }
 
-static double expn_series(double n, double x) {
+static inline double expn_series(double n, double x) {
     double harmonic = 0, power = 1, sum = n == 1 ? 0 : 1 / (n - 1); /* power: (-x)^k/k! */
     for (double k = 1; k < n && k < 40; k++) harmonic += 1 / k;
     for (double k = 1; k < 40; k++) {
@@ -71,19 +69,19 @@ static double expn_series(double n, double x) {
     return sum + power * (harmonic - EULER - log(x));
 }
 
-static double expn_value(double n, double x) {
+static inline double expn_value(double n, double x) {
     n = trunc(n);
     if (isnan(n) || isnan(x) || n < 0 || x < 0) return NAN;
     if (x == 0) return n < 2 ? INFINITY : 1 / (n - 1);
     if (isinf(x) || isinf(n)) return 0;
-    if (n == 0) return exp(-x) / x;
+    if (n == 0 || n > 1e17) return exp(-x) / (x + n);
     return x > 1 ? expn_fraction(n, x) : expn_series(n, x);
 }
 
-static double exp1_value(double x) { return expn_value(1, x); }
+static inline double exp1_value(double x) { return expn_value(1, x); }
 
 /* The sum of x^k/(k k!) over k of one parity, or over all (step 1), times the signs of `square` = +- x^step. */
-static double integral_series(double first, double square, int from, int step) {
+static inline double integral_series(double first, double square, int from, int step) {
     double term = first, sum = 0; /* x^k/k! */
     for (int k = from; k < 300; k += step) {
         sum += term / k;
@@ -94,7 +92,7 @@ static double integral_series(double first, double square, int from, int step) {
 }
 
 /* Ei(x), x > 40, and of Shi and Chi, which are half of it, the exponent's factor. */
-static double expi_far(double x, double factor) {
+static inline double expi_far(double x, double factor) {
     double term = 1 / x, sum = 0;
     for (int k = 1; k < 60 && fabs(term) > EPS * fabs(sum); k++) {
         sum += term;
@@ -104,7 +102,7 @@ static double expi_far(double x, double factor) {
     return exp_times(x, factor * sum);
 }
 
-static double expi_value(double x) {
+static inline double expi_value(double x) {
     if (isnan(x)) return NAN;
     if (x == 0) return -INFINITY;
     if (x < 0) return -expn_value(1, -x);
@@ -112,7 +110,7 @@ static double expi_value(double x) {
     return x > 40 ? expi_far(x, 1) : EULER + log(x) + integral_series(x, x, 1, 1);
 }
 
-static void shichi_value(double x, double *shi, double *chi) {
+static inline void shichi_value(double x, double *shi, double *chi) {
     double size = fabs(x);
     if (isinf(x) || size > 40) {
         *chi = isinf(x) ? size : expi_far(size, 0.5), *shi = copysign(*chi, x);
@@ -122,7 +120,7 @@ static void shichi_value(double x, double *shi, double *chi) {
     *chi = x == 0 ? -INFINITY : EULER + log(size) + integral_series(x * x / 2, x * x, 2, 2);
 }
 
-static void sici_value(double x, double *si, double *ci) {
+static inline void sici_value(double x, double *si, double *ci) {
     double size = fabs(x), re = 0, im = 0;
     if (!(size > 4)) {
         *si = integral_series(x, -x * x, 1, 2),
@@ -142,7 +140,7 @@ static void sici_value(double x, double *si, double *ci) {
     *ci = -(c * re + s * im), *si = copysign(PI / 2 + (c * im - s * re), x);
 }
 
-static void fresnel_value(double x, double *s, double *c) {
+static inline void fresnel_value(double x, double *s, double *c) {
     double size = fabs(x), sine, cosine, re = 0, im = 0;
     if (!(size > 1.6)) {
         double t = PI / 2 * x * x, square = t * t, even = x, odd = x * t; /* x t^k/k! */
@@ -168,7 +166,7 @@ static void fresnel_value(double x, double *s, double *c) {
 }
 
 /* Li_2(1 - z) next to 1: u - u^2/4 + sum of B_2k u^(2k+1)/(2k+1)!, u = -log(z) */
-static double spence_near_1(double z) {
+static inline double spence_near_1(double z) {
     static const double c[] = {
         1 / 36., -1 / 3600., 1 / 211680., -1 / 10886400., 1 / 526901760., -691 / 16999766784000., 1 / 1120863744000.};
     double u = -log(z), square = u * u, power = u * square, sum = u - square / 4;
@@ -176,7 +174,7 @@ static double spence_near_1(double z) {
     return sum;
 }
 
-static double spence_value(double z) {
+static inline double spence_value(double z) {
     if (!(z >= 0)) return NAN;
     if (z == 0) return PI * PI / 6;
     if (isinf(z)) return -INFINITY;
@@ -187,7 +185,7 @@ static double spence_value(double z) {
            (inverse < 0.5 ? PI * PI / 6 + l * log1p(-inverse) - spence_near_1(1 - inverse) : spence_near_1(inverse));
 }
 
-static double dawsn_value(double x) {
+static inline double dawsn_value(double x) {
     double square = x * x, term, sum = 0;
     if (fabs(x) > 7) {
         term = 0.5 / x;
@@ -205,12 +203,10 @@ static double dawsn_value(double x) {
     return isnan(x) ? NAN : exp_square(x, -1) * sum;
 }
 
-static double erfi_value(double x) {
+static inline double erfi_value(double x) {
     double size = fabs(x), factor = TWO_OVER_SQRT_PI * dawsn_value(x), high = x * x;
     if (size > 27) return copysign(INFINITY, x);
     return exp_times(high, factor) * (1 + fma(x, x, -high));
 }
-
-#endif
 
 #endif

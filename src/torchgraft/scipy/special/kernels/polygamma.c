@@ -42,7 +42,10 @@ static double zeta_rest(double s, double q) {
 
 /* n! q^-(n+1) f, which may be in range where its factors are not; the factorial is wide, as tgamma is 4 ulp off */
 static double scaled_by_power(double n, double q, double f) {
-    if (n > 170) return (double)(wide_exp(wide_log_gamma((wide)n + 1) - ((wide)n + 1) * wide_log(q)) * f);
+    if (n > 170) {
+        wide half = wide_exp((wide_log_gamma((wide)n + 1) - ((wide)n + 1) * wide_log(q)) / 2);
+        return (double)(half * f * half);
+    }
     wide factorial = 1;
     for (int k = 2; k <= n; k++) factorial *= k;
     double power = pow(q, -(n + 1));

@@ -41,7 +41,7 @@ static bool few_terms(double n, double x) { return x * x <= 4 * n + 6; }
  */
 OWN_CALL static double series(double n, double x, int64_t d, int sign) {
     double k = n >= d ? 0 : ceil((d - n) / 2), power = n + 2 * k - d;
-    wide z = sign * (wide)x * x / 2, c = 1, sum = 0, term;
+    wide z = sign * (wide)x * x / 2, c = 0x1p500, sum = 0, term; /* times 2^500, as c may underflow */
     for (double i = 1; i <= n && c != 0; i++) c *= (i <= power ? x : 1) / (2 * i + 1);
     if (power > n) c *= x; /* n = 0, power 1 */
     for (double i = 1; i <= k; i++) c *= sign / ((wide)2 * i * (2 * n + 1 + 2 * i));
@@ -53,7 +53,7 @@ OWN_CALL static double series(double n, double x, int64_t d, int sign) {
         k++;
         c *= z / (k * (2 * n + 1 + 2 * k));
     } while (wide_abs(term) > 1e-20 * wide_abs(sum) && k < last);
-    return (double)sum;
+    return ldexp((double)sum, -500);
 }
 
 /* f_{n+1}/f_n = x/(2n + 3 + sign x^2/(2n + 5 + ...)), DLMF 10.33.1 and the like, by Lentz's method */
@@ -121,8 +121,8 @@ OWN_CALL static double y_positive(double n, double x, int64_t d) {
     return isfinite(found) ? found : -sign_of(d) * INFINITY; /* next to 0 */
 }
 
-/* a exp(x) */
-static double times_exp(double a, double x) { return a * exp(x / 2) * exp(x / 2); }
+#define STEP 0x1p-512 /* taken out of what leaves the range */
+#define LOG_STEP (-512 * WIDE_LN2)
 
 /* log(i_n) > x - log(2x) - n asinh((n + 1)/x), by the bound x/(v + sqrt(v^2 + x^2)) of I_v/I_{v-1} (Amos 1974) */
 static bool overflows(double n, double x) { return x - log(2 * x) - n * asinh((n + 1) / x) > 720; }
@@ -131,21 +131,28 @@ OWN_CALL static double i_positive(double n, double x, int64_t d) {
     if (n > MANY) return of_large_order(i_of, n, x, d, 1, 1);
     if (isinf(x * x) || overflows(n, x)) return INFINITY; /* the fraction has x terms or so */
     if (few_terms(n, x)) return series(n, x, d, 1);
-    double r = ratio(n, x, 1), last = r, f = -expm1(-2 * x) / (2 * x);
-    for (double k = n; k > 0; k--) f *= last = 1 / (last + (2 * k + 1) / x); /* i_k/i_{k-1} */
-    return times_exp(derivative(f, r * f, n, x, d, 1), x);
+    double r = ratio(n, x, 1), last = r,
+           f = -expm1(-2 * x) / (2 * x); /* times exp(e), as i_n is in range where f is not */
+    wide e = x;
+    for (double k = n; k > 0; k--) {
+        f *= last = 1 / (last + (2 * k + 1) / x); /* i_k/i_{k-1} */
+        if (f < STEP) f /= STEP, e += LOG_STEP;
+    }
+    return scaled(derivative(f, r * f, n, x, d, 1), e);
 }
 
 OWN_CALL static double k_positive(double n, double x, int64_t d) {
     if (isinf(x)) return 0;
     if (n > MANY && x > 0) return of_large_order(k_of, n, x, d, 1, -1);
-    double f = HALF_PI / x, g = f + f / x;
-    for (double k = 1; k <= n && !isinf(f); k++) {
+    double f = HALF_PI / x, g = f + f / x; /* times exp(e) */
+    wide e = -x;
+    for (double k = 1; k <= n && isfinite(f); k++) {
         double next = f + (2 * k + 1) / x * g;
         f = g, g = next;
+        if (g > 1 / STEP) f *= STEP, g *= STEP, e -= LOG_STEP;
     }
     double found = derivative(f, -g, n, x, d, 1);
-    return isfinite(found) ? times_exp(found, -x) : sign_of(d) * INFINITY;
+    return isfinite(found) ? scaled(found, e) : sign_of(d) * INFINITY;
 }
 
 static int outside(double n, double x) { return !(n >= 0) || isinf(n) || isnan(x); }

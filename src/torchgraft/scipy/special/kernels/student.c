@@ -149,7 +149,8 @@ static point refined(double v, double t, double p) {
     }
     /* far out the tail is C/v e^(-v z/2) */
     wide r = at.z > 42 && half > 0.25 ? (wide_log((wide)C / at.v) - wide_log(tail)) / at.v : (wide)at.z / 2;
-    at.reach = (double)(wide_sqrt(at.v) * wide_exp(r));
+    at.reach =
+        (double)(wide_sqrt(at.v) * wide_exp(r / 2) * wide_exp(r / 2)); /* the first power alone may be infinite */
     return at;
 }
 

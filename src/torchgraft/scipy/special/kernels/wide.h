@@ -121,11 +121,16 @@ OWN_CALL static wide wide_sinh(wide x) {
     return (e - 1 / e) / 2;
 }
 
-/* sin(x + turns pi/2) */
+/* sin(x + turns pi/2), |x| < 2^62. A quotient above 2^53 is rounded to a multiple of 4, so that the rest is reduced again. */
 OWN_CALL static wide turned_sine(wide x, int turns) {
-    double n = rint((double)x / 1.5707963267948966);
-    wide r = x - n * wide_of(0x1.921fb54442d18p+0, 0x1.1a62633145c07p-54);
-    int quarter = ((int)fmod(n, 4) + turns) & 3;
+    wide r = x;
+    if (!(fabs(x.parts.hi) < 0x1p62)) return NAN;
+    for (int i = 0; i < 3; i++) {
+        double n = rint((double)r / 1.5707963267948966);
+        r = r - n * wide_of(0x1.921fb54442d18p+0, 0x1.1a62633145c07p-54);
+        turns += (int)fmod(n, 4);
+    }
+    int quarter = turns & 3;
     wide s = quarter % 2 ? even_series(r, -1) : odd_series(r, -1);
     return quarter < 2 ? s : -s;
 }
