@@ -23,9 +23,9 @@ BY_C = (
 BY_ONE_TEXT = ("airy", "fresnel", "lambertw", "polygamma", "shichi", "sici")
 """Functions whose text in C serves both, or says under `__CUDACC__` what serves CUDA."""
 
-_SERVED = (*BY_C, *(name for name in BY_ONE_TEXT if name not in ("airy", "lambertw")))
+SERVED = (*BY_C, *(name for name in BY_ONE_TEXT if name not in ("airy", "lambertw")))
 CASES = [
-    *((told["name"], label) for label, told in FUNCTIONS.items() if told["name"] in _SERVED),
+    *((told["name"], label) for label, told in FUNCTIONS.items() if told["name"] in SERVED),
     ("riemann_zeta", "zeta (Riemann)"),
 ]
 """Names of functions, and labels of their points; `airy` and `lambertw` have tests of their own."""

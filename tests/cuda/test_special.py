@@ -3,6 +3,7 @@
 import math
 import re
 import sys
+import zlib
 from pathlib import Path
 
 import mpmath
@@ -33,7 +34,8 @@ from torchgraft.scipy.special.gammaln import betaln_by_a, betaln_by_a_a, psi_at
 from torchgraft.scipy.special.sources import kernel_text, source
 
 from ..default import by_default
-from .ends import BESSEL, BY_C, BY_ONE_TEXT, CASES, PUBLIC, SPHERICAL, found, inputs_of, misses, on_cuda
+from ..scipy.test_ends import FUNCTIONS
+from .ends import BESSEL, BY_C, BY_ONE_TEXT, CASES, PUBLIC, SERVED, SPHERICAL, found, inputs_of, misses, on_cuda
 from .standin import emulated
 from .test_compiled import code
 
@@ -243,6 +245,41 @@ def test_values_of_our_own_are_right_wherever_those_of_the_cpu_are(name, label):
         outputs = found(name, label, inputs_of(label))
         assert driver.launches
     assert misses(label, outputs) == []
+
+
+def anywhere(name):
+    """Random arguments of all sizes; every second pair are neighbours, as far apart as a standard deviation or so."""
+    generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
+    sample = next(told for told in FUNCTIONS.values() if told["name"] == name)
+    logs = torch.rand(len(sample["rows"][0][0]), 601, generator=generator, dtype=torch.float64) * 27 - 7
+    signs = torch.randint(0, 2, logs.shape, generator=generator) * 2 - 1
+    args = list(logs.exp() * signs)
+    if len(args) == 2:
+        size = args[0].abs().sqrt().clamp(min=1)
+        args[1][::2] = (args[0] + torch.randn(601, generator=generator, dtype=torch.float64) * 4 * size)[::2]
+    if name == "stdtrit":
+        args[1] = torch.rand(601, generator=generator, dtype=torch.float64)
+    if name in (*SPHERICAL, "expn", "polygamma"):
+        args[0] = args[0].abs().round().clamp(max=200 if name == "polygamma" else 3000)
+    return args
+
+
+@pytest.mark.parametrize("name", SERVED)
+def test_values_of_our_own_are_those_of_the_cpu_at_random_points(name):
+    """Each of both sides finds errors of the other; next to zeros they may differ."""
+    args = anywhere(name)
+    native = on_cuda(name)
+    options = [False] if name in SPHERICAL else []
+    results = [((601,), torch.float64)] * len(native.prototype.results)
+    with emulated():
+        made = native.run([*args, *options], [0] * len(args), 0, results, {})
+    on_cpu = PUBLIC[name](*args)
+    for ours, other in zip(made, on_cpu if isinstance(on_cpu, tuple) else [on_cpu], strict=True):
+        size = torch.maximum(ours.abs(), other.abs())
+        same = (ours == other) | (ours.isnan() & other.isnan()) | (size < 1e-300)
+        apart = torch.where(same, 0, (ours - other).abs() / size).nan_to_num(math.inf)
+        assert apart.max() < 1e-7, [arg[apart.argmax()].item() for arg in args]
+        assert (apart > 1e-11).sum() < 3
 
 
 @pytest.mark.parametrize("name", ["gammainc", "gammaincc"])

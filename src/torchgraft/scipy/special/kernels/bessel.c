@@ -197,8 +197,8 @@ bool doubtful(double theirs, double x) {
     return theirs == 0 || !isfinite(theirs) || fabs(x) > 0x1p30 || (x != 0 && fabs(x) < 1e-304);
 }
 
-/* Of J and Y it loses what the phase has before the point, but for small orders. */
-bool loses_phase(double v, double x) { return fabs(v) > 0x1p13 || fabs(x) > (fabs(v) < 64 ? 0x1p15 : 0x1p13); }
+/* Of large orders it loses what the phase or the exponent has before the point; so does the phase of large arguments. */
+bool loses_digits(double v, double x) { return fabs(v) > 64 ? fmax(fabs(v), fabs(x)) > 1024 : fabs(x) > 0x1p15; }
 
 /* Ours, where the function has a value: orders that are not finite, and such, are SciPy's. */
 double better(double theirs, double ours) { return isnan(ours) ? theirs : ours; }

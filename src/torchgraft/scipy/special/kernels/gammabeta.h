@@ -18,6 +18,7 @@
 #include "dd.h"
 
 #define TWO_PI 6.28318530717958647693
+#define PI_ 3.14159265358979323846
 #define LARGE 10.0   /* Stirling's series are at full accuracy from here on */
 #define TINY 1e-290  /* stands in for a smaller parameter where a limit 0+ is taken */
 #define TAIL 38.0    /* exp(-38) = 3e-17 */
@@ -179,9 +180,6 @@ static inline double log_beta(double a, double b) {
     return 0.5 * log(TWO_PI * (1 / a + 1 / b)) + rest - (a * log1p(b / a) + b * log1p(a / b));
 }
 
-/* The same of b < 0, no integer, and a > -b: log Gamma(a) - log Gamma(a + b), as above. */
-static inline double log_beta_below(double a, double b) { return lgamma(b) + lgamma_diff(a + b, -b); }
-
 /* Where SciPy's loses digits to differences of log Gamma, or is infinite. Its asymptotic series, for one of them 1e6 times
  * the other, does not, before it overflows. */
 static inline int log_beta_is_better(double a, double b) {
@@ -190,7 +188,20 @@ static inline int log_beta_is_better(double a, double b) {
     return (lost || less < 1e-307) && less > 0 && !isinf(more) && a == a && b == b;
 }
 
-/* Without SciPy's code, and of integers that are not positive what SciPy says: finite where poles cancel. */
+/* log |sin(pi (x + rest))/pi|, exact next to its zeros */
+static inline double log_sine(double x, double rest) {
+    double r = fabs(x - nearbyint(x) + rest);
+    return log(r < 1e-290 ? r : sin(PI_ * r) / PI_);
+}
+
+/* a + b - s, s the rounded sum */
+static inline double lost_in_sum(double a, double b, double s) {
+    double t = s - a;
+    return (a - (s - t)) + (b - t);
+}
+
+/* Without SciPy's code, and of integers that are not positive what SciPy says: finite where poles cancel. Of negative
+ * numbers by reflection (DLMF 5.5.3), where only sines are small. */
 static inline double betaln_alone(double a, double b) {
     double more = fmax(a, b), less = fmin(a, b), n = a + b;
     if (isnan(a) || isnan(b)) return NAN;
@@ -200,20 +211,20 @@ static inline double betaln_alone(double a, double b) {
         if (less < -0x1p31 || more != floor(more) || more <= 0 || n > 0) return INFINITY;
         return log_beta(1 - n, more);
     }
-    if (more > 100 && more > -10 * less) return log_beta_below(more, less);
-    return lgamma(less) + (lgamma(more) - lgamma(n));
+    if (more > 0 && n > 0.5) return -log_sine(less, 0) - log(more) - log_beta(n, 1 - less);
+    double sines = log_sine(n, lost_in_sum(a, b, n)) - log_sine(less, 0);
+    if (more > 0) return log_beta(more, 1 - n) + sines;
+    return sines - log_sine(more, 0) - log1p(-n) - log_beta(1 - a, 1 - b);
 }
 
-static inline int is_tiny(double x) { return x != 0 && fabs(x) < 1e-307; }
-
-/* log B(a, b) of any signs. Where one is a little below 0, the other large, SciPy's loses digits to a difference; where one is
- * next to 0 it is infinite. */
+/* log B(a, b) of any signs. SciPy's of negative numbers is a difference of logarithms of Gamma functions, and infinite where one
+ * of these is next to 0 or out of range. */
 static inline double betaln_value(double a, double b, double scipys) {
     double more = fmax(a, b), less = fmin(a, b);
     if (log_beta_is_better(a, b)) return log_beta(a, b);
-    if (!(less < 0) || less == floor(less)) return scipys;
-    bool lost = isinf(scipys) || is_tiny(less) || is_tiny(more) || (more > 100 && more > -10 * less);
-    return lost && !isinf(more) ? betaln_alone(a, b) : scipys;
+    if (!(less < 0) || less == floor(less) || isinf(more)) return scipys;
+    bool lost = isinf(scipys) || fabs(less) < 1e-307 || (more != 0 && fabs(more) < 1e-307) || more > 20 || less < -20;
+    return lost ? betaln_alone(a, b) : scipys;
 }
 
 /* SciPy's value, unless it differs from what was found here by more than so much */
