@@ -123,6 +123,8 @@ UNTOLD: dict[str, Callable[..., bool]] = {
 WRONG: dict[str, Callable[..., bool]] = {
     **dict.fromkeys(("jv", "jve", *SPHERICAL[:3]), lambda v, x: max(abs(v), abs(x)) > 5e3),
     **dict.fromkeys(("betaincinv", "betainccinv"), lambda a, b, x: min(a, b) < 1e-10),
+    "airy": lambda z: -math.inf < z < -100,
+    **dict.fromkeys(("gammaincinv", "gammainccinv"), lambda a, y: 3e4 < a < math.inf and 0 < y < 1),
     "struve": lambda v, x: x <= 0 or x > 5e3,
     "spherical_kn": lambda n, x: x <= 0 or max(n, x) > 5e3,
     **dict.fromkeys(("yv", "yve"), lambda v, x: x <= 0 or max(abs(v), x) > 5e3),
