@@ -33,9 +33,9 @@ def functions(op):
             yield together
 
 
-def code(native, dtype, architecture, entry="tg_flat32"):
+def code(native, dtype, architecture, entry="tg_flat32", flags=()):
     written = text.emit(native.prototype, dtypes_of(native, dtype), native.source, entry)
-    return nvrtc.compiled(written, architecture, headers(), native.label, (), 60.0)
+    return nvrtc.compiled(written, architecture, headers(), native.label, flags, 60.0)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

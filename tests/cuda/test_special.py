@@ -295,4 +295,6 @@ def test_values_of_our_own_are_those_of_scipy(name):
 @pytest.mark.parametrize("name", [*OURS, *(name for name in (*BY_C, *BY_ONE_TEXT) if name not in OURS), "riemann_zeta"])
 def test_functions_in_c_compile_for_every_architecture(name, architecture):
     native = OURS[name][0]._record.natives()[0] if name in OURS else on_cuda(name)
-    assert code(native, torch.float64, architecture).startswith(b"\x7fELF")
+    # Others than one as those that take long are compiled, which takes half the time.
+    flags = [] if architecture == "sm_90" else [nvrtc.less_inlining()]
+    assert code(native, torch.float64, architecture, flags=flags).startswith(b"\x7fELF")

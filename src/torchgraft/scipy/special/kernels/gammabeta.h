@@ -217,8 +217,8 @@ static inline double betaln_alone(double a, double b) {
     return sines - log_sine(more, 0) - log1p(-n) - log_beta(1 - a, 1 - b);
 }
 
-/* log B(a, b) of any signs. SciPy's of negative numbers is a difference of logarithms of Gamma functions, and infinite where one
- * of these is next to 0 or out of range. */
+/* log B(a, b) of any signs. SciPy's of negative numbers is a difference of logarithms of Gamma functions, and infinite
+ * where one of these is next to 0 or out of range. */
 static inline double betaln_value(double a, double b, double scipys) {
     double more = fmax(a, b), less = fmin(a, b);
     if (log_beta_is_better(a, b)) return log_beta(a, b);

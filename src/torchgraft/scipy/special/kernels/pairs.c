@@ -1,4 +1,5 @@
-/* Functions of one number that have two results: SciPy's where they are right and there is SciPy, else those of integrals.h. */
+/* Functions of one number that have two results: SciPy's where there is SciPy and they are right, else those of
+ * integrals.h. */
 #include "integrals.h"
 
 #ifdef __CUDACC__

@@ -121,7 +121,8 @@ OWN_CALL static wide wide_sinh(wide x) {
     return (e - 1 / e) / 2;
 }
 
-/* sin(x + turns pi/2), |x| < 2^62. A quotient above 2^53 is rounded to a multiple of 4, so that the rest is reduced again. */
+/* sin(x + turns pi/2), |x| < 2^62. A quotient above 2^53 is rounded to a multiple of 4, so that the rest is reduced
+ * again. */
 OWN_CALL static wide turned_sine(wide x, int turns) {
     wide r = x;
     if (!(fabs(x.parts.hi) < 0x1p62)) return NAN;
