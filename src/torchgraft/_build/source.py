@@ -57,6 +57,11 @@ class Source:
     per_sample: bool = False
     parts: tuple[str, ...] = ()
 
+    @property
+    def pieces(self) -> tuple[str, ...]:
+        """Its parts, or the text as the only one."""
+        return self.parts or (self.code,)
+
     def body(self, title: str) -> str:
         """Text that stands in a generated file for the source; a text given inline is called `title` in messages.
 

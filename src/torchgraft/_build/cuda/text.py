@@ -111,8 +111,8 @@ def unfit(prototype: Prototype, source: Source) -> Unfit | None:
 
 
 def _reasons(prototype: Prototype, source: Source) -> Iterator[Unfit]:
-    read = [_for_devices(part) for part in source.parts or (source.code,)] if source.imports else []
-    lent = ", ".join(name for name, _ in source.imports if any(re.search(rf"{name}\b", part) for part in read))
+    read = source.code if "__CUDACC__" not in source.code else "\n".join(map(_for_devices, source.pieces))
+    lent = ", ".join(name for name, _ in source.imports if re.search(rf"{name}\b", read))
     if lent:
         yield (None, "calls functions that Python modules lend, which a GPU does not have", "none", lent)
     if not prototype.scalar:
@@ -137,8 +137,8 @@ def _reasons(prototype: Prototype, source: Source) -> Iterator[Unfit]:
 
 
 def _has_long_double(source: Source) -> bool:
-    parts, where = source.parts or (source.code,), folders(source)
-    return any(_in_text(text) for part in parts for text in (part, *included(part, where).values()))
+    where = folders(source)
+    return any(_in_text(text) for part in source.pieces for text in (part, *included(part, where).values()))
 
 
 @functools.lru_cache(maxsize=256)
