@@ -144,7 +144,14 @@ def test_which_functions_run_on_cuda():
         if all("cuda" in getattr(hurwitz, part)._record.devices() for part in parts):
             served.add(name)
     assert served == {*PARTS, *BY_ONE_TEXT, *BY_TORCH, *BY_C}
-    page = (Path(__file__).parents[2] / "docs/scipy.md").read_text()
+    root = Path(__file__).parents[2]
+    for text, count in [
+        ("docs/cuda.md", "{} functions"),
+        ("docs/cuda.zh.md", "{} 个函数"),
+        ("CHANGELOG.md", "{} special"),
+    ]:
+        assert count.format(len(served)) in (root / text).read_text().replace("\n ", "")
+    page = (root / "docs/scipy.md").read_text()
     (refused,) = re.findall(r"\*\*On CUDA\*\* .*? but for (.*?)\.", page, re.S)
     assert set(re.findall(r"`(\w+)`", refused)) == set(PUBLIC) - served
 
