@@ -5,6 +5,7 @@ import sys
 
 import torch
 
+from torchgraft._build.cuda.device import CUDA, standing_in
 from torchgraft._op import Op
 from torchgraft.scipy import special
 from torchgraft.scipy.special import hurwitz
@@ -56,7 +57,8 @@ def misses(label, outputs, slack=1):
     told = FUNCTIONS[label]
     points, origins, exact = zip(*told["rows"], strict=True)
     most = slack * min(max(2 * MEASURED.get(label, MEASURED.get(told["name"])), 1e-14), 1e-11)
-    on_cpu = PUBLIC[told["name"]](*inputs_of(label), **told["keywords"])
+    with standing_in(CUDA):  # Tensors on the CPU are on the CPU, also where something stands in for a device.
+        on_cpu = PUBLIC[told["name"]](*inputs_of(label), **told["keywords"])
     missed = []
     for i, (made, others) in enumerate(zip(outputs, on_cpu if len(outputs) > 1 else [on_cpu], strict=True)):
         columns = points, origins, exact, made.tolist(), others.tolist()

@@ -136,6 +136,12 @@ def test_whole_arrays_and_lists_have_names_too():
         g(torch.ones(2), [1], 3)
 
 
+def test_an_error_about_the_functions_own_head_compares_heads():
+    error = refused(tg.c("void f(int64_t n, int64_t m, const char *x, T *out) { }"))
+    assert error.expected == "void f(int64_t n, int64_t m, const T *x, T *out)"
+    assert error.got == "void f(int64_t n, int64_t m, const char *x, T *out)"
+
+
 @pytest.mark.parametrize(
     ("helpers", "is_about_f"),
     [
@@ -146,12 +152,6 @@ def test_whole_arrays_and_lists_have_names_too():
         ("void f(int64_t n, const T *x, T *out);\n", False),
     ],
 )
-def test_an_error_about_the_functions_own_head_compares_heads():
-    error = refused(tg.c("void f(int64_t n, int64_t m, const char *x, T *out) { }"))
-    assert error.expected == "void f(int64_t n, int64_t m, const T *x, T *out)"
-    assert error.got == "void f(int64_t n, int64_t m, const char *x, T *out)"
-
-
 def test_only_errors_about_the_functions_own_head_compare_heads(helpers, is_about_f):
     error = refused(tg.c(f"{helpers}void f(int64_t n, int64_t m, const T *x, T *out) {{ }}"))
     assert ("takes something else than" if is_about_f else "the compiler refused the kernel") in str(error)

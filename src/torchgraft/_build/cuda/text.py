@@ -167,7 +167,7 @@ def _for_devices(text: str) -> str:
 
 
 def _side(word: str, condition: str) -> str:
-    """Where the text under a condition is compiled, "device" or "host"; an empty string for both."""
+    """Tell which side compiles the text under a condition, "device" or "host"; an empty string stands for both."""
     found = _ON_DEVICE.fullmatch(condition)
     if found is None or (word == "if") != ("defined" in condition):
         return ""
