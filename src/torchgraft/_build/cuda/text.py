@@ -111,8 +111,8 @@ def unfit(prototype: Prototype, source: Source) -> Unfit | None:
 
 
 def _reasons(prototype: Prototype, source: Source) -> Iterator[Unfit]:
-    read = source.code if "__CUDACC__" not in source.code else "\n".join(map(_for_devices, source.pieces))
-    lent = ", ".join(name for name, _ in source.imports if re.search(rf"{name}\b", read))
+    seen = [_for_devices(part) if "__CUDACC__" in part else part for part in source.pieces if source.imports]
+    lent = ", ".join(name for name, _ in source.imports if any(name in part for part in seen))
     if lent:
         yield (None, "calls functions that Python modules lend, which a GPU does not have", "none", lent)
     if not prototype.scalar:
