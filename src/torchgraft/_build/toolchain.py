@@ -336,7 +336,7 @@ def _refusal(source: Source, prototype: Prototype, said: str, again: str) -> Bui
         _is_about_head(said.replace(f"source of {operator}", ""), symbol)
         and _declared(source, prototype.users) not in given
     ):
-        return other_head(source, prototype, "" if heads(source.code, symbol) else said)
+        return other_head(source, prototype, "" if given else said)
     if any(text.format(symbol) in said for text in _NO_FUNCTION):
         others = [head for head in heads(source.code) if head.name != symbol]
         defined = [head.name for head in others if not head.text.startswith("static ")]

@@ -4,6 +4,8 @@
 
 #include <math.h>
 
+#define PI 3.14159265358979323846
+
 typedef struct { double hi, lo; } dd;
 
 /* |a| >= |b| */

@@ -18,7 +18,6 @@
 #include "dd.h"
 
 #define TWO_PI 6.28318530717958647693
-#define PI_ 3.14159265358979323846
 #define LARGE 10.0   /* Stirling's series are at full accuracy from here on */
 #define TINY 1e-290  /* stands in for a smaller parameter where a limit 0+ is taken */
 #define TAIL 38.0    /* exp(-38) = 3e-17 */
@@ -191,13 +190,7 @@ static inline int log_beta_is_better(double a, double b) {
 /* log |sin(pi (x + rest))/pi|, exact next to its zeros */
 static inline double log_sine(double x, double rest) {
     double r = fabs(x - nearbyint(x) + rest);
-    return log(r < 1e-290 ? r : sin(PI_ * r) / PI_);
-}
-
-/* a + b - s, s the rounded sum */
-static inline double lost_in_sum(double a, double b, double s) {
-    double t = s - a;
-    return (a - (s - t)) + (b - t);
+    return log(r < 1e-290 ? r : sin(PI * r) / PI);
 }
 
 /* Without SciPy's code, and of integers that are not positive what SciPy says: finite where poles cancel. Of negative
@@ -212,7 +205,7 @@ static inline double betaln_alone(double a, double b) {
         return log_beta(1 - n, more);
     }
     if (more > 0 && n > 0.5) return -log_sine(less, 0) - log(more) - log_beta(n, 1 - less);
-    double sines = log_sine(n, lost_in_sum(a, b, n)) - log_sine(less, 0);
+    double sines = log_sine(n, dd_sum(a, b).lo) - log_sine(less, 0);
     if (more > 0) return log_beta(more, 1 - n) + sines;
     return sines - log_sine(more, 0) - log1p(-n) - log_beta(1 - a, 1 - b);
 }

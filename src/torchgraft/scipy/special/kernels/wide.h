@@ -15,7 +15,6 @@
 #define OWN_CALL
 #endif
 
-#define PI 3.14159265358979323846
 #define WIDE_PI wide_of(0x1.921fb54442d18p1, 0x1.1a62633145c07p-53)
 #define WIDE_LN2 wide_of(0x1.62e42fefa39efp-1, 0x1.abc9e3b39803fp-56)
 

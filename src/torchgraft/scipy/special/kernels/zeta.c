@@ -12,7 +12,6 @@
 
 #include "gammabeta.h"
 
-#define PI 3.14159265358979323846
 #define LOG_2PI 1.83787706640934548356
 #define JET 3 /* orders 0, 1, 2 */
 #define MOST_TERMS 200 /* of a sum: from a > 1 on a term is less than 1e-18 after 41 a/s of them, and a < 0.6 s + 16 */
@@ -74,12 +73,6 @@ static jet hurwitz(double s, double q, int n) {
     return jet_add(sum, jet_mul(jet_exp(pow(a, -s), -log(a)), rest));
 }
 
-/* The error of a sum: x + y = s + lost(x, y, s). */
-static double lost(double x, double y, double s) {
-    double t = s - x;
-    return (x - (s - t)) + (y - t);
-}
-
 /* zeta(s, q), s > 1 unless q = 1, q > 0: the same, with hardly more than the errors of the powers. */
 static double hurwitz_value(double s, double q) {
     double a = q, rest_of_a = 0, enough = 8 + 0.6 * s, sum = 0, low = 0;
@@ -94,13 +87,13 @@ static double hurwitz_value(double s, double q) {
             }
             double integral = power * (a + (1 - s) * rest_of_a) / (s - 1), half = term / 2;
             if (power < 1e-290) integral = pow(a, -s / 2) * (pow(a, -s / 2) * a) / (s - 1);
-            next = sum + integral, low += lost(sum, integral, next), sum = next;
-            next = sum + half, low += lost(sum, half, next);
+            next = sum + integral, low += dd_sum(sum, integral).lo, sum = next;
+            next = sum + half, low += dd_sum(sum, half).lo;
             return next + (low + term * tail);
         }
-        next = sum + term, low += lost(sum, term, next), sum = next;
+        next = sum + term, low += dd_sum(sum, term).lo, sum = next;
         if (a > 1 && fabs(term) * a + fabs(term) * s <= 1e-18 * fabs(sum)) return sum + low;
-        a = q + (j + 1.0), rest_of_a = lost(q, j + 1.0, a);
+        a = q + (j + 1.0), rest_of_a = dd_sum(q, j + 1.0).lo;
     }
 }
 
