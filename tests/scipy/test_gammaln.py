@@ -97,6 +97,14 @@ def test_betaln_where_scipys_is_infinite(point):
     assert derivatives(special.betaln, *point)[0] == pytest.approx(exact, rel=1e-13)
 
 
+def test_betaln_of_large_negative_numbers():
+    """The rounding of the sum shows in a sine."""
+    for point in [(0.053447431052492375, -252881311.66275817), (-3e8 - 0.375, -0.125), (1e8 + 0.3, -1e8 - 0.7)]:
+        with mpmath.workdps(60):
+            exact = float(mpmath.log(abs(mpmath.beta(*map(mpmath.mpf, point)))))
+        assert derivatives(special.betaln, *point)[0] == pytest.approx(exact, rel=1e-13)
+
+
 @pytest.mark.parametrize("n", [0, 1, 2, 5, 20, 150])
 @pytest.mark.parametrize("x", [1e-2, 1.4616321449683622, 3.0, 57.3, 1e4, -0.5, -2.6, -40.125])
 def test_polygamma(n, x):
