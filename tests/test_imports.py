@@ -23,7 +23,11 @@ SOURCES = {path.relative_to(PACKAGE).as_posix(): path.read_text() for path in so
 
 # -- light ------------------------------------------------------------------------------------------------------
 
-HEAVY = ("scipy", "matplotlib", "sklearn", "rich", "sympy", "torch._dynamo", "torch._inductor", "torchgraft._demo")
+HEAVY = (
+    "scipy", "matplotlib", "sklearn", "rich", "sympy", "torch._dynamo", "torch._inductor", "torchgraft._demo",
+    "torchgraft._build.prototype", "torchgraft._capabilities", "torchgraft._check.check", "torchgraft._function.adopt",
+    "torchgraft._nn.module",
+)  # fmt: skip
 
 
 # Each statement has a process of its own, forked from one that has imported torch.

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ._kernels.kernel import Kernel
-from ._kernels.native_kernel import NativeKernel
 from ._mesh.cuts import promised_axes
 from ._record import Record
 from ._rules.kinds import Kind, differentiable_outputs, inert_outputs
@@ -240,7 +239,7 @@ def describe(record: Record) -> str:
 def _cuda_texts(record: Record) -> Iterator[str]:
     """Say what a C kernel is good for on CUDA, and what it costs, or why it is none there."""
     kernel = record.kernels.get("cuda") or record.kernels[None]
-    if not isinstance(kernel, NativeKernel) or not kernel.runs_on("cuda"):
+    if kernel.native is None or not kernel.runs_on("cuda"):
         return
     if not kernel.native.prototype.scalar and kernel.native.source.per_sample:
         yield "one thread a sample: good for many small samples, slow for few large ones"

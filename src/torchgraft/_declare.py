@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from . import _torch
-from ._build.source import Source
 from ._lower.dispatcher_op import fresh_name
 from ._lower.lowering import Lowering
 from ._lower.product import weigh
@@ -38,6 +37,8 @@ R_co = TypeVar("R_co", covariant=True)
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from ._build.source import Source
 
     Arrays = np.ndarray[Any, Any]
 

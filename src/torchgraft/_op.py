@@ -5,15 +5,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 import torch
 
 from . import _torch
-from ._build.source import Source
-from ._capabilities import Capability, capabilities, describe
 from ._kernels.make import make_kernel
-from ._kernels.native_kernel import NativeKernel
 from ._lower.eager_call import Call, EagerCall
 from ._lower.lowering import Lowering
 from ._lower.writing_operator import WritingOperator
@@ -24,6 +21,10 @@ from ._spec.reading import with_structures, with_workspaces
 from ._spec.reference import read_reference
 from ._spec.structures import gathering
 from .errors import DeclarationError, UnsupportedError
+
+if TYPE_CHECKING:
+    from ._build.source import Source
+    from ._capabilities import Capability
 
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
@@ -288,7 +289,7 @@ class Op(Generic[P, R_co]):
                 )
             numpy = arrays or any("ndarray" in str(note) for note in inspect.get_annotations(function).values())
             kernel = make_kernel(signature, function, numpy=numpy, source=source)
-            if isinstance(kernel, NativeKernel) and device == "cuda":
+            if device == "cuda":
                 kernel.check_on_cuda()
             self._declare(lambda record: record.add_kernel(device, kernel))
             return function
@@ -397,6 +398,8 @@ class Op(Generic[P, R_co]):
             >>> linear.capabilities()["compile"].answer
             'yes'
         """
+        from ._capabilities import capabilities  # Most programs ask for none, and print no operator.
+
         return capabilities(self._record, device)
 
     def prototype(self) -> str:
@@ -445,7 +448,7 @@ class Op(Generic[P, R_co]):
                 expected=f"{record.name}.functional.save_library(...)", got=f"{record.name}.save_library(...)",
                 hint=f"export a model that calls {record.name}.functional",
             )  # fmt: skip
-        if not isinstance(kernel, NativeKernel) or not record.opaque:
+        if kernel.native is None or not record.opaque:
             raise UnsupportedError(
                 "an exported model has the operator's torch code in it, and needs no library" if not record.opaque
                 else "the kernel is written in Python, which a program without it cannot run",
@@ -457,7 +460,7 @@ class Op(Generic[P, R_co]):
         called = (self.torch_op.name(), self._lowering.opaque(mapped=False).torch_op.name())
         schema = record.signature.schema()
         on_cuda = record.kernels.get("cuda", kernel) if cuda else kernel
-        if not isinstance(on_cuda, NativeKernel):
+        if on_cuda.native is None:
             raise UnsupportedError(
                 "the kernel for CUDA is written in Python, which a program without it cannot run", operator=record.name,
                 argument="cuda", expected=f"@{record.name}.kernel('cuda', tg.c(...))", got=f"one in {on_cuda.kind}",
@@ -468,6 +471,8 @@ class Op(Generic[P, R_co]):
         return f"<torchgraft.Op {self._record.qualname}>"
 
     def __str__(self) -> str:
+        from ._capabilities import describe
+
         return describe(self._record)
 
     # -- an operator is a function: copied and pickled by name ------------------------------------------------------

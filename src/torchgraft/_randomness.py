@@ -164,7 +164,6 @@ class Probe:
 
     Attributes:
         function: what is called.
-        always: every call is looked at.
         left: how many calls will be looked at in any case.
     """
 
@@ -173,14 +172,22 @@ class Probe:
     ) -> None:
         functools.update_wrapper(self, function)  # Who asks for documentation gets the function's.
         self.function = function
-        self._refuse = refuse
         self.left = _FIRST
-        self.always = not _SPEAKING.isdisjoint(named(written))
-        holds = any(isinstance(value, _GENERATORS) for _, value in captures(written))
-        # Numba's functions draw from generators that nobody else sees.
-        compiled = (value.py_func for _, value in captures(written) if is_compiled(value))
-        unseen = any(not _SPEAKING.isdisjoint(named(function)) for function in compiled)
-        self._suspected = holds or unseen or not _MAKING.isdisjoint(named(written))
+        self._written = written
+        self._refuse = refuse
+
+    @functools.cached_property
+    def always(self) -> bool:
+        """True if every call is looked at: the code speaks of draws."""
+        return not _SPEAKING.isdisjoint(named(self._written))
+
+    @functools.cached_property
+    def _suspected(self) -> bool:
+        """True if the function has, or makes, a generator that nobody else sees; those of Numba are such."""
+        found = [value for _, value in captures(self._written)]
+        if any(isinstance(value, _GENERATORS) for value in found) or not _MAKING.isdisjoint(named(self._written)):
+            return True
+        return any(not _SPEAKING.isdisjoint(named(value.py_func)) for value in found if is_compiled(value))
 
     def __call__(self, *values: Any) -> Any:
         """Call the function, and look for draws."""

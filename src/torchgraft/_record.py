@@ -8,17 +8,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace as replace_fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from ._build.native_function import NativeFunction
-from ._build.prototype import Prototype
-from ._build.source import Source
 from ._kernels.kernel import Kernel
 from ._kernels.make import make_kernel
-from ._kernels.native_kernel import NativeKernel
 from ._rules.kinds import Kind, cotangent_names
 from ._rules.rule import Rule
 from ._rules.surrogate import read_surrogates
@@ -29,6 +25,11 @@ from ._spec.reference import Reference
 from ._spec.shape_rule import ShapeRule
 from ._spec.signature import Output, Signature
 from .errors import DeclarationError, DeviceError
+
+if TYPE_CHECKING:
+    from ._build.native_function import NativeFunction
+    from ._build.prototype import Prototype
+    from ._build.source import Source
 
 _MEMO_SIZE = 1024
 
@@ -240,7 +241,7 @@ class Record:
     def natives(self) -> list[NativeFunction]:
         """The functions in C and C++ that users have written: kernels, then rules."""
         rules = dict.fromkeys(rule for named in self.rules.values() for rule in named.values())
-        kernels = [kernel.native for kernel in self.kernels.values() if isinstance(kernel, NativeKernel)]
+        kernels = [kernel.native for kernel in self.kernels.values() if kernel.native is not None]
         return [*kernels, *(rule.native for rule in rules if rule.native is not None)]
 
     def prototypes(self) -> list[Prototype]:
@@ -249,7 +250,9 @@ class Record:
         Raises:
             DeclarationError: an annotation has no counterpart in C.
         """
-        natives = [kernel.native.prototype for kernel in self.kernels.values() if isinstance(kernel, NativeKernel)]
+        from ._build.prototype import Prototype  # Programs without C need nothing of it.
+
+        natives = [kernel.native.prototype for kernel in self.kernels.values() if kernel.native is not None]
         kernel = natives[0] if natives else Prototype(self.signature, self.name)
         rules = dict.fromkeys(rule for named in self.rules.values() for rule in named.values())
         return [kernel, *(rule.prototype(self.signature) for rule in rules)]

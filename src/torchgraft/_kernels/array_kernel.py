@@ -31,7 +31,7 @@ class ArrayKernel(Kernel):
 
     def __init__(self, signature: Signature, function: Callable[..., Any]) -> None:
         super().__init__(signature, function)
-        self._positional = self._users(function, np.ndarray.copy)
+        self._take(function, np.ndarray.copy)
         self.call = self._call_arrays
 
     def in_place(self, plan: Plan, values: Sequence[Any]) -> Callable[..., Any] | None:

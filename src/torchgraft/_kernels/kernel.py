@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -24,6 +25,9 @@ from .ownership import held_elsewhere
 from .results import Samples, as_sequence, refuse_captured, refuse_mutated, refuse_random, settle
 from .written import in_full, leads_in_full, on_copies
 
+if TYPE_CHECKING:
+    from .._build.native_function import NativeFunction
+
 _WATCHED = 3
 """Runs in which captured tensors are looked for."""
 
@@ -39,6 +43,7 @@ class Kernel(ABC):
         call: the function on tensors, positional, unchecked.
         probe: looks out for hidden randomness; None where there can be none.
         writing: the user's function, positional, which writes into the arguments that are declared as written.
+        native: the function in C that it is; None in Python.
     """
 
     kind: str
@@ -47,6 +52,7 @@ class Kernel(ABC):
     call: Callable[..., Any]
     writing: Callable[..., Any]
     probe: Probe | None = None
+    native: NativeFunction | None = None
 
     def __init__(self, signature: Signature, function: Callable[..., Any]) -> None:
         self.signature = signature
@@ -56,6 +62,9 @@ class Kernel(ABC):
     def runs_on(self, device: str) -> bool:
         """Tell whether it computes on devices of a type."""
         return not self.opaque or device == "cpu"
+
+    def check_on_cuda(self) -> None:  # noqa: B027 - Those in Python may.
+        """Raise a `DeclarationError` if it is declared for CUDA and cannot run there."""
 
     def run(
         self, values: Sequence[Any], plan: Plan, *, may_loop: bool = True, new: bool = False, recorded: bool = False
@@ -104,17 +113,22 @@ class Kernel(ABC):
     def _looked_at(self, run: Callable[[], Any], *, new: bool) -> Any:
         return run() if self.probe is None else self.probe.look(run, new=new)
 
-    def _users(self, function: Callable[..., Any], copy: Callable[[Any], Any]) -> Callable[..., Any]:
-        """The user's function, positional; with an eye on each of its calls, if it may draw in any of them.
+    def _take(self, function: Callable[..., Any], copy: Callable[[Any], Any]) -> None:
+        """Take the user's function as what runs.
 
         Args:
-            copy: copies what the function writes: this one writes nothing.
+            copy: copies what the function writes: the operator writes nothing.
         """
         call = self.writing = positional(self.signature, function)
         if self.signature.written:
             call = on_copies(self.signature, call, copy)
         self.probe = Probe(call, function, lambda drawn: refuse_random(self.signature.name, drawn))
-        return self.probe if self.probe.always else call
+
+    @cached_property
+    def _positional(self) -> Callable[..., Any]:
+        """The user's function, positional; with an eye on each of its calls, if it may draw in any of them."""
+        assert self.probe is not None
+        return self.probe if self.probe.always else self.probe.function
 
     def copy_borrowed(self, result: Any) -> None:
         """From now on, copy outputs whose memory is not torch's own; opaque kernels return none that are."""
@@ -170,7 +184,12 @@ class TorchKernel(Kernel):
 
     def __init__(self, signature: Signature, function: Callable[..., Any]) -> None:
         super().__init__(signature, function)
-        self._positional = self.call = self._users(function, torch.clone)
+        self._take(function, torch.clone)
+
+    @cached_property
+    def call(self) -> Callable[..., Any]:  # type: ignore[override]
+        """The function on tensors, in whose place `copy_borrowed` may put another one."""
+        return self._positional
 
     def run_probing(self, values: Sequence[Any], plan: Plan) -> list[Tensor]:
         """`run`, recording, to see whether an output hangs on a tensor that was captured."""

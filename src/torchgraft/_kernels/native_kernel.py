@@ -29,6 +29,7 @@ class NativeKernel(Kernel):
 
     opaque = True
     trusted = True
+    native: NativeFunction
 
     def __init__(self, signature: Signature, function: Callable[..., Any], source: Source) -> None:
         super().__init__(signature, function)
@@ -40,7 +41,6 @@ class NativeKernel(Kernel):
             self.check_on_cuda()
 
     def check_on_cuda(self) -> None:
-        """Raise a `DeclarationError` if it cannot run on CUDA."""
         if self.native.unfit is not None:
             argument, problem, expected, got = self.native.unfit
             raise DeclarationError(problem, operator=self.signature.name, argument=argument, expected=expected, got=got)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from .. import _torch
 from .._build import debug
-from .._build.native_function import NativeFunction
 from .._generated import compile_source
 from .._spec.axes import broadcast
 from .._spec.plan import Leaf, Plan, leaves_of
 from .operator_rule import OperatorRule
 from .rule_call import RuleCall
+
+if TYPE_CHECKING:
+    from .._build.native_function import NativeFunction
 
 
 class NativeRule(OperatorRule):

@@ -14,7 +14,6 @@ from .._record import Record
 from .._rules.kinds import cotangent_names, differentiable_outputs
 from .._rules.results import as_results, settle_partial
 from .._rules.rule import Rule
-from .._rules.weighed import weighed
 from .._spec.plan import Plan, leaves_of, seeded_reads
 from ..errors import RuleError
 from .native_rule import NativeVJP
@@ -216,8 +215,12 @@ def _partial(record: Record, rule: Rule, operator: OperatorRule | None, weigh: W
             total = total.real
         return [total]
 
-    function = weighed(record.signature, rule)
-    native = None if function is None else NativeVJP(rule.inputs, reads, function).function
+    native = None
+    if rule.native is not None:
+        from .._rules.weighed import weighed  # Programs without C need nothing of it.
+
+        function = weighed(record.signature, rule)
+        native = None if function is None else NativeVJP(rule.inputs, reads, function).function
     return VJP(rule.label, rule.inputs, reads, call, None, rule.opaque, rule.residual, native)
 
 

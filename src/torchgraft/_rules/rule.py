@@ -8,21 +8,22 @@ import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._build.native_function import NativeFunction
-from .._build.prototype import Prototype
-from .._build.source import Source
 from .._randomness import Probe, draw_words
 from .._spec.reading import local_names, resolve_hints
 from .._spec.signature import Signature
 from .._spec.workspace import read_workspaces
 from ..errors import DeclarationError, RuleError
 from .kinds import Kind, cotangent_names, differentiable_outputs
-from .native import rule_prototype
 from .structures import Asked, readable_wholes
+
+if TYPE_CHECKING:
+    from .._build.native_function import NativeFunction
+    from .._build.prototype import Prototype
+    from .._build.source import Source
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +78,8 @@ class Rule:
         """
         if self.native is not None:
             return self.native.prototype
+        from .native import rule_prototype  # Programs without C need nothing of it.
+
         return rule_prototype(signature, self.kind, self.inputs, self.reads, (), "_", self.label)
 
     def runs_on(self, device: str) -> bool:
@@ -159,15 +162,10 @@ def make_rule(
             kind, tuple(inputs), call, reads, label, opaque, residual, array=array, independent=independent,
             written=function,
         )  # fmt: skip
-    if all(name in signature.names and not signature.names[name].is_tensor for name in reads):
-        raise DeclarationError(
-            "a rule in C reads no tensor, by which torch would know where to run it", operator=label,
-            expected="a tensor among the stub's parameters", got=", ".join(reads) or "none",
-            hint=f"let the C function take {inputs[0]}, too",
-        )  # fmt: skip
+    from .native import rule_function  # Programs without C need nothing of it.
+
     symbol = source.function or function.__name__
-    prototype = rule_prototype(signature, kind, inputs, reads, workspaces, symbol, label)
-    native = NativeFunction(source, prototype, label, RuleError)
+    native = rule_function(source, signature, kind, inputs, reads, workspaces, symbol, label)
     return Rule(
         kind, tuple(inputs), function, reads, label, opaque, residual, native=native, independent=independent,
         written=function,
