@@ -22,9 +22,9 @@ START, END = "<!-- table: special -->\n", "<!-- end -->"
 
 # The modules of each family.
 FAMILIES = {
-    "Gamma and beta": "gamma beta gammaln",
+    "Gamma and beta": "gamma beta log_gamma",
     "Distributions": "distributions normal owens",
-    "Bessel, Airy, Struve": "bessel spherical airy struve",
+    "Bessel, Airy, Struve": "bessel spherical airy_functions struve_functions",
     "Integrals": "integrals elliptic",
     "Hypergeometric, zeta, Lambert": "hyper hurwitz lambert",
     "Logarithms and powers": "logarithms",
@@ -63,7 +63,7 @@ def summary(op: tg.Op) -> str:
 
 def operators(modules: str) -> list[tg.Op]:
     """The public operators that are defined in modules of `special`."""
-    public = [op for op in vars(special).values() if isinstance(op, tg.Op)]
+    public = [getattr(special, name) for name in special.__all__]
     return [op for module in modules.split() for op in public if op.__module__ == f"{special.__name__}.{module}"]
 
 

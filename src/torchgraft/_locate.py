@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import itertools
@@ -33,7 +34,7 @@ def find_operator(place: str) -> Op[..., Any]:
     module = load(module_name)
     found = attribute(module, name)
     if not isinstance(found, Op):
-        known = sorted(key for key, value in vars(module).items() if isinstance(value, Op))
+        known = [key for key in dir(module) if isinstance(getattr(module, key, None), Op)]
         raise DeclarationError(
             "is no operator", operator=name, expected=", ".join(known) or f"a tg.op in {module_name}", got=repr(found)
         )
@@ -156,6 +157,7 @@ def expand(name: str) -> list[str]:
 
     Tests are left out, and files in which neither ``torchgraft`` nor ``autograd`` nor ``library`` occurs: to import a
     file runs it. Modules that the package has imported have run, and count: they may declare by helpers of its own.
+    So do those that it imports when it is asked for what it exports.
 
     Raises:
         DeclarationError: there is no such module, or a package cannot be imported.
@@ -165,7 +167,12 @@ def expand(name: str) -> list[str]:
     if _is_path(name):
         return [name]
     module = load(name)
-    return [name, *_submodules(module)] if hasattr(module, "__path__") else [name]
+    if not hasattr(module, "__path__"):
+        return [name]
+    for exported in set(dir(module)) - set(vars(module)):
+        with contextlib.suppress(AttributeError, ImportError):  # It may need what is not installed.
+            getattr(module, exported)
+    return [name, *_submodules(module)]
 
 
 def _files(folder: Path) -> Iterator[Path]:

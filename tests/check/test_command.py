@@ -148,18 +148,37 @@ def test_a_target_with_two_names_is_checked_once(write, check):
     assert list(verdicts(check(write(SQUARE + "again = square\n"), "ops.py", *QUICK)[1])) == ["ops.py:square"]
 
 
-def test_what_a_package_does_not_export_is_its_own_affair(tmp_path, monkeypatch):
-    package = tmp_path / "library" / "exporting"
+EXPORTS = {
+    "exporting": "from .ops import square as square\n",
+    "exporting_late": """
+import importlib
+
+def __dir__():
+    return ["square", "missing"]
+
+def __getattr__(name):
+    if name == "missing":
+        import no_such_package
+    if name == "square":
+        return importlib.import_module(".ops", __name__).square
+    raise AttributeError(name)
+""",
+}
+
+
+@pytest.mark.parametrize("name", EXPORTS)
+def test_what_a_package_does_not_export_is_its_own_affair(tmp_path, monkeypatch, name):
+    package = tmp_path / "library" / name
     package.mkdir(parents=True)
-    (package / "__init__.py").write_text("from .ops import square as square\n")
+    (package / "__init__.py").write_text(EXPORTS[name])
     (package / "ops.py").write_text(HEAD + SQUARE + CUBE)
     (package / "others.py").write_text(HEAD + CUBE + SQUARE.replace("square", "_square"))  # nothing of it is exported
     monkeypatch.syspath_prepend(package.parent)
-    found = {entry.place: entry.why_not for entry in collect("exporting")}
-    for private in ("exporting.ops:cube", "exporting.others:_square"):
+    found = {entry.place: entry.why_not for entry in collect(name)}
+    for private in (f"{name}.ops:cube", f"{name}.others:_square"):
         assert found.pop(private).startswith("it is private to its package")
-    assert found == {"exporting.ops:square": "", "exporting.others:cube": ""}
-    assert [entry.why_not for entry in [*collect("exporting.ops"), *collect("exporting.ops:cube")]] == ["", "", ""]
+    assert found == {f"{name}.ops:square": "", f"{name}.others:cube": ""}
+    assert [entry.why_not for entry in [*collect(f"{name}.ops"), *collect(f"{name}.ops:cube")]] == ["", "", ""]
 
 
 def test_operators_that_helpers_of_a_package_declare_are_found(tmp_path, monkeypatch):

@@ -29,8 +29,8 @@ from torchgraft.scipy.special import (
     owens,
 )
 from torchgraft.scipy.special import spherical as of_integer_order
-from torchgraft.scipy.special.airy import airy_nth
-from torchgraft.scipy.special.gammaln import betaln_by_a, betaln_by_a_a, psi_at
+from torchgraft.scipy.special.airy_functions import airy_nth
+from torchgraft.scipy.special.log_gamma import betaln_by_a, betaln_by_a_a, psi_at
 from torchgraft.scipy.special.sources import kernel_text, source
 
 from ..default import by_default

@@ -42,13 +42,7 @@ def test_what_is_not_refused_is_right(name):
     assert right >= len(point)  # all of the slope in the argument
 
 
-MODULES = [
-    "gamma", "beta", "bessel", "gammaln", "distributions", "normal", "logarithms", "integrals", "elliptic", "hyper",
-    "hurwitz", "lambert", "owens",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("name", dict.fromkeys(special._FAMILY.values()))
 def test_examples_print_what_they_say(name):
     module = importlib.import_module(f"torchgraft.scipy.special.{name}")
     parser, runner = doctest.DocTestParser(), doctest.DocTestRunner(verbose=False)

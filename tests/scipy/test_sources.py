@@ -4,11 +4,10 @@ import json
 
 import pytest
 
-import torchgraft as tg
 from docs._sphinx.special import ERRORS, FAMILIES, PAGE, citations, operators, rules, summary, table, worst, written
 from torchgraft.scipy import special
 
-OPERATORS = {name: op for name, op in vars(special).items() if isinstance(op, tg.Op)}
+OPERATORS = {name: getattr(special, name) for name in special.__all__}
 
 # -- sources ----------------------------------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from ..._op import Op
 
 
 def operators():
-    return {name: op for name, op in vars(special).items() if hasattr(op, "torch_op")}
+    return {name: getattr(special, name) for name in special.__all__}
 
 
 def text():

@@ -44,5 +44,3 @@ def test_lines_that_are_refused(checker):
 
 def test_the_stub_of_the_special_functions():
     assert stubs.STUB.read_text() == stubs.text(), "python -m tests.typing.stubs"
-    public = {name for name, value in vars(stubs.special).items() if name[0] != "_" and callable(value)}
-    assert set(stubs.operators()) == public

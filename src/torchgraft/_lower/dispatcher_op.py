@@ -30,7 +30,7 @@ def fresh_name(qualname: str, function: Callable[..., Any]) -> str:
     has a fingerprint beside it: which of them comes first is no matter of the operator.
     """
     with _lock:
-        if qualname not in _declared and _exists(qualname):
+        if qualname not in _declared and _torch.is_declared(qualname):
             raise DeclarationError(
                 f"'{qualname}' is an operator of another library",
                 operator=qualname,
@@ -49,9 +49,9 @@ def fresh_name(qualname: str, function: Callable[..., Any]) -> str:
     return name
 
 
-def _exists(qualname: str) -> bool:
-    namespace, name = qualname.split("::")
-    return hasattr(getattr(torch.ops, namespace), name)
+def is_ours(qualname: str) -> bool:
+    """Tell whether an operator has been declared by torchgraft, or is being declared."""
+    return qualname in _declared
 
 
 def companion(qualname: str, what: str) -> str:
@@ -71,6 +71,7 @@ class DispatcherOp:
     def __init__(self, qualname: str, schema: str, *, tags: tuple[torch.Tag, ...] = ()) -> None:
         namespace, self._name = qualname.split("::")
         with _lock:
+            _declared.add(qualname)
             library = _libraries.get(namespace)
             if library is None:
                 library = _libraries[namespace] = torch.library.Library(namespace, "FRAGMENT")

@@ -17,6 +17,11 @@ COMPOSITE_IMPLICIT = _C.DispatchKey.CompositeImplicitAutograd
 below_autograd: Callable[[], contextlib.AbstractContextManager[None]] = _C._AutoDispatchBelowAutograd
 
 
+def is_declared(qualname: str) -> bool:
+    """Tell whether the dispatcher knows an operator; `torch.ops` may import it to find out."""
+    return _C._jit_get_operation(qualname)[0] is not None
+
+
 def redispatch_below_autograd(overload: Any, keyset: Any) -> Callable[..., Any]:
     """A call of `overload` that goes on below the autograd keys of `keyset`.
 

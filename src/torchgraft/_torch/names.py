@@ -49,6 +49,7 @@ NAMES = (
     "torch._C:_get_dispatch_mode",
     "torch._C:_is_fwd_grad_enabled",
     "torch._C:_is_tracing",
+    "torch._C:_jit_get_operation",
     "torch._C:_len_torch_dispatch_stack",
     "torch._C:_len_torch_function_stack",
     "torch._C:_set_grad_enabled",

@@ -173,8 +173,10 @@ def _private(module: ModuleType) -> set[str]:
     """Return the names of operators that no package above exports; if it exports none, those with an underscore."""
     parts = module.__name__.split(".")
     above = [sys.modules.get(".".join(parts[:count])) for count in range(1, len(parts))]
-    exported = {id(value) for package in above if package is not None for value in vars(package).values()}
     operators = {name: value for name, value in _checkable(module) if isinstance(value, Op)}
+    exported = {id(value) for package in above if package is not None for value in vars(package).values()}
+    # A package may import what it exports when it is asked for it.
+    exported |= {id(getattr(p, name)) for p in above if p is not None for name in operators.keys() & set(dir(p))}
     hidden = {name for name, value in operators.items() if id(value) not in exported}
     return hidden if len(hidden) < len(operators) else {name for name in operators if name.startswith("_")}
 

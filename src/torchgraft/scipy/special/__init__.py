@@ -1,59 +1,46 @@
-"""Functions of `scipy.special`, under its names."""
+"""Functions of `scipy.special`, under its names.
 
-from .airy import airy as airy
-from .bessel import iv as iv
-from .bessel import ive as ive
-from .bessel import jv as jv
-from .bessel import jve as jve
-from .bessel import kv as kv
-from .bessel import kve as kve
-from .bessel import yv as yv
-from .bessel import yve as yve
-from .beta import betainc as betainc
-from .beta import betaincc as betaincc
-from .beta import betainccinv as betainccinv
-from .beta import betaincinv as betaincinv
-from .distributions import chdtr as chdtr
-from .distributions import chdtrc as chdtrc
-from .distributions import fdtr as fdtr
-from .distributions import pdtr as pdtr
-from .distributions import stdtr as stdtr
-from .distributions import stdtrit as stdtrit
-from .elliptic import ellipe as ellipe
-from .elliptic import ellipk as ellipk
-from .elliptic import ellipkm1 as ellipkm1
-from .gamma import gammainc as gammainc
-from .gamma import gammaincc as gammaincc
-from .gamma import gammainccinv as gammainccinv
-from .gamma import gammaincinv as gammaincinv
-from .gammaln import betaln as betaln
-from .gammaln import digamma as digamma
-from .gammaln import gammaln as gammaln
-from .gammaln import polygamma as polygamma
-from .hurwitz import zeta as zeta
-from .hyper import hyp0f1 as hyp0f1
-from .hyper import hyp1f1 as hyp1f1
-from .hyper import hyp2f1 as hyp2f1
-from .integrals import dawsn as dawsn
-from .integrals import erfcx as erfcx
-from .integrals import erfi as erfi
-from .integrals import exp1 as exp1
-from .integrals import expi as expi
-from .integrals import expn as expn
-from .integrals import fresnel as fresnel
-from .integrals import shichi as shichi
-from .integrals import sici as sici
-from .integrals import spence as spence
-from .lambert import lambertw as lambertw
-from .logarithms import boxcox as boxcox
-from .logarithms import inv_boxcox as inv_boxcox
-from .logarithms import xlog1py as xlog1py
-from .logarithms import xlogy as xlogy
-from .normal import log_ndtr as log_ndtr
-from .normal import ndtri as ndtri
-from .owens import owens_t as owens_t
-from .spherical import spherical_in as spherical_in
-from .spherical import spherical_jn as spherical_jn
-from .spherical import spherical_kn as spherical_kn
-from .spherical import spherical_yn as spherical_yn
-from .struve import struve as struve
+The operators of a family are declared when one of its functions is first asked for.
+"""
+
+import importlib as _importlib
+
+from .undeclared import declare_when_asked as _declare_when_asked
+
+_FAMILY = {
+    name: family
+    for family, names in {
+        "airy_functions": "airy",
+        "bessel": "iv ive jv jve kv kve yv yve",
+        "beta": "betainc betaincc betainccinv betaincinv",
+        "distributions": "chdtr chdtrc fdtr pdtr stdtr stdtrit",
+        "elliptic": "ellipe ellipk ellipkm1",
+        "gamma": "gammainc gammaincc gammainccinv gammaincinv",
+        "hurwitz": "zeta",
+        "hyper": "hyp0f1 hyp1f1 hyp2f1",
+        "integrals": "dawsn erfcx erfi exp1 expi expn fresnel shichi sici spence",
+        "lambert": "lambertw",
+        "log_gamma": "betaln digamma gammaln polygamma",
+        "logarithms": "boxcox inv_boxcox xlog1py xlogy",
+        "normal": "log_ndtr ndtri",
+        "owens": "owens_t",
+        "spherical": "spherical_in spherical_jn spherical_kn spherical_yn",
+        "struve_functions": "struve",
+    }.items()
+    for name in names.split()
+}
+__all__ = tuple(_FAMILY)  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _FAMILY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    function = globals()[name] = getattr(_importlib.import_module(f".{_FAMILY[name]}", __name__), name)
+    return function
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_FAMILY})
+
+
+_declare_when_asked([f"{__name__}.{family}" for family in dict.fromkeys(_FAMILY.values())])

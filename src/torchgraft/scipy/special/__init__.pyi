@@ -678,90 +678,6 @@ class _Gammaincinv(Op[..., Tensor]):
 
 gammaincinv: _Gammaincinv
 
-class _Gammaln(Op[..., Tensor]):
-    """The logarithm of the absolute value of the gamma function (DLMF 5.2.1; derivative 5.2.2).
-
-    Args:
-        x: any real number; at 0, -1, -2, ... the value is inf.
-
-    Returns:
-        In the shape of `x`. The derivative is NaN at the poles, but for 0, where it is that of the side of its sign.
-
-    Example:
-        >>> gammaln(torch.tensor([0.5, 10.0]))
-        tensor([ 0.5724, 12.8018])
-    """
-
-    def __call__(self, x: Tensor) -> Tensor: ...
-
-gammaln: _Gammaln
-
-class _Betaln(Op[..., Tensor]):
-    """The logarithm of the absolute value of the beta function (DLMF 5.12.1).
-
-    Args:
-        a: a positive number; negative ones as in SciPy.
-        b: likewise.
-
-    Returns:
-        In the shape to which the arguments broadcast. By Stirling's formula (DLMF 5.11.1) where a + b > 171, but where
-        one is 1e6 times the other, and where one is next to 0; next to the zero at (1, 1) by a series (DLMF 5.7.3).
-
-    Example:
-        >>> betaln(torch.tensor(2.0), torch.tensor(3.0))
-        tensor(-2.4849)
-    """
-
-    @overload
-    def __call__(self, a: Tensor, b: Tensor | float) -> Tensor: ...
-    @overload
-    def __call__(self, a: Tensor | float, b: Tensor) -> Tensor: ...
-
-betaln: _Betaln
-
-class _Digamma(Op[..., Tensor]):
-    """The digamma function (DLMF 5.2.2).
-
-    Args:
-        z: any real number; at 0 the value is an infinity, at -1, -2, ... NaN.
-
-    Returns:
-        In the shape of `z`.
-
-    Example:
-        >>> digamma(torch.tensor([1.0, 10.0]))
-        tensor([-0.5772,  2.2518])
-    """
-
-    def __call__(self, z: Tensor) -> Tensor: ...
-
-digamma: _Digamma
-
-class _Polygamma(Op[..., Tensor]):
-    """The n-th derivative of the digamma function (DLMF 5.15; by Hurwitz's function, 25.11.12).
-
-    Args:
-        n: order, an integer that is not negative.
-        x: any real number; at 0, -1, -2, ... the value is inf or -inf.
-
-    Returns:
-        In the shape to which the arguments broadcast; NaN where `n` is no order.
-
-    Raises:
-        DerivativeError: a derivative in `n` is asked for.
-
-    Example:
-        >>> polygamma(1, torch.tensor([2.0, 3.0, 25.5]))
-        tensor([0.6449, 0.3949, 0.0400])
-    """
-
-    @overload
-    def __call__(self, n: Tensor, x: Tensor | float) -> Tensor: ...
-    @overload
-    def __call__(self, n: Tensor | float, x: Tensor) -> Tensor: ...
-
-polygamma: _Polygamma
-
 class _Zeta(Op[..., Tensor]):
     """Hurwitz' zeta function, the sum of (q + k)^-x over k = 0, 1, ... (DLMF 25.11.1; derivative 25.11.17).
 
@@ -1091,6 +1007,90 @@ class _Lambertw(Op[..., Tensor]):
     def __call__(self, z: Tensor, k: int = 0, tol: float = 1e-08) -> Tensor: ...
 
 lambertw: _Lambertw
+
+class _Betaln(Op[..., Tensor]):
+    """The logarithm of the absolute value of the beta function (DLMF 5.12.1).
+
+    Args:
+        a: a positive number; negative ones as in SciPy.
+        b: likewise.
+
+    Returns:
+        In the shape to which the arguments broadcast. By Stirling's formula (DLMF 5.11.1) where a + b > 171, but where
+        one is 1e6 times the other, and where one is next to 0; next to the zero at (1, 1) by a series (DLMF 5.7.3).
+
+    Example:
+        >>> betaln(torch.tensor(2.0), torch.tensor(3.0))
+        tensor(-2.4849)
+    """
+
+    @overload
+    def __call__(self, a: Tensor, b: Tensor | float) -> Tensor: ...
+    @overload
+    def __call__(self, a: Tensor | float, b: Tensor) -> Tensor: ...
+
+betaln: _Betaln
+
+class _Digamma(Op[..., Tensor]):
+    """The digamma function (DLMF 5.2.2).
+
+    Args:
+        z: any real number; at 0 the value is an infinity, at -1, -2, ... NaN.
+
+    Returns:
+        In the shape of `z`.
+
+    Example:
+        >>> digamma(torch.tensor([1.0, 10.0]))
+        tensor([-0.5772,  2.2518])
+    """
+
+    def __call__(self, z: Tensor) -> Tensor: ...
+
+digamma: _Digamma
+
+class _Gammaln(Op[..., Tensor]):
+    """The logarithm of the absolute value of the gamma function (DLMF 5.2.1; derivative 5.2.2).
+
+    Args:
+        x: any real number; at 0, -1, -2, ... the value is inf.
+
+    Returns:
+        In the shape of `x`. The derivative is NaN at the poles, but for 0, where it is that of the side of its sign.
+
+    Example:
+        >>> gammaln(torch.tensor([0.5, 10.0]))
+        tensor([ 0.5724, 12.8018])
+    """
+
+    def __call__(self, x: Tensor) -> Tensor: ...
+
+gammaln: _Gammaln
+
+class _Polygamma(Op[..., Tensor]):
+    """The n-th derivative of the digamma function (DLMF 5.15; by Hurwitz's function, 25.11.12).
+
+    Args:
+        n: order, an integer that is not negative.
+        x: any real number; at 0, -1, -2, ... the value is inf or -inf.
+
+    Returns:
+        In the shape to which the arguments broadcast; NaN where `n` is no order.
+
+    Raises:
+        DerivativeError: a derivative in `n` is asked for.
+
+    Example:
+        >>> polygamma(1, torch.tensor([2.0, 3.0, 25.5]))
+        tensor([0.6449, 0.3949, 0.0400])
+    """
+
+    @overload
+    def __call__(self, n: Tensor, x: Tensor | float) -> Tensor: ...
+    @overload
+    def __call__(self, n: Tensor | float, x: Tensor) -> Tensor: ...
+
+polygamma: _Polygamma
 
 class _Boxcox(Op[..., Tensor]):
     """The power transform (x^lmbda - 1) / lmbda, and log(x) where lmbda is 0 (Box and Cox 1964).
