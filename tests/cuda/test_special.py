@@ -33,7 +33,7 @@ from torchgraft.scipy.special.airy_functions import airy_nth
 from torchgraft.scipy.special.log_gamma import betaln_by_a, betaln_by_a_a, psi_at
 from torchgraft.scipy.special.sources import kernel_text, source
 
-from ..default import by_default
+from ..default import by_default, first_of_each
 from ..scipy.test_ends import FUNCTIONS
 from .ends import BESSEL, BY_C, BY_ONE_TEXT, CASES, PUBLIC, SERVED, SPHERICAL, found, inputs_of, misses, on_cuda
 from .standin import emulated
@@ -233,7 +233,17 @@ def test_wide_numbers_are_infinite_as_others_are(expression):
     torch.testing.assert_close(made, by_c(x), rtol=1e-15, atol=0, equal_nan=True)
 
 
-@pytest.mark.parametrize("name", OURS)
+def in_c(name):
+    return OURS[name][0]._record.natives()[0] if name in OURS else on_cuda(name)
+
+
+IN_C = [*OURS, *(name for name in (*BY_C, *BY_ONE_TEXT) if name not in OURS), "riemann_zeta"]
+FIRST, FIRST_SERVED = (first_of_each(names, lambda name: [max(in_c(name).source.parts, key=len)])
+                       for names in (IN_C, SERVED))  # fmt: skip
+"""The first functions of each source; the others are looked at in all tests."""
+
+
+@pytest.mark.parametrize("name", by_default(OURS, FIRST.__contains__))
 def test_functions_in_c_give_what_the_cpu_gives(name):
     op, make = OURS[name]
     with emulated() as driver:
@@ -246,7 +256,7 @@ def test_functions_in_c_give_what_the_cpu_gives(name):
 
 
 @pytest.mark.filterwarnings("ignore:floating point number truncated")  # SciPy's, of the order of expn.
-@pytest.mark.parametrize(("name", "label"), CASES)
+@pytest.mark.parametrize(("name", "label"), by_default(CASES, lambda name, label: name in FIRST_SERVED))
 def test_values_of_our_own_are_right_wherever_those_of_the_cpu_are(name, label):
     with emulated() as driver:
         outputs = found(name, label, inputs_of(label))
@@ -271,7 +281,7 @@ def anywhere(name):
     return args
 
 
-@pytest.mark.parametrize("name", SERVED)
+@pytest.mark.parametrize("name", by_default(SERVED, FIRST_SERVED.__contains__))
 def test_values_of_our_own_are_those_of_the_cpu_at_random_points(name):
     """Each of both sides finds errors of the other; next to zeros they may differ."""
     args = anywhere(name)
@@ -298,10 +308,15 @@ def test_values_of_our_own_are_those_of_scipy(name):
 
 
 @pytest.mark.skipif(not nvrtc.is_there(), reason="NVRTC is not installed")
-@pytest.mark.parametrize("architecture", by_default(ARCHITECTURES, lambda one: one == "sm_90"))
-@pytest.mark.parametrize("name", [*OURS, *(name for name in (*BY_C, *BY_ONE_TEXT) if name not in OURS), "riemann_zeta"])
+@pytest.mark.parametrize(
+    ("name", "architecture"),
+    by_default(
+        [(name, one) for name in IN_C for one in (ARCHITECTURES if name in FIRST else ["sm_90"])],
+        lambda name, architecture: name in FIRST and architecture == "sm_90",
+    ),
+)
 def test_functions_in_c_compile_for_every_architecture(name, architecture):
-    native = OURS[name][0]._record.natives()[0] if name in OURS else on_cuda(name)
+    native = in_c(name)
     # Others than one as those that take long are compiled, which takes half the time.
     flags = [] if architecture == "sm_90" else [nvrtc.less_inlining()]
     assert code(native, torch.float64, architecture, flags=flags).startswith(b"\x7fELF")
