@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import functools
 import subprocess
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from torchgraft._build.toolchain import INCLUDE
 
 FOLDER = Path(__file__).with_name("emulated")
 OWN = Path(launcher.__file__).with_name("include")
-_CXX = ("g++", "-std=c++20", "-fPIC", "-shared", "-w")
+_CXX = ("g++", "-std=c++20", "-fPIC", "-w")
 _GRID = """
 static int64_t tg_count, tg_most;
 extern "C" void tg_run_grid(const unsigned *size, const tg_frame *frame) {{
@@ -58,12 +59,25 @@ class State(ctypes.Structure):
     )  # fmt: skip
 
 
+@functools.cache
+def _prepared(options: Sequence[str]) -> tempfile.TemporaryDirectory[str]:
+    """A folder with the header of the device, compiled once: that takes g++ longer than most kernels."""
+    folder = tempfile.TemporaryDirectory()
+    compiled = Path(folder.name, "torchgraft", "device.h.gch")
+    compiled.parent.mkdir()
+    header = ("-x", "c++-header", str(FOLDER / "torchgraft" / "device.h"))
+    subprocess.run([*_CXX, *options, *header, "-o", str(compiled)], check=True, capture_output=True)
+    return folder
+
+
 def _made(key: str, file: Path | None, text: str, *options: str) -> Path:
     def make(made: Path) -> Inputs:
-        source = file or made.with_suffix(".cpp")
+        source, own = file or made.with_suffix(".cpp"), list(options)
         if file is None:
             source.write_text(text)
-        subprocess.run([*_CXX, *options, str(source), "-o", str(made), "-ldl"], check=True, capture_output=True)
+            own.insert(0, f"-I{_prepared(options).name}")
+        command = [*_CXX, "-shared", *own, str(source), "-o", str(made), "-ldl"]
+        subprocess.run(command, check=True, capture_output=True)
         return Inputs()
 
     return cache.built(key, make).path
