@@ -254,15 +254,10 @@ def test_stdtr_far_out(point):
     assert scipy.special.stdtr(*point) != pytest.approx(exact, rel=1e-3, abs=0)
 
 
-# X or the value below the least normal number, X beside which dfd is nothing, and two tiny degrees of freedom.
-@pytest.mark.parametrize(
-    "point", [
-        (225.97180139379773, 9.172523283148204, 6.101103297940887e-05), (0.7705482628944068, 2806123.06, 1e-308),
-        (1e-5, 27.0, 5e-324), (3.5e-8, 4e-76, 5e-324), (1.5, 7.5e-17, 1e300), (8.2e-216, 4.2e-254, 1.0),
-        (4.96e-16, 2.08e-298, 5.7e-192),
-    ], ids=str,
-)  # fmt: skip
-def test_fdtr_where_scipys_has_lost_digits(point):
+@kept
+def fdtr_and_slopes(*point):
+    """The value of fdtr and its derivatives, where some of them hang on many digits."""
+
     def level(dfn, dfd, x):
         a, b, odds = dfn / 2, dfd / 2, dfn / dfd * x
         scale = mpmath.loggamma(a + b) - mpmath.loggamma(a) - mpmath.loggamma(b)
@@ -278,7 +273,19 @@ def test_fdtr_where_scipys_has_lost_digits(point):
 
     with mpmath.workdps(900):
         arguments = [mpmath.mpf(p) for p in point]
-        exact, slopes = float(level(*arguments)), [float(slope(i)) for i in range(3)]
+        return [float(level(*arguments)), *(float(slope(i)) for i in range(3))]
+
+
+# X or the value below the least normal number, X beside which dfd is nothing, and two tiny degrees of freedom.
+@pytest.mark.parametrize(
+    "point", [
+        (225.97180139379773, 9.172523283148204, 6.101103297940887e-05), (0.7705482628944068, 2806123.06, 1e-308),
+        (1e-5, 27.0, 5e-324), (3.5e-8, 4e-76, 5e-324), (1.5, 7.5e-17, 1e300), (8.2e-216, 4.2e-254, 1.0),
+        (4.96e-16, 2.08e-298, 5.7e-192),
+    ], ids=str,
+)  # fmt: skip
+def test_fdtr_where_scipys_has_lost_digits(point):
+    exact, *slopes = fdtr_and_slopes(*point)
     value, found = derivatives(special.fdtr, *point)
     assert value == pytest.approx(exact, rel=1e-12, abs=5e-324)
     assert found == pytest.approx(slopes, rel=1e-12, abs=1e-319)

@@ -111,7 +111,7 @@ def test_derivatives_of_expn(n, x):
     (first,) = torch.autograd.grad(value, argument, create_graph=True)
     (second,) = torch.autograd.grad(first, argument)
     assert value.item() == scipy.special.expn(n, x)
-    with mpmath.workdps(600):  # the difference of orders cancels at small x
+    with mpmath.workdps(100):  # the difference of orders cancels at small x
         exact = [(-1) ** k * mpmath.expint(n - k, mpmath.mpf(x)) for k in (1, 2)]
     assert [first.item(), second.item()] == pytest.approx([float(e) for e in exact], rel=1e-12, abs=0)
 

@@ -12,6 +12,7 @@ from torchgraft.scipy import special
 from torchgraft.scipy.special import spherical
 
 from ..cuda.standin import emulated
+from .references import kept
 
 BESSEL = {"jn": mpmath.besselj, "yn": mpmath.bessely, "in": mpmath.besseli, "kn": mpmath.besselk}
 
@@ -22,6 +23,7 @@ POINTS = [
 ]  # fmt: skip
 
 
+@kept
 def exact(name, n, z, order):
     """A derivative; of integer n these are functions on the whole real line but 0."""
 
