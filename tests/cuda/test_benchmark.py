@@ -13,12 +13,20 @@ from _cuda.place import MEASUREMENTS, Place
 
 from torchgraft._build.cuda import nvrtc
 
+from ..default import by_default
 from .standin import emulated
 
 HERE = Place(torch.device("cpu"), elements=4096, cases=5, calls=20)
 
 
-@pytest.mark.parametrize("measurement", [m for m in MEASUREMENTS if not m.needs_gpu], ids=lambda m: m.what)
+ROWS = by_default(
+    [m for m in MEASUREMENTS if not m.needs_gpu],
+    lambda m: "random shapes" not in m.what,  # Those compile a hundred kernels.
+    lambda m: m.what,
+)
+
+
+@pytest.mark.parametrize("measurement", ROWS)
 def test_a_row(measurement):
     if "NVRTC" in measurement.what and not nvrtc.is_there():
         pytest.skip("NVRTC is not installed")
