@@ -111,12 +111,19 @@ class Call(ABC):
         # With lists of tensors the number of leaves varies, and every call is checked in words.
         self.recognises = not any(p.many for _, p in self.signature.tensors)
         kernels = self.record.kernels.values()
-        checks = Checks(all(k.opaque for k in kernels), all(k.trusted for k in kernels))
-        self._hot_path = self.path(self.signature, self.record.qualname, self.never, checks)
+        self._hot_path = self._generated(Checks(all(k.opaque for k in kernels), all(k.trusted for k in kernels)))
         self.compiled = self._compiled()
         self.function, self._install = self._hot_path.make(self.slow, self._find, self.compiled)
         self._positional = positional(self.signature, partial(self.function, None))
         debug.remembers(self)
+
+    def _generated(self, checks: Checks) -> HotPath:
+        """The generated functions: rules do not change them, and those of the declarations before serve again."""
+        known = self.lowering.generated.get(self.path)
+        if known is None or known.signature is not self.signature or known.checks != checks:
+            known = self.path(self.signature, self.record.qualname, self.never, checks)
+            self.lowering.generated[self.path] = known
+        return known
 
     @abstractmethod
     def slow(self, *args: Any) -> Any:

@@ -43,11 +43,13 @@ class Lowering:
     Attributes:
         derivatives: its rules, made callable.
         dispatched: the operator itself.
+        generated: what was generated for its calls, by kind.
     """
 
     def __init__(self, record: Record, weigh: Weigh) -> None:
         self.record = record
         self.derivatives = Derivatives(record, self.call, weigh)
+        self.generated: dict[type[Any], Any] = {}
         self._nodes: dict[Any, type[Any]] = {}
         self._mapped: DispatcherOp | None = None
         self._opaque: dict[bool, DispatcherOp] = {}
