@@ -87,6 +87,11 @@ def test_operators_work_without_what_compilers_need(imported_by):
     assert imported_by(compiled) >= {"sympy", "torch._dynamo"}
 
 
+def test_an_import_under_fake_tensors(imported_by):
+    fake = "from torch._subclasses import FakeTensorMode\nwith FakeTensorMode():\n    import torchgraft\n"
+    assert "sympy" in imported_by(fake + DECLARED)  # Fake tensors need it.
+
+
 FIRST_CALL = """
 @tg.op
 def triple(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:

@@ -44,8 +44,9 @@ SCIPY = ("special", "signal", "ndimage", "fft", "optimize")
 
 def public_names():
     for package in SCIPY:
-        names = vars(importlib.import_module(f"torchgraft.scipy.{package}")).items()
-        yield from (f"scipy.{package}.{name}" for name, value in names if name[0] != "_" and callable(value))
+        module = importlib.import_module(f"torchgraft.scipy.{package}")
+        names = [name for name in dir(module) if name[0] != "_" and callable(getattr(module, name))]
+        yield from (f"scipy.{package}.{name}" for name in names)
     yield "scipy.errors.InvalidValueError"
     yield from torchgraft.__all__
     for name in torchgraft.__all__:

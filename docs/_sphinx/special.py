@@ -22,7 +22,7 @@ START, END = "<!-- table: special -->\n", "<!-- end -->"
 
 # The modules of each family.
 FAMILIES = {
-    "Gamma and beta": "gamma beta log_gamma",
+    "Gamma and beta": "incomplete_gamma incomplete_beta log_gamma",
     "Distributions": "distributions normal owens",
     "Bessel, Airy, Struve": "bessel spherical airy_functions struve_functions",
     "Integrals": "integrals elliptic",

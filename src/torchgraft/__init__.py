@@ -106,11 +106,13 @@ _LATER = {
 """Names that are imported when they are first asked for: a program that uses none of them starts in half the time."""
 
 
-def __getattr__(name: str) -> object:
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(_importlib.import_module(f".{_LATER[name]}", __name__), name)
-    return value
+if not _typing.TYPE_CHECKING:  # Type checkers would take every name for one that there is.
+
+    def __getattr__(name: str) -> object:
+        if name not in _LATER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(_importlib.import_module(f".{_LATER[name]}", __name__), name)
+        return value
 
 
 def __dir__() -> list[str]:

@@ -1,8 +1,10 @@
 """Special functions are declared when they are asked for: by name, or by a saved graph."""
 
 import importlib
+import pkgutil
 
 import pytest
+import scipy.special
 import torch
 
 import torchgraft as tg
@@ -21,7 +23,10 @@ def test_the_table_names_all_public_functions_of_a_family(family):
 
 
 def test_no_function_is_hidden_by_a_module_of_its_name():
-    assert not FAMILIES.keys() & set(special.__all__)
+    """Nor is a function of SciPy that we lack a module of ours."""
+    files = {module.name for module in pkgutil.iter_modules(special.__path__)}
+    assert FAMILIES.keys() < files
+    assert not files & set(dir(scipy.special))
     assert set(special.__all__) < set(dir(special))
     with pytest.raises(AttributeError, match=r"'torchgraft.scipy.special' has no attribute 'gamman'"):
         special.gamman  # noqa: B018
@@ -62,6 +67,28 @@ assert not hasattr(torch.ops.torchgraft, "no_such") and "torchgraft.scipy.specia
 @pytest.mark.parametrize("way", WAYS)
 def test_a_family_is_declared_when_it_is_asked_for(way):
     done = run("-c", ASKED + WAYS[way])
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_thread_finds_an_operator_that_another_one_is_declaring():
+    slowly = """
+import threading, time
+began, define, found = threading.Event(), torch.library.Library.define, []
+
+def late(library, schema, *args, **options):
+    if schema.startswith("jv("):
+        began.set()
+        time.sleep(0.3)
+    return define(library, schema, *args, **options)
+
+torch.library.Library.define = late
+other = threading.Thread(target=lambda: (began.wait(), found.append(torch.ops.torchgraft.jv.default)))
+other.start()
+special.jv
+other.join()
+assert found == [special.jv.torch_op]
+"""
+    done = run("-c", ASKED + slowly)
     assert done.returncode == 0, done.stderr
 
 

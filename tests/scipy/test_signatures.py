@@ -53,7 +53,7 @@ def test_parameters_are_those_of_scipy(package, name):
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_nothing_else_looks_public(package):
-    public = {name for name in vars(package) if not name.startswith("_") and callable(getattr(package, name))}
+    public = {name for name in dir(package) if not name.startswith("_") and callable(getattr(package, name))}
     assert public - {"ConvergenceError"} == set(PACKAGES[package].split())
 
 

@@ -21,6 +21,7 @@ from . import fingerprint
 _lock = threading.Lock()
 _libraries: dict[str, torch.library.Library] = {}
 _declared: set[str] = set()
+_here = threading.local()
 
 
 def fresh_name(qualname: str, function: Callable[..., Any]) -> str:
@@ -49,9 +50,9 @@ def fresh_name(qualname: str, function: Callable[..., Any]) -> str:
     return name
 
 
-def is_ours(qualname: str) -> bool:
-    """Tell whether an operator has been declared by torchgraft, or is being declared."""
-    return qualname in _declared
+def is_being_defined(qualname: str) -> bool:
+    """Tell whether this thread defines an operator: `torch.library` then asks `torch.ops` for it, in vain."""
+    return getattr(_here, "defines", None) == qualname
 
 
 def companion(qualname: str, what: str) -> str:
@@ -71,7 +72,6 @@ class DispatcherOp:
     def __init__(self, qualname: str, schema: str, *, tags: tuple[torch.Tag, ...] = ()) -> None:
         namespace, self._name = qualname.split("::")
         with _lock:
-            _declared.add(qualname)
             library = _libraries.get(namespace)
             if library is None:
                 library = _libraries[namespace] = torch.library.Library(namespace, "FRAGMENT")
@@ -79,7 +79,9 @@ class DispatcherOp:
         self.tags = tags
         self._library = library
         self._qualname = qualname
+        _here.defines = qualname
         library.define(self._name + schema, tags=(torch.Tag.pt2_compliant_tag, *tags))
+        _here.defines = None
         self.torch_op: Any = getattr(getattr(torch.ops, namespace), self._name).default
 
     def __call__(self, *args: Any) -> Any:

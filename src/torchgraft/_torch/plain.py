@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad, profiler
+from torch.utils._python_dispatch import _disable_current_modes
 
 from .autocast import any_autocast
 from .legacy_vmap import is_legacy_batched
@@ -115,7 +116,8 @@ class _Absent(Tensor):
     """The type of `absent` tensors; no user's tensor has it."""
 
 
-_ABSENT = tuple(torch.empty(0).as_subclass(_Absent) for _ in range(16))
+with _disable_current_modes():  # They may be imported in a function that is traced with fake tensors.
+    _ABSENT = tuple(torch.empty(0, device="cpu").as_subclass(_Absent) for _ in range(16))
 
 
 def absent(place: int) -> Tensor:

@@ -12,12 +12,12 @@ _FAMILY = {
     for family, names in {
         "airy_functions": "airy",
         "bessel": "iv ive jv jve kv kve yv yve",
-        "beta": "betainc betaincc betainccinv betaincinv",
         "distributions": "chdtr chdtrc fdtr pdtr stdtr stdtrit",
         "elliptic": "ellipe ellipk ellipkm1",
-        "gamma": "gammainc gammaincc gammainccinv gammaincinv",
         "hurwitz": "zeta",
         "hyper": "hyp0f1 hyp1f1 hyp2f1",
+        "incomplete_beta": "betainc betaincc betainccinv betaincinv",
+        "incomplete_gamma": "gammainc gammaincc gammainccinv gammaincinv",
         "integrals": "dawsn erfcx erfi exp1 expi expn fresnel shichi sici spence",
         "lambert": "lambertw",
         "log_gamma": "betaln digamma gammaln polygamma",
@@ -26,10 +26,10 @@ _FAMILY = {
         "owens": "owens_t",
         "spherical": "spherical_in spherical_jn spherical_kn spherical_yn",
         "struve_functions": "struve",
-    }.items()
+    }.items()  # No file has the name of a function of SciPy, which it would hide.
     for name in names.split()
 }
-__all__ = tuple(_FAMILY)  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = tuple(_FAMILY)
 
 
 def __getattr__(name: str) -> object:

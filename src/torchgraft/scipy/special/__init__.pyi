@@ -232,124 +232,6 @@ class _Yve(Op[..., Tensor]):
 
 yve: _Yve
 
-class _Betainc(Op[..., Tensor]):
-    """The regularised incomplete beta function I_x(a, b) (DLMF 8.17.2).
-
-    Args:
-        a: positive parameter.
-        b: positive parameter.
-        x: from 0 to 1.
-
-    Returns:
-        Values between 0 and 1, in the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
-        Where a b < 1e-290, by series or quadrature if SciPy's has lost digits.
-
-    Raises:
-        DerivativeError: a second derivative in a parameter is asked for.
-
-    Example:
-        >>> betainc(torch.tensor(2.0), torch.tensor(3.0), torch.tensor(0.4))
-        tensor(0.5248)
-    """
-
-    @overload
-    def __call__(self, a: Tensor, b: Tensor | float, x: Tensor | float) -> Tensor: ...
-    @overload
-    def __call__(self, a: Tensor | float, b: Tensor, x: Tensor | float) -> Tensor: ...
-    @overload
-    def __call__(self, a: Tensor | float, b: Tensor | float, x: Tensor) -> Tensor: ...
-
-betainc: _Betainc
-
-class _Betaincc(Op[..., Tensor]):
-    """The complement 1 - I_x(a, b) of the regularised incomplete beta function (DLMF 8.17.4).
-
-    Args:
-        a: positive parameter.
-        b: positive parameter.
-        x: from 0 to 1.
-
-    Returns:
-        Values between 0 and 1, in the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
-        Where x < 1e-8, of which SciPy's has lost 1 - x, by the function itself; where a b < 1e-290, as `betainc`.
-
-    Raises:
-        DerivativeError: a second derivative in a parameter is asked for.
-
-    Example:
-        >>> betaincc(torch.tensor(2.0), torch.tensor(3.0), torch.tensor(0.4))
-        tensor(0.4752)
-    """
-
-    @overload
-    def __call__(self, a: Tensor, b: Tensor | float, x: Tensor | float) -> Tensor: ...
-    @overload
-    def __call__(self, a: Tensor | float, b: Tensor, x: Tensor | float) -> Tensor: ...
-    @overload
-    def __call__(self, a: Tensor | float, b: Tensor | float, x: Tensor) -> Tensor: ...
-
-betaincc: _Betaincc
-
-class _Betainccinv(Op[..., Tensor]):
-    """The x for which 1 - I_x(a, b) is y; derivatives by the implicit function theorem.
-
-    Args:
-        a: positive parameter.
-        b: positive parameter.
-        y: between 0 and 1.
-
-    Returns:
-        Values between 0 and 1, in the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
-        By Newton's method where SciPy's is NaN within it or below the least normal number, or has lost digits for a y
-        below 1e-50.
-
-    Raises:
-        DerivativeError: a second derivative in a parameter is asked for.
-
-    Example:
-        >>> betainccinv(torch.tensor(2.0), torch.tensor(3.0), torch.tensor(0.5))
-        tensor(0.3857)
-    """
-
-    @overload
-    def __call__(self, a: Tensor, b: Tensor | float, y: Tensor | float) -> Tensor: ...
-    @overload
-    def __call__(self, a: Tensor | float, b: Tensor, y: Tensor | float) -> Tensor: ...
-    @overload
-    def __call__(self, a: Tensor | float, b: Tensor | float, y: Tensor) -> Tensor: ...
-
-betainccinv: _Betainccinv
-
-class _Betaincinv(Op[..., Tensor]):
-    """The x for which I_x(a, b) is y; derivatives by the implicit function theorem.
-
-    Args:
-        a: positive parameter.
-        b: positive parameter.
-        y: between 0 and 1.
-
-    Returns:
-        Values between 0 and 1, in the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
-        By Newton's method where SciPy's is NaN within it or below the least normal number, or has lost digits for a y
-        below 1e-50.
-
-    Raises:
-        DerivativeError: a second derivative in a parameter is asked for.
-
-    Example:
-        >>> betaincinv(torch.tensor(2.0), torch.tensor(3.0), torch.tensor(0.5))
-        tensor(0.3857)
-    """
-
-    @overload
-    def __call__(self, a: Tensor, b: Tensor | float, y: Tensor | float) -> Tensor: ...
-    @overload
-    def __call__(self, a: Tensor | float, b: Tensor, y: Tensor | float) -> Tensor: ...
-    @overload
-    def __call__(self, a: Tensor | float, b: Tensor | float, y: Tensor) -> Tensor: ...
-
-betaincinv: _Betaincinv
-
 class _Chdtr(Op[..., Tensor]):
     """The chi-square distribution function, P(v/2, x/2) (DLMF 8.2.4).
 
@@ -573,111 +455,6 @@ class _Ellipkm1(Op[..., Tensor]):
 
 ellipkm1: _Ellipkm1
 
-class _Gammainc(Op[..., Tensor]):
-    """The regularised lower incomplete gamma function P(a, x) (DLMF 8.2.4).
-
-    Args:
-        a: positive parameter.
-        x: argument, not negative.
-
-    Returns:
-        Values between 0 and 1, in the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
-        Where x < 0.6 a and a > 100, or a > 3e4, by quadrature if SciPy's has lost digits; where a < 1e-6 and x < 1.1,
-        by series.
-
-    Raises:
-        DerivativeError: a second derivative in `a` is asked for.
-
-    Example:
-        >>> gammainc(torch.tensor(2.5), torch.tensor(1.3))
-        tensor(0.2386)
-    """
-
-    @overload
-    def __call__(self, a: Tensor, x: Tensor | float) -> Tensor: ...
-    @overload
-    def __call__(self, a: Tensor | float, x: Tensor) -> Tensor: ...
-
-gammainc: _Gammainc
-
-class _Gammaincc(Op[..., Tensor]):
-    """The regularised upper incomplete gamma function Q(a, x) = 1 - P(a, x) (DLMF 8.2.4).
-
-    Args:
-        a: positive parameter.
-        x: argument, not negative.
-
-    Returns:
-        Values between 0 and 1, in the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
-        Where x > 1.4 a and x > 100, or a > 3e4, by quadrature if SciPy's has lost digits.
-
-    Raises:
-        DerivativeError: a second derivative in `a` is asked for.
-
-    Example:
-        >>> gammaincc(torch.tensor(2.5), torch.tensor(1.3))
-        tensor(0.7614)
-    """
-
-    @overload
-    def __call__(self, a: Tensor, x: Tensor | float) -> Tensor: ...
-    @overload
-    def __call__(self, a: Tensor | float, x: Tensor) -> Tensor: ...
-
-gammaincc: _Gammaincc
-
-class _Gammainccinv(Op[..., Tensor]):
-    """The x for which Q(a, x) is y; derivatives by the implicit function theorem.
-
-    Args:
-        a: positive parameter.
-        y: between 0 and 1.
-
-    Returns:
-        In the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy. Where a > 3e4, by
-        Newton's method if SciPy's has lost digits.
-
-    Raises:
-        DerivativeError: a second derivative in `a` is asked for.
-
-    Example:
-        >>> gammainccinv(torch.tensor(2.5), torch.tensor(0.5))
-        tensor(2.1757)
-    """
-
-    @overload
-    def __call__(self, a: Tensor, y: Tensor | float) -> Tensor: ...
-    @overload
-    def __call__(self, a: Tensor | float, y: Tensor) -> Tensor: ...
-
-gammainccinv: _Gammainccinv
-
-class _Gammaincinv(Op[..., Tensor]):
-    """The x for which P(a, x) is y; derivatives by the implicit function theorem.
-
-    Args:
-        a: positive parameter.
-        y: between 0 and 1.
-
-    Returns:
-        In the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy. Where a > 3e4, by
-        Newton's method if SciPy's has lost digits.
-
-    Raises:
-        DerivativeError: a second derivative in `a` is asked for.
-
-    Example:
-        >>> gammaincinv(torch.tensor(2.5), torch.tensor(0.5))
-        tensor(2.1757)
-    """
-
-    @overload
-    def __call__(self, a: Tensor, y: Tensor | float) -> Tensor: ...
-    @overload
-    def __call__(self, a: Tensor | float, y: Tensor) -> Tensor: ...
-
-gammaincinv: _Gammaincinv
-
 class _Zeta(Op[..., Tensor]):
     """Hurwitz' zeta function, the sum of (q + k)^-x over k = 0, 1, ... (DLMF 25.11.1; derivative 25.11.17).
 
@@ -800,6 +577,229 @@ class _Hyp2F1(Op[..., Tensor]):
     def __call__(self, a: Tensor | float, b: Tensor | float, c: Tensor | float, z: Tensor) -> Tensor: ...
 
 hyp2f1: _Hyp2F1
+
+class _Betainc(Op[..., Tensor]):
+    """The regularised incomplete beta function I_x(a, b) (DLMF 8.17.2).
+
+    Args:
+        a: positive parameter.
+        b: positive parameter.
+        x: from 0 to 1.
+
+    Returns:
+        Values between 0 and 1, in the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
+        Where a b < 1e-290, by series or quadrature if SciPy's has lost digits.
+
+    Raises:
+        DerivativeError: a second derivative in a parameter is asked for.
+
+    Example:
+        >>> betainc(torch.tensor(2.0), torch.tensor(3.0), torch.tensor(0.4))
+        tensor(0.5248)
+    """
+
+    @overload
+    def __call__(self, a: Tensor, b: Tensor | float, x: Tensor | float) -> Tensor: ...
+    @overload
+    def __call__(self, a: Tensor | float, b: Tensor, x: Tensor | float) -> Tensor: ...
+    @overload
+    def __call__(self, a: Tensor | float, b: Tensor | float, x: Tensor) -> Tensor: ...
+
+betainc: _Betainc
+
+class _Betaincc(Op[..., Tensor]):
+    """The complement 1 - I_x(a, b) of the regularised incomplete beta function (DLMF 8.17.4).
+
+    Args:
+        a: positive parameter.
+        b: positive parameter.
+        x: from 0 to 1.
+
+    Returns:
+        Values between 0 and 1, in the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
+        Where x < 1e-8, of which SciPy's has lost 1 - x, by the function itself; where a b < 1e-290, as `betainc`.
+
+    Raises:
+        DerivativeError: a second derivative in a parameter is asked for.
+
+    Example:
+        >>> betaincc(torch.tensor(2.0), torch.tensor(3.0), torch.tensor(0.4))
+        tensor(0.4752)
+    """
+
+    @overload
+    def __call__(self, a: Tensor, b: Tensor | float, x: Tensor | float) -> Tensor: ...
+    @overload
+    def __call__(self, a: Tensor | float, b: Tensor, x: Tensor | float) -> Tensor: ...
+    @overload
+    def __call__(self, a: Tensor | float, b: Tensor | float, x: Tensor) -> Tensor: ...
+
+betaincc: _Betaincc
+
+class _Betainccinv(Op[..., Tensor]):
+    """The x for which 1 - I_x(a, b) is y; derivatives by the implicit function theorem.
+
+    Args:
+        a: positive parameter.
+        b: positive parameter.
+        y: between 0 and 1.
+
+    Returns:
+        Values between 0 and 1, in the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
+        By Newton's method where SciPy's is NaN within it or below the least normal number, or has lost digits for a y
+        below 1e-50.
+
+    Raises:
+        DerivativeError: a second derivative in a parameter is asked for.
+
+    Example:
+        >>> betainccinv(torch.tensor(2.0), torch.tensor(3.0), torch.tensor(0.5))
+        tensor(0.3857)
+    """
+
+    @overload
+    def __call__(self, a: Tensor, b: Tensor | float, y: Tensor | float) -> Tensor: ...
+    @overload
+    def __call__(self, a: Tensor | float, b: Tensor, y: Tensor | float) -> Tensor: ...
+    @overload
+    def __call__(self, a: Tensor | float, b: Tensor | float, y: Tensor) -> Tensor: ...
+
+betainccinv: _Betainccinv
+
+class _Betaincinv(Op[..., Tensor]):
+    """The x for which I_x(a, b) is y; derivatives by the implicit function theorem.
+
+    Args:
+        a: positive parameter.
+        b: positive parameter.
+        y: between 0 and 1.
+
+    Returns:
+        Values between 0 and 1, in the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
+        By Newton's method where SciPy's is NaN within it or below the least normal number, or has lost digits for a y
+        below 1e-50.
+
+    Raises:
+        DerivativeError: a second derivative in a parameter is asked for.
+
+    Example:
+        >>> betaincinv(torch.tensor(2.0), torch.tensor(3.0), torch.tensor(0.5))
+        tensor(0.3857)
+    """
+
+    @overload
+    def __call__(self, a: Tensor, b: Tensor | float, y: Tensor | float) -> Tensor: ...
+    @overload
+    def __call__(self, a: Tensor | float, b: Tensor, y: Tensor | float) -> Tensor: ...
+    @overload
+    def __call__(self, a: Tensor | float, b: Tensor | float, y: Tensor) -> Tensor: ...
+
+betaincinv: _Betaincinv
+
+class _Gammainc(Op[..., Tensor]):
+    """The regularised lower incomplete gamma function P(a, x) (DLMF 8.2.4).
+
+    Args:
+        a: positive parameter.
+        x: argument, not negative.
+
+    Returns:
+        Values between 0 and 1, in the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
+        Where x < 0.6 a and a > 100, or a > 3e4, by quadrature if SciPy's has lost digits; where a < 1e-6 and x < 1.1,
+        by series.
+
+    Raises:
+        DerivativeError: a second derivative in `a` is asked for.
+
+    Example:
+        >>> gammainc(torch.tensor(2.5), torch.tensor(1.3))
+        tensor(0.2386)
+    """
+
+    @overload
+    def __call__(self, a: Tensor, x: Tensor | float) -> Tensor: ...
+    @overload
+    def __call__(self, a: Tensor | float, x: Tensor) -> Tensor: ...
+
+gammainc: _Gammainc
+
+class _Gammaincc(Op[..., Tensor]):
+    """The regularised upper incomplete gamma function Q(a, x) = 1 - P(a, x) (DLMF 8.2.4).
+
+    Args:
+        a: positive parameter.
+        x: argument, not negative.
+
+    Returns:
+        Values between 0 and 1, in the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy.
+        Where x > 1.4 a and x > 100, or a > 3e4, by quadrature if SciPy's has lost digits.
+
+    Raises:
+        DerivativeError: a second derivative in `a` is asked for.
+
+    Example:
+        >>> gammaincc(torch.tensor(2.5), torch.tensor(1.3))
+        tensor(0.7614)
+    """
+
+    @overload
+    def __call__(self, a: Tensor, x: Tensor | float) -> Tensor: ...
+    @overload
+    def __call__(self, a: Tensor | float, x: Tensor) -> Tensor: ...
+
+gammaincc: _Gammaincc
+
+class _Gammainccinv(Op[..., Tensor]):
+    """The x for which Q(a, x) is y; derivatives by the implicit function theorem.
+
+    Args:
+        a: positive parameter.
+        y: between 0 and 1.
+
+    Returns:
+        In the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy. Where a > 3e4, by
+        Newton's method if SciPy's has lost digits.
+
+    Raises:
+        DerivativeError: a second derivative in `a` is asked for.
+
+    Example:
+        >>> gammainccinv(torch.tensor(2.5), torch.tensor(0.5))
+        tensor(2.1757)
+    """
+
+    @overload
+    def __call__(self, a: Tensor, y: Tensor | float) -> Tensor: ...
+    @overload
+    def __call__(self, a: Tensor | float, y: Tensor) -> Tensor: ...
+
+gammainccinv: _Gammainccinv
+
+class _Gammaincinv(Op[..., Tensor]):
+    """The x for which P(a, x) is y; derivatives by the implicit function theorem.
+
+    Args:
+        a: positive parameter.
+        y: between 0 and 1.
+
+    Returns:
+        In the shape to which the arguments broadcast; NaN outside of the domain, as in SciPy. Where a > 3e4, by
+        Newton's method if SciPy's has lost digits.
+
+    Raises:
+        DerivativeError: a second derivative in `a` is asked for.
+
+    Example:
+        >>> gammaincinv(torch.tensor(2.5), torch.tensor(0.5))
+        tensor(2.1757)
+    """
+
+    @overload
+    def __call__(self, a: Tensor, y: Tensor | float) -> Tensor: ...
+    @overload
+    def __call__(self, a: Tensor | float, y: Tensor) -> Tensor: ...
+
+gammaincinv: _Gammaincinv
 
 class _Dawsn(Op[..., Tensor]):
     """Dawson's integral F(x) (DLMF 7.2.5).

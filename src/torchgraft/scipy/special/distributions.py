@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from .docstrings import LEVEL, SHAPE
-from .gamma import psi_of
+from .incomplete_gamma import psi_of
 from .sources import ours
 from .table import Input, Refused, function, second_of
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ..._lower.dispatcher_op import is_ours
+from ..._lower.dispatcher_op import is_being_defined
 
 _modules: list[str] = []
 
@@ -22,12 +22,11 @@ class _Namespace(type(torch.ops.torchgraft)):  # type: ignore[misc]
         try:
             return super().__getattr__(name)
         except AttributeError:
-            if name.startswith("__") or not _modules or is_ours(f"torchgraft::{name}"):  # torch asks before it defines.
+            if name.startswith("__") or is_being_defined(f"torchgraft::{name}"):
                 raise
         for module in _modules:
-            importlib.import_module(module)
-        _modules.clear()
-        return getattr(self, name)
+            importlib.import_module(module)  # Where another thread imports it, this waits.
+        return vars(self)[name] if name in vars(self) else super().__getattr__(name)  # One object for each operator.
 
 
 def declare_when_asked(modules: Sequence[str]) -> None:

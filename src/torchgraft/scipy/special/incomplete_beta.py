@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from .docstrings import LEVEL
-from .gamma import psi_of
+from .incomplete_gamma import psi_of
 from .sources import Kernel, ours
 from .table import Input, function, second_of
 
