@@ -61,6 +61,9 @@ def main() -> None:
     parser.add_argument("--jax", metavar="PYTHON", help="a Python that has JAX, for its column")
     options = parser.parse_args()
     torch.set_num_threads(1)
+    unknown = set(options.names) - {entry.name for entry in ENTRIES.values()}
+    if unknown:
+        parser.error(f"_accuracy/functions has no entry of {', '.join(sorted(unknown))}")
     chosen = [entry for entry in ENTRIES.values() if not options.names or entry.name in options.names]
     rows = [
         score.as_json()

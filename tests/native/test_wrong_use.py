@@ -64,6 +64,23 @@ def test_no_such_function():
     assert (error.problem, error.expected) == ("the source defines no function 'f'", HEAD)
 
 
+def test_no_such_function_of_a_rule():
+    """What its author has called almost so is meant, and not the kernel."""
+    code = f"""
+        {HEAD} {{ *out = *x; }}
+        void f_vjp_y(int64_t n, const T *grad, T *grad_x) {{ *grad_x = *grad; }}
+    """
+    f = declare(code)
+
+    @f.vjp("x", kernel=tg.c(code))
+    def f_vjp_x(grad): ...
+
+    x = torch.ones(2, requires_grad=True)
+    with pytest.raises(tg.BuildError, match="defines no function 'f_vjp_x'") as raised:
+        f(x).sum().backward()
+    assert raised.value.hint.endswith('tg.c(..., function="f_vjp_y")')
+
+
 def test_a_syntax_error_names_the_line(tmp_path):
     error = refused(f"{HEAD} {{\n    out[0] = missing;\n}}")
     assert "source of f:2:14: error: 'missing' undeclared" in error.got

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import errno
 import functools
 import json
@@ -340,7 +341,10 @@ def _refusal(source: Source, prototype: Prototype, said: str, again: str) -> Bui
     if any(text.format(symbol) in said for text in _NO_FUNCTION):
         others = [head for head in heads(source.code) if head.name != symbol]
         defined = [head.name for head in others if not head.text.startswith("static ")]
-        example = f'tg.{"c" if source.language == "c" else "cpp"}(..., function="{defined[0]}")' if defined else None
+        # Of a rule, the function of the kernel is the last that is meant.
+        meant = [name for name in defined if name != operator.partition(".")[0]] or defined
+        near = difflib.get_close_matches(symbol, meant, n=1, cutoff=0.0)
+        example = f'tg.{"c" if source.language == "c" else "cpp"}(..., function="{near[0]}")' if near else None
         return BuildError(
             f"the source defines no function '{symbol}'", operator=operator,
             expected=prototype.users.declaration(language=source.language),

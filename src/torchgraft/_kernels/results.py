@@ -59,7 +59,7 @@ def _flat(signature: Signature, groups: Any) -> list[Any]:
 
 
 _RETURNED: dict[type, str] = {
-    type(None): "return the result",
+    type(None): "return the result, or, where the body is in C, give @tg.op(kernel=tg.c(...))",
     Native: "the body of a stub is in C: give @tg.op(kernel=tg.c(...))",
 }
 """The next step for what is no tensor."""
