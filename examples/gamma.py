@@ -6,7 +6,7 @@ from torch import Tensor
 
 import torchgraft as tg
 from torchgraft.scipy.special import gammaincinv
-from torchgraft.scipy.special.gamma import gammainc_slope  # (dF/dalpha) / (dF/dz), which underflows nowhere
+from torchgraft.scipy.special.incomplete_gamma import gammainc_slope  # (dF/dalpha) / (dF/dz), which underflows nowhere
 
 
 @tg.domain(alpha="[0.5, 20]")

@@ -4,7 +4,7 @@ import io
 
 import pytest
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Inexact
 from torch import Tensor
 from torch._dynamo.testing import CompileCounterWithBackend
 
@@ -217,6 +217,45 @@ def test_an_exported_training_graph_keeps_the_rules():
     exported(x).sum().backward()
     module(x).sum().backward()
     torch.testing.assert_close(dict(exported.named_parameters())["weight"].grad, module.weight.grad)
+
+
+def test_a_program_in_aten_alone_has_no_derivative():
+    """Its rules are gone with the operator, and the body's derivative may be another: here of a step, and at 0."""
+
+    @tg.op
+    def spike(v: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        return (v > 0).to(v.dtype)
+
+    @spike.surrogate("v", of=torch.sigmoid)
+    def _(grad, v):
+        return grad * torch.sigmoid(v) * (1 - torch.sigmoid(v))
+
+    @tg.op
+    def norms(x: Inexact[Tensor, "*batch n"], y: Float[Tensor, "n"]) -> Float[Tensor, "*batch"]:
+        return (x.abs() * y).square().sum(-1).sqrt()
+
+    for f, inputs in (
+        (spike, (torch.rand(3),)),
+        (norms, (torch.rand(2, 3), torch.rand(3))),
+        (norms, (torch.rand(2, 3, dtype=torch.complex128), torch.rand(3, dtype=torch.float64))),
+        (torch.vmap(norms, in_dims=(0, None)), (torch.rand(2, 0), torch.rand(0))),
+    ):
+
+        class Module(torch.nn.Module):
+            def forward(self, *inputs: Tensor) -> Tensor:
+                return f(*inputs)  # noqa: B023
+
+        program = torch.export.export(Module(), inputs).run_decompositions()
+        assert {str(node.target).split(".")[0] for node in program.graph.nodes if node.op == "call_function"} == {"aten"}
+        values = program.module()
+        assert_same(values(*inputs), f(*inputs))
+        for i, x in enumerate(inputs):
+            leaf = x.clone().requires_grad_()
+            made = values(*inputs[:i], leaf, *inputs[i + 1 :])
+            with pytest.raises(RuntimeError, match="derivative for aten::copy is not implemented"):
+                made.sum().backward()
+        with pytest.raises((RuntimeError, NotImplementedError), match="aten::copy|forward AD with copy"):
+            torch.func.jvp(values, inputs, tuple(map(torch.ones_like, inputs)))
 
 
 @some_by_default(case for case in CASES if case.in_matrix and REVERSE not in case.cannot)

@@ -211,7 +211,7 @@ class Part:
         """The torch body in the operator's place, for tracers below autograd: Inductor fuses it, export keeps ATen.
 
         A graph that may still be differentiated (`make_fx`, `torch.func.linearize`) keeps the operator: its derivative
-        is its rules', not the body's.
+        is its rules', not the body's. That of an exported program is refused: the program is wanted in ATen alone.
         """
         if not _torch.tracing_to_graph():  # Only shapes are wanted, or a mode looks on, such as one that counts.
             return self.fake(*args) if _torch.fake_mode_of(args) else NotImplemented
@@ -225,11 +225,11 @@ class Part:
             plan = self.record.plan(values, lead)
             if plan.batch:  # A dispatch mode cannot trace torch.vmap; `_inline` did it where it could.
                 return self.lowering.opaque(mapped=self.is_mapped)(*args)
-            outputs = self.record.kernel_for(plan.device).run(values, plan)
+            outputs, leaves = self.record.kernel_for(plan.device).run(values, plan), self.record.leaves(values)
+            owned = [o.clone() if _torch.is_view(o) or any(o is x for x in leaves) else o for o in outputs]
+            return self._pack(_torch.without_derivative(owned, leaves) if torch.compiler.is_exporting() else owned)
         except Exception:  # What cannot be traced stays one opaque call, which raises in its turn.
             return self.lowering.opaque(mapped=self.is_mapped)(*args)
-        leaves = self.record.leaves(values)
-        return self._pack([o.clone() if _torch.is_view(o) or any(o is x for x in leaves) else o for o in outputs])
 
     # -- derivatives ------------------------------------------------------------------------------------------
 
@@ -311,6 +311,8 @@ class Part:
         try:
             with _torch.below_autograd():
                 outputs = self.record.kernel_for(plan.device).run(values, plan, may_loop=False)
+                if torch.compiler.is_exporting():
+                    outputs = _torch.without_derivative(outputs, self.record.leaves(values))
                 return as_run(self.record.signature, outputs)
         except Exception:  # It stays one opaque call, as in `decompose`.
             return None

@@ -136,6 +136,7 @@ from .tracing import tangents_from_outside as tangents_from_outside
 from .tracing import tracing_final_graph as tracing_final_graph
 from .tracing import tracing_to_graph as tracing_to_graph
 from .tracing import vmap_escapes_tracer as vmap_escapes_tracer
+from .tracing import without_derivative as without_derivative
 from .wrappers import add_batch as add_batch
 from .wrappers import below_levels as below_levels
 from .wrappers import is_wrapped as is_wrapped

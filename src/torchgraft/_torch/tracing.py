@@ -44,6 +44,28 @@ def tracing_final_graph() -> bool:
     return _C._get_dispatch_mode(_C._TorchDispatchModeKey.FUNCTIONAL) is not None
 
 
+def without_derivative(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> list[Tensor]:
+    """Make tensors of the same values, whose derivatives with respect to `inputs` torch refuses, by ATen alone.
+
+    ``aten.copy(self, src)`` has the values of `src` and the shape and dtype of `self`, and no derivative: `self` is made
+    of the inputs, as the outputs may not hang on them in the eyes of autograd.
+    """
+    inputs = [x for x in inputs if _is_floating(x)]
+    return [torch.ops.aten.copy(_like(o, inputs), o) if inputs and _is_floating(o) else o for o in outputs]
+
+
+def _is_floating(tensor: Tensor) -> bool:
+    return tensor.is_floating_point() or tensor.is_complex()
+
+
+def _like(output: Tensor, inputs: Sequence[Tensor]) -> Tensor:
+    """A tensor in the shape and dtype of an output that hangs on all inputs; its values are of no meaning."""
+    if len(inputs) == 1 and (inputs[0].shape, inputs[0].dtype) == (output.shape, output.dtype):
+        return inputs[0]
+    real = (x if output.is_complex() or not x.is_complex() else torch.view_as_real(x.resolve_conj()) for x in inputs)
+    return sum(x.sum().to(output.dtype) for x in real).expand(output.shape)  # type: ignore[union-attr]
+
+
 def vmap_escapes_tracer() -> bool:
     """Tell whether a tracer takes what `torch.vmap` wraps for constants.
 
