@@ -386,6 +386,56 @@ def test_overlapping_arguments_have_gradients():
     assert found.tolist() == [1, 3, 3, 3, 3]
 
 
+HOOKS = {
+    "nothing": nullcontext,
+    "hooks": lambda: torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x),
+    "save_on_cpu": torch.autograd.graph.save_on_cpu,
+}
+
+
+@pytest.mark.parametrize("around", HOOKS)
+def test_overlapping_arguments_that_rules_read(around):
+    """They read the values before the call: of x, and of y that is written into."""
+
+    @tg.op
+    def add_square(y: tg.Mutated[Float[Tensor, "n"]], x: Float[Tensor, "n"]) -> None:
+        y.mul_(y).add_(x * x)
+
+    @add_square.vjp("y")
+    def _(grad_y, y):
+        return 2 * grad_y * y
+
+    @add_square.vjp("x")
+    def _(grad_y, x):
+        return 2 * grad_y * x
+
+    def same(a):
+        b = a * 1
+        add_square(b, b)
+        return b
+
+    def shifted(a):
+        b = a * 1
+        add_square(b[1:], b[:-1])
+        return b
+
+    def plainly(f, a):
+        b = a * 1
+        return 2 * b * b if f is same else torch.cat([b[:1], b[1:] ** 2 + b[:-1] ** 2])
+
+    a = torch.tensor([0.1, 0.2, 0.7], dtype=torch.float64, requires_grad=True)
+    for f in (same, shifted):
+        wanted = torch.autograd.grad(plainly(f, a).sum(), a)
+        with HOOKS[around]():
+            made = f(a)
+            torch.testing.assert_close(torch.autograd.grad(made.sum(), a), wanted)
+        torch.testing.assert_close(torch.func.grad(lambda a, f=f: f(a).sum())(a.detach()), wanted[0])
+        pushed = [
+            torch.func.jvp(g, (a.detach(),), (torch.ones(3).double(),)) for g in (f, lambda a, f=f: plainly(f, a))
+        ]
+        torch.testing.assert_close(*pushed)
+
+
 def test_the_memory_itself_is_written():
     for kind in PAIRS:
         f, _ = pair(kind)

@@ -5,7 +5,7 @@ import types
 import numpy as np
 import pytest
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Complex, Float, Int64
 from torch import Tensor
 from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -417,3 +417,34 @@ def test_kernels_run_without_grad_mode(path):
     for _ in range(3):
         operator(*_tensors(path))
     assert seen[1:] == [False, False]
+
+
+def test_a_list_in_the_place_of_an_array():
+    with pytest.raises(tg.KernelError, match="returned list") as raised:
+        _numpy(lambda x, y: [1.0] * len(x))(*_tensors(None))
+    assert raised.value.hint == "return np.asarray(...)"
+
+
+@pytest.mark.parametrize(
+    "given", [lambda x: (x,), lambda x: 3, lambda x: [tuple(x)]], ids=["in a tuple", "a number", "in a list"]
+)
+def test_a_shape_rule_that_gives_no_shape(given):
+    @tg.op
+    def double(x: Tensor) -> Tensor:
+        return 2 * x
+
+    double.shape(lambda x: given(x))
+    with pytest.raises(tg.ShapeError, match="the shape rule gave no shape for 'out'") as raised:
+        double(torch.ones(3))
+    assert "tuple of sizes" in raised.value.expected
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
+def test_a_complex_dtype_that_is_not_admitted():
+    @tg.op
+    def conjugated(z: Complex[Tensor, "n"]) -> Complex[Tensor, "n"]:
+        return z.conj()
+
+    with pytest.raises(tg.DtypeError) as raised:
+        conjugated(torch.zeros(2, dtype=torch.complex32))
+    assert raised.value.hint == "pass z.to(torch.complex64)"

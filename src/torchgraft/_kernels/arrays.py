@@ -80,9 +80,10 @@ def to_tensor(
             expected="np.ndarray", got="Tensor", hint="return tensor.numpy(), or annotate with Tensor",
         )  # fmt: skip
     if not isinstance(value, (np.ndarray, np.generic)):
+        hints = {type(None): "return the array", list: "return np.asarray(...)"}
         raise error(
             f"returned {type(value).__name__}", operator=operator, argument=output, expected="np.ndarray",
-            got=type(value).__name__, hint="return the array" if value is None else None,
+            got=type(value).__name__, hint=hints.get(type(value)),
         )  # fmt: skip
     if isinstance(value, np.ma.MaskedArray):
         raise error(

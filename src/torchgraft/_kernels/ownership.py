@@ -8,6 +8,7 @@ output, or a compiler reuses its memory. What somebody else still holds is copie
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -26,17 +27,18 @@ def release(result: Any) -> Any:
     return _copied(result, is_held)
 
 
-def _released(items: Any, *, held: bool) -> tuple[Any, ...]:
-    """The arrays of a tuple or list, and of a list in it.
+def _released(items: Any, *, held: bool) -> Sequence[Any]:
+    """The arrays of a tuple or list, and of a list in it; a list stays one.
 
     Args:
         held: somebody else holds it, and with it all that is in it.
     """
     held_items = [held or sys.getrefcount(items[i]) > _ITEM for i in range(len(items))]
-    return tuple(
+    made = [
         _released(items[i], held=is_held) if isinstance(items[i], (tuple, list)) else _copied(items[i], is_held)
         for i, is_held in enumerate(held_items)
-    )
+    ]
+    return made if isinstance(items, list) else tuple(made)
 
 
 def _copied(value: Any, held: bool) -> Any:

@@ -187,8 +187,9 @@ class WritingCall(Call):
             return self._torch_op(*values)
         self._check_apart(values)
         given = list(values)
-        for i in self._read if torch.is_grad_enabled() else ():  # The node saves it, and it is written afterwards.
-            given[i] = values[i].clone()
+        if torch.is_grad_enabled():
+            for i in (*self._read, *self._sharing(values)):  # The node saves it, and it is written afterwards.
+                given[i] = [t.clone() for t in values[i]] if isinstance(values[i], (list, tuple)) else values[i].clone()
         made = self.functional.again(given)
         shown = [made] if self.signature.structure is None else list(made)
         pairs = list(zip(self._written, shown, strict=False))
@@ -199,6 +200,12 @@ class WritingCall(Call):
         for i, after in pairs:
             self._copy(self.signature.parameters[i].name, values[i], self._unrecorded(i, values, after))
         return self.signature.pack_beside(shown[len(pairs) :])
+
+    def _sharing(self, values: Sequence[Any]) -> list[int]:
+        """List the places of what is only read, and has memory in common with what is written."""
+        written = {_torch.memory(values[i]) for i in self._written}
+        read = ((i, _tensors(values[i])) for i, p in self.signature.tensors if not p.written)
+        return [i for i, tensors in read if any(_torch.memory(tensor) in written for tensor in tensors)]
 
     def _unrecorded(self, place: int, values: Sequence[Any], after: Tensor) -> Tensor:
         """A new value, without its graph where nothing that has a derivative moves it: running statistics stay so.

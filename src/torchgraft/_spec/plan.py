@@ -305,7 +305,9 @@ def check_dtypes(signature: Signature, leaves: Sequence[tuple[str, Dtypes, torch
 
 def _not_admitted(operator: str, name: str, dtypes: Dtypes, dtype: torch.dtype) -> DtypeError:
     hint = None
-    if dtype.is_complex:
+    if dtype.is_complex and dtypes.kind in ("Complex", "Inexact"):
+        hint = f"pass {name}.to(torch.complex64)"
+    elif dtype.is_complex:
         hint = f"pass {name}.real or {name}.abs(), or annotate with Complex or Inexact"
     elif not is_inexact(dtype) and dtypes.kind.startswith(("Float", "Complex", "Inexact")):
         hint = f"pass {name}.double(), or annotate with Real, which promotes integers"

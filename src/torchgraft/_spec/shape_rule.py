@@ -37,7 +37,7 @@ def shapes_by_rule(signature: Signature, rule: ShapeRule, values: Sequence[Any],
             got=len(shapes),
         )
     groups = [
-        _of_list(signature, output, shape) if output.many else tuple(shape)
+        (_of_list if output.many else _of_one)(signature, output, shape)
         for output, shape in zip(signature.returned, shapes, strict=True)
     ]
     flat = flattened(signature.returned, groups)
@@ -66,6 +66,20 @@ def _call(signature: Signature, rule: ShapeRule, values: Sequence[Any]) -> Any:
             if "new_dynamic_size" in str(error)
             else None,
         ) from error
+
+
+def _of_one(signature: Signature, output: Output, shape: Any) -> Shape:
+    """The shape of a tensor."""
+    if not isinstance(shape, (list, tuple)) or any(isinstance(size, (list, tuple, torch.Tensor)) for size in shape):
+        raise ShapeError(
+            f"the shape rule gave no shape for '{output.name}'",
+            operator=f"{signature.name}.shape",
+            argument=output.name,
+            expected="a tuple of sizes",
+            got=repr(shape),
+            hint="wrong: return (x,)\nright: return tuple(x)",
+        )
+    return tuple(shape)
 
 
 def _of_list(signature: Signature, output: Output, shapes: Any) -> list[Shape]:

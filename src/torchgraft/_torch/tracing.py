@@ -47,8 +47,8 @@ def tracing_final_graph() -> bool:
 def without_derivative(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> list[Tensor]:
     """Make tensors of the same values, whose derivatives with respect to `inputs` torch refuses, by ATen alone.
 
-    ``aten.copy(self, src)`` has the values of `src` and the shape and dtype of `self`, and no derivative: `self` is made
-    of the inputs, as the outputs may not hang on them in the eyes of autograd.
+    ``aten.copy(self, src)`` has the values of `src`, the shape and dtype of `self`, and no derivative. `self` is made
+    of the inputs: in the eyes of autograd, the outputs may not hang on them.
     """
     inputs = [x for x in inputs if _is_floating(x)]
     return [torch.ops.aten.copy(_like(o, inputs), o) if inputs and _is_floating(o) else o for o in outputs]
