@@ -4,6 +4,8 @@ import itertools
 
 import pytest
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 import torchgraft as tg
 
@@ -49,6 +51,25 @@ def test_cell(transform: Transform, case: Case):
         assert matrix.ABSENT in (cell, wanted)
     else:
         assert cell == wanted
+
+
+@tg.op
+def marked(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    return x**3
+
+
+@marked.vjp("x")
+def _(grad: Tensor, x: Tensor) -> Tensor:
+    return 6 * grad * x**2
+
+
+MARKED = Case("marked", marked, lambda x: 2 * x**3 - (x**3).detach(), lambda: (torch.rand(3, dtype=torch.float64) + 1,))
+
+
+@pytest.mark.parametrize("transform", by_default(TRANSFORMS, lambda transform: not transform.slow, repr))
+def test_the_derivative_is_the_rule_s(transform: Transform):
+    """It is not that of the kernel's body, which is half of it here: rules of other operators could not tell."""
+    assert matrix.judge(MARKED, transform) in (matrix.YES, matrix.REFUSED, matrix.ABSENT)
 
 
 def test_documentation_is_up_to_date():

@@ -132,11 +132,20 @@ def _(s: Subject) -> Any:
     )
 
 
-@transform(TRACERS, "backward of make_fx, pre_dispatch", REVERSE)
-def _(s: Subject) -> Any:
-    graph, x = make_fx(s.f, pre_dispatch=True)(*s.x), s.recording()
+def _backward_of_graph(s: Subject, **options: Any) -> Any:
+    graph, x = make_fx(s.f, **options)(*s.x), s.recording()
     out = graph(*x)
     return out, autograd.grad(out.abs().sum(), x)
+
+
+@transform(TRACERS, "backward of make_fx", REVERSE)
+def _(s: Subject) -> Any:
+    return _backward_of_graph(s)
+
+
+@transform(TRACERS, "backward of make_fx, pre_dispatch", REVERSE)
+def _(s: Subject) -> Any:
+    return _backward_of_graph(s, pre_dispatch=True)
 
 
 @transform(TRACERS, "functionalize(grad)", REVERSE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -18,21 +19,28 @@ GROUP = "torch.export"
 
 
 class _Module(torch.nn.Module):
-    def __init__(self, s: Subject) -> None:
+    def __init__(self, f: Callable[..., Any]) -> None:
         super().__init__()
-        self.subject = s
+        self.f = f
 
-    def forward(self, *leaves: Tensor) -> tuple[Tensor, ...]:
-        return self.subject.raw(*leaves)
+    def forward(self, *leaves: Tensor) -> Any:
+        return self.f(*leaves)
 
 
 def _export(s: Subject, **options: Any) -> torch.export.ExportedProgram:
-    return torch.export.export(_Module(s), tuple(s.leaves), **options)
+    return torch.export.export(_Module(s.raw), tuple(s.leaves), **options)
 
 
 @transform(GROUP, "export", slow=True)
 def _(s: Subject) -> Any:
     return _export(s, strict=False).module()(*s.leaves)
+
+
+@transform(GROUP, "backward of export", REVERSE, slow=True)
+def _(s: Subject) -> Any:
+    x = s.recording()
+    out = torch.export.export(_Module(s.f), s.x).module()(*x)
+    return out, autograd.grad(out.abs().sum(), x)
 
 
 @transform(GROUP, "export, strict", slow=True)
