@@ -191,6 +191,26 @@ def test_a_kernel_in_c_that_fails_at_a_size_between_two_calls():
     assert ends(tg.check(same, normal(3), only="state")) == [("state", "SIGABRT", "x: float64[4]")]
 
 
+@on_linux
+def test_a_kernel_in_c_that_ends_the_process_after_some_calls():
+    """As one that steps out of its memory does: the gradient calls it often, and comes first."""
+    source = """
+    #include <stdlib.h>
+    void copied(int64_t n, const T *x, T *out) {
+        static int calls = 0;
+        if (++calls > 15) abort();
+        for (int64_t i = 0; i < n; i++) out[i] = x[i];
+    }"""
+
+    @tg.op(kernel=tg.c(source))
+    def copied(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]: ...
+
+    copied.adjoint("x")(lambda grad: grad)
+    report = tg.check(copied, normal(30))
+    assert ("gradient", "SIGABRT", "x: float64[30]") in ends(report)
+    assert len(report.results) > 20
+
+
 library = ctypes.CDLL(None)
 
 

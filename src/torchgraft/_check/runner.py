@@ -97,10 +97,12 @@ def _survived(check: Check, cases: Sequence[Case], clock: Clock, memory: Memory)
     """Run a check, in a child if it is risky; the end of its process is its result."""
     risky = False
     with contextlib.suppress(OutOfTime):
+        if check.name == "gradient" and not _survives_calls(check, cases):
+            memory.ends["calls"] += 1
         risky = is_risky(check, cases[0]) or bool(memory.ends.keys() - {None})
     if clock.over:
         return [_untried(check, f"the {clock.budget:.3g} s were over")]
-    kind = check.probes if risky else None
+    kind = check.probes or "calls" if risky else None
     if memory.ends[kind] >= ENDS:
         return [_untried(check, f"{ENDS} checks have ended their process")]
     try:
@@ -116,6 +118,26 @@ def _survived(check: Check, cases: Sequence[Case], clock: Clock, memory: Memory)
     if risky and not may_fork():
         results = [replace(result, note=result.note or _HERE) for result in results]
     return results
+
+
+def _survives_calls(check: Check, cases: Sequence[Case]) -> bool:
+    """Look once in a child whether a C function of an operator ends the process: it may step out of its memory.
+
+    Nothing is kept of what is found. If the child dies, each check has one.
+    """
+    if cases[0].target.operator is None or not is_native(cases[0].target) or not may_fork():
+        return True
+
+    def look() -> None:
+        for case in cases:
+            with contextlib.suppress(Exception):  # It is told where it is found again.
+                list(check.look(case))
+
+    try:
+        survive(look, apart=True)
+    except Ended:
+        return False
+    return True
 
 
 _HERE = "tried last, for a crash would have ended this process: there was no child to try it in"
