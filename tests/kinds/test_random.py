@@ -19,19 +19,26 @@ from torch.utils.data import DataLoader, Dataset
 import torchgraft as tg
 from tests.simulated import simulated
 
+from ..default import by_default
 from .dropouts import ALL, ELEMENTWISE, ROWS, elements, elements_in_c, in_c, in_numpy, in_torch, looped, plain
 
 X = torch.randn(3, 4, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 P = 0.4
 
 every = pytest.mark.parametrize("op", ALL, ids=lambda op: op.__name__)
-slowly = pytest.mark.parametrize(
-    "op", [op if op in (in_torch, elements_in_c) else pytest.param(op, marks=pytest.mark.slow) for op in ALL],
-    ids=lambda op: op.__name__,
-)  # fmt: skip
+ENDS = (in_torch, elements_in_c)
 """The first and the last of them; the others where there is time."""
 
-backends = pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+slowly = pytest.mark.parametrize("op", by_default(ALL, ENDS.__contains__, lambda op: op.__name__))
+compiled_by = pytest.mark.parametrize(
+    ("op", "backend"),
+    by_default(
+        [(op, "aot_eager") for op in ALL] + [(op, "inductor") for op in ENDS],
+        lambda op, backend: op in ENDS and backend == "aot_eager",
+        lambda op, backend: f"{backend}-{op.__name__}",
+    ),
+)
+"""Inductor's code of the draws takes g++ ten seconds and more: it is that of one operator in torch."""
 
 
 def kept(values):
@@ -378,8 +385,7 @@ def anew():
     torch.compiler.reset()
 
 
-@slowly
-@backends
+@compiled_by
 @pytest.mark.usefixtures("anew")
 def test_compiled_code_draws_anew(op, backend):
     compiled = torch.compile(lambda x: op(x, P), backend=backend, fullgraph=True)
@@ -402,8 +408,7 @@ def test_compiled_code_draws_anew(op, backend):
     assert not torch.equal(*kept(mapped(ones))[:2])
 
 
-@slowly
-@backends
+@compiled_by
 @pytest.mark.usefixtures("anew")
 def test_compiled_code_takes_seeds(op, backend):
     compiled = torch.compile(lambda x, s: op(x, P, seed=s), backend=backend, fullgraph=True, dynamic=True)
