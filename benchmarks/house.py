@@ -165,20 +165,22 @@ def _seconds(function: Callable[[], object]) -> float:
 def imports() -> list[Row]:
     """What an import adds to that of torch, SciPy and jaxtyping, in fresh processes in turn, from compiled bytecode."""
     base = "import torch, scipy.special, jaxtyping"
-    code = {"torchgraft": "import torchgraft", "torchgraft.scipy.special": "import torchgraft.scipy.special"}
-    times: dict[str, list[float]] = {name: [] for name in code}
+    bars = {
+        "import torchgraft": "50 ms", "import torchgraft.scipy.special": "150 ms",
+        "from torchgraft.scipy.special import gammaln": "", "from torchgraft.scipy.special import *": "",
+    }  # fmt: skip
+    times: dict[str, list[float]] = {statement: [] for statement in bars}
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": folder}
         for _ in range(PROCESSES):  # The first writes the bytecode.
-            for name, statement in code.items():
-                before = "" if name == "torchgraft" else "; import torchgraft"
+            for statement in bars:
+                before = "" if statement == "import torchgraft" else "; import torchgraft"
                 timed = f"{base}{before}; import gc; gc.disable(); import time; t = time.perf_counter(); {statement}; "
                 ran = [sys.executable, "-c", f"{timed}print(time.perf_counter() - t)"]
                 done = subprocess.run(ran, capture_output=True, text=True, check=True, env=environment)
-                times[name].append(float(done.stdout))
-    bars = {"torchgraft": "50 ms", "torchgraft.scipy.special": "150 ms"}
-    found = {name: f"{statistics.median(times[name]) * 1e3:.0f} ms" for name in code}
-    return [Row(f"`import {name}`", found[name], "-", found[name], bars[name]) for name in code]
+                times[statement].append(float(done.stdout))
+    found = {statement: f"{statistics.median(times[statement]) * 1e3:.0f} ms" for statement in bars}
+    return [Row(f"`{statement}`", found[statement], "-", found[statement], bars[statement]) for statement in bars]
 
 
 if __name__ == "__main__":
