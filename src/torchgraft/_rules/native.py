@@ -6,38 +6,11 @@ import inspect
 from collections.abc import Sequence
 from dataclasses import replace
 
-from .._build.native_function import NativeFunction
 from .._build.prototype import Prototype
-from .._build.source import Source
 from .._spec.signature import Output, Parameter, Signature
 from .._spec.workspace import Memory
-from ..errors import DeclarationError, RuleError
+from ..errors import DeclarationError
 from .kinds import Kind, cotangent_names, differentiable_outputs
-
-
-def rule_function(
-    source: Source,
-    signature: Signature,
-    kind: Kind,
-    inputs: Sequence[str],
-    reads: Sequence[str],
-    workspaces: tuple[tuple[int, str, Memory], ...],
-    symbol: str,
-    label: str,
-) -> NativeFunction:
-    """Make the C function of a rule, of the same arguments as its prototype.
-
-    Raises:
-        DeclarationError: what it reads or returns has no counterpart in C, or it reads no tensor.
-    """
-    if all(name in signature.names and not signature.names[name].is_tensor for name in reads):
-        raise DeclarationError(
-            "a rule in C reads no tensor, by which torch would know where to run it", operator=label,
-            expected="a tensor among the stub's parameters", got=", ".join(reads) or "none",
-            hint=f"let the C function take {inputs[0]}, too",
-        )  # fmt: skip
-    prototype = rule_prototype(signature, kind, inputs, reads, workspaces, symbol, label)
-    return NativeFunction(source, prototype, label, RuleError)
 
 
 def rule_prototype(

@@ -162,10 +162,18 @@ def make_rule(
             kind, tuple(inputs), call, reads, label, opaque, residual, array=array, independent=independent,
             written=function,
         )  # fmt: skip
-    from .native import rule_function  # Programs without C need nothing of it.
+    if all(name in signature.names and not signature.names[name].is_tensor for name in reads):
+        raise DeclarationError(
+            "a rule in C reads no tensor, by which torch would know where to run it", operator=label,
+            expected="a tensor among the stub's parameters", got=", ".join(reads) or "none",
+            hint=f"let the C function take {inputs[0]}, too",
+        )  # fmt: skip
+    from .._build.native_function import NativeFunction  # Programs without C need nothing of it.
+    from .native import rule_prototype
 
     symbol = source.function or function.__name__
-    native = rule_function(source, signature, kind, inputs, reads, workspaces, symbol, label)
+    prototype = rule_prototype(signature, kind, inputs, reads, workspaces, symbol, label)
+    native = NativeFunction(source, prototype, label, RuleError)
     return Rule(
         kind, tuple(inputs), function, reads, label, opaque, residual, native=native, independent=independent,
         written=function,
