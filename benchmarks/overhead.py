@@ -8,10 +8,6 @@ Each row is measured against its rival in one run: the two in turn, many rounds,
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import numpy as np
 import scipy.signal
 import torch
@@ -383,25 +379,6 @@ def batch_loop() -> list[Row]:
     ]  # fmt: skip
 
 
-# -- import -----------------------------------------------------------------------------------------------------
-
-
-def import_time(rounds: int = 15) -> list[Row]:
-    """Both interpreters import torch; the difference is torchgraft with all that it needs."""
-    code = "import time; import torch; t = time.perf_counter(); {}; print(time.perf_counter() - t)"
-
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}  # as it is after installing
-
-    def measure(statement: str) -> float:
-        command = [sys.executable, "-c", code.format(statement)]
-        out = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
-        return float(out.stdout)
-
-    measure("import torchgraft")
-    times = [measure("import torchgraft") for _ in range(rounds)]
-    return [Row("import, over import torch", ms(times), "", ms(times), "50 ms")]
-
-
 # -- the table --------------------------------------------------------------------------------------------------
 
 BENCHMARKS = {
@@ -414,7 +391,6 @@ BENCHMARKS = {
     "numpy": numpy_kernel,
     "loop": batch_loop,
     "fused": fused,
-    "import": import_time,
 }
 
 if __name__ == "__main__":
