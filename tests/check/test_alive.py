@@ -309,6 +309,21 @@ def test_nothing_is_forked_away_from_a_debugger(monkeypatch):
     assert not children.may_fork()
 
 
+class Measures:
+    """A tracer as coverage has one."""
+
+    __module__ = "coverage"
+
+    def __call__(self, *_):
+        return None
+
+
+@on_linux
+def test_what_measures_coverage_is_no_debugger(monkeypatch):
+    monkeypatch.setattr(sys, "gettrace", Measures)
+    assert children.may_fork()
+
+
 # -- in the middle of something ---------------------------------------------------------------------------------------
 
 

@@ -71,12 +71,14 @@ def may_fork() -> bool:
 
     Another Python thread may hold a lock that nobody in the child gives back. The threads of autograd's engine do not
     live in the child: it has some with an accelerator and, where torch is built for one, once a compiler has traced.
-    A debugger stops in this process alone.
+    A debugger stops in this process alone; what measures coverage is a tracer too, and stops nowhere.
     """
     here, main = threading.current_thread(), threading.main_thread()
     alone = here is main and {thread.name for thread in threading.enumerate()} <= {main.name, THREAD}
     monitoring = getattr(sys, "monitoring", None)  # Python 3.12 and newer have it.
-    debugged = sys.gettrace() or (monitoring and monitoring.get_tool(monitoring.DEBUGGER_ID))
+    tracer = sys.gettrace()
+    measured = getattr(tracer, "__module__", "").split(".")[0] == "coverage"
+    debugged = (tracer and not measured) or (monitoring and monitoring.get_tool(monitoring.DEBUGGER_ID))
     if sys.platform != "linux" or not alone or debugged or torch.accelerator.is_available():
         return False
     return not any(_thread_name(task).startswith("pt_autograd") for task in Path("/proc/self/task").iterdir())
