@@ -106,17 +106,29 @@ def test_double_backward_of_a_compiled_function_is_refused():
             first.sum().backward()
 
 
-def test_an_operator_whose_first_call_is_traced():
-    @tg.op
-    def untouched(x: Float[Tensor, "n"], times: float = 2.0) -> Float[Tensor, "n"]:
-        return x * times
+def test_operators_whose_first_calls_are_traced():
+    """More of them than Dynamo begins anew, one within the body of another operator of torch."""
+
+    def declare():
+        @tg.op
+        def untouched(x: Float[Tensor, "n"], times: float = 2.0) -> Float[Tensor, "n"]:
+            return x * times
+
+        return untouched
+
+    operators = [declare() for _ in range(101)]
+
+    def function(x):
+        for op in operators[:-1]:
+            x = op(x, times=1.0)
+        return torch.cond(x.sum() > 0, lambda x: operators[-1](x, times=3.0), lambda x: -x, (x,)) + 1
 
     backend = CompileCounterWithBackend("eager")
-    compiled = torch.compile(lambda x: untouched(x, times=3.0) + 1, backend=backend, fullgraph=True)
+    compiled = torch.compile(function, backend=backend, fullgraph=True)
     x = torch.ones(2)
     for _ in range(2):
         assert compiled(x).tolist() == [4.0, 4.0]
-    assert untouched(x).tolist() == [2.0, 2.0]
+    assert operators[0](x).tolist() == [2.0, 2.0]
     assert compiled(x).tolist() == [4.0, 4.0]
     assert backend.frame_count == 1
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol
 import torch
 from torch import Tensor
 
-from . import _torch
 from ._lower.dispatcher_op import fresh_name
 from ._lower.lowering import Lowering
 from ._lower.product import weigh
@@ -285,5 +284,4 @@ def _made(
     made = own_class(name, function.__module__, base)()
     functools.update_wrapper(made, function)
     vars(made).update(parts, _record=record, _lowering=lowering)
-    _torch.once_loaded(_torch.DYNAMO, made._generate_call)
     return made

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from weakref import WeakSet
 
 import torch
 
@@ -60,6 +61,9 @@ class Op(Generic[P, R_co]):
     __wrapped__: Callable[..., Any]
     _record: Record
     _lowering: Lowering
+
+    def __init__(self) -> None:
+        _without_call.add(self)
 
     @property
     def torch_op(self) -> Any:
@@ -500,6 +504,8 @@ class Op(Generic[P, R_co]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Run the operator: for the first time, since the generated function then stands in its class."""
+        if torch.compiler.is_dynamo_compiling():
+            _torch.trace_anew_after(_generate_calls)
         self._generate_call()
         return self(*args, **kwargs)
 
@@ -507,6 +513,7 @@ class Op(Generic[P, R_co]):
         own: Any = type(self)
         if own.__call__ is Op.__call__:
             own.__call__ = self._make_call().function
+        _without_call.discard(self)
 
     def _make_call(self) -> Call:
         return EagerCall(self._lowering)
@@ -533,7 +540,7 @@ class Op(Generic[P, R_co]):
         if type(self).__call__ is not Op.__call__:
             own: Any = own_class(self.__name__, type(self).__module__, type(self).__bases__[0])
             self.__class__ = own
-            _torch.once_loaded(_torch.DYNAMO, self._generate_call)
+            _without_call.add(self)
 
 
 class WritingOp(Op[P, R_co]):
@@ -556,6 +563,19 @@ class WritingOp(Op[P, R_co]):
     def _declare_again(self) -> None:
         self._functional._declare_again()
         super()._declare_again()
+
+
+_without_call: WeakSet[Op[..., Any]] = WeakSet()  # Operators whose call is not generated yet.
+
+
+def _generate_calls(_: Any) -> None:
+    """Generate the calls of all operators, for Dynamo, which cannot trace this: the next trace finds them.
+
+    It does so for all at once: Dynamo begins anew a hundred times at most.
+    """
+    for op in list(_without_call):
+        op._generate_call()
+    _torch.trace_anew("the calls of operators are generated now")
 
 
 def own_class(name: str, module: str, base: type[Op[..., Any]] = Op) -> type[Op[..., Any]]:

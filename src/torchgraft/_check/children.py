@@ -77,7 +77,7 @@ def may_fork() -> bool:
     alone = here is main and {thread.name for thread in threading.enumerate()} <= {main.name, THREAD}
     monitoring = getattr(sys, "monitoring", None)  # Python 3.12 and newer have it.
     tracer = sys.gettrace()
-    measured = getattr(tracer, "__module__", "").split(".")[0] == "coverage"
+    measured = getattr(tracer, "__module__", type(tracer).__module__).split(".")[0] == "coverage"
     debugged = (tracer and not measured) or (monitoring and monitoring.get_tool(monitoring.DEBUGGER_ID))
     if sys.platform != "linux" or not alone or debugged or torch.accelerator.is_available():
         return False

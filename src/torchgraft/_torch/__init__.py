@@ -133,6 +133,8 @@ from .tracing import new_size as new_size
 from .tracing import no_dynamo as no_dynamo
 from .tracing import promise as promise
 from .tracing import tangents_from_outside as tangents_from_outside
+from .tracing import trace_anew as trace_anew
+from .tracing import trace_anew_after as trace_anew_after
 from .tracing import tracing_final_graph as tracing_final_graph
 from .tracing import tracing_to_graph as tracing_to_graph
 from .tracing import vmap_escapes_tracer as vmap_escapes_tracer

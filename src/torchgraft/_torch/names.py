@@ -63,6 +63,8 @@ NAMES = (
     "torch:_add_batch_dim",
     "torch:_check",
     "torch._dynamo:graph_break",
+    "torch._dynamo.comptime:comptime",
+    "torch._dynamo.exc:UnspecializeRestartAnalysis",
     "torch._dynamo.guards:install_guard",
     "torch._dynamo.variables.ctx_manager:DualLevelContextManager._guards_singleton",
     "torch.distributed._functional_collectives:AsyncCollectiveTensor",

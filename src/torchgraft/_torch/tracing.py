@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from types import CodeType
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import torch
 from torch import _C, Tensor
@@ -123,6 +123,20 @@ def no_dynamo(function: F) -> F:
     code = inspect.unwrap(getattr(function, "__func__", function)).__code__
     _set_strategy(code, _SKIP)
     return function
+
+
+def trace_anew_after(action: Callable[[Any], None]) -> None:
+    """Have Dynamo, which traces this, call a function, which ends in `trace_anew`."""
+    from torch._dynamo.comptime import comptime
+
+    comptime(action)
+
+
+def trace_anew(why: str) -> NoReturn:
+    """Have Dynamo, which calls this while it traces, forget its trace and begin again."""
+    from torch._dynamo.exc import UnspecializeRestartAnalysis
+
+    raise UnspecializeRestartAnalysis(restart_reason=why)
 
 
 def graph_break() -> None:
