@@ -5,6 +5,8 @@ import re
 import numpy as np
 import pytest
 import torch
+from jaxtyping import Float
+from torch import Tensor
 from torch.autograd import Function
 
 import torchgraft as tg
@@ -424,3 +426,37 @@ def test_a_factor_of_numbers_that_are_all_the_same():
     identity = np.eye(5)
     cause = cause_of(block(-0.5 * identity, identity))
     assert cause.what.startswith("has the wrong sign and is too")
+
+
+# -- faults of C functions, which have no other cause ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kernel", "rule", "cause"),
+    [
+        ("for (int64_t i = 1; i < n; i++) out[i] = x[i];", None, "unsafe: the function never wrote out[0]"),
+        (
+            "for (int64_t i = 0; i < n; i++) out[i] = x[i];",
+            "for (int64_t i = 0; i < n; i++) grad_x[i] = 2 * grad[i] + 0 * grad[i + 1];",
+            "unsafe.vjp[x]: the function stepped out of its memory",
+        ),
+    ],
+)
+def test_a_fault_in_c_is_the_cause(kernel, rule, cause):
+    @tg.op(kernel=tg.c(f"void unsafe(int64_t n, const T *x, T *out) {{ {kernel} }}"))
+    def unsafe(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+        return tg.native
+
+    if rule is None:
+        unsafe.vjp("x")(lambda grad: grad)
+    else:
+        source = tg.c(f"void unsafe_vjp_x(int64_t n, const T *grad, T *grad_x) {{ {rule} }}")
+
+        @unsafe.vjp("x", kernel=source)
+        def _(grad):
+            return tg.native
+
+    report = tg.check(unsafe, torch.ones(3, dtype=torch.float64, requires_grad=True), only="gradient")
+    (found,) = (finding for finding in report.findings if finding.severity is Verdict.FAIL)
+    assert found.cause == cause
+    assert "tg.debug()" in found.hint
