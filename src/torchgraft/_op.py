@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 from weakref import WeakSet
 
@@ -63,7 +64,7 @@ class Op(Generic[P, R_co]):
     _lowering: Lowering
 
     def __init__(self) -> None:
-        _without_call.add(self)
+        _await_call(self)
 
     @property
     def torch_op(self) -> Any:
@@ -513,7 +514,8 @@ class Op(Generic[P, R_co]):
         own: Any = type(self)
         if own.__call__ is Op.__call__:
             own.__call__ = self._make_call().function
-        _without_call.discard(self)
+        with _lock:
+            _without_call.discard(self)
 
     def _make_call(self) -> Call:
         return EagerCall(self._lowering)
@@ -540,7 +542,7 @@ class Op(Generic[P, R_co]):
         if type(self).__call__ is not Op.__call__:
             own: Any = own_class(self.__name__, type(self).__module__, type(self).__bases__[0])
             self.__class__ = own
-            _without_call.add(self)
+            _await_call(self)
 
 
 class WritingOp(Op[P, R_co]):
@@ -566,6 +568,12 @@ class WritingOp(Op[P, R_co]):
 
 
 _without_call: WeakSet[Op[..., Any]] = WeakSet()  # Operators whose call is not generated yet.
+_lock = Lock()  # Threads may declare while another one compiles.
+
+
+def _await_call(op: Op[..., Any]) -> None:
+    with _lock:
+        _without_call.add(op)
 
 
 def _generate_calls(_: Any) -> None:
@@ -573,7 +581,9 @@ def _generate_calls(_: Any) -> None:
 
     It does so for all at once: Dynamo begins anew a hundred times at most.
     """
-    for op in list(_without_call):
+    with _lock:
+        found = list(_without_call)
+    for op in found:
         op._generate_call()
     _torch.trace_anew("the calls of operators are generated now")
 
