@@ -42,8 +42,15 @@ def run_page(text, name="page"):
     yield "", printed.getvalue()
 
 
+LONG = ("extending", "guide", "numba", "random")
+"""Pages whose programs take seconds."""
+
+
 # Programs of a page in Chinese are those of the page in English, as `test_guides.py` looks at.
-@pytest.mark.parametrize("page", by_default(PAGES, lambda page: not page.stem.endswith(".zh"), lambda page: page.name))
+@pytest.mark.parametrize(
+    "page",
+    by_default(PAGES, lambda page: not page.stem.endswith(".zh") and page.stem not in LONG, lambda page: page.name),
+)
 def test_programs_print_what_is_shown(page):
     hidden = ("scipy", "numba", "random")  # A module of this name would hide the library.
     name = "page" if page.stem in hidden else page.stem

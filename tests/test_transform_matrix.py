@@ -18,6 +18,7 @@ from .transforms import TRANSFORMS, Transform
 # the others is shown by an operator with a kernel in torch, in NumPy and in C++, and by one with a list.
 FOR_ALL = {"compile, forward and backward"}
 COMPILED = {"linear", "correlate2d", "linear_cpp", "mixture"}
+LONG, LINEAR = {"export, run_decompositions"}, {"linear"}  # Seconds a cell.
 
 # Surroundings, in which operators differ by their kind and by what they cannot.
 AROUND = ("contexts", "other tensors", "tracers")
@@ -27,7 +28,7 @@ KINDS = ONE_OF_EACH | {case.name for case in first_of_each(matrix.MATRIX, lambda
 
 def is_quick(transform: Transform, case: Case) -> bool:
     if transform.slow:
-        return transform.name in FOR_ALL or case.name in COMPILED
+        return transform.name in FOR_ALL or case.name in (COMPILED if transform.name not in LONG else LINEAR)
     if transform.group in AROUND or transform.name in THIRD or transform.name.startswith("functional."):
         return case.name in KINDS
     return True
@@ -39,9 +40,9 @@ CELLS = by_default(
 
 
 def test_what_is_chosen_is_there():
-    assert {transform.name for transform in TRANSFORMS} >= FOR_ALL | THIRD
+    assert {transform.name for transform in TRANSFORMS} >= FOR_ALL | THIRD | LONG
     assert {transform.group for transform in TRANSFORMS} >= set(AROUND)
-    assert {case.name for case in matrix.MATRIX} >= COMPILED
+    assert {case.name for case in matrix.MATRIX} >= COMPILED | LINEAR
 
 
 @pytest.mark.parametrize(("transform", "case"), CELLS)

@@ -604,6 +604,7 @@ CRASH = "__import__('ctypes').string_at(0)"  # no name tells that it is native
 NOISY = "print('at import')" + SQUARE.replace("return x * x", "os.write(1, b'by the descriptor'); return x * x")
 
 
+@pytest.mark.slow
 def test_each_target_has_a_process_of_its_own(write, check):
     """One run for all ways to end, since each target costs the start of a process."""
     place = write(ENDS + NOISY)

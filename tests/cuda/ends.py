@@ -63,7 +63,8 @@ def misses(label, outputs, slack=1):
         for point, origin, rows, value, other in zip(*columns, strict=True):
             known = rows is not None and rows[i][0] is not None and not (origin == "scipy" and math.isnan(rows[i][0]))
             is_normal = abs(value) >= sys.float_info.min  # SciPy's are 0 instead.
-            if known or (origin == "number" and is_normal):  # Of others it is not known that there is a value.
-                if not is_close(value, rows[i][0] if known else other, slack * allowed(label, origin)):
-                    missed.append((point, value))
+            if not known and not (origin == "number" and is_normal):
+                continue  # It is not known that there is a value.
+            if not is_close(value, rows[i][0] if known else other, slack * allowed(label, origin)):
+                missed.append((point, value))
     return missed

@@ -48,6 +48,7 @@ def test_an_instance():
     torch.testing.assert_close(torch.autograd.grad(out.sum(), x), torch.autograd.grad(expected.sum(), x))
 
 
+@pytest.mark.slow
 def test_with_inductor():
     f, x = CASES["saves_its_output"].make(tg.Function), X.clone().requires_grad_()
     out = torch.compile(lambda x: f(x) * 2, fullgraph=IN_ONE_GRAPH)(x)

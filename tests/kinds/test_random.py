@@ -440,7 +440,7 @@ class Dropped(torch.nn.Module):
 
 
 @slowly
-@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("strict", by_default([False, True], lambda strict: not strict))
 def test_exported_programs_draw_at_run_time(op, strict):
     program = torch.export.export(Dropped(op), (X,), strict=strict)
     for exported in (program, program.run_decompositions()):

@@ -19,16 +19,12 @@ def name(entry):
     return entry.place.rpartition(":")[2]
 
 
-def module(entry):
-    return [entry.place.rpartition(":")[0]]
-
-
 def kernel(entry):
     return [type(entry.target().origin._record.kernel_for(torch.device("cpu")))]
 
 
 # The derivatives of each function have tests with references besides.
-@pytest.mark.parametrize("entry", by_default(OPERATORS, first_of_each(OPERATORS, module).__contains__, name))
+@pytest.mark.parametrize("entry", by_default(OPERATORS, first_of_each(OPERATORS, kernel).__contains__, name))
 def test_their_derivatives_are_proved(entry):
     report = tg.check(entry.target().origin, only="gradient")
     assert report.ok, str(report)

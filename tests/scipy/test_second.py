@@ -10,6 +10,8 @@ import torch
 import torchgraft as tg
 from torchgraft.scipy import special
 
+from ..default import by_default
+
 POINTS = {
     "gammainc": (2.5, 1.3), "gammaincc": (30.0, 25.0), "gammaincinv": (2.5, 0.3), "gammainccinv": (3.0, 0.99),
     "betainc": (0.7, 4.0, 0.9), "betaincc": (2.0, 3.0, 0.4), "betaincinv": (2.0, 0.5, 0.7),
@@ -42,7 +44,7 @@ def test_what_is_not_refused_is_right(name):
     assert right >= len(point)  # all of the slope in the argument
 
 
-@pytest.mark.parametrize("name", dict.fromkeys(special._FAMILY.values()))
+@pytest.mark.parametrize("name", by_default(dict.fromkeys(special._FAMILY.values()), {"log_gamma"}.__contains__))
 def test_examples_print_what_they_say(name):
     module = importlib.import_module(f"torchgraft.scipy.special.{name}")
     parser, runner = doctest.DocTestParser(), doctest.DocTestRunner(verbose=False)
