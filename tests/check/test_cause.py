@@ -435,6 +435,7 @@ def test_a_factor_of_numbers_that_are_all_the_same():
     ("kernel", "rule", "cause"),
     [
         ("for (int64_t i = 1; i < n; i++) out[i] = x[i];", None, "unsafe: the function never wrote out[0]"),
+        ("out[0] = x[1L << 40];", None, "unsafe: the function stepped out of its memory"),  # It ends its process.
         (
             "for (int64_t i = 0; i < n; i++) out[i] = x[i];",
             "for (int64_t i = 0; i < n; i++) grad_x[i] = 2 * grad[i] + 0 * grad[i + 1];",

@@ -16,6 +16,7 @@ from .. import _torch
 from .._locate import own_line
 from ..errors import ArgumentError, ShapeError
 from .case import Case, describe
+from .cause.faults import with_faults
 from .children import survive
 from .clock import Clock, OutOfTime
 from .code import is_native
@@ -107,7 +108,7 @@ def _give(made: Prepared, case: Case) -> None:
     if refused is None:
         made.cases.append(case)
     else:
-        made.results.append(_refused(made.target, Refusal(case.label, refused, sample=False, deliberate=True)))
+        made.results.append(_refused(made.target, Refusal(case, case.label, refused, sample=False, deliberate=True)))
 
 
 def _may_die(made: Prepared, seed: int, device: str) -> bool:
@@ -171,7 +172,7 @@ SAMPLES = "The target takes the arguments that its annotations and domain admit.
 def _refused(target: Target, refusal: Refusal) -> Result:
     error, place = refusal.error, own_line(refusal.error)
     if isinstance(error, Ended):
-        return replace(error.result("samples"), case=refusal.label)
+        return replace(with_faults(refusal.case, error.result("samples")), case=refusal.label)
     hint = "pass arguments that it takes"
     if refusal.sample:
         hint = "correct its samples, or the target"

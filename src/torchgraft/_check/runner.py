@@ -12,10 +12,9 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from .. import _torch
-from .._build.debug import debug
-from ..errors import KernelError, RuleError
 from .case import Case
 from .cause.explain import explain
+from .cause.faults import with_fault, with_faults
 from .checks.table import Check
 from .children import may_fork, survive, threads
 from .clock import Clock, OutOfTime
@@ -111,7 +110,7 @@ def _survived(check: Check, cases: Sequence[Case], clock: Clock, memory: Memory)
         results = survive(lambda: list(_judged(list(_run_cases(check, cases, clock, memory.told)))), apart=risky)
     except Ended as end:
         memory.ends[kind] += 1
-        results = [end.result(check.name)]
+        results = [with_faults(cases[0], end.result(check.name))]
     except Exception as error:  # The result cannot be pickled.
         results = [
             Result(check.name, check.title, Verdict.INCONCLUSIVE, note=f"raised {type(error).__name__}: {error}")
@@ -321,27 +320,11 @@ def _explained(case: Case, finding: Finding, *, of: Case | None, original: Case 
         with contextlib.suppress(Exception, OutOfTime):
             finding = explain(of, finding.but(cause=None), original=original)
         finding = finding.but(cause="; ".join(filter(None, [said, finding.cause])) or None)
-    finding = _with_fault(case, finding)
+    if finding.severity is Verdict.FAIL:
+        finding = with_fault(case, finding)
     if finding.evidence is not None and of is not None:
         with contextlib.suppress(Exception, OutOfTime):
             finding = finding.but(evidence=with_ladder(finding.evidence, of))
     with contextlib.suppress(Exception, OutOfTime):
         finding = finding.but(repro=finding.repro or repro(case))
-    return finding
-
-
-def _with_fault(case: Case, finding: Finding) -> Finding:
-    """The finding with the fault that `debug` finds in an operator's C functions: if there is one, it is the cause."""
-    operator = case.target.operator
-    if finding.severity is not Verdict.FAIL or operator is None or not operator._record.natives():
-        return finding
-    try:
-        with debug():
-            made = case.linearize()
-            made.vjp([torch.ones_like(output) for output in made.outputs])
-    except (KernelError, RuleError) as fault:
-        steps = [fault.hint, f"mend it in C: under tg.debug(), {operator.__name__} says more"]
-        return finding.but(cause=f"{fault.operator}: {fault.problem}", hint="; ".join(filter(None, steps)))
-    except (Exception, OutOfTime):  # Another refusal is a finding of its own.
-        return finding
     return finding

@@ -53,12 +53,14 @@ class Refusal:
     """Arguments that the target did not take.
 
     Attributes:
+        case: the call.
         label: the arguments, in words.
         error: what it raised.
         sample: they were declared as a sample.
         deliberate: it said no, by an error that says that arguments are wrong; else it broke.
     """
 
+    case: Case
     label: str
     error: Exception
     sample: bool
@@ -145,7 +147,7 @@ class Inputs:
             label, deliberate = case.label, _is_deliberate(case, error)
             if deliberate and isinstance(error, _VALUES) and _reference_takes(case):
                 label, deliberate = f"{label}, of which the reference gives the value", False
-            self.refused.append(Refusal(label, error, sample, deliberate))
+            self.refused.append(Refusal(case, label, error, sample, deliberate))
 
 
 def make_case(
