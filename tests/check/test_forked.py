@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from torchgraft._check.children import run_in_child
+from torchgraft._check.children import begins, run_in_child
 from torchgraft._check.ended import Ended, Hung, TimeOver
 from torchgraft._check.finding import Verdict
 
@@ -240,16 +240,60 @@ def test_cpu_time_is_limited():
     assert end.result("gradient").verdict is Verdict.INCONCLUSIVE
 
 
+def test_a_call_that_does_not_return_is_ended(monkeypatch):
+    monkeypatch.setattr("torchgraft._check.children.STUCK", 1.0)
+
+    def spins():
+        begins(lambda: "x: float64[3]")
+        while True:
+            pass
+
+    end = died(spins, seconds_idle=0.5)
+    assert isinstance(end, TimeOver)
+    assert end.how.endswith("and was ended: x: float64[3]")
+
+
 # -- what is left behind ----------------------------------------------------------------------------------------------
+
+
+def is_running(pid):
+    stat = Path(f"/proc/{pid}/stat")
+    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 def test_what_the_child_started_ends_with_it():
     pid = run_in_child(lambda: subprocess.Popen(["sleep", "1000"]).pid)
     for _ in range(50):
-        stat = Path(f"/proc/{pid}/stat")
-        if not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z":
+        if not is_running(pid):
             return
         time.sleep(0.1)
+    pytest.fail("it lives on")
+
+
+ORPHAN = """
+import os, signal, sys
+from torchgraft._check.children import run_in_child
+
+def works():
+    print(os.getpid(), file=open(sys.argv[1], "w"), flush=True)
+    os.kill(os.getppid(), signal.SIGKILL)
+    while True:
+        pass
+
+run_in_child(works)
+"""
+
+
+def test_the_child_ends_with_its_parent(tmp_path):
+    told = tmp_path / "pid"
+    fresh.run("-c", ORPHAN, str(told))
+    pid = int(told.read_text())
+    told.unlink()
+    for _ in range(100):
+        if not is_running(pid):
+            return
+        time.sleep(0.1)
+    os.kill(pid, signal.SIGKILL)
     pytest.fail("it lives on")
 
 

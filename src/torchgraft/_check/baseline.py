@@ -213,7 +213,8 @@ def scale_of(primal: Tensor, outputs: Sequence[Tensor], cotangents: Sequence[Val
     """
     terms = [(o * c).flatten() for o, c in zip(outputs, cotangents, strict=True) if c is not None]
     products = torch.cat([term.abs().double() for term in terms])
-    size = float(primal.abs().max()) if primal.numel() else 1.0
+    numbers = primal.abs()[primal.isfinite()]
+    size = float(numbers.max()) if numbers.numel() else 1.0
     return float(torch.linalg.vector_norm(products[products.isfinite()])) / min(max(size, 2.0**-10), 1.0)
 
 

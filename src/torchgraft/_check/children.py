@@ -33,6 +33,8 @@ T = TypeVar("T")
 
 _DONE = b"\nthe end\n"  # Ends a whole result: a child may die while it writes, or leave with status 0.
 _MOVES = 0.01  # Seconds of CPU time in each second: a process that uses less stands still.
+STUCK = 60.0  # Seconds of CPU time that one call may use: it is an endless loop, or too slow to be called again.
+_DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG in Linux's <sys/prctl.h>.
 START = 60.0  # Seconds for the imports of a fresh process with limited time.
 _call: Path | None = None  # A child keeps its current call here, for its parent to read.
 
@@ -102,7 +104,8 @@ def run_in_child(function: Callable[[], T], *, seconds_idle: float = 20.0, secon
         seconds_cpu: CPU time that it may use.
 
     Raises:
-        Ended: a signal or an exit ended the child; `Hung`: it stood still; `TimeOver`: it used all of its CPU time.
+        Ended: a signal or an exit ended the child; `Hung`: it stood still; `TimeOver`: it used all of its CPU time, or
+            one call used very much.
     """
     _warm()
     with tempfile.TemporaryDirectory(prefix="torchgraft-") as folder:
@@ -116,7 +119,7 @@ def run_in_child(function: Callable[[], T], *, seconds_idle: float = 20.0, secon
             _live(function, result, trace, call, seconds_cpu)
         status = None
         try:
-            status = _wait(pid, seconds_idle)
+            status = _wait(pid, seconds_idle, call)
             if status is None:
                 os.kill(pid, signal.SIGUSR1)  # The child writes where each thread is.
                 time.sleep(0.2)
@@ -148,16 +151,25 @@ def _warm() -> None:
         torch.autograd.grad(x.clone(), x, torch.ones(()))
 
 
-def _wait(pid: int, seconds_idle: float) -> int | None:
-    """Return the exit status of the child, or minus the number of its signal; None if it stands still."""
+def _wait(pid: int, seconds_idle: float, call: Path) -> int | None:
+    """Return the exit status of the child, or minus the number of its signal; None if it stands still.
+
+    Raises:
+        TimeOver: a call does not return.
+    """
     start = moved = time.monotonic()
-    used = 0.0
+    used = before = 0.0
+    begun = 0
     while not (ended := os.waitpid(pid, os.WNOHANG))[0]:
         now = time.monotonic()
         if now - moved > seconds_idle:
-            latest = _cpu_time(pid)
+            latest, last = _cpu_time(pid), call.stat()
             if abs(latest - used) < _MOVES * (now - moved):  # The time falls where one of the processes has ended.
                 return None
+            if last.st_mtime_ns != begun:
+                before, begun = latest, last.st_mtime_ns
+            elif last.st_size and latest - before > STUCK:
+                raise TimeOver(f"a call used {latest - before:.0f} s of CPU time, and was ended: {call.read_text()}")
             moved, used = now, latest
         time.sleep(min(0.001 + (now - start) / 10, 0.05))
     return os.waitstatus_to_exitcode(ended[1])
@@ -181,6 +193,7 @@ def _live(function: Callable[[], Any], result: Path, trace: Path, call: Path, se
     global _call
     status = 1
     try:
+        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
         os.setsid()  # The child's own processes die with it, and Ctrl-C reaches the parent alone.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

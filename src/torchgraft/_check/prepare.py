@@ -14,7 +14,7 @@ from torch import Tensor
 
 from .. import _torch
 from .._locate import own_line
-from ..errors import ArgumentError, ShapeError
+from ..errors import ArgumentError, BuildError, ShapeError
 from .case import Case, describe
 from .cause.faults import with_faults
 from .children import survive
@@ -173,14 +173,17 @@ def _refused(target: Target, refusal: Refusal) -> Result:
     error, place = refusal.error, own_line(refusal.error)
     if isinstance(error, Ended):
         return replace(with_faults(refusal.case, error.result("samples")), case=refusal.label)
-    hint = "pass arguments that it takes"
+    hint, cause = "pass arguments that it takes", str(error).partition("\n")[0]
     if refusal.sample:
         hint = "correct its samples, or the target"
+    elif isinstance(error, BuildError):
+        cause += next((f": {line.strip()}" for line in str(error.got).splitlines() if "error" in line), "")
+        hint = "call it once: the error shows all that the compiler says"
     elif target.operator is not None:
         hint += ", or declare its domain: @tg.domain"
     finding = Finding(
         "raises", Verdict.FAIL, f"The target raises {type(error).__name__}",
-        where=f"{refusal.label}; {place}" if place else refusal.label, cause=str(error).partition("\n")[0], hint=hint,
+        where=f"{refusal.label}; {place}" if place else refusal.label, cause=cause, hint=hint,
     )  # fmt: skip
     return Result("samples", SAMPLES, Verdict.FAIL, refusal.label, findings=(finding,))
 

@@ -110,7 +110,7 @@ def _survived(check: Check, cases: Sequence[Case], clock: Clock, memory: Memory)
         results = survive(lambda: list(_judged(list(_run_cases(check, cases, clock, memory.told)))), apart=risky)
     except Ended as end:
         memory.ends[kind] += 1
-        results = [with_faults(cases[0], end.result(check.name))]
+        results = [with_faults(cases[0], end.result(check.name), check.look)]
     except Exception as error:  # The result cannot be pickled.
         results = [
             Result(check.name, check.title, Verdict.INCONCLUSIVE, note=f"raised {type(error).__name__}: {error}")

@@ -1,5 +1,7 @@
 """Targets of many kinds that pass every check."""
 
+import math
+
 import numpy as np
 import torch
 from torch import nn
@@ -147,6 +149,8 @@ RIGHT = {
     "gather": (lambda x, i: x.gather(0, i), normal(5), INDEX),
     "cumprod": (lambda x: x.cumprod(0), normal(5)),
     "relu at ties": (torch.relu, torch.zeros(3, dtype=DOUBLE)),
+    "relu at NaN": (torch.relu, torch.tensor([1.0, -1.0, math.nan, 2.0], dtype=DOUBLE)),
+    "exp at infinity": (torch.exp, torch.tensor([1.0, math.inf, -math.inf], dtype=DOUBLE)),
     "pow": (torch.pow, POSITIVE, normal(4)),
     "broadcast": (torch.mul, normal(3, 1), normal(1, 4)),
     "view": (lambda x: x.view(-1), X),
