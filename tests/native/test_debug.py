@@ -193,6 +193,13 @@ def test_a_copy_that_is_too_long(sanitize):
         assert error.problem == "the function wrote past the memory of 'out'"
 
 
+@pytest.mark.parametrize(("kind", "where"), [("stack", ""), ("global", "static ")])
+def test_a_copy_into_memory_of_the_functions_own(kind, where):
+    """It is not on the heap, where AddressSanitizer says what lies at an address."""
+    error = found(f"{where}T own[4]; memcpy(own, x, n * sizeof(T)); {COPY}", None)
+    assert f"{kind}-buffer-overflow: WRITE of size 28" in error.got
+
+
 @pytest.mark.parametrize("sanitize", MODES)
 def test_an_element_has_memory_of_its_own(sanitize):
     @tg.op(kernel=tg.c("void f(T x, T *a, T *b) { *a = b[0] = b[1] = x; }"))

@@ -64,17 +64,21 @@ static TG_UNUSED void tg_stop(const char *what, const char *name, int64_t at, in
 extern "C" {
 #endif
 void *__asan_get_report_address(void);
+const char *__asan_get_report_description(void);
 const char *__asan_locate_address(void *address, char *name, size_t size, void **region, size_t *bytes);
 void __asan_poison_memory_region(const volatile void *memory, size_t bytes);
 __attribute__((weak)) int __lsan_do_recoverable_leak_check(void);
 
-/* Called by AddressSanitizer before its report: which array it is about. */
+/* Called by AddressSanitizer before its report: which array it is about. For an address that is not on the heap,
+   locating would wait for a lock that the report holds. */
 void __asan_on_error(void) {
     char name[8];
     size_t bytes;
     void *region = NULL;
     unsigned char *address = (unsigned char *)__asan_get_report_address();
-    if (address) __asan_locate_address(address, name, sizeof name, &region, &bytes);
+    const char *found = __asan_get_report_description();
+    if (address && found && (strstr(found, "heap") || strstr(found, "poison")))
+        __asan_locate_address(address, name, sizeof name, &region, &bytes);
     for (int64_t i = 0; region && i < tg_count; i++)
         if (tg_pieces[i].block == region)
             tg_tell("touched", tg_pieces[i].name, address - tg_pieces[i].data, tg_pieces[i].bytes);
