@@ -68,6 +68,9 @@ def _values(base: Baseline) -> Iterator[Finding]:
         cause = "the mapped axis is taken as the first" if any(dims) else "the vmap rule is wrong"
         cause = "an input that is not mapped is taken as mapped" if None in dims else cause
         hint = "in a vmap staticmethod move the mapped axis to where you want it: in_dims says where it is, or None"
+        if case.target.operator is not None:  # The rule is torchgraft's, and calls the kernel once.
+            cause = "the kernel gives a sample another value in a batch than alone"
+            hint = "compute each sample from itself alone, and the same in every call"
         words = Words("vmap-output", "An output under vmap is another than in a loop", cause, hint)
         yield from words.of(worst, f"vmap, in_dims={dims}; {case.label}")
         if worst:
