@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +12,7 @@ import torch
 from ..._build.debug import debug
 from ...errors import KernelError, RuleError
 from ..case import Case
+from ..checks.table import Look
 from ..clock import Clock, OutOfTime
 from ..finding import Finding
 from ..report.result import Result
@@ -20,12 +21,17 @@ CALLS = 200
 """Calls in which a fault is looked for that ended a check: each takes two processes."""
 
 
-def with_faults(case: Case, result: Result, look: Callable[[Case], Iterable[object]] = lambda case: ()) -> Result:
+def nothing(case: Case) -> Iterator[Finding]:
+    """Make no calls."""
+    yield from ()
+
+
+def with_faults(case: Case, result: Result, look: Look = nothing) -> Result:
     """Return a result, whose findings have the fault that a call of the case shows, or else one of those of `look`."""
     return replace(result, findings=tuple(with_fault(case, finding, look) for finding in result.findings))
 
 
-def with_fault(case: Case, finding: Finding, look: Callable[[Case], Iterable[object]] = lambda case: ()) -> Finding:
+def with_fault(case: Case, finding: Finding, look: Look = nothing) -> Finding:
     """Return a finding with the fault as its cause that is found in a call and its backward; as it is if there is none.
 
     C functions are those of a torchgraft operator. They run in a process of their own, which may crash.

@@ -65,16 +65,22 @@ def _values(base: Baseline) -> Iterator[Finding]:
         found = attempt(partial(_map, lambda *primals: tuple(case.outputs(primals)), stacked, dims))
         expected = [torch.stack(column) for column in zip(*(case.values(sample) for sample in loop), strict=True)]
         worst = base.differing_outputs(found, expected)[:1]
-        cause = "the mapped axis is taken as the first" if any(dims) else "the vmap rule is wrong"
-        cause = "an input that is not mapped is taken as mapped" if None in dims else cause
-        hint = "in a vmap staticmethod move the mapped axis to where you want it: in_dims says where it is, or None"
-        if case.target.operator is not None:  # The rule is torchgraft's, and calls the kernel once.
-            cause = "the kernel gives a sample another value in a batch than alone"
-            hint = "compute each sample from itself alone, and the same in every call"
-        words = Words("vmap-output", "An output under vmap is another than in a loop", cause, hint)
+        words = Words("vmap-output", "An output under vmap is another than in a loop", *_cause_and_hint(case, dims))
         yield from words.of(worst, f"vmap, in_dims={dims}; {case.label}")
         if worst:
             return
+
+
+def _cause_and_hint(case: Case, dims: InDims) -> tuple[str, str]:
+    if case.target.operator is not None:  # The rule is torchgraft's, and calls the kernel once.
+        return (
+            "the kernel gives a sample another value in a batch than alone",
+            "compute each sample from itself alone, and the same in every call",
+        )
+    hint = "in a vmap staticmethod move the mapped axis to where you want it: in_dims says where it is, or None"
+    if None in dims:
+        return "an input that is not mapped is taken as mapped", hint
+    return "the mapped axis is taken as the first" if any(dims) else "the vmap rule is wrong", hint
 
 
 def _in_dims(primals: Batch) -> Iterator[InDims]:
