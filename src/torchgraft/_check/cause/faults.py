@@ -22,7 +22,7 @@ CALLS = 200
 
 
 def nothing(case: Case) -> Iterator[Finding]:
-    """Make no calls."""
+    """Make no further calls of a case."""
     yield from ()
 
 
