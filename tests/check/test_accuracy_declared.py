@@ -11,7 +11,7 @@ import torchgraft as tg
 pytestmark = pytest.mark.usefixtures("unexplained")
 Y0 = torch.tensor([1.0, -0.5, 0.7], dtype=torch.float64)
 RATES = torch.tensor([0.5, 1.5, 0.9], dtype=torch.float64)
-PLAIN = ("gradient", "linearity", "reference")
+PLAIN = ("gradient", "linearity", "values")
 
 
 def flow(t, y, rates):
@@ -82,7 +82,7 @@ class Jumping(torch.autograd.Function):
 
 @pytest.mark.parametrize("accuracy", [1e-8, 1e-6])
 def test_values_that_jump_by_more_than_is_claimed_are_seen(accuracy):
-    report = tg.check(Jumping.apply, Y0, 1e-5, accuracy=accuracy, only="reference")
+    report = tg.check(Jumping.apply, Y0, 1e-5, accuracy=accuracy, only="values")
     (finding,) = report.findings
     assert (finding.code, report.verdict) == ("values-jump", tg.Verdict.LOSES_DIGITS)
     assert f"accuracy={accuracy:g} is declared" in finding.title
@@ -97,11 +97,11 @@ def test_values_that_jump_by_less_are_accepted():
 @pytest.mark.parametrize("function", [torch.abs, torch.relu, lambda x: torch.sin(300 * x), torch.exp])
 def test_what_is_continuous_does_not_jump(function):
     x = torch.tensor([1e-3, -2e-3, 0.7], dtype=torch.float64)
-    assert tg.check(function, x, accuracy=1e-8, only="reference").ok
+    assert tg.check(function, x, accuracy=1e-8, only="values").ok
 
 
 def test_without_a_declaration_digits_are_those_of_the_dtype():
-    report = tg.check(Jumping.apply, Y0, 1e-5, only=("gradient", "reference"))
+    report = tg.check(Jumping.apply, Y0, 1e-5, only=("gradient", "values"))
     assert report.verdict is not tg.Verdict.PASS
 
 

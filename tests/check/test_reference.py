@@ -166,3 +166,22 @@ def test_lists_optional_tensors_and_promotion():
 def test_none_is_declared():
     with pytest.raises(Skip, match="no reference"):
         reference_outputs(ratio, (X, Y))
+
+
+@pytest.mark.parametrize("numbers", [True, False])
+def test_a_number_in_the_place_of_none_is_no_other_way_to_round(numbers):
+    """The root of a negative number is none; half of the arguments that are generated are negative."""
+
+    def root(x, wrongly):
+        return x.clamp(min=0).sqrt() if wrongly else x.sqrt()
+
+    @tg.op
+    def rooted(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        return root(x, numbers)
+
+    rooted.reference(lambda x: root(x, not numbers))
+    x = torch.tensor([2.0, -1.0], dtype=torch.float64)
+    (finding,) = tg.check(rooted, x, only="reference").findings
+    assert (finding.code, finding.error) == ("wrong-value", math.inf)
+    rooted.reference(lambda x: root(x, numbers))
+    assert tg.check(rooted, x, only="reference").ok

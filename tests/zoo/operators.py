@@ -229,12 +229,13 @@ def swish(slope):
     return swish
 
 
-def norm(stop):
+def norm(stop, number="T"):
     source = tg.c(f"""
     #include <stdint.h>
     void squares(int64_t n, const T *x, T *out) {{
-        *out = 0;
-        for (int64_t i = 0; i < n; i++) *out += x[i] * x[i];
+        {number} sum = 0;
+        for (int64_t i = 0; i < n; i++) sum += x[i] * x[i];
+        *out = sum;
     }}
     void squares_vjp_x(int64_t n, const T *grad, const T *x, T *grad_x) {{
         for (int64_t i = 0; i < n; i++) grad_x[i] = 0;
@@ -468,6 +469,18 @@ BUGS = [
         expects=GRADIENT,
         cause=("last", "tail", "zero", "element", "index"),
         source="a loop unrolled by four without its remainder",
+    ),
+    Bug(
+        name="accumulator_in_c",
+        wrong=norm("n", "float"),
+        right=norm("n"),
+        truth=lambda x: x.square().sum(-1),
+        inputs=None,
+        probe=normal((6,)),
+        shown_by=values,
+        expects=GRADIENT | {"values"},
+        cause=("float32", "accumulator"),
+        source="a sum in a C float, written for single precision, then called for doubles",
     ),
     Bug(
         name="kernel_is_another_map",

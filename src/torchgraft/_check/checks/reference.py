@@ -1,9 +1,10 @@
-"""The values against the operator's reference, and against the accuracy that is declared of them."""
+"""The values against the operator's reference."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -23,21 +24,17 @@ from ..._spec.reference import Reference
 from ..baseline import Difference, distance, nudged, short, slack
 from ..case import Case, describe
 from ..finding import Finding, Inconclusive, Skip, Verdict
-from ..numeric.probe import Probe, in_double
+from ..numeric.probe import in_double
 from .ways import Words, tensors
 
 # -- both on the same arguments --------------------------------------------------------------------------------------
 
 
 def reference(case: Case) -> Iterator[Finding]:
-    """Call operator and reference, in double precision; and look at the accuracy, where one is declared."""
+    """Call operator and reference, in double precision."""
     operator, accuracy = case.target.operator, case.target.declared.error
-    if accuracy:
-        yield from jumps(case)
     if operator is None or operator._record.reference is None:
-        if not accuracy:
-            raise Skip("no reference is declared")
-        return
+        raise Skip("no reference is declared")
     args, kwargs = case.arguments(case.primals)
     found = tensors(case.call())
     try:
@@ -62,7 +59,8 @@ def reference(case: Case) -> Iterator[Finding]:
             yield Words("wrong-value", title).at(f"{name}; {case.label}")
             continue
         allowed = slack(value, [sample[i] for sample in moved], accuracy, units=256)
-        difference = Difference(i, name, value, other, distance(value, other), allowed)
+        unlike = not torch.equal(value.isnan(), other.isnan())  # A value where there is none, or none where there is one.
+        difference = Difference(i, name, value, other, math.inf if unlike else distance(value, other), allowed)
         if not difference.error <= difference.slack:
             to = f" to {accuracy:g}" if accuracy else ""
             yield difference.finding("wrong-value", f"{name.capitalize()} is not that of the reference{to}", case.label)
@@ -154,58 +152,3 @@ def _by_numbers(record: Record, reference: Reference) -> Callable[[list[Any]], l
         return torch.tensor([float(item) for item in items], dtype=torch.float64)
 
     return call
-
-
-# -- the declared accuracy: between neighbouring arguments values jump by no more than it admits ---------------------
-
-SPACINGS, POINTS = (2.0**-6, 2.0**-10, 2.0**-14), 7
-"""Distances of the neighbours that are looked at, and how many there are on each line."""
-
-HALVINGS = 32
-"""After so many a function without a jump has the same value at both ends, but for its rounding."""
-
-
-def jumps(case: Case) -> Iterator[Finding]:
-    """Look for a jump between neighbours, and narrow it down: what is continuous has none, however steep it is.
-
-    A jump that is much larger than the accuracy belongs to the function, such as the count of an event.
-    """
-    probe = Probe(case)
-    accuracy, size = probe.declared.error, torch.ones_like(probe.values)
-    direction = probe.direction(torch.Generator().manual_seed(case.seed))
-    for place in probe.outputs.slices:
-        finite = probe.values[place][probe.values[place].isfinite()].abs()
-        size[place] = float(finite.max()) if finite.any() else 1.0
-
-    def at(step: float) -> Tensor:
-        return probe.at(probe.point + step * direction)
-
-    for spacing in SPACINGS:
-        values = torch.stack([at(i * spacing) for i in range(1, POINTS + 1)])
-        bends = (values[2:] - 2 * values[1:-1] + values[:-2]).abs() / size
-        start, element = divmod(int(bends.nan_to_num(posinf=0).argmax()), bends.shape[1])
-        if not bends[start, element] > 4 * accuracy:
-            continue
-        part = _jump(at, (start + 1) * spacing, (start + 3) * spacing, element) / float(size[element])
-        if 4 * accuracy + 64 * torch.finfo(torch.float64).eps < part < accuracy**0.5:
-            yield Finding(
-                "values-jump", Verdict.LOSES_DIGITS,
-                f"The values jump by {part:.1g} of the largest, and accuracy={accuracy:g} is declared",
-                f"next to the arguments; {case.label}", error=part, estimate=4 * accuracy,
-                cause="the kernel's own tolerance is larger: it takes another number of steps, or rounds on the way",
-                hint=f"make the kernel's tolerance smaller, or declare accuracy={10 * part:.0e}",
-            )  # fmt: skip
-            return
-
-
-def _jump(at: Callable[[float], Tensor], low: float, high: float, element: int) -> float:
-    """Halve an interval again and again; the half is kept in which an element changes most."""
-    left, right = float(at(low)[element]), float(at(high)[element])
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        value = float(at(middle)[element])
-        if abs(value - left) > abs(right - value):
-            high, right = middle, value
-        else:
-            low, left = middle, value
-    return abs(right - left)

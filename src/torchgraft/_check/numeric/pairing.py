@@ -18,7 +18,7 @@ _ROUNDINGS, _HALF_ROUNDINGS = 64, 8
 _NUDGES = 4
 """Cotangents that are rounded otherwise."""
 
-_PRECISE = 5 / 8
+PRECISE = 5 / 8
 """The power of epsilon beyond which the noise of a backward is not its dtype's: 2e-10 in float64, 5e-5 in float32."""
 
 
@@ -77,7 +77,7 @@ class Pairing:
     @property
     def precise(self) -> bool:
         """Tell whether its noise is the dtype's, not that of one with fewer digits."""
-        return not self.noise > self.grid.epsilon**_PRECISE * self.size + self.grain
+        return not self.noise > self.grid.epsilon**PRECISE * self.size + self.grain
 
     @property
     def fine(self) -> bool:

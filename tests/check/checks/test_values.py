@@ -1,0 +1,103 @@
+"""Values that have fewer digits than their dtype are seen, though their slope is right; and nothing else is."""
+
+import numpy as np
+import pytest
+import scipy.special
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+import torchgraft as tg
+
+DOUBLE = torch.tensor([0.3, -1.2, 0.7, 2.1], dtype=torch.float64)
+
+
+def with_values(values):
+    """Make a Function of other values of a sine, and the right derivative."""
+
+    class Sine(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return values(x).to(x.dtype)
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * ctx.saved_tensors[0].cos()
+
+    return Sine.apply
+
+
+def found(function, *inputs):
+    report = tg.check(function, *inputs, only="values")
+    return [(finding.code, report.verdict.name) for finding in report.findings]
+
+
+LOST = {
+    "the result in float32": lambda x: x.sin().float(),
+    "the argument in float32": lambda x: x.float().double().sin(),
+    "a sum in float32": lambda x: (x.sin() + 3).float().double() - 3,
+    "through numpy's float32": lambda x: torch.from_numpy(np.sin(x.detach().numpy().astype(np.float32))),
+    "one element of them": lambda x: torch.cat([x[:1].sin().float().double(), x[1:].sin()]),
+    "a table of a million entries": lambda x: (x * 2**20).round().div(2**20).sin(),
+}
+
+
+@pytest.mark.parametrize("values", LOST.values(), ids=LOST)
+def test_digits_that_are_lost_on_the_way(values):
+    assert found(with_values(values), DOUBLE) == [("values-jump", "LOSES_DIGITS")]
+
+
+@pytest.mark.parametrize("narrow", [torch.float16, torch.bfloat16])
+def test_half_precision_inside_of_single(narrow):
+    assert found(with_values(lambda x: x.sin().to(narrow)), DOUBLE.float()) == [("values-jump", "LOSES_DIGITS")]
+
+
+RIGHT = {
+    "steep": lambda x: torch.sin(1e8 * x),
+    "cancelling": lambda x: torch.log1p(x.abs()) - x.abs() + 1e-3,
+    "with a kink": torch.relu,
+    "with steps": lambda x: torch.floor(4 * x) + x,
+    "quantized": torch.frac,
+    "complex": lambda x: torch.view_as_real(torch.exp(1j * x)),
+    "saturated": lambda x: torch.sigmoid(40 * x),
+    "with a pole": lambda x: 1 / (x - 0.31),
+    "zero": lambda x: 0 * x,
+    "of SciPy": lambda x: torch.from_numpy(scipy.special.gammaln(x.detach().numpy())) + 0 * x,
+    "with a sum": lambda x: x.exp().cumsum(0),
+    "not finite": lambda x: x.log(),
+}
+
+
+@pytest.mark.parametrize("function", RIGHT.values(), ids=RIGHT)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_what_is_right_to_its_digits(function, dtype):
+    assert found(function, DOUBLE.to(dtype)) == []
+
+
+def test_half_precision_is_left_out():
+    assert "half precision" in str(tg.check(torch.sin, DOUBLE.half(), only="values"))
+
+
+@pytest.mark.parametrize("size", [1, 100, 10_000])
+def test_an_accumulator_of_c(size):
+    """Its sum has errors that are no multiple of one rounding."""
+    source = tg.c("""
+    #include <stdint.h>
+    void total(int64_t n, const T *x, T *out) {
+        float sum = 0;
+        for (int64_t i = 0; i < n; i++) sum += x[i] * x[i];
+        *out = sum;
+    }
+    """)
+
+    @tg.op(kernel=source)
+    def total(x: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch"]: ...
+
+    @total.vjp("x")
+    def _(grad, x):
+        return 2 * grad[..., None] * x
+
+    report = tg.check(total, torch.rand(size, dtype=torch.float64), only="values")
+    assert [finding.code for finding in report.findings] == ["values-jump"]
+    assert "float32" in report.findings[0].cause
