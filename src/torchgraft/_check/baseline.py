@@ -193,7 +193,7 @@ def _measure(case: Case) -> Baseline:
         raise Inconclusive("no output requires grad")
     cotangents = cotangents_for(case, recorded.outputs)
     outputs = [output.detach().clone() for output in recorded.outputs]
-    gradients = [_copy(g) for g in recorded.vjp(_copies(cotangents))]
+    gradients = copies(recorded.vjp(copies(cotangents)))
     moved = [_moved(case, cotangents, sample) for sample in range(2)]
     accuracy = case.target.declared.error
     output_slack = [slack(value, [outs[i] for outs, _ in moved], accuracy) for i, value in enumerate(outputs)]
@@ -269,17 +269,14 @@ def slack(value: Value, moved: Sequence[Value], accuracy: float = 0.0, units: in
     return 16 * max(observed, default=0.0) + (units * torch.finfo(value.dtype).eps + 2 * accuracy) * largest
 
 
-def _copy(tensor: Value) -> Value:
-    return None if tensor is None else tensor.detach().clone()
-
-
-def _copies(tensors: Sequence[Value]) -> list[Value]:
-    return [_copy(tensor) for tensor in tensors]
+def copies(values: Sequence[Value]) -> list[Value]:
+    """Copies that are detached from any graph."""
+    return [None if value is None else value.detach().clone() for value in values]
 
 
 def vjp_of(recorded: Linearization, base: Baseline) -> list[Value]:
     """The gradients of a recorded call for copies of the baseline's cotangents."""
-    return recorded.vjp(_copies(base.cotangents))
+    return recorded.vjp(copies(base.cotangents))
 
 
 def short(error: BaseException) -> str:

@@ -23,7 +23,7 @@ from ..._spec.plan import owners_of, seeded
 from ..._spec.reference import Reference
 from ..baseline import Difference, distance, nudged, short, slack
 from ..case import Case, describe
-from ..finding import Finding, Inconclusive, Skip, Verdict
+from ..finding import Finding, Inconclusive, Skip
 from ..numeric.probe import in_double
 from .ways import Words, tensors
 
@@ -59,7 +59,9 @@ def reference(case: Case) -> Iterator[Finding]:
             yield Words("wrong-value", title).at(f"{name}; {case.label}")
             continue
         allowed = slack(value, [sample[i] for sample in moved], accuracy, units=256)
-        unlike = not torch.equal(value.isnan(), other.isnan())  # A value where there is none, or none where there is one.
+        unlike = not torch.equal(
+            value.isnan(), other.isnan()
+        )  # A value where there is none, or none where there is one.
         difference = Difference(i, name, value, other, math.inf if unlike else distance(value, other), allowed)
         if not difference.error <= difference.slack:
             to = f" to {accuracy:g}" if accuracy else ""

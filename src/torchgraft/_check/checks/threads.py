@@ -20,7 +20,7 @@ from ..baseline import Baseline, baseline, vjp_of
 from ..case import Case
 from ..finding import Finding
 from ..variations import nearby
-from .ways import Made, Words, compared, made, require_fixed, uncollected
+from .ways import Made, Words, compared, kept, made, require_fixed, uncollected
 
 QUIET = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]), "<frozen")
 """Beginnings of files whose lines are not interleaved, beside those of Python's own modules."""
@@ -65,7 +65,7 @@ def threads(case: Case) -> Iterator[Finding]:
 
 def _interleaved(base: Baseline, other: list[Tensor]) -> Iterator[Finding]:
     case, turns = base.case, _Turns()
-    right = [(base.outputs, base.gradients), made(case, base, other)]
+    right = [(base.outputs, base.gradients), kept(made(case, base, other))]
     with uncollected():  # A line that runs at a collection would put one thread ahead of the other.
         results = _in_threads(
             [partial(turns.take, i, partial(made, case, base, at)) for i, at in enumerate((case.primals, other))]

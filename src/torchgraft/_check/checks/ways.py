@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ... import _torch
-from ..baseline import Baseline, Difference, Value, short, vjp_of
+from ..baseline import Baseline, Difference, Value, copies, short, vjp_of
 from ..case import Case
 from ..finding import Finding, Skip, Verdict
 from ..target import borrowed, can_be_copied, copied
@@ -69,6 +69,7 @@ def compared(
     exception of which nothing is to be said is the caller's.
     """
     where = f"{how}; {base.case.label}"
+    right = kept(expected) if expected else (base.outputs, base.gradients)
     try:
         found = run()
     except Exception as error:
@@ -77,7 +78,6 @@ def compared(
         yield raises.at(where, error)
         return
     outputs, gradients = ([None if v is None else v.detach() for v in values] for values in found)
-    right = expected or (base.outputs, base.gradients)
     differences = [(output, d) for d in base.differing_outputs(outputs, right[0])] if output else []
     differences += [(gradient, d) for d in base.differing_gradients(gradients, right[1])] if gradient else []
     for said, difference in differences:
@@ -89,6 +89,12 @@ def made(case: Case, base: Baseline, primals: Sequence[Tensor] | None = None) ->
     """Outputs and gradients of a plain call, for the upstream gradients of the baseline."""
     recorded = case.linearize(primals)
     return [output.detach().clone() for output in recorded.outputs], vjp_of(recorded, base)
+
+
+def kept(results: Made) -> Made:
+    """Return copies of results, some of which may lie in a buffer that the next call overwrites."""
+    outputs, gradients = results
+    return copies(outputs), copies(gradients)
 
 
 def placed(base: Baseline, given: Iterable[Value]) -> list[Value]:
