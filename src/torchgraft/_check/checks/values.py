@@ -34,9 +34,11 @@ def values(case: Case) -> Iterator[Finding]:
     A jump that is much larger than what is admitted belongs to the function, such as the count of an event.
 
     Raises:
-        Skip: the dtype has so few digits that its own steps are as large.
+        Skip: the dtype has so few digits that its own steps are as large, or there are no values.
     """
     probe = Probe(case)
+    if not len(probe.values):
+        raise Skip("the outputs have no elements")
     declared, rounding = probe.declared.error, torch.finfo(torch.float64).eps
     if not declared and probe.grid.digits < SINGLE:
         raise Skip("half precision itself goes in steps")
