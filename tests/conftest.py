@@ -14,6 +14,24 @@ os.environ["TORCHGRAFT_TRACEBACK"] = "full"
 torch.set_num_threads(1)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Leave out slow tests, unless files are named, or marks."""
+    if not config.option.markexpr and not all(".py" in argument for argument in config.args):
+        config.option.markexpr = "not slow"
+
+
+@pytest.hookimpl(trylast=True)  # Other choices are made before.
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out tests whose rows a longer test runs as well, as their mark `unless` names it."""
+    chosen, kept, left = {item.nodeid for item in items}, [], []
+    for item in items:
+        marks, name = item.iter_markers("unless"), getattr(item, "originalname", "")
+        longer = [item.nodeid.replace(f"::{name}", f"::{mark.args[0]}") for mark in marks]
+        (left if chosen.intersection(longer) else kept).append(item)
+    config.hook.pytest_deselected(items=left)
+    items[:] = kept
+
+
 @pytest.fixture(autouse=True)
 def _python_shows_errors() -> Iterator[None]:
     """Take back the hook that a process group leaves: it writes the rank before each line."""

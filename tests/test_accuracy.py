@@ -47,6 +47,7 @@ def scored(entry, at, exact, ours, rivals):
 # -- the registry ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_operator_is_measured():
     assert {entry.name for entry in ENTRIES.values()} == OPERATORS
 
@@ -63,6 +64,7 @@ def test_arguments_are_those_of_the_operator(label):
 SHOWN = {"erfcx", "gammainc", "hyp2f1", "jv", "kv", "stdtr", "zeta"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", by_default(ENTRIES, SHOWN.__contains__))
 def test_bars_are_met_at_some_points(label):
     """But for those that the result says are missed."""
@@ -97,6 +99,7 @@ def test_what_two_precisions_do_not_agree_on_is_no_reference():
     assert reference(Entry("steps", "x", lambda x: mp.sqrt(x - 2), ()), (1.5,)) is None
 
 
+@pytest.mark.slow
 def test_references_are_kept(monkeypatch):
     entry, at, exact, *_ = measured("gammaln", 3)
     monkeypatch.setattr(cache, "reference", lambda entry, point: pytest.fail("computed again"))
@@ -128,6 +131,7 @@ PLANTED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("quantity", "mutate"), PLANTED.values(), ids=PLANTED)
 def test_one_wrong_number_is_found(gammainc, quantity, mutate):
     entry, at, exact, ours, rivals = gammainc

@@ -51,6 +51,7 @@ def test_a_missing_package_is_named(monkeypatch, capsys):
     assert capsys.readouterr().err.splitlines()[-1].endswith("pip install 'torchgraft[demo]'")
 
 
+@pytest.mark.slow
 def test_demo(tmp_path):
     folder = tmp_path / "pictures"
     done = run("demo", "--quick", "--out", str(folder))

@@ -38,6 +38,7 @@ def gradients(f, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     return (out.detach(), *torch.autograd.grad(out.abs().square().sum(), x))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "case",
     [case for case in CASES if case.name in ("linear", "correlate2d", "softplus", "global_max", "mixture")],
@@ -50,6 +51,7 @@ def test_inductor(case: Case):
     )
 
 
+@pytest.mark.slow
 @examples
 def test_dynamic_shapes_compile_once(name: str):
     op, reference, make = EXAMPLES[name]
@@ -84,6 +86,7 @@ def _(grad, a):
     return torch.linalg.solve(a.mT, grad)
 
 
+@pytest.mark.slow
 def test_a_kernel_with_effects_is_compiled_and_exported():
     a, b = torch.eye(3) + 0.2 * torch.rand(3, 3), torch.rand(3)
     expected = gradients(lambda b: torch.linalg.solve(a, b), (b,))
@@ -106,6 +109,7 @@ def test_double_backward_of_a_compiled_function_is_refused():
             first.sum().backward()
 
 
+@pytest.mark.slow
 def test_operators_whose_first_calls_are_traced():
     """More of them than Dynamo begins anew, one within the body of another operator of torch."""
 
@@ -155,6 +159,7 @@ def test_two_operators_of_one_shape_are_told_apart():
     torch.testing.assert_close(apply(ops.fourth, x), x**4)
 
 
+@pytest.mark.slow
 def test_a_graph_break_beside_the_operator():
     @torch.compile(backend="aot_eager")
     def f(x: Tensor) -> Tensor:

@@ -318,6 +318,7 @@ def test_tangents_pass_through_compiled_code(op, warm):
     torch.testing.assert_close(found, 2 * x * y * t)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Dynamo does not know how to trace")
 def test_what_runs_beside_a_graph_is_not_compiled():
     """Dynamo's hook stays set where a transform breaks the graph; it finds functions of torch alone to compile."""

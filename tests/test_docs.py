@@ -42,7 +42,7 @@ def run_page(text, name="page"):
     yield "", printed.getvalue()
 
 
-LONG = ("extending", "guide", "numba", "random")
+LONG = ("extending", "guide", "lists", "mutated", "numba", "random", "scipy", "sizes", "structures")
 """Pages whose programs take seconds."""
 
 

@@ -77,6 +77,7 @@ def work(name: str) -> bytes:
     return pickle.dumps([g.tolist() for g in gradients_of(case)])
 
 
+@pytest.mark.slow
 @start_methods
 def test_worker_processes_compute_the_same(method: str):
     names = ["linear", "correlate2d", "softplus", "global_max", "hyperbolic"]
@@ -94,6 +95,7 @@ def fail(_: int) -> None:
     linear(torch.ones(2, 3), torch.ones(4, 5))
 
 
+@pytest.mark.slow
 def test_an_error_crosses_the_border_between_processes():
     with concurrent.futures.ProcessPoolExecutor(1, mp_context=children.fresh()) as pool:
         error = pool.submit(fail, 0).exception(timeout=120)
@@ -191,6 +193,7 @@ def _(grad, y):
     return grad * y
 
 
+@pytest.mark.slow
 def test_the_declared_autocast_dtype_is_used():
     x, y = torch.rand(3, requires_grad=True), torch.rand(3)
     assert product(x, y).dtype == torch.float32

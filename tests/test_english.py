@@ -36,6 +36,7 @@ def unclear(sources):
             yield f"{path}: {first}"
 
 
+@pytest.mark.slow
 def test_first_lines_of_docstrings():
     assert list(unclear(SOURCES)) == []
 
@@ -74,6 +75,7 @@ def fragments(sources):
                 yield f"{path}: {comment}"
 
 
+@pytest.mark.slow
 def test_comments_begin_as_sentences():
     assert list(fragments(SOURCES)) == []
 

@@ -1,8 +1,6 @@
 """The three examples against PyTorch's own functions, and every example file as a program."""
 
-import os
 import runpy
-import subprocess
 import sys
 from pathlib import Path
 
@@ -24,6 +22,8 @@ from examples.lfilter_c import lfilter
 from examples.linear import linear
 from examples.linear_cpp import linear as linear_cpp
 from examples.softplus import softplus
+
+from . import fresh
 
 ROOT = Path(__file__).parents[1]
 dtypes = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
@@ -212,7 +212,9 @@ def shows_something(printed: str) -> bool:
     return len(printed.splitlines()) >= 3 and not any(word in printed.replace("information", "") for word in bad)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", [file for file in FILES if file.stem not in SLOW], ids=lambda file: file.stem)
+@pytest.mark.unless("test_the_file_runs_as_a_program")
 def test_the_file_runs(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", [str(file)])
@@ -223,6 +225,7 @@ def test_the_file_runs(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert printed.err == ""
 
 
+@pytest.mark.slow
 def test_one_process_is_a_mesh(capsys: pytest.CaptureFixture[str]):
     threads = torch.get_num_threads()
     try:
@@ -232,21 +235,21 @@ def test_one_process_is_a_mesh(capsys: pytest.CaptureFixture[str]):
     assert "One process cuts nothing" in capsys.readouterr().out
 
 
-TORCHS_OWN = "ignore:`torch.jit.script_method` is deprecated:DeprecationWarning"
-"""Torch's own Inductor warns so where it is imported."""
+STRICTLY = """
+import runpy, sys, warnings
+warnings.simplefilter("error")
+warnings.filterwarnings("ignore", "`torch.jit.script_method` is deprecated")  # By Inductor, where it is imported.
+runpy.run_path(sys.argv[1], run_name="__main__")
+"""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_the_file_runs_as_a_program(file: Path, tmp_path: Path):
-    path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
-    run = subprocess.run(
-        [sys.executable, "-W", "error", "-W", TORCHS_OWN, file],
-        cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert run.returncode == 0, run.stderr
-    assert run.stderr == ""
-    assert shows_something(run.stdout), run.stdout
+    done = fresh.run("-c", STRICTLY, file, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert shows_something(done.stdout), done.stdout
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)

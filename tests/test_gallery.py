@@ -233,6 +233,7 @@ def test_half_precision_is_the_rounded_result(exhibit: Exhibit, dtype: torch.dty
     torch.testing.assert_close(made.float(), gradient, rtol=5e-2, atol=1e-1)
 
 
+@pytest.mark.slow
 @every
 def test_compiled(exhibit: Exhibit):
     torch._dynamo.reset()
@@ -497,6 +498,7 @@ def is_let_go(function: Callable[[Tensor], Tensor]) -> bool:
     return reference() is None and out.requires_grad
 
 
+@pytest.mark.slow
 def test_saving_the_result_lets_the_input_go():
     assert is_let_go(exp)
     assert not is_let_go(cube)

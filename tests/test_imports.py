@@ -60,6 +60,7 @@ def imported_by():
         yield imported_by
 
 
+@pytest.mark.slow
 def test_import_is_light(imported_by):
     assert imported_by("import torchgraft, torchgraft.cli") == set()
 
@@ -81,12 +82,14 @@ double(torch.ones(3, requires_grad=True)).sum().backward()
 """
 
 
+@pytest.mark.slow
 def test_operators_work_without_what_compilers_need(imported_by):
     assert imported_by(DECLARED) == set()
     compiled = f"{DECLARED}\nassert torch.compile(double, backend='eager', fullgraph=True)(torch.ones(2)).sum() == 4"
     assert imported_by(compiled) >= {"sympy", "torch._dynamo"}
 
 
+@pytest.mark.slow
 def test_an_import_under_fake_tensors(imported_by):
     fake = "from torch._subclasses import FakeTensorMode\nwith FakeTensorMode():\n    import torchgraft\n"
     assert "sympy" in imported_by(fake + DECLARED)  # Fake tensors need it.
@@ -107,10 +110,12 @@ assert torch.compile(broken, backend="eager")(torch.ones(2)).tolist() == [9, 9]
 """
 
 
+@pytest.mark.slow
 def test_a_first_call_in_a_graph_that_breaks(imported_by):
     assert imported_by(DECLARED + FIRST_CALL) >= {"torch._dynamo"}
 
 
+@pytest.mark.slow
 def test_heavy_imports_are_found(imported_by):
     assert imported_by("import torchgraft, rich") == {"rich"}
 
@@ -182,6 +187,7 @@ def test_every_file_has_a_layer():
     assert {unit_of(path.removesuffix(".py")) for path in SOURCES} == set(LEVEL)
 
 
+@pytest.mark.slow
 def test_imports_point_one_way():
     assert wrong_way(SOURCES) == []
 
@@ -225,6 +231,7 @@ def circle(sources, *, late=False):
     return []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("late", [False, True])
 def test_no_files_import_each_other(late):
     assert circle(SOURCES, late=late) == []
@@ -403,11 +410,13 @@ LATE = {"ShardAxis"}
 """Names that are imported when they are first asked for."""
 
 
+@pytest.mark.slow
 def test_everything_public_is_listed():
     public = {name for name, value in vars(torchgraft).items() if name[0] != "_" and not inspect.ismodule(value)}
     assert public | LATE == set(torchgraft.__all__)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", ["benchmarks", "docs", "docs/extending", "examples", "examples/gpu"])
 def test_no_script_hides_a_package(folder):
     """Python looks into a script's folder first; torch looks for a package `cuda` wherever it is imported."""

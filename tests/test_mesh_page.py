@@ -4,6 +4,8 @@ import runpy
 import sys
 from pathlib import Path
 
+import pytest
+
 from benchmarks.mesh import in_chinese, table_of_collectives
 
 from .markdown import GENERATED
@@ -21,6 +23,7 @@ def test_every_collective_is_that_of_torch():
     assert all(row.endswith(": the same |") for row in table_of_collectives().splitlines()[2:])
 
 
+@pytest.mark.slow
 def test_a_script_draws_the_picture(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["mesh_picture.py", str(tmp_path / "mesh.png")])
     runpy.run_path(str(ROOT / "docs/mesh_picture.py"), run_name="__main__")

@@ -63,6 +63,7 @@ def test_a_number_is_as_good_as_a_tensor(name):
     torch.testing.assert_close(CALLS[name](lambda n: power(2.0, n), X), CALLS[name](lambda n: power(TWO, n), X))
 
 
+@pytest.mark.slow
 def test_numbers_that_change_between_calls_of_compiled_code():
     compiled = torch.compile(power, backend="aot_eager", fullgraph=True, dynamic=True)
     for number in (1.5, 2.5, 2):

@@ -116,6 +116,7 @@ def test_independent_outputs_are_right_in_every_mode():
         torch.testing.assert_close(found, expected)
 
 
+@pytest.mark.slow
 def test_a_wrong_promise_of_independence_is_found():
     @tg.op
     def wrong(x: Float[Tensor, "n"]) -> tuple[Float[Tensor, "n"], Float[Tensor, "n"]]:
@@ -189,6 +190,7 @@ def test_their_tangent_is_no_number():
     assert tangent.isnan().all()
 
 
+@pytest.mark.slow
 def test_compiled_code_hands_them_out():
     op = inert()
     torch._dynamo.reset()

@@ -196,6 +196,7 @@ else:
 """
 
 
+@pytest.mark.slow
 def test_an_exported_program_finds_the_operator_of_a_factory_by_what_it_is(tmp_path):
     path = str(tmp_path / "program.pt2")
     fresh.run("-c", _FACTORY, "save", path, check=True)

@@ -22,14 +22,14 @@ LONG, LINEAR = {"export, run_decompositions"}, {"linear"}  # Seconds a cell.
 
 # Surroundings, in which operators differ by their kind and by what they cannot.
 AROUND = ("contexts", "other tensors", "tracers")
-THIRD = {"jacfwd(jacrev(jacfwd))"}
+SELDOM = {"jacfwd(jacrev(jacfwd))", "jacfwd(jacfwd(jacfwd))", "linearize"}  # Long, and made of others.
 KINDS = ONE_OF_EACH | {case.name for case in first_of_each(matrix.MATRIX, lambda case: [case.cannot])}
 
 
 def is_quick(transform: Transform, case: Case) -> bool:
     if transform.slow:
         return transform.name in FOR_ALL or case.name in (COMPILED if transform.name not in LONG else LINEAR)
-    if transform.group in AROUND or transform.name in THIRD or transform.name.startswith("functional."):
+    if transform.group in AROUND or transform.name in SELDOM or transform.name.startswith("functional."):
         return case.name in KINDS
     return True
 
@@ -40,7 +40,7 @@ CELLS = by_default(
 
 
 def test_what_is_chosen_is_there():
-    assert {transform.name for transform in TRANSFORMS} >= FOR_ALL | THIRD | LONG
+    assert {transform.name for transform in TRANSFORMS} >= FOR_ALL | SELDOM | LONG
     assert {transform.group for transform in TRANSFORMS} >= set(AROUND)
     assert {case.name for case in matrix.MATRIX} >= COMPILED | LINEAR
 

@@ -89,6 +89,7 @@ def test_values_that_jump_by_more_than_is_claimed_are_seen(accuracy):
     assert finding.error == pytest.approx(1e-5 / float(Y0.sin().abs().max()), rel=0.1)
 
 
+@pytest.mark.slow
 def test_values_that_jump_by_less_are_accepted():
     report = tg.check(Jumping.apply, Y0, 1e-5, accuracy=1e-4)
     assert report.headline == "PASS (to 0.0001)", str(report)
@@ -166,6 +167,7 @@ def _(x: np.ndarray):
     return np.sqrt(1 + x * x)
 
 
+@pytest.mark.slow
 def test_an_operator_says_its_accuracy():
     assert "accuracy 1e-08" in str(root)
     report = tg.check(root)

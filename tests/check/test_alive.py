@@ -82,12 +82,14 @@ torch.autograd.grad(Sin.apply(x), x, torch.ones(2, 4), is_grads_batched=True)
 """
 
 
+@pytest.mark.slow
 @on_linux
 def test_torch_crashes_where_a_backward_that_takes_data_is_batched():
     """Else the child is not needed."""
     assert fresh.run("-c", BATCHED).returncode < 0
 
 
+@pytest.mark.slow
 @on_linux
 def test_a_crash_is_a_finding_and_the_next_checks_go_on():
     # torch reads memory that was given back; once in many runs it may still be there.
@@ -137,12 +139,14 @@ class Beyond(Native):
         return copied_beyond(x)
 
 
+@pytest.mark.slow
 @on_linux
 def test_native_code_that_is_right_passes():
     report = tg.check(Native.apply, X, skip=("second order", "vmap"))
     assert report.ok, report
 
 
+@pytest.mark.slow
 @on_linux
 def test_native_code_that_writes_out_of_bounds_at_a_size():
     report = tg.check(Beyond.apply, X, skip=("second order", "vmap"))
@@ -152,6 +156,7 @@ def test_native_code_that_writes_out_of_bounds_at_a_size():
     assert verdicts(report)[Verdict.PASS] > 10
 
 
+@pytest.mark.slow
 @on_linux
 def test_a_kernel_in_c_that_fails_at_a_size():
     source = """
@@ -191,6 +196,7 @@ def test_a_kernel_in_c_that_fails_at_a_size_between_two_calls():
     assert ends(tg.check(same, normal(3), only="state")) == [("state", "SIGABRT", "x: float64[4]")]
 
 
+@pytest.mark.slow
 @on_linux
 def test_a_kernel_in_c_that_ends_the_process_after_some_calls():
     """As one that steps out of its memory does: the gradient calls it often, and comes first."""
@@ -270,6 +276,7 @@ def test_an_exit_in_samples_is_a_finding():
 # -- children, and where there are none -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @on_linux
 @pytest.mark.parametrize(("called", "number"), [(torch.sin, 0), (SIN, 2)])
 def test_few_children(forks, called, number):
@@ -277,6 +284,7 @@ def test_few_children(forks, called, number):
     assert len(forks) == number
 
 
+@pytest.mark.slow
 @on_linux
 def test_what_is_found_in_a_child_comes_back_with_its_evidence(forks):
     wrong = function(torch.sin, lambda g, x: g * x.cos() * (2 if len(x) == 7 else 1))
@@ -340,6 +348,7 @@ def _(grad, x):
 MODES = {"flops": lambda: FlopCounterMode(display=False), "profiler": torch.profiler.profile}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("target", [SIN, square, torch.nn.Linear(3, 2)], ids=["function", "operator", "module"])
 def test_modes_around_a_check_change_nothing(mode, target):
@@ -358,6 +367,7 @@ def test_an_operator_computes_where_operations_are_counted():
         assert torch.equal(square(x), x * x)
 
 
+@pytest.mark.slow
 def test_nan_is_no_difference_for_opcheck():
     @tg.op
     def root(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:

@@ -313,6 +313,7 @@ def test_a_batch_of_one():
     assert "only where axis 0 of x has size 1" in found.cause
 
 
+@pytest.mark.slow
 def test_several_inputs():
     def case(backward):
         apply = function(torch.mul, lambda g, a, b, y: backward(g, a, b))
@@ -325,6 +326,7 @@ def test_several_inputs():
     assert "the gradient for b is too large by a factor 2" in mixed
 
 
+@pytest.mark.slow
 def test_broadcast_inputs():
     found = explained(
         torch.add, lambda g, x, b, y: (g, g.mean(0)), normal(4, 3), normal(3, seed=1)
@@ -386,6 +388,7 @@ def test_it_fits_on_a_screen():
     assert len(found.cause) < 400
 
 
+@pytest.mark.slow
 def test_it_is_told_whose_constant_has_few_digits():
     tenth = float(torch.tensor(0.1, dtype=torch.float32))
     for forward, backward, said in ((tenth, 0.1, "is right, and the forward contains"), (0.1, tenth, "x contains")):
@@ -431,6 +434,7 @@ def test_a_factor_of_numbers_that_are_all_the_same():
 # -- faults of C functions, which have no other cause ---------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kernel", "rule", "cause"),
     [
@@ -463,6 +467,7 @@ def test_a_fault_in_c_is_the_cause(kernel, rule, cause):
     assert "tg.debug()" in found.hint
 
 
+@pytest.mark.slow
 def test_a_fault_at_a_size_that_nobody_gave_is_the_cause():
     @tg.op(
         kernel=tg.c("#include <assert.h>\nvoid first(int64_t n, const T *x, T *out) { assert(n > 1); *out = x[0]; }")

@@ -62,6 +62,7 @@ def test_keywords_names_and_progress():
     assert heard == ["gradient"]
 
 
+@pytest.mark.slow
 def test_a_seed_gives_the_same_report():
     first, second = (tg.check(Double, X, seed=3, only="gradient").findings[0] for _ in range(2))
     assert first == second
@@ -143,6 +144,7 @@ def test_a_sample_that_is_refused_is_said_once_with_its_line():
     assert "sample" in finding.hint
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_target_that_forks_does_not_multiply():
     process = os.getpid()

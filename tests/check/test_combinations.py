@@ -47,6 +47,7 @@ def test_functions_that_no_check_was_written_for(pair):
     assert tg.check(pair.wrong, *pair.inputs()).ok is (pair.name in NOT_FOUND)
 
 
+@pytest.mark.slow
 @each_of_twenty
 def test_they_are_found_in_combinations(pair):
     if pair.name == "address":
@@ -104,12 +105,14 @@ TRAITED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trait", TRAITED)
 def test_a_mistake_with_one_trait_is_found_and_named(trait):
     found = findings(wrong_where(TRAITED[trait]), normal(4))
     assert any(trait in finding.where for finding in found), found
 
 
+@pytest.mark.slow
 def test_a_band_of_values_that_few_elements_miss():
     """A twentieth of the numbers between -4 and 4 are in it, and none of those that are given."""
     given = torch.tensor([-1.5, -0.5, 0.25, 1.25], dtype=torch.float64)
@@ -118,6 +121,7 @@ def test_a_band_of_values_that_few_elements_miss():
     assert "values in order, from end to end; thousands of elements" in finding.where
 
 
+@pytest.mark.slow
 def test_a_backward_in_single_precision_shows_beside_doubles():
     narrow = sine(lambda grad, x: grad * x.float().cos())
     (finding,) = findings(narrow, normal(4).float())
@@ -127,6 +131,7 @@ def test_a_backward_in_single_precision_shows_beside_doubles():
     assert not findings(RIGHT_SINE, normal(4).float())
 
 
+@pytest.mark.slow
 def test_complex_tensors_that_nobody_gave_are_a_notice():
     naive = function(torch.mul, lambda grad, a, b, out: (grad * b, grad * a))
     report = tg.check(naive, normal(3), normal(3, seed=1), only="combinations")
@@ -152,6 +157,7 @@ def rms(wide):
     return function(forward, backward)
 
 
+@pytest.mark.slow
 def test_a_backward_that_overflows_in_sixteen_bits():
     given = normal(4, 16).float()
     (finding,) = findings(rms(lambda x: x), given)
@@ -232,6 +238,7 @@ class Scaled(Function):
         return tangent * 1.0
 
 
+@pytest.mark.slow
 def test_other_derivatives_with_another_option():
     assert tg.check(Scaled.apply, normal(3), 1.0, skip="options").ok
     finding = tg.check(Scaled.apply, normal(3), 1.0, only="options").findings[0]
@@ -283,6 +290,7 @@ def losses(count):
     return Loss.apply
 
 
+@pytest.mark.slow
 def test_labels_that_are_ignored():
     arguments = normal(4, 3), torch.tensor([0, 2, 1, 2])
     assert tg.check(losses(lambda labels, kept: kept.sum()), *arguments, only=("options", "sizes")).ok
@@ -307,6 +315,7 @@ def test_a_batch_of_rows_beside_one_weight():
     assert "an axis in front of the largest" in finding.where
 
 
+@pytest.mark.slow
 def test_complex_beside_real_tensors_make_all_of_them_complex():
     def product(conjugate):
         def backward(grad, z, w, out):
@@ -321,6 +330,7 @@ def test_complex_beside_real_tensors_make_all_of_them_complex():
     assert not findings(product(torch.Tensor.conj), *given, only="combinations")
 
 
+@pytest.mark.slow
 def test_labels_are_as_many_as_rows():
     """The batch has another size only if the labels have it too."""
     arguments = normal(4, 3), torch.tensor([0, 2, 1, 2])
@@ -328,6 +338,7 @@ def test_labels_are_as_many_as_rows():
     assert "labels: int64[67]" in finding.where
 
 
+@pytest.mark.slow
 def test_a_single_axis_shorter_longer_or_of_size_1():
     def mean(grad, x, y, out):
         share = grad * (x - y) * 2 / x.numel()
@@ -367,6 +378,7 @@ def test_arguments_that_no_longer_fit_each_other():
 # -- values of other signs, matrices with equal eigenvalues -----------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_branch_that_hides_the_value_alone():
     def force(x):
         return torch.where(x > 0, x**1.5, 0.0)
@@ -377,6 +389,7 @@ def test_a_branch_that_hides_the_value_alone():
     assert not findings(lambda x: torch.where(x > 0, torch.where(x > 0, x, 1.0) ** 1.5, 0.0), given)
 
 
+@pytest.mark.slow
 def test_equal_eigenvalues():
     def by_eigenvalues(grad, a, out):
         gap = torch.linalg.eigvalsh(a).diff().min().detach()
@@ -395,6 +408,7 @@ def test_options_of_torch_are_notices():
     assert "scale_grad_by_freq=True" in report.findings[0].where
 
 
+@pytest.mark.slow
 def test_one_tensor_twice():
     def wrong(grad, a, b, out):
         same = a.data_ptr() == b.data_ptr()
@@ -452,6 +466,7 @@ class CubedSlope(Function):
         return 3 * tangent * x**2 + 5 * grad * x * moved
 
 
+@pytest.mark.slow
 def test_forward_over_reverse():
     found = findings(Cubed.apply, normal(3))
     assert {finding.code for finding in found} == {"forward-over-reverse"}
@@ -498,11 +513,13 @@ class CubeAndSquare(Cubed):
         return 3 * x**2 * tangent, 2 * x * tangent
 
 
+@pytest.mark.slow
 def test_forward_over_reverse_of_one_output():
     found = findings(CubeAndSquare.apply, normal(3))
     assert {finding.code for finding in found} == {"forward-over-reverse"}
 
 
+@pytest.mark.slow
 def test_third_order():
     def slope(grad, x, out):
         return grad * (x.cos() + 0 * x) if not grad.requires_grad else Second.apply(grad, x)
@@ -522,6 +539,7 @@ def test_third_order():
     assert any("third order" in finding.where for finding in found)
 
 
+@pytest.mark.slow
 def test_structure_is_kept():
     """A rule that holds for symmetric matrices is right wherever the given one is symmetric."""
 
@@ -559,6 +577,7 @@ def test_a_backward_that_refuses_is_right():
     assert not findings(sine(picky), normal(4))
 
 
+@pytest.mark.slow
 def test_it_is_told_what_was_not_given():
     (finding,) = findings(wrong_where(TRAITED["five axes"]), normal(4))
     assert "sizes you did not give" in finding.title
@@ -567,6 +586,7 @@ def test_it_is_told_what_was_not_given():
     assert "did not give" not in finding.title
 
 
+@pytest.mark.slow
 def test_what_another_check_has_found_is_told_once():
     """The second order and a size, of which each has a check of its own, and a row of the combinations."""
     detached = function(torch.exp, lambda grad, x, out: grad * out.detach())
@@ -593,6 +613,7 @@ def test_samples_that_the_target_refuses_are_not_mapped():
     assert not findings(bounded, torch.linspace(0.94, 0.96, 8, dtype=torch.float64))
 
 
+@pytest.mark.slow
 def test_a_notice_is_not_in_the_line_of_what_failed():
     wrong = function(torch.sin, lambda grad, x, out: grad * x.cos() * (1.01 if x.dim() == 5 else 1))
     line = tg.check(wrong, normal(4), only="combinations").to_text().split("\n\n")[1]

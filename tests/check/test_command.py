@@ -105,6 +105,7 @@ def verdicts(out):
 # -- what passes, and what does not -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_is_right_passes(write, check):
     status, out, err = check(write(SQUARE))
     assert (status, err) == (0, "")
@@ -113,6 +114,7 @@ def test_what_is_right_passes(write, check):
     assert (blank, last.partition(";")[0]) == ("", "1 target: 1 PASS")
 
 
+@pytest.mark.slow
 def test_what_is_wrong_is_found(write, check):
     status, out, _ = check(write(SQUARE + CUBE), *QUICK)
     assert status == 1
@@ -122,11 +124,13 @@ def test_what_is_wrong_is_found(write, check):
     assert out.splitlines()[-1].startswith("2 targets: 1 FAIL, 1 PASS; ")
 
 
+@pytest.mark.slow
 def test_every_finding_can_be_seen_again(write, check):
     _, out, _ = check(write(CUBE), *QUICK)
     assert re.search(r"repro +\S", out)
 
 
+@pytest.mark.slow
 def test_lost_digits_are_no_pass(write, check):
     imprecise = SQUARE.replace("2 * x", "2 * x * (1 + 1e-9)")
     status, out, _ = check(write(imprecise), *QUICK)
@@ -196,6 +200,7 @@ def test_operators_that_helpers_of_a_package_declare_are_found(tmp_path, monkeyp
     assert [(entry.place, entry.why_not) for entry in collect("helping")] == [("helping.rows:twice", "")]
 
 
+@pytest.mark.slow
 def test_a_function_is_checked_on_its_samples(write, check):
     status, out, _ = check(write(FUNCTION + SAMPLES), *QUICK)
     assert (status, verdicts(out)) == (0, {"ops.py:Sin": "PASS"})
@@ -204,6 +209,7 @@ def test_a_function_is_checked_on_its_samples(write, check):
     assert (status, verdicts(out)) == (1, {"wrong.py:Sin": "FAIL"})
 
 
+@pytest.mark.slow
 def test_a_base_class_is_no_target(write, check):
     base = "class Base(torch.autograd.Function):\n    pass\n"
     assert list(verdicts(check(write(base + SQUARE), *QUICK)[1])) == ["ops.py:square"]
@@ -223,12 +229,14 @@ def test_samples_serve_the_call_as_well(write, check):
         assert report.results[0].case == "x: float64[3]"
 
 
+@pytest.mark.slow
 def test_a_function_is_checked_by_its_annotations(write, check):
     annotated = FUNCTION.replace("(ctx, x):", '(ctx, x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:')
     assert check(write(annotated), *QUICK)[0] == 0
     assert check(write(annotated.replace("x.cos()", "x.sin()"), "wrong.py"), *QUICK)[0] == 1
 
 
+@pytest.mark.slow
 def test_what_says_not_what_it_takes_is_listed(write, check):
     status, out, _ = check(write(SQUARE + FUNCTION), *QUICK)
     assert verdicts(out) == {"ops.py:square": "PASS", "ops.py:Sin": "SKIPPED"}
@@ -279,6 +287,7 @@ layer.samples = lambda: [torch.ones(4, 2, dtype=torch.float64)]
 """
 
 
+@pytest.mark.slow
 def test_other_kinds_are_checked_where_they_have_samples(write, check):
     assert check(write(OTHERS), *QUICK, "--json", "out.json")[0] == 0
     report = read_json()
@@ -290,6 +299,7 @@ def test_other_kinds_are_checked_where_they_have_samples(write, check):
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_parameters_of_a_module_are_checked(write, check):
     wrong = OTHERS.replace("self.weight * x", "self.weight.detach() * x + self.weight - self.weight.detach()")
     status, out, _ = check(f"{write(wrong)}:Scale", *QUICK)
@@ -297,6 +307,7 @@ def test_the_parameters_of_a_module_are_checked(write, check):
     assert "The gradient of `weight` is wrong" in out
 
 
+@pytest.mark.slow
 def test_one_target_by_its_name(write, check):
     place = write(SQUARE + CUBE + "class Inner:\n    nested = square\n")
     assert check(f"{place}:square", *QUICK)[0] == 0
@@ -304,6 +315,7 @@ def test_one_target_by_its_name(write, check):
     assert check(f"{place}:cube", *QUICK)[0] == 1
 
 
+@pytest.mark.slow
 def test_a_function_with_annotations_is_checked_where_it_is_named(write, check):
     annotated = 'def double(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:\n    return 2 * x\n'
     place = write(annotated + SQUARE)
@@ -338,6 +350,7 @@ def test_packages_and_folders(write, check, target, places):
     assert (status, list(verdicts(out))) == (0, places)
 
 
+@pytest.mark.slow
 def test_an_installed_package_is_walked(write, check, tmp_path, monkeypatch):
     for name, text in PACKAGE.items():
         write(text.replace("pack", "installed"), f"site/{name.replace('pack', 'installed')}", head="")
@@ -346,6 +359,7 @@ def test_an_installed_package_is_walked(write, check, tmp_path, monkeypatch):
     assert (status, list(verdicts(out))) == (0, ["installed.one:square", "installed.sub.two:other"])
 
 
+@pytest.mark.slow
 def test_files_may_have_the_same_name(write, check):
     write(SQUARE, "a/ops.py")
     write(CUBE, "b/ops.py")
@@ -392,6 +406,7 @@ def test_expressions_of_pytest_are_refused(write, check, pattern):
     assert "'-k': cannot be read\n  expected: a part of a name" in err
 
 
+@pytest.mark.slow
 def test_some_targets(write, check):
     place = write(SQUARE + CUBE)
     assert verdicts(check(place, *QUICK, "-k", "square")[1]) == {"ops.py:square": "PASS"}
@@ -401,6 +416,7 @@ def test_some_targets(write, check):
     assert "-k nothing -k none: matches none of ops.py:square, ops.py:cube" in err
 
 
+@pytest.mark.slow
 def test_some_checks(write, check):
     place = write(CUBE)
     assert check(place, "--only", "determinism", "--only", "linearity")[0] == 0
@@ -414,6 +430,7 @@ def test_some_checks(write, check):
     assert {result["check"] for result in results} == {"linearity"}
 
 
+@pytest.mark.slow
 def test_compilers_are_asked_for(write, check):
     place = write(SQUARE)
     left_out = ("--skip", ",".join(name for name in NAMED if name not in ("compile", "gradient")))
@@ -446,6 +463,7 @@ def test_json_alone_is_on_the_standard_output(write, check):
     assert "from the kernel" not in err
 
 
+@pytest.mark.slow
 def test_json_alone_is_there_whoever_prints(write):
     native = "ctypes.CDLL(None).puts(b'from native code'); os.write(1, b'by the descriptor'); return x * x"
     noisy = "print('at import')" + SQUARE.replace("return x * x", native)
@@ -455,6 +473,7 @@ def test_json_alone_is_there_whoever_prints(write):
     assert "from native code" not in process.stderr
 
 
+@pytest.mark.slow
 def test_json_says_what_the_exit_status_says(write, check):
     place = write(SQUARE + FUNCTION + CUBE)
     for left_out, status in {"cube": 0, "square": 1}.items():
@@ -462,6 +481,7 @@ def test_json_says_what_the_exit_status_says(write, check):
         assert read_json()["ok"] is (status == 0)
 
 
+@pytest.mark.slow
 def test_runs_with_one_seed_are_equal(write, check):
     def run(*arguments):
         check(write(CUBE), *QUICK, "--json", "out.json", *arguments)
@@ -471,6 +491,7 @@ def test_runs_with_one_seed_are_equal(write, check):
     assert run("--seed", "3") != run("--seed", "4")
 
 
+@pytest.mark.slow
 def test_html(write, check, tmp_path):
     check(write(SQUARE + CUBE), *QUICK, "--html", "deep/report.html")
     page = (tmp_path / "deep/report.html").read_text()
@@ -529,6 +550,7 @@ def _(x):
 """
 
 
+@pytest.mark.slow
 def test_the_budget_is_kept_and_shared(write, check):
     start = time.perf_counter()
     status, out, _ = check(write(SLOW + SQUARE), "--only", "linearity,state", "--budget", "4")
@@ -544,6 +566,7 @@ def test_targets_for_which_no_time_is_left_are_listed(write, check):
     assert "not tried: the time was over" in out
 
 
+@pytest.mark.slow
 def test_many_checks_that_were_not_tried_share_a_row(write, check):
     _, out, _ = check(write(SLOW), "--budget", "0.5")
     row = re.search(r"^  (\d+) checks  INCONCLUSIVE  not tried: the \S+ s were over\n(.*?)\n\n", out, re.M | re.S)
@@ -655,12 +678,14 @@ def test_a_target_that_leaves_does_not_pass(write, check, call):
     assert re.search(rf"where +ops.py, line 14:\n +{re.escape(call)}", out)
 
 
+@pytest.mark.slow
 def test_a_target_may_leave_a_process_that_it_forked(write, check):
     forking = "pid = os.fork()\n    if pid == 0:\n        os._exit(0)\n    os.waitpid(pid, 0)\n    return x * x"
     status, out, _ = check(write(SQUARE.replace("return x * x", forking)), "--only", "linearity")
     assert (status, verdicts(out)) == (0, {"ops.py:square": "PASS"})
 
 
+@pytest.mark.slow
 def test_a_crash_shows_where(write):
     process = fresh.run("-c", RUN, "check", write(ENDS), *QUICK, "-k", "reads")
     assert process.returncode == -signal.SIGSEGV
@@ -819,6 +844,7 @@ def run_on_terminal(*arguments):
     return out, sent.decode()
 
 
+@pytest.mark.slow
 def test_a_line_moves_on_the_terminal_and_is_erased(write):
     out, sent = run_on_terminal("check", write(SQUARE), *QUICK)
     assert verdicts(out) == {"ops.py:square": "PASS"}

@@ -62,6 +62,7 @@ def test_a_result_comes_back():
     assert result == {"a": [1, 2.5]}
 
 
+@pytest.mark.slow
 def test_a_large_tensor_comes_back_whole():
     x = torch.arange(4_000_000, dtype=torch.float64)
     result = run_in_child(lambda: 2 * x)
@@ -117,6 +118,7 @@ def test_a_result_that_cannot_be_pickled_is_an_error():
         run_in_child(lambda: threading.Lock())
 
 
+@pytest.mark.slow
 def test_many_children_one_after_another():
     assert [run_in_child(lambda i=i: i * i) for i in range(20)] == [i * i for i in range(20)]
 
@@ -215,6 +217,7 @@ def test_a_child_that_stands_still_is_killed(function):
     assert finding.title == "The target hangs: its process used no CPU time for 0.5 s"
 
 
+@pytest.mark.slow
 def test_a_child_that_works_is_not_killed():
     def works():
         end = time.monotonic() + 3.0
@@ -225,11 +228,13 @@ def test_a_child_that_works_is_not_killed():
     assert run_in_child(works, seconds_idle=1.0)  # On a busy machine it waits for a processor.
 
 
+@pytest.mark.slow
 def test_a_child_is_not_killed_while_what_it_started_works():
     busy = "import time; end = time.monotonic() + 3\nwhile time.monotonic() < end: pass"
     assert run_in_child(lambda: subprocess.run([sys.executable, "-c", busy]).returncode, seconds_idle=1.0) == 0
 
 
+@pytest.mark.slow
 def test_cpu_time_is_limited():
     def spins():
         while True:
@@ -240,6 +245,7 @@ def test_cpu_time_is_limited():
     assert end.result("gradient").verdict is Verdict.INCONCLUSIVE
 
 
+@pytest.mark.slow
 def test_a_call_that_does_not_return_is_ended(monkeypatch):
     monkeypatch.setattr("torchgraft._check.children.STUCK", 1.0)
 
@@ -284,6 +290,7 @@ run_in_child(works)
 """
 
 
+@pytest.mark.slow
 def test_the_child_ends_with_its_parent(tmp_path):
     told = tmp_path / "pid"
     fresh.run("-c", ORPHAN, str(told))
@@ -359,6 +366,7 @@ print(torch.equal(run_in_child(lambda: torch.autograd.grad(x.sin().sum(), x)[0])
 """
 
 
+@pytest.mark.slow
 def test_it_may_not_be_used_where_a_compiler_has_started_threads_of_autograd():
     """A torch that is built for CUDA starts them, on machines without a GPU too."""
     assert fresh.run("-c", AFTER_COMPILE, check=True).stdout.split() == ["True"]

@@ -64,6 +64,7 @@ def test_the_first_case_is_plain(name):
         assert not (4 * real == (4 * real).round()).any()  # no kink there: no integers, halves, quarters
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_cases():
     for op in (linear, correlate2d, ops.normalize):
         one, two, other = generated(op, 30), generated(op, 30), generated(op, 30, seed=1)
@@ -191,6 +192,7 @@ def everything(
     return total.expand(*x.shape[:-1], size).clone()
 
 
+@pytest.mark.slow
 def test_every_kind_of_parameter():
     made = [dict(zip(case.leaf_names, case.leaves, strict=True)) for case in generated(everything)]
     values = {name: {str(leaves.get(name)) for leaves in made} for name in made[0] if not name.startswith("xs")}

@@ -114,6 +114,7 @@ def test_all_that_can_be_asked_for(case):
     assert torch.autograd.gradgradcheck(func, inputs(), check_fwd_over_rev=True) is True
 
 
+@pytest.mark.slow
 def test_the_parameters_of_a_module_are_checked():
     class Detached(torch.nn.Linear):
         def forward(self, x):
@@ -168,6 +169,7 @@ WRONG = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", WRONG)
 def test_what_torch_passes_is_found(bug):
     func, options = WRONG[bug]
@@ -202,6 +204,7 @@ def test_a_tolerance_excuses_no_wrong_gradient():
         tg.gradcheck(wrong, normal(3), eps=1e-2, atol=1.0, rtol=1.0)
 
 
+@pytest.mark.slow
 def test_a_tolerance_excuses_lost_digits():
     imprecise = function(lambda grad, x: grad * x.cos() * (1 + 1e-9))
     assert tg.gradcheck(imprecise, normal(3))
@@ -253,6 +256,7 @@ def test_undefined_gradients_are_checked_unless_they_are_not():
     assert tg.gradcheck(TwoOutputs.apply, normal(3), check_undefined_grad=False)
 
 
+@pytest.mark.slow
 def test_dtypes_are_checked_where_it_is_asked_for():
     """The engine converts a gradient; that of a product with 2 has lost nothing."""
     narrow = function(lambda grad, x: (2 * grad).float(), lambda x: 2 * x)
@@ -311,6 +315,7 @@ def saving_an_intermediate():
     return Swish.apply
 
 
+@pytest.mark.slow
 def test_a_lost_second_derivative_is_found():
     swish = saving_an_intermediate()
     assert tg.gradcheck(swish, normal(3))

@@ -88,6 +88,7 @@ def test_wrong_gradients(reduced, name):
     assert "`input 0`" in found.where
 
 
+@pytest.mark.slow
 def test_one_element_of_a_hundred_thousand():
     assert only(look(altered(torch.sin, first(lambda e: 0 * e)), normal(100_000))).code == "wrong-gradient"
 

@@ -63,6 +63,7 @@ def page():
     return html_page([made.report(*FINDINGS)])
 
 
+@pytest.mark.slow
 def test_the_page_is_well_formed(page):
     assert page.startswith('<!doctype html>\n<html lang="en">')
     outline = Outline(page)
@@ -70,6 +71,7 @@ def test_the_page_is_well_formed(page):
     assert [element[0] for element in outline.elements].count("article") == len(FINDINGS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unsure", [False, True])
 def test_the_page_loads_nothing(page, unsure):
     text = html_page([made.unsure()]) if unsure else page
@@ -78,6 +80,7 @@ def test_the_page_loads_nothing(page, unsure):
     assert not {"script", "link", "iframe"} & {element[0] for element in Outline(text).elements}
 
 
+@pytest.mark.slow
 def test_it_is_written(tmp_path):
     path = made.report(made.sign(), target="größe").to_html(tmp_path / "new" / "report.html")
     assert path == tmp_path / "new" / "report.html"
@@ -85,6 +88,7 @@ def test_it_is_written(tmp_path):
     assert made.report().to_html(str(path)) == path
 
 
+@pytest.mark.slow
 def test_the_same_report_gives_the_same_page():
     one, other = (html_page([made.report(made.sign(), made.leak(), made.notice())]) for _ in range(2))
     assert one == other
@@ -117,6 +121,7 @@ def test_no_reports():
 EVIL = "<script>alert(1)</script>\"' onload=x() </style></title></svg>]]>&amp;{{ 7*7 }}\x00\x1b\ud800<!--"
 
 
+@pytest.mark.slow
 def test_names_are_only_text():
     def report(name):
         evidence = made.sign().evidence
@@ -144,6 +149,7 @@ def test_names_between_backticks_are_code():
 # -- several targets --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_several_targets_have_an_overview():
     good = made.report(target="good")
     page = html_page([good, made.unsure(), made.report(made.sign(), target="bad"), good])
@@ -159,6 +165,7 @@ def test_one_target_has_none():
     assert Page(html_page([made.report()])).links == []
 
 
+@pytest.mark.slow
 def test_a_target_that_was_skipped_says_why():
     why = "nothing says what it takes"
     skipped = Report("ops.py:f", "function", [Result("samples", "It takes them.", Verdict.SKIPPED, note=why)])
@@ -171,6 +178,7 @@ def test_a_target_that_was_skipped_says_why():
 # -- the pictures -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_each_side_the_ratio_and_the_ladder_are_drawn():
     pytest.importorskip("matplotlib")
     page = html_page([made.report(made.sign())])
@@ -188,6 +196,7 @@ def test_each_side_the_ratio_and_the_ladder_are_drawn():
     assert INSTALL not in page
 
 
+@pytest.mark.slow
 def test_large_maps_stay_small_files():
     assert len(html_page([made.report(made.one_entry())])) < 200_000
 

@@ -212,6 +212,7 @@ RIGHT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*weight_norm:FutureWarning")
 @pytest.mark.parametrize("name", RIGHT)
 def test_modules_that_are_right_pass(name):

@@ -216,6 +216,7 @@ def pictures(figure):
     return [at for at in figure.axes if at.get_label() != "<colorbar>"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("finding", [made.sign(), made.constant(), made.conjugate(), made.one_entry()])
 def test_it_draws_the_maps_and_the_ladder(finding):
     analytic, numeric, ratio, steps = pictures(finding.plot())
@@ -234,6 +235,7 @@ def test_it_draws_the_maps_and_the_ladder(finding):
     np.testing.assert_allclose(used.get_xydata(), points[[expected.chosen]])
 
 
+@pytest.mark.slow
 def test_numbers_are_in_small_maps_only():
     texts = [text.get_text() for text in pictures(made.sign().plot())[0].texts]
     assert texts[:2] == ["\N{MINUS SIGN}0.878", "0"]
@@ -246,11 +248,13 @@ def test_nothing_to_draw():
     assert made.leak().but(evidence=Evidence(torch.zeros(0, 1), torch.zeros(0, 1))).plot() is None
 
 
+@pytest.mark.slow
 def test_infinite_errors_are_drawn():
     given = vars(made.sign().evidence) | {"bars": (inf,) * len(made.STEPS)}
     assert len(pictures(made.sign().but(evidence=Evidence(**given)).plot())) == 4
 
 
+@pytest.mark.slow
 def test_dollars_and_control_characters_and_other_letters_are_text():
     evidence = Evidence(torch.eye(1), torch.eye(1), outputs=(("a$b", ()),), inputs=(("$\\frac<", ()),))
     figure = Finding("c", Verdict.FAIL, "cost $\\frac$ \x1b\N{CJK UNIFIED IDEOGRAPH-4E2D}", evidence=evidence).plot()
@@ -260,11 +264,13 @@ def test_dollars_and_control_characters_and_other_letters_are_text():
     assert "$\\frac&lt;" in svg(source)
 
 
+@pytest.mark.slow
 def test_title_and_cause_have_lines_of_their_own():
     finding = made.sign().but(title="The gradient of `x` is wrong", cause="it has the wrong sign")
     assert finding.plot().get_suptitle() == "The gradient of x is wrong\nit has the wrong sign"
 
 
+@pytest.mark.slow
 def test_the_pictures_are_the_same_each_time_and_with_any_style():
     first = list(illustrations(made.sign().evidence))
     with matplotlib.style.context("dark_background"), matplotlib.rc_context({"font.size": 20, "svg.hashsalt": None}):
@@ -277,6 +283,7 @@ def run(code):
     return fresh.run("-c", code, cwd=ROOT, check=True).stdout
 
 
+@pytest.mark.slow
 def test_notebooks_show_it_without_pyplot():
     code = "import sys; from tests.check import made; print(made.sign().plot()._repr_png_()[:4], *sys.modules)"
     shown, *modules = run(code).split()

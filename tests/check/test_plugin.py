@@ -14,7 +14,6 @@ import torchgraft
 from torchgraft._check.command.plugin import Checks
 
 from .. import fresh
-from ..default import by_default
 
 SOURCES = Path(torchgraft.__file__).parents[1]
 PROJECT = Path(__file__).parents[2] / "pyproject.toml"
@@ -185,6 +184,7 @@ def session(run):
     return run("-v", "-rs", "--torchgraft", "ops.py", "--torchgraft-seed", "3", *SOME)
 
 
+@pytest.mark.slow
 def test_each_operator_and_check_is_a_test(session):
     assert session.status == 1, session.text[-3000:]
     assert session.outcomes == {
@@ -201,6 +201,7 @@ def test_each_operator_and_check_is_a_test(session):
     }
 
 
+@pytest.mark.slow
 def test_a_failure_is_a_paragraph_and_no_traceback(session):
     said = session.paragraph("cube: gradient")
     assert said.startswith("FAIL: The gradient of `x` is wrong\n\n1. The gradient of `x` is wrong\n")
@@ -229,7 +230,8 @@ def test_the_header_says_how_to_draw_the_same(session):
     assert "torchgraft: ops.py; seed 3\n" in session.text
 
 
-@pytest.mark.parametrize("count", by_default(["1", "2"], lambda count: count == "1"))
+@pytest.mark.slow
+@pytest.mark.parametrize("count", ["1", "2"])
 def test_the_same_in_other_processes(run, session, count):
     chosen = ("-k", "plain or cube and samples or cube and gradient and not layouts")
     spread = run("-v", "-n", count, "--torchgraft", "ops.py", "--torchgraft-seed", "3", *chosen)
@@ -251,6 +253,7 @@ def ids(run):
     return [line for line in lines if "::" in line]
 
 
+@pytest.mark.slow
 def test_a_package_is_walked_and_nothing_is_checked_twice(ids):
     names = ("square", "cube", "rough", "lost")
     assert [name for name in ids if name.endswith("::gradient")] == [
@@ -261,6 +264,7 @@ def test_a_package_is_walked_and_nothing_is_checked_twice(ids):
     assert len(ids) == len(set(ids))
 
 
+@pytest.mark.slow
 def test_names_of_checks_have_no_spaces(ids):
     assert "torchgraft::pack.first::square::layouts-of-inputs" in ids
 
@@ -292,6 +296,7 @@ WRONG = {
 }
 
 
+@pytest.mark.slow
 def test_what_cannot_be_collected_is_an_error_without_a_traceback(run):
     session = run(*(argument for place in WRONG for argument in ("--torchgraft", place)))
     assert session.status == 2
@@ -323,6 +328,7 @@ def ended(run):
     return run("-v", "--torchgraft", "leaves.py", "--torchgraft", "slow.py", "--torchgraft-budget", "0.5", *chosen)
 
 
+@pytest.mark.slow
 def test_a_target_that_leaves_is_a_failure(ended):
     assert ended.status == 1
     for name, call in {"leaves": "os._exit(0)", "exits": "sys.exit(0)"}.items():
@@ -332,12 +338,14 @@ def test_a_target_that_leaves_is_a_failure(ended):
         assert "Traceback" not in said
 
 
+@pytest.mark.slow
 def test_a_budget_is_kept_in_each_test(ended):
     assert ended.outcomes["torchgraft::slow.py::slow::samples"] == "PASSED"
     assert ended.outcomes["torchgraft::slow.py::slow::gradient"] == "FAILED"
     assert ended.paragraph("slow: gradient").startswith("INCONCLUSIVE: not tried: the 0.5 s were over")
 
 
+@pytest.mark.slow
 def test_nothing_is_imported_where_nothing_is_asked_for(run, folder):
     (folder / "project/test_light.py").write_text(
         "import sys\n\ndef test_light():\n    assert 'torch' not in sys.modules\n"
@@ -351,6 +359,7 @@ def test_nothing_is_imported_where_nothing_is_asked_for(run, folder):
 # -- what targets declare ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_surrogates_and_an_accuracy_are_taken(run):
     test = "torchgraft::spiking.py::Spike::gradient"
     chosen = ("--torchgraft", "spiking.py", "-v", "-k", "gradient and not layouts")

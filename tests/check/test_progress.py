@@ -53,6 +53,7 @@ def test_the_line_says_number_count_name_and_time(terminal):
     assert shown(terminal.getvalue()) == ""
 
 
+@pytest.mark.slow
 def test_time_moves_while_a_check_runs(terminal):
     with ProgressLine(terminal) as line:
         line.show(1, 1, "gradient")
@@ -61,6 +62,7 @@ def test_time_moves_while_a_check_runs(terminal):
     assert not [thread for thread in threading.enumerate() if thread.name == progress.THREAD]
 
 
+@pytest.mark.slow
 def test_quick_checks_show_nothing(terminal):
     with ProgressLine(terminal, delay=60) as line:
         line.show(1, 2, "gradient")

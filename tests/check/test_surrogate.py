@@ -93,6 +93,7 @@ def test_a_rule_is_proved_against_its_surrogate(function, args, name, of, dtype)
     assert {"gradient", "second order", "sizes", "ties", "freed", "vmap"} - tried <= {"vmap"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", [1.001, -1.0, 0.0])
 def test_a_rule_that_is_not_the_derivative_of_its_surrogate_fails(factor):
     report = tg.check(Spike.apply, V, factor, surrogate={"v": smooth}, only="gradient")
@@ -100,6 +101,7 @@ def test_a_rule_that_is_not_the_derivative_of_its_surrogate_fails(factor):
     assert report.findings[0].code == "wrong-gradient"
 
 
+@pytest.mark.slow
 def test_a_second_derivative_is_that_of_the_surrogate():
     class Detached(Spike):
         @staticmethod
@@ -129,6 +131,7 @@ class Gate(torch.autograd.Function):
         return grad * 4 * s * (1 - s) * x, ctx.factor * grad * (v > 0), None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("factor", "verdict"), [(1.0, tg.Verdict.PASS), (1.01, tg.Verdict.FAIL)])
 def test_other_arguments_are_proved_against_the_function_itself(factor, verdict):
     meant = {"v": lambda v, x, factor: smooth(v) * x}
@@ -191,6 +194,7 @@ def meant(v, x):
     return smooth(v) * x
 
 
+@pytest.mark.slow
 def test_an_operator_declares_its_surrogate():
     spike = spiking()
 
@@ -246,6 +250,7 @@ class Plain(nn.Module):
         return Round.apply(8 * x) @ self.weight.mT / 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("of", "only"), [(Plain(), ()), (lambda x, weight: Round.apply(8 * x) @ weight.mT / 8, "gradient")]
 )
@@ -256,6 +261,7 @@ def test_parameters_and_inputs_of_modules_have_surrogates(of, only):
     assert not tg.check(Quantized(), V.cos(), surrogate=inputs, only="gradient").ok
 
 
+@pytest.mark.slow
 def test_a_function_has_an_attribute():
     class Declared(Spike):
         surrogate = types.MappingProxyType({"v": smooth})
@@ -286,6 +292,7 @@ def test_what_is_no_surrogate_is_refused(surrogate, error, said):
 # -- the way to them --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("function", "name"), [(Round, "x"), (Spike, "v")])
 def test_a_flat_function_with_a_gradient_is_told_of_surrogates(function, name):
     (finding,) = tg.check(function.apply, V, only="gradient").findings
@@ -303,6 +310,7 @@ def test_an_operator_is_told_of_its_own_word():
     assert any('@f.surrogate("v", of=...)' in hint for hint in hints)
 
 
+@pytest.mark.slow
 def test_a_wrong_surrogate_is_shown_again():
     (finding,) = tg.check(Spike.apply, V, 2.0, surrogate={"v": smooth}, only="gradient").findings
     assert "surrogate={'v': smooth}" in finding.repro
@@ -356,6 +364,7 @@ def command(tmp_path, monkeypatch, capsys):
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("declared", "options"),
     [

@@ -26,6 +26,7 @@ ROWS = by_default(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("measurement", ROWS)
 def test_a_row(measurement):
     if "NVRTC" in measurement.what and not nvrtc.is_there():

@@ -38,6 +38,7 @@ def code(native, dtype, architecture, entry="tg_flat32", flags=()):
     return nvrtc.compiled(written, architecture, headers(), native.label, flags, 60.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("name", OPERATORS)
 def test_it_compiles_for_every_architecture(name, architecture):
@@ -284,6 +285,7 @@ def test_sizes_of_a_kernel_by_hand_are_not_narrowed():
         code(native, torch.float32, "sm_90")
 
 
+@pytest.mark.slow
 def test_cpp_as_far_as_nvrtc_goes():
     source = """
 #include <cmath>

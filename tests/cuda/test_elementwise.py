@@ -70,6 +70,7 @@ def test_gradients(name, dtype):
         assert driver.launches > 30
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["soft", "noisy"])
 def test_the_checker_proves_it(name):
     with emulated() as driver:
@@ -243,6 +244,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_of_the_generator_is_seen(fault, monkeypatch):
     template, old, new = FAULTS[fault]
@@ -314,6 +316,7 @@ def test_more_tensors_than_a_frame_holds():
         op(*[torch.ones(3)] * 40)
 
 
+@pytest.mark.slow
 def test_more_arguments_than_torch_passes():
     parameters = [inspect.Parameter("x", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Float[Tensor, "..."])]
     parameters += [

@@ -155,6 +155,7 @@ def test_transforms_of_samples():
         torch.testing.assert_close(compiled(x, w), 2 * expected)
 
 
+@pytest.mark.slow
 def test_the_checker_proves_functions_of_samples():
     with emulated() as driver:
         report = tg.check(make_correlate())
@@ -309,6 +310,7 @@ def test_shared_memory_beyond_what_a_block_has():
             make_scaled(shared=10**6)(x, w)
 
 
+@pytest.mark.slow
 def test_transforms_of_a_kernel_by_hand():
     x, w = torch.randn(4, 7, dtype=torch.float64), torch.randn(4, 7, dtype=torch.float64)
     with emulated():

@@ -307,13 +307,11 @@ def test_values_of_our_own_are_those_of_scipy(name):
     torch.testing.assert_close(made, PUBLIC[name](a, x), rtol=2e-13, atol=1e-300)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not nvrtc.is_there(), reason="NVRTC is not installed")
 @pytest.mark.parametrize(
     ("name", "architecture"),
-    by_default(
-        [(name, one) for name in IN_C for one in (ARCHITECTURES if name in FIRST else ["sm_90"])],
-        lambda name, architecture: name in FIRST and architecture == "sm_90",
-    ),
+    [(name, one) for name in IN_C for one in (ARCHITECTURES if name in FIRST else ["sm_90"])],
 )
 def test_functions_in_c_compile_for_every_architecture(name, architecture):
     native = in_c(name)

@@ -46,6 +46,7 @@ def printed(op, path, environment=None, **options):
     return process.stdout.splitlines(), process.stderr
 
 
+@pytest.mark.slow
 def test_a_kernel_serves_a_program_without_python(tmp_path):
     lines, said = printed(make()["shifted"], tmp_path / "shifted.so", cuda=["90", "80"])
     assert lines == ["argument 'x' has dtype 4, this kernel was built for 6", "6 launches"], said
@@ -57,6 +58,7 @@ def test_a_device_of_another_generation_is_refused(tmp_path):
     assert "shifted: the library is for sm_75, sm_90, the device is sm_86" in said
 
 
+@pytest.mark.slow
 def test_a_program_without_cuda_is_told(tmp_path):
     lines, said = printed(make()["shifted"], tmp_path / "shifted.so", {}, cuda=["80"])
     assert not lines
@@ -103,6 +105,7 @@ for _ in range(3):
 """
 
 
+@pytest.mark.slow
 def test_a_refused_call_keeps_no_tensor(tmp_path, monkeypatch):
     monkeypatch.setattr("tests.cuda.test_standalone.PROGRAM", REFUSED)
     lines, said = printed(make()["shifted"], tmp_path / "shifted.so", cuda=["75"])

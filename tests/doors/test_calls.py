@@ -121,6 +121,7 @@ def test_names():
     assert {"ExpBackward", "Exp"} <= {event.name for event in profile.events()}
 
 
+@pytest.mark.slow
 def test_nothing_lives_longer_than_the_graph():
     gc.collect()
     gc.disable()

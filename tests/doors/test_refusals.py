@@ -468,6 +468,7 @@ class TestIntermediates:
         assert "@once_differentiable" in caught.value.hint
         torch.testing.assert_close(torch.autograd.grad(out.sum(), x)[0], 3 * W.detach() ** 2)
 
+    @pytest.mark.slow
     def test_the_input_is_not_kept_alive(self):
         y = W.detach().clone().requires_grad_() * 1
         out, seen = cube(self.backward, keep_square).apply(y), weakref.ref(y)

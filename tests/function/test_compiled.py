@@ -30,6 +30,7 @@ DIALECTS = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Dynamo does not know how to trace the builtin")  # of an instance, before it lets be
 @pytest.mark.parametrize("name", DIALECTS)
 def test_gradients_that_are_compiled(name):

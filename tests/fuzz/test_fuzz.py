@@ -39,6 +39,7 @@ def report() -> Report:
     return search(SEED + 1, CASES // 10, made)
 
 
+@pytest.mark.slow
 def test_every_case_is_right_or_refused(report: Report):
     assert not report.failures, "\n\n".join(f"{f.title}\n\n{f.program}" for f in report.failures)
 
@@ -50,20 +51,24 @@ def test_many_more_cases_are_right_or_refused():
     assert report.share_refused <= 0.05, report.table()
 
 
+@pytest.mark.slow
 def test_few_cases_are_refused_that_the_rules_suffice_for(report: Report):
     assert report.share_refused <= 0.05, report.table()
 
 
+@pytest.mark.slow
 def test_every_refusal_is_in_the_table(report: Report):
     known = REFUSALS.read_text()
     missing = [text for text in report.refused if f"| `{text}` |" not in known]
     assert not missing, f"add them to {REFUSALS.name}, with the reason: {missing}"
 
 
+@pytest.mark.slow
 def test_most_cases_are_compared(report: Report):
     assert report.kinds["right"] > 0.6 * sum(report.kinds.values()), report.table()
 
 
+@pytest.mark.slow
 def test_the_search_is_determined_by_its_seed():
     first, second = search(7, 25, Report(), slow=False), search(7, 25, Report(), slow=False)
     assert (first.kinds, first.layers) == (second.kinds, second.layers)
@@ -183,6 +188,7 @@ def test_rounding_is_no_failure():
         assert judge(Case(case.declaration, case.stack, case.leaves, case.call, "float32")).kind == "right"
 
 
+@pytest.mark.slow
 def test_a_failure_is_shrunk_and_known_afterwards(monkeypatch):
     def flip(self, body=Stack.text):  # every operator is negated under grad
         return body(self).replace(
@@ -218,6 +224,7 @@ def test_a_program_shows_what_the_judge_saw(seed):
     assert (kind, normal(text)) == (result.kind, normal(result.text))
 
 
+@pytest.mark.slow
 def test_a_program_stands_alone(tmp_path):
     case = planted(OPERATOR.format(gradient="2 * " + RIGHT), "grad")
     file = tmp_path / "program.py"
@@ -234,6 +241,7 @@ def test_programs_are_short():
 # -- what is drawn ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_kind_of_declaration_is_drawn():
     made = [draw_declaration(c, draw_plan(c)) for c in map(Seeded, range(600))]
     assert {d.kernel for d in made} == {"torch", "numpy", "c"}
@@ -251,6 +259,7 @@ def test_every_kind_of_declaration_is_drawn():
     assert not LOOSE or any("independent=" in d.source for d in made)
 
 
+@pytest.mark.slow
 def test_every_transform_is_drawn():
     names = {name for seed in range(8000) for name in draw_stack(Seeded(seed), 2).names}
     assert names >= {*LAYERS, "compile, eager", "compile, aot_eager", "compile, inductor", "export", "inference_mode"}

@@ -7,10 +7,10 @@ from torchgraft._mesh.transposes import Place, Side
 
 from .on_mesh import outcomes
 
-CASES, MANY = 25, 250
+FEW, CASES, MANY = 8, 25, 250
 
 
-@pytest.mark.parametrize("seeds", [range(CASES), pytest.param(range(CASES, MANY), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seeds", [range(FEW), pytest.param(range(FEW, MANY), marks=pytest.mark.slow)])
 def test_operators_on_meshes_are_right(seeds):
     found = list(outcomes(seeds))
     assert not any(o.failed for o in found), "\n\n".join(f"{o.kind}: {o.text}\n{o.program}" for o in found if o.failed)
@@ -28,6 +28,7 @@ def gradients_are_not_summed(monkeypatch):
     monkeypatch.setattr(choice, "Place", place)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [nothing_travels, gradients_are_not_summed])
 def test_faults_are_found(fault, monkeypatch):
     fault(monkeypatch)

@@ -43,6 +43,7 @@ def results_are_not_copied(monkeypatch):
 FAULTS = (overlaps_are_not_seen, the_old_value_is_not_kept, writes_are_not_counted, results_are_not_copied)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 def test_faults_are_found(fault, monkeypatch):
     fault(monkeypatch)

@@ -88,6 +88,7 @@ def test_c_has_the_numbers_of_torch(numbers_of):
 SEEDS = torch.tensor([[0, 1, 2**63 - 1], [-1, -(2**63), 12345]])
 
 
+@pytest.mark.slow
 def test_traced_arithmetic_gives_what_eager_code_gives():
     for numbers_ in (tg.random_bits, tg.random_uniform, tg.random_normal):
         eager = numbers_(SEEDS, (3, 5))

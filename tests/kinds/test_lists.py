@@ -18,7 +18,6 @@ from torch.fx.experimental.proxy_tensor import make_fx
 import torchgraft as tg
 from examples.split import split, to_unit
 
-from ..default import by_default
 from .fuzz_lists import attempt
 from .lists import EXAMPLES, LENGTHS, Clipped, Example, batched, clipped, saving, split_c, split_np, unbound, unit_c
 
@@ -322,7 +321,8 @@ class Module(nn.Module):
         return self.call(x)
 
 
-@pytest.mark.parametrize("name", by_default(("torch", "NumPy", "C", "NamedTuple", "batch axes"), {"C"}.__contains__))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["torch", "NumPy", "C", "NamedTuple", "batch axes"])
 def test_export_and_make_fx(name: str):
     example, x = EXAMPLES[name], vector()
     program = torch.export.export(Module(example.call), (x,))
@@ -416,6 +416,7 @@ def test_integers_and_booleans_have_no_derivative():
         orders.vjp("x")(lambda grad: grad[0])
 
 
+@pytest.mark.slow
 def test_a_list_without_a_derivative():
     @tg.op
     def both(x: Float[Tensor, "n"], k: int) -> tuple[list[Float[Tensor, "n"]], Float[Tensor, "n"]]:
@@ -442,6 +443,7 @@ def test_a_list_without_a_derivative():
     assert report.ok, report
 
 
+@pytest.mark.slow
 def test_independent_lists():
     @tg.op
     def two(x: Float[Tensor, "n"], y: Float[Tensor, "n"]) -> tuple[list[Float[Tensor, "n"]], Float[Tensor, "n"]]:
@@ -809,6 +811,7 @@ PLANTED = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("planted", "check"), PLANTED.values(), ids=PLANTED)
 def test_planted_bugs_are_found(planted: dict[str, Any], check: str):
     assert failed(checked(**planted, only=check)) == {check}

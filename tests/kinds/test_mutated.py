@@ -929,6 +929,7 @@ def test_a_view_that_autograd_refuses_is_not_written(view, calls):
         assert y._version == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("y", "x"), [([3, 4], [1.5, 1.5]), ([3.0, 4.0], [1.5j, 1.5])])
 def test_compiled_code_does_not_round_in_silence(y, x):
     @tg.op
@@ -965,6 +966,7 @@ class Moving:
     velocity: Float[Tensor, "*batch n"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("c", [False, True])
 def test_a_field_of_a_structure_is_written(c):
     source = "void step_(int64_t n, T *s_position, const T *s_velocity) {\n"
@@ -997,6 +999,7 @@ def test_a_field_of_a_structure_is_written(c):
     assert report.ok, str(report)
 
 
+@pytest.mark.slow
 def test_dropout_in_place():
     @tg.domain(p="[0, 0.9]")
     @tg.op
@@ -1027,6 +1030,7 @@ class Step:
     by: float
 
 
+@pytest.mark.slow
 def test_a_structure_beside_what_is_written_passes_the_check():
     @tg.op
     def towards_(y: tg.Mutated[Float[Tensor, "n"]], s: Step) -> None:
@@ -1038,6 +1042,7 @@ def test_a_structure_beside_what_is_written_passes_the_check():
     assert report.ok, str(report)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inside", [True, False], ids=["views made inside", "views given"])
 @pytest.mark.parametrize("grad", [True, False])
 def test_compiled_code_refuses_two_written_arguments_that_overlap(inside, grad):
@@ -1114,6 +1119,7 @@ def test_hooks_hand_out_what_was_written_once(under, hooks):
         assert torch.allclose(w.grad, expected)
 
 
+@pytest.mark.slow
 def test_arrays_with_one_output_beside_a_saved_one():
     """Callers get the output, in the first call and in those that write into the memory itself."""
 

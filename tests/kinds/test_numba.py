@@ -49,6 +49,7 @@ def test_what_does_not_draw_is_called_once():
     assert len(called) == 1
 
 
+@pytest.mark.slow
 def test_with_numba_itself():
     numba = pytest.importorskip("numba")
 

@@ -458,7 +458,8 @@ class Model(torch.nn.Module):
         return rows * 2, sums + index
 
 
-@one_by_default
+@pytest.mark.slow
+@ops
 @pytest.mark.parametrize("strict", [False, True])
 def test_exported(op, strict):
     """Export, decompose, save, load, and run with other sizes."""
@@ -520,6 +521,7 @@ def test_opcheck(op):
 # -- declarations ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_several_sizes_and_what_is_computed_of_them():
     @tg.op(data_dependent="k <= n  m")
     def parts(
@@ -722,6 +724,7 @@ def test_a_number_in_the_bound():
         same(first(x, most), x[:most])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", ["NumPy", "C"])
 def test_rules_in_other_languages(rule):
     @tg.op(kernel=tg.c("""
@@ -1086,12 +1089,14 @@ def test_meshes(placed):
 # -- checks ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @one_by_default
 def test_check(op):
     report = tg.check(op, *points()[0])
     assert report.verdict == "PASS", str(report)
 
 
+@pytest.mark.slow
 def test_check_finds_a_wrong_rule_and_a_wrong_kernel():
     def wrong(kernel, rule):
         op = _declared("k", kernel)

@@ -109,6 +109,7 @@ def test_gradients_go_to_what_was_kept():
     torch.testing.assert_close(found, expected)
 
 
+@pytest.mark.slow
 def test_compiled_detections():
     """A gradient step that moves boxes and scores, in one graph for all numbers of boxes that are kept."""
 
@@ -125,10 +126,8 @@ def test_compiled_detections():
     torch.compiler.reset()
 
 
-@pytest.mark.parametrize(
-    "op",
-    [pytest.param(unique_consecutive, id="unique_consecutive"), pytest.param(nms, id="nms", marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("op", [unique_consecutive, nms], ids=lambda op: op.__name__)
 def test_proved(op):
     report = tg.check(op)
     assert report.verdict == "PASS", str(report)

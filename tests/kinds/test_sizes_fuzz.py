@@ -200,6 +200,7 @@ def run(seed: int, *, compiles: bool) -> None:
                 raise
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(24))
 def test_random_operators(seed):
     run(seed, compiles=seed % 12 == 0)

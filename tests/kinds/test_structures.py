@@ -369,6 +369,7 @@ def test_compiled(name, backend):
     same(compiled(other), plain(other, 0.5).sin())
 
 
+@pytest.mark.slow
 @each_dataclass
 def test_compiled_gradients_are_structures(name):
     state = state_of(name)
@@ -476,6 +477,7 @@ def compare_gradients(op):
     same(made, torch.autograd.grad(plain(state, 0.5).sin().sum(), tensors(state)))
 
 
+@pytest.mark.slow
 def test_a_rule_of_the_structure_returns_one():
     op = declared()
 
@@ -490,6 +492,7 @@ def test_a_rule_of_the_structure_returns_one():
     assert tg.check(op).verdict is Verdict.PASS
 
 
+@pytest.mark.slow
 def test_a_rule_of_the_structure_and_of_a_tensor():
     @tg.op
     def shifted(state: State, shift: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
@@ -585,6 +588,7 @@ def test_an_adjoint_of_a_field():
             return state.strength * state.position * grad
 
 
+@pytest.mark.slow
 def test_surrogate_nondifferentiable_reference_and_domain():
     op = declared()
     op.nondifferentiable("state.mass", reason="it is measured")
@@ -741,6 +745,7 @@ def test_nested_is_checked():
     assert report.verdict is Verdict.PASS, report
 
 
+@pytest.mark.slow
 def test_an_absent_field_is_none_in_gradients():
     @dataclass
     class Params:
@@ -883,6 +888,7 @@ def test_a_context_of_any_numbers_is_written_into_files():
 # -- meshes, modules, words -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_dtensors_in_fields():
     @dataclass
     class Layer:
@@ -961,6 +967,7 @@ def test_a_right_operator_passes(name):
     assert report.verdict is Verdict.PASS, report
 
 
+@pytest.mark.slow
 def test_a_wrong_rule_is_found_in_its_field():
     op = declared()
 
@@ -985,6 +992,7 @@ def test_a_kernel_that_differs_from_its_reference_is_found():
     assert "not that of the reference" in str(tg.check(op, state_of("torch")))
 
 
+@pytest.mark.slow
 def test_a_repro_makes_the_structure():
     ones = torch.ones(1, dtype=torch.float64)
     text = str(tg.check(WRONG, State(ones, ones, 2 * ones)))

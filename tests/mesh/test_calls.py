@@ -64,6 +64,7 @@ TWO_AXES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", TWO_AXES)
 @on_ranks(4)
 def test_placements_on_two_mesh_axes(where):
@@ -72,6 +73,7 @@ def test_placements_on_two_mesh_axes(where):
     assert made.placements == wanted, made.placements
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("places", [(S0, S0), (S0, S1), (S0, R), (S0, P), (P, S1), (P, P)], ids=str)
 @on_ranks(4)
 def test_a_linear_operator_on_two_mesh_axes(places):
@@ -80,6 +82,7 @@ def test_a_linear_operator_on_two_mesh_axes(places):
     assert made.placements == tuple(R if place == S1 else place for place in places), made.placements
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [0, 1, 3, 5])
 @on_ranks(4)
 def test_ranks_without_rows(rows):
@@ -421,6 +424,7 @@ def test_transforms_are_right_or_refused(transform, places):
 # -- the memory of a mesh ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @on_ranks(2)
 def test_remembered_calls_keep_no_mesh_alive():
     mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("passing",))
@@ -460,6 +464,7 @@ COMPILED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("backend", "name"), COMPILED)
 @on_ranks(2, timeout=300)
 def test_compiled(backend, name):

@@ -109,6 +109,7 @@ def test_unasked_communication_of_a_gradient_can_be_refused():
         torch.autograd.grad(out, x, seed)
 
 
+@pytest.mark.slow
 @on_ranks(4)
 def test_data_and_tensor_parallel_at_once():
     mesh = mesh_of(2, 2)

@@ -251,6 +251,7 @@ def test_a_frozen_weight_stays_frozen():
     assert "ShardAxis('m'" in repr(tg.ShardAxis("m"))
 
 
+@pytest.mark.slow
 @on_ranks(4)
 def test_fully_shard_and_shard_axis():
     alone = made(Pair)

@@ -53,6 +53,7 @@ def test_all_ranks_raise_and_live_on():
     assert numbers(plus=0) == [(0, 1), (1, 1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("job", "text"),
     [

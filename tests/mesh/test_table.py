@@ -29,12 +29,14 @@ def in_all_ways(name, mesh, mixed):
     assert not failed, f"{len(failed)} failed, such as\n" + "\n".join(failed[:2])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", names(ON_TWO))
 @on_ranks(2)
 def test_on_two_ranks(name):
     in_all_ways(name, mesh_of(2), mixed=3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", names(ON_FOUR))
 @on_ranks(4)
 def test_on_four_ranks(name):
@@ -42,6 +44,7 @@ def test_on_four_ranks(name):
     in_all_ways(name, mesh_of(4), mixed=3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", names(ON_TWO_AXES))
 @on_ranks(4)
 def test_on_two_mesh_axes(name):

@@ -283,6 +283,7 @@ print(*[name in sys.modules for name in names])
 """
 
 
+@pytest.mark.slow
 def test_nothing_of_dtensors_is_imported_before_it_is_asked_for():
     done = subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["False False", "True True"]

@@ -5,9 +5,9 @@ import pytest
 from torchgraft._build import toolchain
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True, scope="package")
 def shared_cache(tmp_path_factory):
-    """One cache for all workers, and none of the user's."""
+    """One cache for all workers, and none of the user's, for the tests of this folder."""
     folder = tmp_path_factory.getbasetemp().parent / "kernels"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TORCHGRAFT_CACHE", str(folder))
@@ -21,7 +21,7 @@ def empty_cache(tmp_path, monkeypatch):
     return tmp_path / "cache"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def shims(shared_cache):
     """The shims of this machine's compilers, of which one is in every library."""
     level = toolchain.processor_level()

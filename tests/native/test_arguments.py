@@ -17,6 +17,7 @@ STRINGS = "#include <string.h>\n"
 def f(x: Float[Tensor, "n"], z: complex) -> Float[Tensor, "2"]: ...
 
 
+@pytest.mark.slow
 def test_a_complex_number():
     for z in (1 + 2j, -0.5j, 3.0, 2):
         assert f(torch.ones(2), z).tolist() == [2 * complex(z).real, complex(z).imag]
@@ -129,6 +130,7 @@ def many(
 ) -> Float[Tensor, ""]: ...
 
 
+@pytest.mark.slow
 def test_numbers_and_what_is_not_there():
     one = torch.tensor([0.0, 1.0], dtype=torch.float64)
     for _ in range(3):
@@ -156,6 +158,7 @@ def fast(
 ) -> tuple[Float[Tensor, ""], Int64[Tensor, ""]]: ...
 
 
+@pytest.mark.slow
 def test_without_the_dispatcher():
     one = torch.tensor([0.0, 1.0], dtype=torch.float64)
     for _ in range(3):
@@ -163,6 +166,7 @@ def test_without_the_dispatcher():
         assert [t.item() for t in fast(one, one, False, 2**40, 1.0, -7, None)] == [2**40 + 94, 2]
 
 
+@pytest.mark.slow
 def test_nothing_is_left_behind():
     """Handles, lists, strings and optional words of 20000 calls, some of them failing."""
     import resource
@@ -189,6 +193,7 @@ def test_nothing_is_left_behind():
 def failing(x: Float[Tensor, "n"], code: int | None, s: str) -> Float[Tensor, "n"]: ...
 
 
+@pytest.mark.slow
 def test_a_workspace_for_each_thread():
     @tg.op(kernel=tg.c("""
     void reverse(int64_t n, const T *x, T *copy, int64_t *places, T *out) {

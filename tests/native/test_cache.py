@@ -50,6 +50,7 @@ def forget(monkeypatch):
     monkeypatch.setattr(library, "_loaded", {})
 
 
+@pytest.mark.slow
 def test_a_library_for_each_dtype_is_built_once(own_cache, builds):
     f = declare(BODY.format(value=2))
     for _ in range(2):
@@ -60,6 +61,7 @@ def test_a_library_for_each_dtype_is_built_once(own_cache, builds):
     assert len(builds) == 2
 
 
+@pytest.mark.slow
 def test_everything_that_matters_is_in_the_name(own_cache, builds, tmp_path, monkeypatch):
     (tmp_path / "f.c").write_text(BODY.format(value=3))
     sources = [BODY.format(value=2), tg.c(BODY.format(value=2), flags=["-O1"]), tg.c(tmp_path / "f.c")]
@@ -72,6 +74,7 @@ def test_everything_that_matters_is_in_the_name(own_cache, builds, tmp_path, mon
     assert len(builds) == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", ["plain", "with spaces, #hash $dollar and ünïcode"])
 def test_included_files_are_looked_at(own_cache, builds, tmp_path, folder):
     (tmp_path / folder).mkdir()
@@ -84,6 +87,7 @@ def test_included_files_are_looked_at(own_cache, builds, tmp_path, folder):
     assert len(builds) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [b"", b"\x7fELF", None], ids=["truncated", "replaced", "deleted"])
 def test_damage_is_noticed(own_cache, builds, forget, damage):
     source = BODY.format(value=7)
@@ -115,6 +119,7 @@ def test_what_cannot_be_trusted_is_not_used(own_cache, what):
     assert cache.folder().stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.slow
 def test_a_cache_that_cannot_be_made(monkeypatch):
     monkeypatch.setenv("TORCHGRAFT_CACHE", "/proc/torchgraft")
     with pytest.warns(tg.TorchgraftWarning, match="not cached in /proc/torchgraft"):
@@ -135,6 +140,7 @@ def test_a_full_disk(own_cache, tmp_path, monkeypatch):
     assert declare(BODY.format(value=34))(torch.ones(1)).item() == 34
 
 
+@pytest.mark.slow
 def test_threads_that_ask_at_once(own_cache, builds):
     functions = [declare(BODY.format(value=35)) for _ in range(8)]
     with ThreadPoolExecutor(8) as pool:
@@ -142,6 +148,7 @@ def test_threads_that_ask_at_once(own_cache, builds):
     assert len(builds) == 1
 
 
+@pytest.mark.slow
 def test_a_cache_that_is_deleted_while_it_is_used(own_cache):
     f = declare(BODY.format(value=13))
     assert f(torch.ones(1)).item() == 13
@@ -183,6 +190,7 @@ def test_many_processes_compile_once(tmp_path, count):
     assert sorted(printed) == ["17.0"] * (count - 1) + ["built 17.0"]
 
 
+@pytest.mark.slow
 def test_an_interrupted_build_leaves_nothing_that_is_taken_for_a_library(tmp_path):
     compiler = tmp_path / "cc"
     compiler.write_text('#!/bin/sh\ncase "$*" in *--version*) echo stub; exit 0;; esac\nkill -9 $PPID\n')
@@ -196,12 +204,14 @@ def test_an_interrupted_build_leaves_nothing_that_is_taken_for_a_library(tmp_pat
     assert run(folder) == "17.0"
 
 
+@pytest.mark.slow
 def test_two_versions_in_one_process(own_cache):
     old, new = declare(BODY.format(value=21)), declare(BODY.format(value=22))
     x = torch.ones(1)
     assert (old(x).item(), new(x).item(), old(x).item()) == (21, 22, 21)
 
 
+@pytest.mark.slow
 def test_compiled_code_follows_a_redefinition(own_cache):
     f = declare(BODY.format(value=23))
 
@@ -214,6 +224,7 @@ def test_compiled_code_follows_a_redefinition(own_cache):
     assert call(torch.ones(1)).item() == 25
 
 
+@pytest.mark.slow
 def test_the_shim_is_compiled_once(empty_cache):
     for value in (51, 52):
         assert declare(BODY.format(value=value))(torch.ones(1)).item() == value

@@ -57,6 +57,7 @@ def test_a_stub_is_written_once(declared, capsys):
     assert capsys.readouterr().out == text
 
 
+@pytest.mark.slow
 def test_a_stub_does_not_compile_until_it_is_written(declared, own_cache):
     main(["prototype", "declared.py:scale"])
     source = (declared / "scale.c").read_text()

@@ -31,6 +31,7 @@ def test_a_template(dtype):
     torch.testing.assert_close(median(x), x.median(-1).values)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 100_000])
 def test_an_exception_becomes_one_of_python(count):
     for _ in range(2):
@@ -40,6 +41,7 @@ def test_an_exception_becomes_one_of_python(count):
     assert median(torch.ones(2, 3)).tolist() == [1, 1]
 
 
+@pytest.mark.slow
 def test_anything_else_that_is_thrown():
     @tg.op(kernel=tg.cpp("T f(T x) { throw 3; }"))
     def f(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]: ...
@@ -49,6 +51,7 @@ def test_anything_else_that_is_thrown():
             f(x)
 
 
+@pytest.mark.slow
 def test_an_error_code():
     @tg.op(kernel=tg.cpp("int f(int64_t n, const T *x, T *out) { return n; }"))
     def f(x: Float[Tensor, "n"]) -> Float[Tensor, ""]: ...
@@ -57,6 +60,7 @@ def test_an_error_code():
         f(torch.ones(4))
 
 
+@pytest.mark.slow
 def test_an_overload_is_chosen():
     @tg.op(kernel=tg.cpp("float f(float x) { return x + 1; } double f(double x) { return x + 2; }"))
     def f(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]: ...
@@ -84,6 +88,7 @@ def turn(z: Complex[Tensor, "*batch n"], angle: Float[Tensor, "n"], scale: compl
 def _(grad, angle, scale): ...
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_complex_elements(dtype):
     angle = torch.randn(3, dtype=dtype)

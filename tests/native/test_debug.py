@@ -43,6 +43,7 @@ COPY = "for (int64_t i = 0; i < n; i++) out[i] = x[i];"
 # -- what is found ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sanitize", MODES)
 def test_a_write_past_the_end(sanitize):
     error = found("for (int64_t i = 0;\ni <= n; i++)\nout[i] = x[0];", sanitize)
@@ -54,11 +55,13 @@ def test_a_write_past_the_end(sanitize):
         assert error.problem == "the function wrote past the memory of 'out'"
 
 
+@pytest.mark.slow
 def test_a_write_before_the_beginning():
     assert found(COPY + " out[-1] = 0;", False).problem == "the function wrote before the memory of 'out'"
     assert "out of bounds: WRITE of size 4, 4 bytes before 'out'" in found(COPY + " out[-1] = 0;", None).got
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sanitize", MODES)
 def test_a_step_into_the_next_sample(sanitize):
     """Which is memory of the same tensor, and seen only because samples lie apart."""
@@ -70,6 +73,7 @@ def test_a_step_into_the_next_sample(sanitize):
         assert "not the function's own" in error.problem
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sanitize", MODES)
 def test_elements_that_are_never_written(sanitize):
     error = found("for (int64_t i = 0; i < n; i++) if (i != 3) out[i] = x[i];", sanitize)
@@ -77,6 +81,7 @@ def test_elements_that_are_never_written(sanitize):
     assert error.got == "2 of 14 elements were not"
 
 
+@pytest.mark.slow
 def test_a_kernel_that_writes_nan_is_not_accused():
     f = declare('for (int64_t i = 0; i < n; i++) out[i] = __builtin_nan("");')
     with tg.debug():
@@ -90,6 +95,7 @@ def test_a_sum_that_does_not_begin_at_zero(sanitize):
     assert "wrong: *out += x[i];" in error.hint
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sanitize", MODES)
 def test_a_workspace_that_is_read_first(sanitize):
     @tg.op(kernel=tg.c("void f(int64_t n, const T *x, T *work, T *out) { while (n--) out[n] = x[n] + work[n]; }"))
@@ -105,12 +111,14 @@ def test_an_input_that_is_changed(sanitize):
     assert (error.problem, error.argument) == ("the function wrote into its input", "x")
 
 
+@pytest.mark.slow
 def test_undefined_behaviour():
     error = found("int k = 2147483647;\nfor (int64_t i = 0; i < n; i++) {\nk += 1;\nout[i] = k; }", None)
     assert error.got.startswith("signed integer overflow: 2147483647 + 1")
     assert "source of f:4:" in error.got
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sanitize", MODES)
 def test_a_crash(sanitize):
     error = found("__builtin_trap();", sanitize)
@@ -119,6 +127,7 @@ def test_a_crash(sanitize):
         assert error.got in ("SIGILL", "SIGTRAP")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sanitize", MODES)
 def test_a_loop_that_does_not_end(sanitize):
     f = declare('for (;;) __asm__ volatile("");')
@@ -127,6 +136,7 @@ def test_a_loop_that_does_not_end(sanitize):
     assert caught.value.expected == "at most 0.7 s"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sanitize", MODES)
 def test_what_is_thrown_and_returned(sanitize):
     assert "the function returned 5" in str(found("return 5;", sanitize, result="int"))
@@ -135,6 +145,7 @@ def test_what_is_thrown_and_returned(sanitize):
         thrown(torch.ones(2))
 
 
+@pytest.mark.slow
 def test_a_file_is_named_with_its_line(tmp_path):
     path = tmp_path / "with space.c"
     path.write_text("void f(int64_t n, const T *x, T *out) {\n    out[n] = x[0];\n}\n")
@@ -147,6 +158,7 @@ def test_a_file_is_named_with_its_line(tmp_path):
     assert f"in f ({path}:2" in caught.value.got
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sanitize", MODES)
 def test_the_sample_is_named(sanitize):
     f = declare(COPY + " if (x[0] > 1) out[n + 2] = 0;")
@@ -157,6 +169,7 @@ def test_the_sample_is_named(sanitize):
     assert "8 bytes after 'out', at sample [1, 2]" in caught.value.got
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sanitize", MODES)
 @pytest.mark.parametrize("n", [7, 1000])
 def test_steps_of_a_sample(sanitize, n):
@@ -181,6 +194,7 @@ def test_steps_of_a_sample(sanitize, n):
             assert caught.value.argument == ("x" if sanitize is None else "out")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sanitize", MODES)
 def test_a_copy_that_is_too_long(sanitize):
     """The sanitizer sees it in its own `memcpy`; the fence behind the input differs from that behind the output."""
@@ -193,6 +207,7 @@ def test_a_copy_that_is_too_long(sanitize):
         assert error.problem == "the function wrote past the memory of 'out'"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "where"), [("stack", ""), ("global", "static ")])
 def test_a_copy_into_memory_of_the_functions_own(kind, where):
     """It is not on the heap, where AddressSanitizer says what lies at an address."""
@@ -200,6 +215,7 @@ def test_a_copy_into_memory_of_the_functions_own(kind, where):
     assert f"{kind}-buffer-overflow: WRITE of size 28" in error.got
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sanitize", MODES)
 def test_an_element_has_memory_of_its_own(sanitize):
     @tg.op(kernel=tg.c("void f(T x, T *a, T *b) { *a = b[0] = b[1] = x; }"))
@@ -210,6 +226,7 @@ def test_an_element_has_memory_of_its_own(sanitize):
     assert "0 bytes after 'out1'" in caught.value.got
 
 
+@pytest.mark.slow
 def test_functions_of_cpp_are_named():
     assert found("out[n] = 0;", None, language="c++").got.endswith(", in f (source of f:2)")
 
@@ -222,6 +239,7 @@ def test_a_workspace_is_not_taken_for_an_output():
         f(torch.ones(3))
 
 
+@pytest.mark.slow
 def test_memory_of_its_own_that_is_read_first():
     error = found(COPY + " T *volatile p = malloc(n * sizeof(T)); out[0] = p[1]; free(p);", None)
     assert error.problem.startswith("out[0, 0] depends on memory that was not written")
@@ -233,17 +251,20 @@ def test_a_leak():
     assert error.got == "200 bytes are lost, in f (source of f:3)"  # 100 in each sample
 
 
+@pytest.mark.slow
 def test_memory_that_a_static_variable_keeps_is_no_leak():
     f = declare("static T *kept; if (!kept) kept = malloc(8); kept[0] = 1;" + COPY)
     with tg.debug():
         assert torch.equal(f(torch.ones(2, 3)), torch.ones(2, 3))
 
 
+@pytest.mark.slow
 def test_memory_that_is_freed_twice():
     error = found(COPY + " void *volatile p = malloc(4); free(p); free(p);", None)
     assert error.problem == "the function frees what it may not free"
 
 
+@pytest.mark.slow
 def test_samples_are_aligned_as_they_are():
     """The first sample of a tensor is aligned to 64 bytes, and the second is where the first ends."""
     vectors = "typedef float v __attribute__((vector_size(32))); *(v *)out = *(const v *)x;"
@@ -265,6 +286,7 @@ def test_the_end_of_the_program(sanitize, status):
     assert (error.problem, error.got) == ("the function ended the program", f"exit status {status}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sanitize", MODES)
 def test_last_words_are_told(sanitize):
     error = found('fputs("no such filter\\n", stderr); abort();', sanitize)
@@ -273,6 +295,7 @@ def test_last_words_are_told(sanitize):
     assert error.got.endswith("; no such filter")
 
 
+@pytest.mark.slow
 def test_a_text_of_several_lines():
     text = 'struct E : std::exception { const char *what() const noexcept { return "a\\nb"; } };'
     f = declare(text + " throw E();", "c++")
@@ -281,6 +304,7 @@ def test_a_text_of_several_lines():
     assert caught.value.problem == "a\nb"
 
 
+@pytest.mark.slow
 def test_what_is_printed_is_shown_once(capsys):
     f = declare(COPY + ' printf("%d\\n", (int)n); fputs("warned\\n", stderr);')
     with tg.debug():
@@ -303,6 +327,7 @@ def test_the_order_of_parameters_is_checked():
         f(torch.ones(2, 3))
 
 
+@pytest.mark.slow
 def test_included_files_are_looked_at(tmp_path):
     source = """
     #include "end.h"
@@ -323,6 +348,7 @@ def test_included_files_are_looked_at(tmp_path):
         assert torch.equal(declare()(torch.ones(3)), torch.ones(3))
 
 
+@pytest.mark.slow
 def test_the_cache_may_be_emptied(own_cache):
     f = declare(COPY)
     with tg.debug():
@@ -331,6 +357,7 @@ def test_the_cache_may_be_emptied(own_cache):
         assert torch.equal(f(torch.ones(3)), torch.ones(3))
 
 
+@pytest.mark.slow
 def test_rules_are_looked_at_too():
     source = tg.c("""
     void g(int64_t n, const T *x, T *out) { while (n--) out[n] = x[n]; }
@@ -354,6 +381,7 @@ def test_rules_are_looked_at_too():
 # -- the mode --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_it_takes_effect_at_once_and_ends():
     f = declare("for (int64_t i = 0; i < n; i++) out[i] = x[i + 1];")  # wrong, but harmless
     x = torch.zeros(64)
@@ -371,6 +399,7 @@ def test_it_takes_effect_at_once_and_ends():
     assert debug.mode() is None
 
 
+@pytest.mark.slow
 def test_errors_of_remembered_calls_keep_their_fields():
     f, g = declare(COPY + " if (x[0] < 0) out[n] = 0;"), squared()
     x = torch.ones(3, requires_grad=True)
@@ -418,6 +447,7 @@ def test_backward_of_what_was_computed_before(compiled):
     assert torch.equal(torch.autograd.grad(within, x)[0], 2 * torch.ones(3))
 
 
+@pytest.mark.slow
 def test_compiled_code_is_looked_at():
     f = declare("out[n] = x[0];")
     compiled = torch.compile(f, fullgraph=True)
@@ -425,6 +455,7 @@ def test_compiled_code_is_looked_at():
         compiled(torch.ones(4))
 
 
+@pytest.mark.slow
 def test_the_environment_switches_it_on():
     program = """
 import torch, torchgraft as tg
@@ -494,6 +525,7 @@ CALLS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CALLS)
 def test_right_kernels_give_the_same(name):
     same(name, None)
@@ -524,6 +556,7 @@ GRADIENTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_right_rules_give_the_same(name):
     f, values = GRADIENTS[name]()
@@ -533,6 +566,7 @@ def test_right_rules_give_the_same(name):
     torch.testing.assert_close(*gradients)
 
 
+@pytest.mark.slow
 def test_integer_outputs_are_compared_by_two_patterns():
     @tg.op(kernel=tg.c("void f(int64_t n, const int64_t *x, int64_t *out) { while (n--) out[n] = x[n]; }"))
     def f(x: Int64[Tensor, "n"]) -> Int64[Tensor, "n"]: ...

@@ -41,6 +41,7 @@ def bits(x):
     return x.view(torch.int64).item()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flags", FAST, ids=lambda flags: flags[0])
 def test_fast_math_is_the_function_s_alone(own_cache, flags):
     f = declare(tg.c("T f(T x) { return x + 101; }", flags=flags))
@@ -67,6 +68,7 @@ def test_it_is_kept_where_a_library_fails_to_load():
     assert survives()
 
 
+@pytest.mark.slow
 def test_threads_keep_theirs():
     f, seen = declare(tg.c("T f(T x) { return x + 105; }", flags=["-ffast-math"])), []
 
@@ -104,6 +106,7 @@ def test_debugged_functions_compute_as_others_do(own_cache):
         assert bits(f(x)) == bits(torch.tensor([TINY / 2], dtype=torch.float64))
 
 
+@pytest.mark.slow
 def test_a_program_that_loads_the_library_keeps_its_own(tmp_path):
     f = declare(tg.c("T f(T x) { return x + 109; }", flags=["-ffast-math"]))
     f.save_library(tmp_path / "f.so", dtypes=[torch.float64])

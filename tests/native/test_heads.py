@@ -86,6 +86,7 @@ def test_sizes_of_other_names_may_be_swapped(code):
     assert "names={" in error.hint or "write it so" in error.hint
 
 
+@pytest.mark.slow
 def test_sizes_in_another_file(tmp_path):
     (tmp_path / "f.h").write_text(SWAPPED["plainly"])
     assert "other names" in refused(tg.c('#include "f.h"', include=[tmp_path])).problem
@@ -95,6 +96,7 @@ def test_sizes_in_another_file(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_names_say_which_is_which():
     code = f"void f(int64_t rows, int64_t cols, const T *x, T *out) {TRANSPOSED}"
     assert "names={'rows': 'n', 'cols': 'm'}" in refused(tg.c(code)).hint
@@ -104,6 +106,7 @@ def test_names_say_which_is_which():
     assert run(tg.cpp(code, names={"rows": "n", "cols": "m"})) == [3, 5, 7]
 
 
+@pytest.mark.slow
 def test_names_of_the_cache_are_its_own(own_cache):
     """What was built with names is not found without them."""
     code = f"void f(int64_t rows, int64_t cols, const T *x, T *out) {TRANSPOSED}"
@@ -111,6 +114,7 @@ def test_names_of_the_cache_are_its_own(own_cache):
     assert "other names" in refused(tg.c(code)).problem
 
 
+@pytest.mark.slow
 def test_arguments_have_any_names():
     own = "const T *x = from; T *out = to; int64_t rows = n, cols = m;"
     assert run(tg.c(f"void f(int64_t n, int64_t m, const T *from, T *to) {{ {own} {TRANSPOSED} }}")) == [3, 5, 7]
@@ -157,6 +161,7 @@ def test_only_errors_about_the_functions_own_head_compare_heads(helpers, is_abou
     assert ("takes something else than" if is_about_f else "the compiler refused the kernel") in str(error)
 
 
+@pytest.mark.slow
 def test_a_rule_and_what_is_made_of_it_are_compared_too():
     code = tg.c("T f(T x, T y) { return x * y * y; }  T f_partial_x(T out, T y) { return y * y; }")
 
@@ -172,6 +177,7 @@ def test_a_rule_and_what_is_made_of_it_are_compared_too():
     assert caught.value.expected == "T f_partial_x(T y, T out)"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head", ["T f_partial_x(int y)", "double f_partial_x(double y)"])
 def test_types_of_partial_derivatives_are_compared(head):
     code = tg.c(f"T f(T x, T y) {{ return x * y; }}  {head} {{ return y; }}")
@@ -197,6 +203,7 @@ def test_texts_are_no_functions():
     """)) == [1, 1, 1]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_what_is_defined_is_told():
     error = refused(tg.c("static void helper(void) {} void g(int64_t n, int64_t m, const T *x, T *out) {}"))
     assert error.problem == "the source defines no function 'f'"
@@ -216,6 +223,7 @@ void back(int64_t n, int64_t m, const T *grad, T *grad_x) {
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [tg.c, tg.cpp])
 def test_a_function_of_another_name(make, tmp_path):
     f = declare(make(NAMED, function="sum"))
@@ -266,6 +274,7 @@ def test_a_macro_is_no_function(language, macro):
     assert refused(getattr(tg, language)(code)).problem == "the source defines no function 'f'"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("language", ["c", "cpp"])
 def test_macros_do_not_change_what_surrounds_the_function(language):
     code = """
@@ -287,6 +296,7 @@ def test_a_library_s_function_of_this_name_is_not_taken():
         erfc(torch.ones(3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["sqrt", "fabs", "exp", "round"])
 @pytest.mark.parametrize("language", ["c", "cpp"])
 def test_a_function_that_compilers_know_is_the_user_s(own_cache, name, language):
@@ -336,6 +346,7 @@ def test_a_compiler_for_another_machine(compiler, own_cache, tmp_path):
     assert str(tmp_path / "cc") in error.hint
 
 
+@pytest.mark.slow
 def test_zig_spells_processors_in_its_own_way(compiler, own_cache, tmp_path):
     (tmp_path / "zig").write_text(
         "#!/bin/sh\nfor a; do shift; case $a in -march=*-*) echo \"unknown CPU: 'x86'\" >&2; exit 1;; -march=*) "
@@ -346,6 +357,7 @@ def test_zig_spells_processors_in_its_own_way(compiler, own_cache, tmp_path):
     assert run(tg.c(f"{NAMED} // zig", function="sum")) == [3, 5, 7]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("debug", [False, True])
 def test_the_command_in_an_error_can_be_run(own_cache, debug):
     def failing(number):

@@ -25,6 +25,7 @@ def make(source=SOURCE, imports=None, language=tg.c):
 X = torch.linspace(0.1, 20, 5000, dtype=torch.float64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("language", [tg.c, tg.cpp])
 def test_the_lent_function_is_called(language):
     kv = make(language=language)
@@ -34,6 +35,7 @@ def test_the_lent_function_is_called(language):
     torch.testing.assert_close(torch.compile(lambda x: kv(0.3, x), fullgraph=True, backend="aot_eager")(X), expected)
 
 
+@pytest.mark.slow
 def test_two_kernels_have_pointers_of_their_own():
     other = make(SOURCE.replace("kv(", "kv(").replace("lent(v", "1 + lent(v"))
     assert torch.equal(other(0.3, X), 1 + make()(0.3, X))

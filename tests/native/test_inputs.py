@@ -63,6 +63,7 @@ FOUND = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("code", "appears"), FOUND.values(), ids=FOUND)
 def test_a_header_that_appears(tmp_path, builds, code, appears):
     for folder in ("last", "last/deep"):
@@ -78,6 +79,7 @@ def test_a_header_that_appears(tmp_path, builds, code, appears):
     assert [value(source), len(builds)] == [1, 3]
 
 
+@pytest.mark.slow
 def test_a_header_of_the_system_s_folders(tmp_path, builds):
     define(tmp_path / "value.h", 3)
     source = tg.c(f"#include <value.h>\n{BODY}", flags=["-isystem", str(tmp_path)])
@@ -86,6 +88,7 @@ def test_a_header_of_the_system_s_folders(tmp_path, builds):
     assert [value(source), len(builds)] == [4, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variable", ["CPATH", "C_INCLUDE_PATH"])
 def test_folders_from_the_environment(tmp_path, builds, monkeypatch, variable):
     for number in (5, 6):
@@ -107,6 +110,7 @@ def test_every_variable_is_in_the_name(monkeypatch):
     assert len(keys) == len(inputs.ENVIRONMENT)
 
 
+@pytest.mark.slow
 def test_the_file_of_an_option(tmp_path, builds):
     (tmp_path / "options").write_text("-DVALUE=9")
     source = tg.c(BODY, flags=[f"@{tmp_path / 'options'}"])
@@ -115,6 +119,7 @@ def test_the_file_of_an_option(tmp_path, builds):
     assert value(source) == 8
 
 
+@pytest.mark.slow
 def test_a_compiler_that_is_a_script(tmp_path, builds, monkeypatch):
     source = tg.c(BODY)
     monkeypatch.setenv("CC", str(tmp_path / "cc"))
@@ -145,6 +150,7 @@ LINKED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("linked", LINKED.values(), ids=LINKED)
 def test_a_static_library(tmp_path, builds, linked):
     archive(tmp_path / "last", 1)
@@ -158,6 +164,7 @@ def test_a_static_library(tmp_path, builds, linked):
     assert [value(source), len(builds)] == [3, 3]
 
 
+@pytest.mark.slow
 def test_an_object_file(tmp_path, builds):
     archive(tmp_path, 4)
     source = tg.c(CALLS, flags=[str(tmp_path / "number.o")])
@@ -166,6 +173,7 @@ def test_an_object_file(tmp_path, builds):
     assert [value(source), len(builds)] == [5, 2]
 
 
+@pytest.mark.slow
 def test_a_library_by_the_environment(tmp_path, monkeypatch):
     archive(tmp_path, 6)
     monkeypatch.setenv("LIBRARY_PATH", str(tmp_path))
@@ -178,6 +186,7 @@ def test_a_library_by_the_environment(tmp_path, monkeypatch):
 # -- while it is built ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_header_that_changes_while_it_is_read(tmp_path, builds, monkeypatch):
     """Its new text would be taken for what was compiled."""
     define(tmp_path / "value.h", 1)
@@ -197,6 +206,7 @@ def test_a_header_that_changes_while_it_is_read(tmp_path, builds, monkeypatch):
     assert [value(source), len(builds)] == [2, 2]
 
 
+@pytest.mark.slow
 def test_ages_stand_for_old_files_alone(tmp_path, builds):
     define(tmp_path / "value.h", 1)
     source = tg.c(f'#include "value.h"\n{BODY}', include=[tmp_path])
@@ -207,6 +217,7 @@ def test_ages_stand_for_old_files_alone(tmp_path, builds):
     assert value(source) == 2
 
 
+@pytest.mark.slow
 def test_a_record_that_makes_no_sense(own_cache, builds):
     source = tg.c("void f(int64_t n, const T *x, T *out) { *out = 11; }")
     for number, text in enumerate(["", "{}", "[]", "null", '{"made": 1}', '{"made": ["a", "b"], "files": 3}', "\0"]):
@@ -219,6 +230,7 @@ def test_a_record_that_makes_no_sense(own_cache, builds):
 # -- one text in a process -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_source_is_read_where_it_is_named(tmp_path):
     (tmp_path / "f.c").write_text(BODY.replace("VALUE", "1"))
     f = declare(tg.c(tmp_path / "f.c"))
@@ -243,6 +255,7 @@ def test_every_text_is_compiled_as_it_is(tmp_path, text):
     assert value(tg.c(tmp_path / "f.c")) == 4
 
 
+@pytest.mark.slow
 def test_a_header_that_is_edited_between_two_dtypes(tmp_path):
     define(tmp_path / "value.h", 5)
     f = declare(tg.c(f'#include "value.h"\n{BODY}', include=[tmp_path]))
@@ -297,6 +310,7 @@ def test_damage_to_what_was_found_out(own_cache, damage):
     assert cache.known("key", lambda: "not asked") == "again"
 
 
+@pytest.mark.slow
 def test_an_empty_text_is_not_no_compiler(own_cache):
     assert value(tg.c(BODY.replace("VALUE", "10"))) == 10
     for path in own_cache.glob("*.known"):

@@ -193,6 +193,7 @@ def operands(name):
     return op, plain, [draw(*shape) for shape in shapes]
 
 
+@pytest.mark.slow
 @each_call
 def test_gradients(name):
     op, _, args = operands(name)
@@ -201,6 +202,7 @@ def test_gradients(name):
     assert torch.autograd.gradgradcheck(op, args)
 
 
+@pytest.mark.slow
 @each_call
 def test_opcheck(name):
     op, _, args = operands(name)
@@ -219,6 +221,7 @@ def test_compiled(name, backend):
     torch.testing.assert_close(compiled(*args), loss(plain)(*args))
 
 
+@pytest.mark.slow
 @each_call
 def test_exported(name):
     op, plain, args = operands(name)

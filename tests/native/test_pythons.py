@@ -63,6 +63,7 @@ def libraries(tmp_path_factory):
     return paths
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", pythons())
 def test_a_library_is_loaded_and_called(version, libraries):
     command = [pythons()[version], "-c", PROGRAM, *libraries]

@@ -30,6 +30,7 @@ def many():
     return x
 
 
+@pytest.mark.slow
 def test_more_elements_than_an_int_counts(many):
     assert last(many).item() == 6
     halves = many.expand(2, -1)  # 2**32 elements and more, in rows
@@ -59,6 +60,7 @@ def test_a_failing_call_of_libtorch():
     assert grow(torch.ones(()), 3).shape == (3,)
 
 
+@pytest.mark.slow
 def test_other_threads_run_during_long_kernels():
     @tg.op(kernel=tg.c("#include <unistd.h>\nvoid doze(int64_t n, const T *x, T *out) { usleep(400000); *out = n; }"))
     def doze(x: Float[Tensor, "n"]) -> Float[Tensor, ""]: ...
@@ -76,6 +78,7 @@ def test_other_threads_run_during_long_kernels():
     assert max(gaps) < 0.3
 
 
+@pytest.mark.slow
 def test_a_fork_after_a_call():
     x = torch.ones(8)
     assert increment(x).sum().item() == 16
@@ -90,6 +93,7 @@ def test_a_fork_after_a_call():
     assert os.waitpid(child, 0)[1] == 0
 
 
+@pytest.mark.slow
 def test_a_file_is_edited_and_declared_again(tmp_path, own_cache):
     path = tmp_path / "kernel.c"
 
@@ -119,6 +123,7 @@ def test_a_file_is_edited_and_declared_again(tmp_path, own_cache):
         assert call(x)[0].item() == 101 + i
 
 
+@pytest.mark.slow
 def test_arguments_of_elements_keep_their_places():
     @tg.op(
         kernel=tg.c("""
@@ -161,6 +166,7 @@ def cube(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]: ...
 def _(grad, x): ...
 
 
+@pytest.mark.slow
 def test_what_was_recognised_is_not_run_for_fake_tensors():
     x = torch.randn(4, requires_grad=True)
     for _ in range(2):  # recognised

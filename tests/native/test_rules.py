@@ -95,6 +95,7 @@ def test_a_sum_does_not_depend_on_the_threads():
     assert torch.equal(*found)
 
 
+@pytest.mark.slow
 def test_a_sum_is_made_in_double():
     x = torch.full((100_000, 1), 0.1)
 
@@ -133,6 +134,7 @@ def test_vmap_of_gradients(dims):
         torch.testing.assert_close(one, other)
 
 
+@pytest.mark.slow
 def test_in_the_loop_of_a_batch():
     source = tg.c("""
     void dot(int64_t n, const T *x, const T *y, T *out) { *out = 0; while (n--) *out += x[n] * y[n]; }
@@ -182,6 +184,7 @@ def _(grad, kernel): ...
 def _(grad, x): ...
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [(), (2,)])
 def test_adjoints_give_both_modes_and_any_order(batch):
     x = torch.randn(*batch, 6, dtype=torch.float64, requires_grad=True)
@@ -191,6 +194,7 @@ def test_adjoints_give_both_modes_and_any_order(batch):
     assert correlate.capabilities()["second order"].answer == "yes"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 def test_compiled(backend):
     x, kernel = torch.randn(4, 6), torch.randn(3)
@@ -234,6 +238,7 @@ def test_elements_broadcast(x, y):
     check(lambda x, y: power(x, y, 2.0), lambda x, y: 2 * x**y, values)
 
 
+@pytest.mark.slow
 def test_a_partial_that_is_infinite_where_the_cotangent_is_zero():
     source = tg.c("T root(T x) { return __builtin_sqrt(x); }  T root_partial_x(T out) { return 0.5 / out; }")
 
@@ -249,6 +254,7 @@ def test_a_partial_that_is_infinite_where_the_cotangent_is_zero():
     assert torch.func.jvp(root, (x.detach(),), (torch.tensor([0.0, 1.0]),))[1].tolist() == [0, 0.25]
 
 
+@pytest.mark.slow
 def test_a_tangent_by_hand():
     source = tg.c("""
     void cube(int64_t n, const T *x, T *out) { while (n--) out[n] = x[n] * x[n] * x[n]; }
@@ -267,6 +273,7 @@ def test_a_tangent_by_hand():
     torch.testing.assert_close(torch.func.jvp(cube, (x,), (t,))[1], 3 * x**2 * t)
 
 
+@pytest.mark.slow
 def test_complex_gradients():
     source = tg.c("""
     void turn(int64_t n, const T_complex *z, const T_real *s, T_complex *out) { while (n--) out[n] = z[n] * s[n]; }
@@ -292,6 +299,7 @@ def test_complex_gradients():
     check(turn, lambda z, s: z * s, [z, s])
 
 
+@pytest.mark.slow
 def test_saved_outputs_and_several_cotangents():
     source = tg.c("""
     void extremes(int64_t n, const T *x, T *out0, T *out1, int64_t *where_low, int64_t *where_high) {
@@ -331,6 +339,7 @@ def test_saved_outputs_and_several_cotangents():
     assert gradient.sum() == 4
 
 
+@pytest.mark.slow
 def test_a_workspace_of_a_rule():
     source = tg.c("""
     void total(int64_t n, const T *x, T *out) { *out = 0; while (n--) *out += x[n] * x[n]; }
@@ -350,6 +359,7 @@ def test_a_workspace_of_a_rule():
     check(total, lambda x: x.square().sum(-1), [x])
 
 
+@pytest.mark.slow
 def test_a_rule_in_c_for_a_kernel_in_torch():
     @tg.op
     def scale(x: Float[Tensor, "*batch n"], factor: float) -> Float[Tensor, "*batch n"]:
@@ -431,6 +441,7 @@ def test_a_rule_with_another_head():
     assert caught.value.expected == "void g_vjp_x(int64_t n, const T *grad, T *grad_x)"
 
 
+@pytest.mark.slow
 def test_an_error_code_of_a_rule():
     @tg.op(kernel=tg.c("void h(int64_t n, const T *x, T *out) { while (n--) out[n] = x[n]; }"))
     def h(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]: ...

@@ -87,6 +87,7 @@ def user(builder, wheel, tmp_path):
     return environment
 
 
+@pytest.mark.slow
 def test_what_is_in_the_wheel(wheel):
     assert re.fullmatch(r"sequences-0\.1\.0-py3-none-\w+\.whl", wheel.name)
     names = zipfile.ZipFile(wheel).namelist()
@@ -98,6 +99,7 @@ def test_what_is_in_the_wheel(wheel):
     assert found == sorted(functions * 2 * levels)
 
 
+@pytest.mark.slow
 def test_it_needs_no_compiler(user):
     result = user.run("pytest", "-q", "-p", "no:cacheprovider", str(PACKAGE / "tests"), check=False, **user.bare)
     assert "8 passed" in result.stdout, result.stdout + result.stderr
@@ -210,6 +212,7 @@ def installed(package, monkeypatch):
     return importlib.import_module(f"{package.name}.ops"), data
 
 
+@pytest.mark.slow
 def test_what_the_hook_tells_hatchling(package):
     data = initialized(package)
     assert data["tag"].startswith("py3-none-")
@@ -226,6 +229,7 @@ def test_hatchling_finds_the_hook():
     assert manager.manager.hook.hatch_register_build_hook() == [build.NativeBuildHook]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", ["baseline", "x86-64-v3"])
 def test_the_library_of_the_processor_is_loaded(installed, no_compiler, monkeypatch, level):
     ops, _ = installed
@@ -238,6 +242,7 @@ def test_the_library_of_the_processor_is_loaded(installed, no_compiler, monkeypa
     assert path.stem.endswith(level) == (level != "baseline")
 
 
+@pytest.mark.slow
 def test_gradients_by_a_partial_derivative_are_shipped(installed, no_compiler):
     ops, _ = installed
     x = torch.tensor([2.0], requires_grad=True)
@@ -262,6 +267,7 @@ def test_a_damaged_library_is_no_matter_of_silence(installed, no_compiler):
         ops.f(torch.ones(2))
 
 
+@pytest.mark.slow
 def test_halves_are_those_of_float32(installed, no_compiler):
     ops, _ = installed
     assert ops.f(torch.ones(1, dtype=torch.bfloat16)).item() == 7
@@ -287,6 +293,7 @@ def odd(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]: ...
 )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not nvrtc.is_there(), reason="NVRTC is not installed")
 def test_machine_code_for_cuda_is_shipped(package, monkeypatch, capsys):
     (package / "ops.py").write_text(ON_CUDA)
@@ -360,6 +367,7 @@ def test_a_module_without_kernels_is_refused(package):
         initialized(package)
 
 
+@pytest.mark.slow
 def test_a_kernel_that_is_wrong_makes_no_wheel(package):
     (package / "factor.h").write_text("#define FACTOR nothing\n")
     with pytest.raises(BuildError, match=r"(?s)'f': the compiler refused the kernel.*nothing"):
@@ -474,6 +482,7 @@ def test_combinations():
     assert listed(real, FLOAT, torch.int64) == [(FLOAT,) * 3, (torch.int64,) * 3]
 
 
+@pytest.mark.slow
 def test_calls_ask_for_nothing_else(monkeypatch):
     """What calls, gradients and tangents of the test operators build is among what the hook would ship."""
     asked = []

@@ -111,24 +111,29 @@ def printed(libraries):
     return {name: lines for name, *lines in (group.rstrip("\n").split("\n") for group in groups)}
 
 
+@pytest.mark.slow
 def test_dtypes_are_told_from_each_other(printed):
     assert printed["dtypes"] == ["[16.0, 16.0, 16.0]", "[64.0, 64.0, 64.0]", "[16.0, 16.0, 16.0]"]
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_is_an_error(printed):
     for line, (call, message) in zip(printed["what does not fit"], UNFIT.items(), strict=True):
         assert message in line, (call, line)
 
 
+@pytest.mark.slow
 def test_what_may_be_left_out(printed):
     assert printed["what may be left out"] == ["[2.0, 2.0] [2.0, 2.0] [1.0, 1.0]"]
 
 
+@pytest.mark.slow
 def test_numbers_and_strings(printed):
     scope = {"torch": torch, "t": SimpleNamespace(**{NAME: operators.everything})}
     assert printed["numbers"] == [str(eval(call, scope)[0].tolist()) for call in NUMBERS]
 
 
+@pytest.mark.slow
 def test_a_second_definition_is_told(libraries, tmp_path):
     bytes.save_library(tmp_path / "again.so", dtypes=[torch.float32])
     printed, said = without_torchgraft(
@@ -145,6 +150,7 @@ def test_a_second_definition_is_told(libraries, tmp_path):
     assert "torchgraft: bytes: torch does not take tests::bytes" in said
 
 
+@pytest.mark.slow
 def test_a_process_without_torch_is_told(libraries):
     program = f"import ctypes; ctypes.CDLL({str(libraries[0])!r})"
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

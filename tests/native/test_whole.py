@@ -45,6 +45,7 @@ def test_any_array(dtype):
             torch.testing.assert_close(scale(array, 2.0), array * 2)
 
 
+@pytest.mark.slow
 def test_gradients_and_transforms():
     x = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(scale, (x, 2.0), check_batched_grad=True)

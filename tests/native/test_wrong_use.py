@@ -64,6 +64,7 @@ def test_no_such_function():
     assert (error.problem, error.expected) == ("the source defines no function 'f'", HEAD)
 
 
+@pytest.mark.slow
 def test_no_such_function_of_a_rule():
     """What its author has called almost so is meant, and not the kernel."""
     code = f"""
@@ -122,6 +123,7 @@ def test_no_such_file():
     assert caught.value.got.endswith("tests/native/missing.c")
 
 
+@pytest.mark.slow
 def test_paths_are_relative_to_the_file_that_declares(tmp_path):
     (tmp_path / "kernels").mkdir()
     (tmp_path / "kernels/header.h").write_text("#define FACTOR 3\n")
@@ -156,6 +158,7 @@ def test_no_compiler(monkeypatch):
     assert "apt install" in error.hint
 
 
+@pytest.mark.slow
 def test_a_compiler_with_arguments(monkeypatch):
     monkeypatch.setenv("CC", "cc -DFROM_THE_ENVIRONMENT=5")
     f = declare(f"{HEAD} {{ while (n--) out[n] = FROM_THE_ENVIRONMENT; }}")
@@ -263,6 +266,7 @@ def test_complex_elements_alone_are_t():
     torch.testing.assert_close(f(z), z * z)
 
 
+@pytest.mark.slow
 def test_the_real_twin_of_elements_that_may_be_complex():
     @tg.op(
         kernel=tg.c("""

@@ -213,6 +213,7 @@ def test_conversions(layer: nn.Module):
     assert Affine(4, 2).half().steps.dtype == torch.int64
 
 
+@pytest.mark.slow
 def test_compile_and_export(layer: nn.Module):
     x = torch.randn(2, 4)
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
@@ -226,6 +227,7 @@ def test_compile_and_export(layer: nn.Module):
     torch.testing.assert_close(exported(x), layer(x))
 
 
+@pytest.mark.slow
 def test_two_modules_in_one_graph():
     scale, shift, x = Scale(3), Shift(3), torch.randn(3)
     for network in (nn.Sequential(scale, shift), lambda x: shift(scale(x))):

@@ -159,6 +159,7 @@ def test_the_slope_has_a_derivative_in_the_order(name, point):
     assert found.item() == pytest.approx(exact(name, *point, (1, 1)), rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXACT)
 def test_dtypes_and_shapes_are_scipys(name):
     v, z = np.float32([0.5, 2.0, 3.0]), np.float32([[0.25], [40.0]])

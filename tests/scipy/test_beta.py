@@ -72,6 +72,7 @@ def test_derivatives(name, point):
     assert found == pytest.approx([sign * slope for slope in slopes(*point)], rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", LEVELS, ids=str)
 @pytest.mark.parametrize("name", ["betaincinv", "betainccinv"])
 def test_derivatives_of_inverses(name, point):
@@ -124,12 +125,14 @@ def test_inverses_that_underflow_do_not_move():
         assert (value, by_a, by_b, by_level) == (0, 0, 0, 0), point
 
 
+@pytest.mark.slow
 def test_two_tiny_parameters():
     """I is b/(a + b), which SciPy loses where the product of the two underflows."""
     point = torch.tensor((7.036012307793903e-158, 3.567083162892559e-159, 0.8684546340082092), dtype=torch.float64)
     assert special.betainc(*point).item() == pytest.approx(0.04825129129419721, rel=1e-15)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_dtypes_and_shapes_are_scipys(name):
     a, b, y = np.float32([0.5, 2.0, 3.0]), np.float32([1.5]), np.float32([[0.25], [0.75]])
@@ -140,6 +143,7 @@ def test_dtypes_and_shapes_are_scipys(name):
     )  # its float32 functions have six digits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_second_derivatives_in_parameters_are_refused(name):
     a = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
@@ -148,6 +152,7 @@ def test_second_derivatives_in_parameters_are_refused(name):
         torch.autograd.grad(first, a)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", [0.0, 1.0])
 def test_no_second_derivative_is_made_up_at_the_ends(end):
     """There the density of (2, 2) is 0, and its slope is 6 or -6: that or NaN, not 0."""

@@ -144,6 +144,7 @@ def test_stdtrit(point):
         assert value == pytest.approx(t, rel=1e-15 + 3e-16 / v, abs=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "point", [(0.0016449855680489957, 0.15526060765084115), (0.016709006709569565, 0.9999965223263891)]
 )
@@ -160,6 +161,7 @@ def test_the_ends_of_stdtrit():
     assert ends.tolist() == [-math.inf, math.inf]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", FISHER, ids=str)
 def test_fdtr(point):
     value, found = derivatives(special.fdtr, *point)
@@ -204,6 +206,7 @@ def test_second_derivatives_in_parameters_are_refused(name, parameter):
         torch.autograd.grad(first, point[parameter])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "point"), [("stdtr", (3.5, -0.8)), ("stdtrit", (3.5, 0.9)), ("fdtr", (3.0, 7.5, 1.4))]
 )

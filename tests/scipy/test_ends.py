@@ -86,6 +86,7 @@ def wrong(label, found, every=1):
     return complaints
 
 
+@pytest.mark.slow
 def test_functions_are_right_at_their_ends():
     """At some of the points."""
     found = answers(list(FUNCTIONS), SAMPLE)

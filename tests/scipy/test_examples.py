@@ -61,6 +61,7 @@ def test_the_covariance_has_its_derivatives_and_none_at_zero(nu):
     assert by_nu == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("data", [gp.diabetes, gp.terrain])
 def test_learning_nu_finds_no_smaller_likelihood(data):
     x, y = data()

@@ -64,12 +64,14 @@ assert not hasattr(torch.ops.torchgraft, "no_such") and "torchgraft.scipy.specia
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_a_family_is_declared_when_it_is_asked_for(way):
     done = run("-c", ASKED + WAYS[way])
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_thread_finds_an_operator_that_another_one_is_declaring():
     slowly = """
 import threading, time
@@ -92,6 +94,7 @@ assert found == [special.jv.torch_op]
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_family_is_declared_by_a_saved_program(tmp_path):
     class Model(torch.nn.Module):
         def forward(self, x):

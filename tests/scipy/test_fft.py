@@ -60,6 +60,7 @@ def test_gradients_are_transposes(name):
         torch.testing.assert_close(found, matrix @ grad, rtol=1e-13, atol=1e-13)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_both_modes_and_second_order(name):
     function = both(name)[0]

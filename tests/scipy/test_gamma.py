@@ -112,6 +112,7 @@ def test_pdtr_where_scipys_has_lost_digits():
     assert special.pdtr(4835.0, torch.tensor(7087.5, dtype=torch.float64)) == pytest.approx(exact, rel=5e-15, abs=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_dtypes_and_shapes_are_scipys(name):
     a, y = np.float32([0.5, 2.0, 3.0]), np.float32([[0.25], [0.75]])

@@ -130,6 +130,7 @@ def test_polygamma_has_all_digits(n, x):
     assert special.polygamma(n, torch.tensor(x, dtype=torch.float64)).item() == pytest.approx(exact, rel=4e-16, abs=0)
 
 
+@pytest.mark.slow
 def test_poles_and_infinities():
     x = torch.tensor([0.0, -1.0, math.inf], dtype=torch.float64)
     orders = torch.tensor([[1], [2]])

@@ -130,6 +130,7 @@ def test_limits(name, x, slopes):
     np.testing.assert_array_equal([first for _, first, _ in orders(name, x)], slopes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", POINTS)
 def test_halves_are_computed_in_double(name):
     x = torch.tensor([0.3, 1.7, 2.9], dtype=torch.bfloat16, requires_grad=True)

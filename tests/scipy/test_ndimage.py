@@ -112,6 +112,7 @@ def test_many_points_are_shared_among_threads():
     torch.testing.assert_close(torch.autograd.grad(whole, x, weights), torch.autograd.grad(parts, x, weights))
 
 
+@pytest.mark.slow
 def test_interpolation_is_mapped_and_compiled():
     images, at = random(3, 4, 5), points((4, 5), 5).expand(3, -1, -1)
     function = lambda x, at: ndimage.map_coordinates(x, at, order=2, mode="wrap").sin()  # noqa: E731
@@ -170,6 +171,7 @@ def test_smoothed_values_are_scipys(mode, dtype):
             torch.testing.assert_close(found, torch.from_numpy(expected), rtol=0, atol=0)
 
 
+@pytest.mark.slow
 @modes_and(range(3), 0)
 def test_derivatives_of_smoothing(mode, order):
     x, sigma = random(2, 5).requires_grad_(), torch.tensor([0.6, 1.4], dtype=torch.float64, requires_grad=True)
@@ -196,6 +198,7 @@ def test_a_mapped_width_needs_a_radius():
         torch.vmap(lambda sigma: ndimage.gaussian_filter(torch.ones(4), sigma))(torch.ones(2))
 
 
+@pytest.mark.slow
 def test_smoothing_is_mapped_and_compiled():
     images, sigmas = random(3, 4, 5), torch.tensor([0.5, 1.0, 2.0])
     function = lambda x, sigma: ndimage.gaussian_filter(x, sigma, radius=3).sin()  # noqa: E731

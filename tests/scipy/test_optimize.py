@@ -53,6 +53,7 @@ def test_derivatives_of_any_order(order):
     assert value.item() == pytest.approx(factor * 2 ** (1 / 3 - order), rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "transforms",
     [*itertools.product([torch.func.jacrev, torch.func.jacfwd], repeat=3)],
@@ -213,6 +214,7 @@ def test_a_function_that_has_changed_is_noticed():
         torch.autograd.grad(roots[0], p)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["hybr", "krylov"])
 def test_nothing_is_kept(method):
     def call():

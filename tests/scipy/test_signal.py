@@ -262,6 +262,7 @@ RUNS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
 def test_transforms(name):
     run, x = RUNS[name], X[0]

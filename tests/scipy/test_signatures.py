@@ -57,6 +57,7 @@ def test_nothing_else_looks_public(package):
     assert public - {"ConvergenceError"} == set(PACKAGES[package].split())
 
 
+@pytest.mark.slow
 def test_without_scipy_the_error_names_the_extra():
     program = "import sys; sys.modules['scipy'] = None; from torchgraft.scipy import special"
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

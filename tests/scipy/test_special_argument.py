@@ -140,6 +140,7 @@ def test_a_slope_that_overflows_has_its_sign(point, slope):
     assert slopes("hyp2f1", *point)[1] == slope
 
 
+@pytest.mark.slow
 def test_a_value_that_would_take_too_long_is_none():
     assert math.isnan(slopes("hyp2f1", -7625.039533960035, -2.9754498161169174, -10.558326113098234, 0.99999999)[0])
 
@@ -147,6 +148,7 @@ def test_a_value_that_would_take_too_long_is_none():
 # -- zeta -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("s", [-250.5, -20.3, -4.0, -1.0, -0.5, -1e-9, 0.0, 0.5, 1 - 1e-9, 1 + 1e-9, 2.0, 30.0, 100.0])
 def test_riemann(s):
     value, *found = slopes("zeta", s)

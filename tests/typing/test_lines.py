@@ -29,8 +29,9 @@ def pyright():
     return {(one["range"]["start"]["line"] + 1, one["message"]) for one in found}
 
 
-# Both refuse the same lines, and mypy reads torch for twenty seconds.
-@pytest.mark.parametrize("checker", [pyright, pytest.param(mypy, marks=pytest.mark.slow)])
+# `make quick` runs both. They refuse the same lines, and mypy reads torch for twenty seconds.
+@pytest.mark.slow
+@pytest.mark.parametrize("checker", [pyright, mypy])
 def test_lines_that_are_refused(checker):
     text = LINES.read_text().splitlines()
     wrong = {number for number, line in enumerate(text, 1) if line.endswith("# wrong")}

@@ -28,13 +28,10 @@ def finders(bug: Bug) -> set[str]:
 
 bugs = pytest.mark.parametrize("bug", ZOO, ids=name)
 
-# To try all checks and to explain what they find takes seconds: by default one bug of each family. The right version is
-# looked at for one bug of each family and for each check.
+# To try all checks and to explain what they find takes seconds. The right version is looked at for one bug of each
+# family and for each check, and with compilers for one of each family.
 FAMILIES = first_of_each(ZOO, lambda bug: [bug.family])
 ONE_OF_EACH = first_of_each(ZOO, lambda bug: [bug.family, *finders(bug)])
-
-# The right one of each of these is tried by all checks, with compilers.
-FOR_COMPILERS = [bug for bug in ONE_OF_EACH if bug.family in ("library", "modes")]
 
 # Each takes half a second, and is left out where the bug is not one for compilers.
 COMPILERS = {"compile", "export", "opcheck", "fake"}
@@ -89,6 +86,7 @@ def checked(bug: Bug, target: object, *, only: set[str] | tuple[()] = (), thorou
 
 
 @bugs
+@pytest.mark.unless("test_the_bug_is_found_and_its_cause_named")
 @pytest.mark.usefixtures("unexplained")
 def test_the_bug_is_found_by_the_checks_for_it(bug: Bug):
     report = checked(bug, bug.wrong, only=quick(bug))
@@ -96,12 +94,14 @@ def test_the_bug_is_found_by_the_checks_for_it(bug: Bug):
 
 
 @pytest.mark.parametrize("bug", by_default(ZOO, ONE_OF_EACH.__contains__, name))
+@pytest.mark.unless("test_nothing_is_found_in_the_right_one")
 def test_the_checks_for_it_find_nothing_in_the_right_one(bug: Bug):
     report = checked(bug, bug.right, only=quick(bug))
     assert not alarms(report), str(report)
 
 
-@pytest.mark.parametrize("bug", by_default(ZOO, FAMILIES.__contains__, name))
+@bugs
+@pytest.mark.slow
 def test_the_bug_is_found_and_its_cause_named(bug: Bug):
     report = checked(bug, bug.wrong)
     assert found(bug, report), words(report)
@@ -113,7 +113,8 @@ def test_most_causes_are_named():
     assert len(UNNAMED) <= len(ZOO) / 5
 
 
-@pytest.mark.parametrize("bug", by_default(ZOO, FOR_COMPILERS.__contains__, name))
+@bugs
+@pytest.mark.slow
 def test_nothing_is_found_in_the_right_one(bug: Bug):
-    report = checked(bug, bug.right, thoroughly=True)
+    report = checked(bug, bug.right, thoroughly=bug in FAMILIES)
     assert not alarms(report), str(report)

@@ -60,6 +60,7 @@ def test_slack_follows_the_condition():
     assert baseline(case_of(SIN, near.float())).output_slack[0] > 1e8 * baseline(case_of(SIN, near)).output_slack[0]
 
 
+@pytest.mark.slow
 def test_it_is_measured_once_and_goes_with_its_case():
     calls = []
     case = case_of(function(lambda x: (calls.append(x), x.sin())[1], lambda g, x: g * x.cos()), normal(3))

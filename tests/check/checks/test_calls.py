@@ -155,6 +155,7 @@ def test_a_scratch_buffer_beside_a_callback_of_the_collector():
     assert calls
 
 
+@pytest.mark.slow
 def test_a_lock_makes_it_right():
     scratch, lock = torch.zeros(3, dtype=DOUBLE), threading.Lock()
 
@@ -166,6 +167,7 @@ def test_a_lock_makes_it_right():
     assert alarms("threads", function(through_scratch, lambda g, x: g * x.cos()), X) == set()
 
 
+@pytest.mark.slow
 def test_nobody_waits_for_a_thread_that_waits_for_a_lock(monkeypatch):
     """One of two threads holds the lock for hundreds of lines, at each of which the other one has its turn."""
     lock, waits = threading.Lock(), []
@@ -197,6 +199,7 @@ def test_state_of_a_thread():
     assert alarms("threads", plain(forward, lambda ctx, g: g * local.x.cos()), X) == {"threads-raise"}
 
 
+@pytest.mark.slow
 def test_a_setting_of_the_main_thread():
     """It shows in sizes as well, which run elsewhere, and is told first."""
     local = threading.local()
@@ -269,6 +272,7 @@ def test_a_backward_that_seeds_the_generator():
     assert alarms("randomness", plain(forward, backward(own=True)), X) == set()
 
 
+@pytest.mark.slow
 def test_a_case_is_not_written_to():
     case = case_of(InPlace.apply, normal(3, 4))
     before = case.primals[0].clone()
@@ -389,6 +393,7 @@ class Root(nn.Module):
         return y
 
 
+@pytest.mark.slow
 def test_a_solver_that_starts_where_it_was():
     given = torch.tensor([0.7, 1.0, 2.5], dtype=DOUBLE)
     assert alarms("state", Root(warm=True), given) == {"state-between-calls"}

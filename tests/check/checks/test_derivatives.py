@@ -245,6 +245,7 @@ def test_arguments_that_do_not_fit_each_other():
     assert alarms("sizes", joined, normal(3), normal(3)) == {"backward-raises"}
 
 
+@pytest.mark.slow
 def test_a_batch_of_one_that_the_backward_refuses():
     squeezed = function(torch.sin, lambda g, x: torch.einsum("ij,ij->ij", g.squeeze(), x.cos()))
     (finding,) = tg.check(squeezed, normal(4, 3), only="sizes").findings
@@ -252,6 +253,7 @@ def test_a_batch_of_one_that_the_backward_refuses():
     assert "size 1" in finding.cause
 
 
+@pytest.mark.slow
 def test_what_is_wrong_only_elsewhere_is_told_apart():
     nearly = mean(lambda n: n if n < 64 else 64)
     report = tg.check(nearly, normal(4, 3))
@@ -282,6 +284,7 @@ def test_options_whose_words_stand_in_the_code():
     assert "edge='shut'" in finding.where
 
 
+@pytest.mark.slow
 def test_sizes_that_are_right_already_wrong_or_refused():
     for name in ("matmul", "conv2d", "Linear", "nn.GRU", "sort"):
         assert findings("sizes", *RIGHT[name]) == []
@@ -316,6 +319,7 @@ def test_ties_that_the_arguments_do_not_have():
     assert not alarms("gradient", shared(lambda x, top: (x == top).double()), x)
 
 
+@pytest.mark.slow
 def test_ties_of_two_tensors():
     maximum = function(torch.maximum, lambda grad, x, y: (grad * (x >= y), grad * (y >= x)))
     (finding,) = tg.check(maximum, normal(3), normal(3, seed=1), only=["ties"]).findings

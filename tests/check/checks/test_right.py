@@ -40,6 +40,7 @@ def test_nothing_is_found_and_everything_is_told(name):
         assert not untold or check in ("leaks", "sizes") or (check, name) == ("second order", "relu at ties"), untold
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMPILED)
 def test_nothing_is_found_by_compilers(name):
     for check in COMPILERS - {"inductor"}:

@@ -162,6 +162,7 @@ def test_what_has_no_fake():
 # -- compilers ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_number_that_was_traced():
     calls = []
 
@@ -286,6 +287,7 @@ def square(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
 square.vjp("x")(lambda grad, x: 2 * grad * x)
 
 
+@pytest.mark.slow
 def test_claims_that_are_kept():
     for name in CLAIMED:
         assert findings(name, square, normal(3)) == []
