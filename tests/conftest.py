@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -16,7 +17,8 @@ torch.set_num_threads(1)
 
 def pytest_configure(config: pytest.Config) -> None:
     """Leave out slow tests, unless files are named, or marks."""
-    if not config.option.markexpr and not all(".py" in argument for argument in config.args):
+    files = [Path(argument.partition("::")[0]) for argument in config.args]
+    if not config.option.markexpr and not all(file.suffix == ".py" for file in files):
         config.option.markexpr = "not slow"
 
 

@@ -64,7 +64,6 @@ def test_arguments_are_those_of_the_operator(label):
 SHOWN = {"erfcx", "gammainc", "hyp2f1", "jv", "kv", "stdtr", "zeta"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("label", by_default(ENTRIES, SHOWN.__contains__))
 def test_bars_are_met_at_some_points(label):
     """But for those that the result says are missed."""

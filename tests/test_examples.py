@@ -1,6 +1,8 @@
 """The three examples against PyTorch's own functions, and every example file as a program."""
 
+import os
 import runpy
+import subprocess
 import sys
 from pathlib import Path
 
@@ -22,8 +24,6 @@ from examples.lfilter_c import lfilter
 from examples.linear import linear
 from examples.linear_cpp import linear as linear_cpp
 from examples.softplus import softplus
-
-from . import fresh
 
 ROOT = Path(__file__).parents[1]
 dtypes = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
@@ -201,8 +201,9 @@ def test_gamma():
     torch.testing.assert_close(by_alpha / 4000, torch.ones(3, dtype=torch.float64), rtol=0.05, atol=0)
 
 
-# Half a minute, and a family of the zoo besides; ten seconds, and one epoch of it below. They run as programs alone.
-SLOW = ("tutorial_mistakes", "mesh")
+# Half a minute, and a family of the zoo besides; ten seconds, and one epoch of it below; others that take seconds.
+# They run as programs alone.
+SLOW = ("tutorial_mistakes", "mesh", "split", "state")
 FILES = sorted((ROOT / "examples").glob("[!_]*.py"))
 
 
@@ -212,7 +213,6 @@ def shows_something(printed: str) -> bool:
     return len(printed.splitlines()) >= 3 and not any(word in printed.replace("information", "") for word in bad)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("file", [file for file in FILES if file.stem not in SLOW], ids=lambda file: file.stem)
 @pytest.mark.unless("test_the_file_runs_as_a_program")
 def test_the_file_runs(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
@@ -235,21 +235,21 @@ def test_one_process_is_a_mesh(capsys: pytest.CaptureFixture[str]):
     assert "One process cuts nothing" in capsys.readouterr().out
 
 
-STRICTLY = """
-import runpy, sys, warnings
-warnings.simplefilter("error")
-warnings.filterwarnings("ignore", "`torch.jit.script_method` is deprecated")  # By Inductor, where it is imported.
-runpy.run_path(sys.argv[1], run_name="__main__")
-"""
+TORCHS_OWN = "ignore:`torch.jit.script_method` is deprecated:DeprecationWarning"
+"""Torch's own Inductor warns so where it is imported."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_the_file_runs_as_a_program(file: Path, tmp_path: Path):
-    done = fresh.run("-c", STRICTLY, file, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    assert shows_something(done.stdout), done.stdout
+    path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
+    run = subprocess.run(
+        [sys.executable, "-W", "error", "-W", TORCHS_OWN, file],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    assert run.stderr == ""
+    assert shows_something(run.stdout), run.stdout
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)

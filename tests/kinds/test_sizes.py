@@ -1090,7 +1090,7 @@ def test_meshes(placed):
 
 
 @pytest.mark.slow
-@one_by_default
+@ops
 def test_check(op):
     report = tg.check(op, *points()[0])
     assert report.verdict == "PASS", str(report)

@@ -62,6 +62,18 @@ def test_an_undefined_gradient_that_drops_the_others():
     assert "output 1 alone" in finding.where
 
 
+def test_an_undefined_gradient_beside_a_buffer():
+    """What zeros give in the place of a missing gradient lies in the buffer that the next call overwrites."""
+    buffer = torch.zeros_like(X)
+
+    def backward(a, b, x):
+        return buffer.copy_(
+            (5 if b is None else 1) * (0 if a is None else a) * x.cos() - (0 if b is None else b) * x.sin()
+        )
+
+    assert {finding.code for finding in findings("outputs", undefined(backward), X)} == {"undefined-gradient"}
+
+
 def test_outputs_alone_that_are_right():
     assert findings("outputs", SinAndCos.apply, X) == []
     with pytest.raises(Skip, match="one differentiable output"):

@@ -155,6 +155,13 @@ def test_a_scratch_buffer_beside_a_callback_of_the_collector():
     assert calls
 
 
+def test_a_gradient_in_a_buffer_that_two_threads_fill():
+    """What the second one is expected to give lies in the buffer too, whichever of them comes last."""
+    buffer = torch.zeros(3, dtype=DOUBLE)
+    filled = function(lambda x: x.sin(), lambda g, x: torch.mul(g, x.cos(), out=buffer))
+    assert all(alarms("threads", filled, X) == {"threads"} for _ in range(5))
+
+
 @pytest.mark.slow
 def test_a_lock_makes_it_right():
     scratch, lock = torch.zeros(3, dtype=DOUBLE), threading.Lock()

@@ -59,9 +59,8 @@ def reference(case: Case) -> Iterator[Finding]:
             yield Words("wrong-value", title).at(f"{name}; {case.label}")
             continue
         allowed = slack(value, [sample[i] for sample in moved], accuracy, units=256)
-        unlike = not torch.equal(
-            value.isnan(), other.isnan()
-        )  # A value where there is none, or none where there is one.
+        # A value where there is none, or none where there is one, is no other way to round.
+        unlike = not torch.equal(value.isnan(), other.isnan())
         difference = Difference(i, name, value, other, math.inf if unlike else distance(value, other), allowed)
         if not difference.error <= difference.slack:
             to = f" to {accuracy:g}" if accuracy else ""
