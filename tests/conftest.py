@@ -42,6 +42,12 @@ def _python_shows_errors() -> Iterator[None]:
     sys.excepthook = hook
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _export_looks_at_one_file() -> None:
+    """Forget the names of operators that other files declared: torch looks at each whenever it decomposes a program."""
+    torch.ops.tests._dir.clear()
+
+
 @pytest.fixture
 def unexplained(monkeypatch: pytest.MonkeyPatch) -> None:
     """Findings as the checks give them, for tests that read no cause: to shrink and explain takes most of the time."""

@@ -128,7 +128,7 @@ def fold(seed: Tensor, number: Any) -> Tensor:
 # -- numbers of a tensor of seeds, along a new last axis --------------------------------------------------------------
 
 
-def _blocks(seed: Tensor, blocks: Any, purpose: int) -> Tensor:
+def _blocks(seed: Tensor, blocks: Any, purpose: int) -> tuple[Tensor, ...]:
     return philox(seed.unsqueeze(-1), torch.arange(blocks, device=seed.device), purpose)
 
 
@@ -139,7 +139,7 @@ def _interleaved(parts: Sequence[Tensor], count: Any) -> Tensor:
 
 
 def _bits(seed: Tensor, count: Any) -> Tensor:
-    return _interleaved(_blocks(seed, (count + 3) // 4, _BITS).unbind(), count)
+    return _interleaved(_blocks(seed, (count + 3) // 4, _BITS), count)
 
 
 def _53_bits(high: Tensor, low: Tensor) -> Tensor:
@@ -147,13 +147,13 @@ def _53_bits(high: Tensor, low: Tensor) -> Tensor:
 
 
 def _uniform(seed: Tensor, count: Any, dtype: torch.dtype) -> Tensor:
-    a, b, c, d = _blocks(seed, (count + 1) // 2, _UNIFORM).unbind()
+    a, b, c, d = _blocks(seed, (count + 1) // 2, _UNIFORM)
     digits = 1 - round(math.log2(torch.finfo(dtype).eps))  # Cut, since rounding would give a 1.
     return (_interleaved((_53_bits(a, b), _53_bits(c, d)), count) >> (53 - digits)).to(dtype) * 2.0**-digits
 
 
 def _normal(seed: Tensor, count: Any, dtype: torch.dtype) -> Tensor:
-    a, b, c, d = _blocks(seed, (count + 1) // 2, _NORMAL).unbind()
+    a, b, c, d = _blocks(seed, (count + 1) // 2, _NORMAL)
     first, second = (word.to(torch.float64) * 2.0**-53 for word in (_53_bits(a, b), _53_bits(c, d)))
     radius, angle = torch.sqrt(-2 * torch.log1p(-first)), 2 * math.pi * second
     return _interleaved((radius * torch.cos(angle), radius * torch.sin(angle)), count).to(dtype)

@@ -5,7 +5,6 @@ Source: Salmon, Moraes, Dror, Shaw 2011, "Parallel random numbers: as easy as 1,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,8 +22,8 @@ _STEPS = 0x9E3779B9, 0xBB67AE85
 _CHUNK = 1 << 14  # Of counters, whose words stay in the cache.
 
 
-def philox(seeds: Tensor, numbers: Tensor, purpose: int) -> Tensor:
-    """Four words for each number of each seed, as int64, along a new first axis.
+def philox(seeds: Tensor, numbers: Tensor, purpose: int) -> tuple[Tensor, ...]:
+    """Four words for each number of each seed, as int64.
 
     Args:
         seeds: the keys, of 64 bits.
@@ -32,45 +31,30 @@ def philox(seeds: Tensor, numbers: Tensor, purpose: int) -> Tensor:
         purpose: further 64 bits of the counters.
     """
     if not torch.compiler.is_compiling() and _torch.is_direct([seeds, numbers]) and seeds.is_cpu:
-        return torch.from_numpy(_on_arrays(seeds.numpy(), numbers.numpy(), purpose))
+        return torch.from_numpy(_on_arrays(seeds.numpy(), numbers.numpy(), purpose)).unbind()
     return _on_tensors(seeds, numbers, purpose)
 
 
 # -- on tensors -------------------------------------------------------------------------------------------------------
 
 
-def _on_tensors(seeds: Tensor, numbers: Tensor, purpose: int) -> Tensor:
+def _on_tensors(seeds: Tensor, numbers: Tensor, purpose: int) -> tuple[Tensor, ...]:
     """In plain arithmetic, which tracers, `vmap` and compilers know. No step leaves int64, whose overflow is nobody's.
 
-    The first and the third word of a counter are computed side by side, along the first axis; so are the others.
+    Both factors are larger than half of 2**32. With f - 2**32 in the place of a factor f, a product with a word is a
+    negative number of 62 bits. It has the same lower word, and its upper word lacks the other factor.
     """
-    # Simulated ranks know no `torch.broadcast_tensors` on torch 2.15.
-    seeds, numbers = seeds + torch.zeros_like(numbers), numbers + torch.zeros_like(seeds)
-    beside = (2,) + (1,) * seeds.dim()
-    words = numbers & WORD, numbers >> 32 & WORD
-    even, odd = (torch.stack(pair) for pair in zip(words, _upper(numbers, purpose), strict=True))
-    keys = torch.stack((seeds & WORD, seeds >> 32 & WORD))
-    high, low = (
-        _pair([f >> 16 for f in _FACTORS], beside, seeds),
-        _pair([f & 0xFFFF for f in _FACTORS], beside, seeds),
-    )
-    steps = _pair(_STEPS, beside, seeds)
-    for _ in range(_ROUNDS):
-        right = even * low  # The product of 64 bits, from the halves of the factor.
-        left = even * high + (right >> 16)
-        even, odd = (left >> 16).flip(0) ^ odd ^ keys, ((left & 0xFFFF) << 16 | right & 0xFFFF).flip(0)
-        keys = (keys + steps) & WORD
-    return torch.stack((even[0], odd[0], even[1], odd[1]))
-
-
-def _upper(numbers: Tensor, purpose: int) -> tuple[Tensor, Tensor]:
-    return torch.full_like(numbers, purpose & WORD), torch.full_like(numbers, purpose >> 32)
-
-
-def _pair(values: Sequence[int], shape: Sequence[int], like: Tensor) -> Tensor:
-    return torch.stack([torch.full((), value, dtype=torch.int64, device=like.device) for value in values]).reshape(
-        shape
-    )
+    c0, c1 = numbers & WORD, numbers >> 32 & WORD
+    c2, c3 = torch.full_like(numbers, purpose & WORD), torch.full_like(numbers, purpose >> 32)
+    keys = seeds & WORD, seeds >> 32 & WORD
+    first, second = (factor - 2**32 for factor in _FACTORS)
+    for i in range(_ROUNDS):
+        if i == _ROUNDS // 2:  # Inductor writes a formula out for each use of it, unless what it is of lies in memory.
+            c0, c1, c2, c3 = torch.stack((c0, c1, c2, c3)).unbind()
+        k0, k1 = (key + i * step & WORD for key, step in zip(keys, _STEPS, strict=True))
+        p0, p1 = c0 * first, c2 * second
+        c0, c1, c2, c3 = (p1 >> 32) + c2 ^ c1 ^ k0, p1 & WORD, (p0 >> 32) + c0 ^ c3 ^ k1, p0 & WORD
+    return c0, c1, c2, c3
 
 
 # -- on arrays --------------------------------------------------------------------------------------------------------
