@@ -44,7 +44,10 @@ def _python_shows_errors() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="module")
 def _export_looks_at_one_file() -> None:
-    """Forget the names of operators that other files declared: torch looks at each whenever it decomposes a program."""
+    """Forget the names of operators that other files declared: torch looks at each whenever it decomposes a program.
+
+    It always sees those of the examples, whose names are in another namespace.
+    """
     torch.ops.tests._dir.clear()
 
 

@@ -41,15 +41,15 @@ def philox(seeds: Tensor, numbers: Tensor, purpose: int) -> tuple[Tensor, ...]:
 def _on_tensors(seeds: Tensor, numbers: Tensor, purpose: int) -> tuple[Tensor, ...]:
     """In plain arithmetic, which tracers, `vmap` and compilers know. No step leaves int64, whose overflow is nobody's.
 
-    Both factors are larger than half of 2**32. With f - 2**32 in the place of a factor f, a product with a word is a
-    negative number of 62 bits. It has the same lower word, and its upper word lacks the other factor.
+    A product c f of two words may need 64 bits, and is c (f - 2**32) + c 2**32. The first term fits, since both factors
+    are larger than 2**31: its lower word is that of the product, and its upper word has to be increased by c.
     """
     c0, c1 = numbers & WORD, numbers >> 32 & WORD
     c2, c3 = torch.full_like(numbers, purpose & WORD), torch.full_like(numbers, purpose >> 32)
     keys = seeds & WORD, seeds >> 32 & WORD
     first, second = (factor - 2**32 for factor in _FACTORS)
     for i in range(_ROUNDS):
-        if i == _ROUNDS // 2:  # Inductor writes a formula out for each use of it, unless what it is of lies in memory.
+        if i == _ROUNDS // 2:  # Inductor repeats a formula at each use of its result, but stores what is stacked.
             c0, c1, c2, c3 = torch.stack((c0, c1, c2, c3)).unbind()
         k0, k1 = (key + i * step & WORD for key, step in zip(keys, _STEPS, strict=True))
         p0, p1 = c0 * first, c2 * second
