@@ -4,7 +4,7 @@ import torch
 from torch.autograd import Function
 
 from .bug import Bug, function, normal
-from .observe import backward_twice, freed, in_place, interleaved
+from .observe import backward_twice, freed, in_place, interleaved, on_new_memory
 
 
 class Relu(Function):
@@ -131,6 +131,46 @@ def doubled_by_data(x):
     return x.clone()
 
 
+def steps(make):
+    """Differences of neighbours, into memory that `make` gives: nothing is written into its first column."""
+
+    def forward(x):
+        out = make(x)
+        out[:, 1:] = x[:, 1:] - x[:, :-1]
+        return out
+
+    def backward(grad, x):
+        made = torch.zeros_like(x)
+        made[:, 1:] += grad[:, 1:]
+        made[:, :-1] -= grad[:, 1:]
+        return made
+
+    return function("Steps", forward, backward)
+
+
+def head(make):
+    """The first two columns, whose backward writes into theirs alone."""
+
+    def backward(grad, x):
+        made = make(x)
+        made[:, :2] = grad
+        return made
+
+    return function("Head", lambda x: x[:, :2].clone(), backward)
+
+
+def total(make):
+    """A sum of rows, added to what `make` gives."""
+
+    def forward(x):
+        out = make(x[0])
+        for row in x:
+            out += row
+        return out
+
+    return function("Total", forward, lambda grad, x: grad.expand_as(x).clone())
+
+
 SINE = {
     "right": function("Sin", lambda x: x.sin(), lambda grad, x: grad * x.cos()),
     "truth": torch.sin,
@@ -251,5 +291,38 @@ BUGS = [
         expects={"state", "retain", "twice", "saved", "determin", "linear", "overwrit", "repeat", "call", "in place"},
         cause=("no argument", "in place", "in-place", "saved", "overwrit", "second", "state", "ctx", "chang"),
         source="retain_graph=True and a backward in place on ctx",
+    ),
+    Bug(
+        name="output_never_written",
+        wrong=steps(torch.empty_like),
+        right=steps(torch.zeros_like),
+        truth=lambda x: torch.nn.functional.pad(x.diff(), (1, 0)),
+        inputs=normal((3, 4)),
+        shown_by=on_new_memory,
+        expects={"written"},
+        cause=("never written",),
+        source="the border of a stencil, in memory of torch.empty",
+    ),
+    Bug(
+        name="gradient_never_written",
+        wrong=head(torch.empty_like),
+        right=head(torch.zeros_like),
+        truth=lambda x: x[:, :2].clone(),
+        inputs=normal((3, 4)),
+        shown_by=on_new_memory,
+        expects={"written", "gradient"},
+        cause=("never written",),
+        source="the backward of an index, in memory of torch.empty",
+    ),
+    Bug(
+        name="added_to_new_memory",
+        wrong=total(torch.empty_like),
+        right=total(torch.zeros_like),
+        truth=lambda x: x.sum(0),
+        inputs=normal((3, 4)),
+        shown_by=on_new_memory,
+        expects={"written"},
+        cause=("nobody has written",),
+        source="C and CUDA kernels that add to outputs which nobody cleared",
     ),
 ]

@@ -200,6 +200,17 @@ def tangents(target: Any, inputs: tuple[Any, ...]) -> Any:
     return found
 
 
+@attempted
+def on_new_memory(target: Any, inputs: tuple[Any, ...]) -> Any:
+    """Values and gradients where torch fills the memory of `torch.empty` with NaN."""
+    before = torch.get_deterministic_debug_mode()
+    torch.set_deterministic_debug_mode("warn")
+    try:
+        return gradients(target, inputs)
+    finally:
+        torch.set_deterministic_debug_mode(before)
+
+
 def mapped(in_dims: Any, out_dims: int = 0) -> Observation:
     """Under vmap, of inputs stacked from three samples."""
 

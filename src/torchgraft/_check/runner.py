@@ -16,6 +16,7 @@ from .case import Case
 from .cause.explain import explain
 from .cause.faults import with_fault, with_faults
 from .checks.table import Check
+from .checks.unwritten import filled, with_unwritten
 from .children import may_fork, survive, threads
 from .clock import Clock, OutOfTime
 from .code import is_native
@@ -94,6 +95,7 @@ def run(
         yield from results
 
 
+@filled()
 def _survived(check: Check, cases: Sequence[Case], clock: Clock, memory: Memory) -> list[Result]:
     """Run a check, in a child if it is risky; the end of its process is its result."""
     risky = False
@@ -321,7 +323,7 @@ def _explained(case: Case, finding: Finding, *, of: Case | None, original: Case 
             finding = explain(of, finding.but(cause=None), original=original)
         finding = finding.but(cause="; ".join(filter(None, [said, finding.cause])) or None)
     if finding.severity is Verdict.FAIL:
-        finding = with_fault(case, finding)
+        finding = with_fault(case, with_unwritten(case, finding))
     if finding.evidence is not None and of is not None:
         with contextlib.suppress(Exception, OutOfTime):
             finding = finding.but(evidence=with_ladder(finding.evidence, of))

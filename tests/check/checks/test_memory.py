@@ -1,8 +1,13 @@
-"""Checks of memory: how it lies, who writes to it, who keeps it."""
+"""Checks of memory: how it lies, who writes to it, who keeps it, and what is in it before."""
 
+import numpy as np
 import pytest
 import torch
+from jaxtyping import Int
+from torch import Tensor
 
+import torchgraft as tg
+from torchgraft._check.checks import unwritten
 from torchgraft._check.finding import Inconclusive, Skip, Verdict
 
 from .looking import DOUBLE, SIN, alarms, findings, function, normal, plain
@@ -283,3 +288,90 @@ def test_the_collector_is_left_as_it_was():
     findings("leaks", SIN, X)
     assert gc.isenabled()
     assert gc.get_freeze_count() == 0
+
+
+# -- memory that nobody has written -----------------------------------------------------------------------------------
+
+
+def late_half(x):
+    """Its own memory, and what is beyond the half of it that is written."""
+    memory = np.empty(2 * x.numel())
+    memory[: x.numel()] = x.detach().numpy().ravel()
+    return torch.from_numpy(memory)
+
+
+def marked(x):
+    """A mask, of which one element is written."""
+    made = torch.empty(2, dtype=torch.bool)
+    made[0] = x[0, 0] > 0
+    return x.clone(), made
+
+
+@pytest.mark.parametrize(
+    ("target", "cause"),
+    [
+        (function(late_half, lambda g, x: g[: x.numel()].view_as(x)), "the output[12] is never written: 12 of 24"),
+        (function(lambda x: late_half(x).sum(), lambda g, x: g.expand_as(x)), "the output is computed from memory"),
+        (lambda x: (x.sin(), torch.empty(3, dtype=torch.int32)), "output 1[0] is never written: 3 of 3"),
+        (marked, "output 1 is computed from memory"),  # A copy of a bool is 0 or 1.
+        (lambda x: torch.empty(int(torch.empty(1, dtype=torch.int8)) % 3), "the size of the output is computed"),
+    ],
+    ids=["NumPy", "sum", "integers", "mask", "size"],
+)
+def test_memory_that_nobody_has_written(target, cause):
+    for _ in range(5):  # What is there by chance does not count.
+        (finding,) = findings("unwritten", target, X)
+        assert finding.code == "unwritten-memory"
+        assert finding.cause.startswith(cause)
+
+
+def test_an_operator_without_a_derivative():
+    @tg.op
+    def signs(x: Int[Tensor, "n"]) -> Int[Tensor, "n"]:
+        out = torch.empty_like(x)
+        out[1:] = x[1:].sign()
+        return out
+
+    @tg.op
+    def all_signs(x: Int[Tensor, "n"]) -> Int[Tensor, "n"]:
+        return x.sign()
+
+    assert alarms("unwritten", signs, torch.arange(3)) == {"unwritten-memory"}
+    with pytest.raises(Skip, match="no argument"):
+        findings("unwritten", all_signs, torch.arange(3))
+
+
+def test_it_is_the_cause_of_a_wrong_gradient():
+    def steps(x):
+        out = torch.empty_like(x)
+        out[1:] = x[1:] - x[:-1]
+        return out
+
+    report = tg.check(function(steps, lambda g, x: -g.diff(append=g.new_zeros(1, 4), dim=0)), X, only="gradient")
+    assert [f.cause.partition(":")[0] for f in report.findings] == ["the output[0, 0] is never written"]
+
+
+def test_results_that_vary_by_chance_do_not_depend_on_memory():
+    calls = []
+
+    def noisy(x):
+        calls.append(x)
+        return x + len(calls) // 4 % 2
+
+    assert findings("unwritten", noisy, X) == []
+
+
+def test_memory_is_as_before_after_a_check(monkeypatch):
+    said = []
+    monkeypatch.setattr(unwritten, "_mallopt", lambda: lambda *option: said.append(option))
+    monkeypatch.setenv("MALLOC_PERTURB_", "7")
+    with unwritten.filled(), unwritten.filled(255):
+        pass
+    assert said == [(-6, 63), (-6, 255), (-6, 63), (-6, 7)]
+
+
+def test_a_system_that_cannot_fill_memory(monkeypatch):
+    monkeypatch.setattr(unwritten, "_mallopt", lambda: None)
+    with pytest.raises(Skip, match="cannot fill"):
+        findings("unwritten", SIN, X)
+    assert tg.check(SIN, X, only="gradient").ok

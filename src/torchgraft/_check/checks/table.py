@@ -23,6 +23,7 @@ from .orders import second_order, tangents
 from .reference import reference
 from .sizes import other_options, other_sizes, ties
 from .threads import threads
+from .unwritten import unwritten
 from .values import values
 from .vmap import mapped
 from .writing import writing
@@ -90,6 +91,7 @@ CHECKS = (
     Check("second order", "The backward can be differentiated, or refuses to be.", second_order),
     Check("state", "A call is not changed by the calls around it.", state, probes="forwards"),
     Check("subsets", "Gradients do not depend on which other inputs require grad.", subsets),
+    Check("unwritten", "No result depends on memory that nobody has written.", unwritten),
     Check("values", "The values have the digits of their dtype, or those that are declared.", values),
     Check("options", "The gradient is right with other options too.", other_options, "once", probes="forwards"),
     Check("sizes", "The gradient is right at other sizes too.", other_sizes, "once", probes="sizes"),

@@ -1,0 +1,143 @@
+"""Memory that nobody has written: filled with bytes that are known, and found in what a call returns."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import os
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ... import _torch
+from ..baseline import cotangents_for, distance
+from ..case import Case
+from ..clock import OutOfTime
+from ..finding import Finding, Skip, Verdict
+
+_FREED = 0x3F, 0xFF
+"""Bytes that freed memory gets; new memory gets their complements, as `malloc` of the GNU C library has it.
+
+The first are numbers of usual size in every dtype, so that no sum hides them; the others are NaN, and zeros.
+"""
+_PERTURB = -6  # M_PERTURB in <malloc.h>.
+_CACHED = range(4, 516, 4)  # Sizes in bytes of small arrays: NumPy keeps the memory of up to seven of each.
+_KEPT = 7
+_AGAIN = 4
+"""Times that a dependence is found again: results that vary by chance are equal once, and not so often."""
+
+
+@functools.cache
+def _mallopt() -> Callable[[int, int], int] | None:
+    """The C library's function for options of `malloc`; None where there is none."""
+    return getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" else None
+
+
+_filled = 0  # The option's value in this process.
+
+
+@contextlib.contextmanager
+def filled(freed: int = _FREED[0]) -> Iterator[None]:
+    """Within, memory that is new holds the complement of a byte, and not by chance what is right.
+
+    It holds for the CPU memory of torch, of NumPy's large arrays and of C functions; nothing happens where the C
+    library cannot do it.
+    """
+    global _filled
+    set_option, before = _mallopt(), _filled
+    if set_option is None:
+        yield
+        return
+    _filled = freed
+    set_option(_PERTURB, freed)
+    try:
+        yield
+    finally:
+        _filled = before
+        set_option(_PERTURB, before or int(os.environ.get("MALLOC_PERTURB_") or 0))
+
+
+def with_unwritten(case: Case, finding: Finding) -> Finding:
+    """Return a finding whose cause is memory that nobody has written, where a call of the case returns any."""
+    with contextlib.suppress(Exception, OutOfTime):  # What else is wrong has been found.
+        for found in unwritten(case):
+            return finding.but(cause=found.cause, hint=found.hint)
+    return finding
+
+
+def unwritten(case: Case) -> Iterator[Finding]:
+    """Call where new memory holds some bytes, then others, and find the first result that depends on them.
+
+    Raises:
+        Skip: the C library cannot fill new memory; or nothing was found, and no argument can have a derivative.
+    """
+    if _mallopt() is None:
+        raise Skip("the C library of this system cannot fill new memory")
+    first, other = (_results(case, freed) for freed in _FREED)
+    for name in filter(other.__contains__, first):
+        cause = _cause(name, first[name], other[name])
+        if cause is not None and _repeats(case, name, first, other):
+            yield Finding(
+                "unwritten-memory", Verdict.FAIL, f"{name.capitalize()} depends on memory that nobody has written",
+                f"{name}; {case.label}", cause=cause,
+                hint="write every element, or begin with zeros: torch.zeros, np.zeros, calloc",
+            )  # fmt: skip
+            return
+    if not case.primals:  # Nothing is proved of a derivative.
+        raise case.nothing_to_differentiate() or Skip("no argument can have a derivative")
+
+
+def _repeats(case: Case, name: str, *made: Mapping[str, Tensor]) -> bool:
+    """Return True if a result hangs on the bytes of new memory alone: not on chance, nor on the number of the call."""
+    again = (
+        (before, _results(case, freed))
+        for _ in range(_AGAIN)
+        for before, freed in reversed([*zip(made, _FREED, strict=True)])
+    )
+    return all(name in now and distance(before[name], now[name]) == 0 for before, now in again)
+
+
+def _fill_cache(byte: int) -> None:
+    """Fill the memory of small arrays, which NumPy keeps and does not give back to the C library."""
+    made = [np.full(size, byte, np.uint8) for size in _CACHED for _ in range(_KEPT)]
+    del made
+
+
+def _results(case: Case, freed: int) -> dict[str, Tensor]:
+    """All tensors that a call returns, and the gradients of its arguments, by their names in reports."""
+    with filled(freed):
+        _fill_cache(freed ^ 0xFF)
+        outputs = [leaf for leaf in _torch.pytree.tree_leaves(case.call()) if isinstance(leaf, Tensor)]
+        made = {"the output" if len(outputs) == 1 else f"output {i}": output for i, output in enumerate(outputs)}
+        with contextlib.suppress(Exception):  # There may be no derivative.
+            recorded = case.linearize()
+            gradients = recorded.vjp(cotangents_for(case, recorded.outputs))
+            made |= {f"the gradient of {n}": g for n, g in zip(case.names, gradients, strict=True) if g is not None}
+    return {name: value.detach().clone() for name, value in made.items() if value.layout == torch.strided}
+
+
+def _cause(name: str, first: Tensor, other: Tensor) -> str | None:
+    """Say how a result hangs on the bytes of new memory; None if it is the same, as far as rounding goes."""
+    if first.shape != other.shape:
+        return f"the size of {name} is computed from memory that nobody has written"
+    left = _holds(first, _FREED[0]) & _holds(other, _FREED[1])
+    if left.any():
+        place = left.nonzero()[0].tolist()
+        element = f"{name}{place if place else ''}"
+        return f"{element} is never written: {int(left.sum())} of {left.numel()} elements are as memory was before"
+    rounding = 0.0
+    if first.numel() and (first.is_floating_point() or first.is_complex()):
+        rounding = 64 * torch.finfo(first.dtype).eps * float(first.abs().nan_to_num(0, 0, 0).max())
+    if distance(other, first) > rounding:
+        return f"{name} is computed from memory that nobody has written: torch.empty, np.empty, malloc or beyond an end"
+    return None
+
+
+def _holds(tensor: Tensor, freed: int) -> Tensor:
+    """Mark elements all of whose bytes are those of new memory, or of memory that was freed."""
+    data = tensor.resolve_conj().resolve_neg().contiguous().view(-1).view(torch.uint8)
+    data = data.view(*tensor.shape, tensor.dtype.itemsize)
+    return (data == freed ^ 0xFF).all(-1) | (data == freed).all(-1)
