@@ -138,6 +138,6 @@ def _cause(name: str, first: Tensor, other: Tensor) -> str | None:
 
 def _holds(tensor: Tensor, freed: int) -> Tensor:
     """Mark elements all of whose bytes are those of new memory, or of memory that was freed."""
-    data = tensor.resolve_conj().resolve_neg().contiguous().view(-1).view(torch.uint8)
-    data = data.view(*tensor.shape, tensor.dtype.itemsize)
+    flat = tensor.resolve_conj().resolve_neg().reshape(-1).clone(memory_format=torch.contiguous_format)
+    data = flat.view(torch.uint8).view(*tensor.shape, tensor.dtype.itemsize)
     return (data == freed ^ 0xFF).all(-1) | (data == freed).all(-1)
