@@ -1,5 +1,6 @@
 """Settings of the whole suite."""
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,9 @@ os.environ["TORCHGRAFT_TRACEBACK"] = "full"
 
 # The tensors are tiny: a second thread of torch's would only take the core from the other test process.
 torch.set_num_threads(1)
+
+# A process of the suite holds millions of objects: to look through them for cycles takes a twelfth of its time.
+gc.set_threshold(20_000, 50, 50)
 
 
 def pytest_configure(config: pytest.Config) -> None:
