@@ -366,17 +366,24 @@ def test_one_element_may_have_any_stride():
     assert findings("unwritten", lambda x: x.sin(), X[:1, ::4]) == []
 
 
-def test_memory_is_as_before_after_a_check(monkeypatch):
+@pytest.mark.parametrize(("environment", "after"), [("7", 7), ("0x10", 16), ("many", 0)])
+def test_memory_is_as_before_after_a_check(environment, after, monkeypatch):
     said = []
     monkeypatch.setattr(unwritten, "_mallopt", lambda: lambda *option: said.append(option))
-    monkeypatch.setenv("MALLOC_PERTURB_", "7")
+    monkeypatch.setenv("MALLOC_PERTURB_", environment)
     with unwritten.filled(), unwritten.filled(255):
         pass
-    assert said == [(-6, 63), (-6, 255), (-6, 63), (-6, 7)]
+    assert said == [(-6, 63), (-6, 255), (-6, 63), (-6, after)]
 
 
-def test_a_system_that_cannot_fill_memory(monkeypatch):
-    monkeypatch.setattr(unwritten, "_mallopt", lambda: None)
+@pytest.mark.parametrize("mallopt", [None, lambda *option: 1], ids=["another C library", "another allocator"])
+def test_a_system_that_cannot_fill_memory(mallopt, monkeypatch):
+    monkeypatch.setattr(unwritten, "_mallopt", lambda: mallopt)
     with pytest.raises(Skip, match="cannot fill"):
         findings("unwritten", SIN, X)
     assert tg.check(SIN, X, only="gradient").ok
+
+
+def test_memory_of_a_device():
+    with pytest.raises(Skip, match="device"):
+        findings("unwritten", SIN, X.to("meta"))

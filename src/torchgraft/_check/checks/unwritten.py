@@ -57,7 +57,20 @@ def filled(freed: int = _FREED[0]) -> Iterator[None]:
         yield
     finally:
         _filled = before
-        set_option(_PERTURB, before or int(os.environ.get("MALLOC_PERTURB_") or 0))
+        set_option(_PERTURB, before or _asked_for())
+
+
+def _asked_for() -> int:
+    """Return the byte that the environment asks for, 0 for none."""
+    with contextlib.suppress(ValueError):
+        return int(os.environ.get("MALLOC_PERTURB_", "0"), 0)
+    return 0
+
+
+def _is_filled() -> bool:
+    """Return True if new memory of torch can be filled: another allocator may stand in the place of the C library's."""
+    with filled():
+        return bool((torch.empty(64, dtype=torch.uint8) == _FREED[0] ^ 0xFF).all())
 
 
 def with_unwritten(case: Case, finding: Finding) -> Finding:
@@ -72,10 +85,12 @@ def unwritten(case: Case) -> Iterator[Finding]:
     """Call where new memory holds some bytes, then others, and find the first result that depends on them.
 
     Raises:
-        Skip: the C library cannot fill new memory; or nothing was found, and no argument can have a derivative.
+        Skip: new memory cannot be filled; or nothing was found, and no argument can have a derivative.
     """
-    if _mallopt() is None:
-        raise Skip("the C library of this system cannot fill new memory")
+    if any(isinstance(leaf, Tensor) and leaf.device.type != "cpu" for leaf in case.leaves):
+        raise Skip("memory of a device cannot be filled")
+    if not _is_filled():
+        raise Skip("the allocator of this process cannot fill new memory")
     first, other = (_results(case, freed) for freed in _FREED)
     for name in filter(other.__contains__, first):
         cause = _cause(name, first[name], other[name])
