@@ -1,5 +1,7 @@
 """Checks of memory: how it lies, who writes to it, who keeps it, and what is in it before."""
 
+import ctypes
+
 import numpy as np
 import pytest
 import torch
@@ -300,6 +302,17 @@ def late_half(x):
     return torch.from_numpy(memory)
 
 
+def piece(x):
+    """A number of a small piece of memory, of those that `malloc` hands out as they are."""
+    library = ctypes.CDLL(None)
+    library.malloc.argtypes, library.malloc.restype = [ctypes.c_size_t], ctypes.c_void_p
+    library.free.argtypes = [ctypes.c_void_p]
+    address = library.malloc(512)
+    number = ctypes.c_double.from_address(address + 24).value
+    library.free(address)
+    return x.sin() + number
+
+
 def marked(x):
     """A mask, of which one element is written."""
     made = torch.empty(2, dtype=torch.bool)
@@ -313,10 +326,11 @@ def marked(x):
         (function(late_half, lambda g, x: g[: x.numel()].view_as(x)), "the output[12] is never written: 12 of 24"),
         (function(lambda x: late_half(x).sum(), lambda g, x: g.expand_as(x)), "the output is computed from memory"),
         (lambda x: (x.sin(), torch.empty(3, dtype=torch.int32)), "output 1[0] is never written: 3 of 3"),
+        (piece, "the output is computed from memory"),
         (marked, "output 1 is computed from memory"),  # A copy of a bool is 0 or 1.
         (lambda x: torch.empty(int(torch.empty(1, dtype=torch.int8)) % 3), "the size of the output is computed"),
     ],
-    ids=["NumPy", "sum", "integers", "mask", "size"],
+    ids=["NumPy", "sum", "integers", "malloc", "mask", "size"],
 )
 def test_memory_that_nobody_has_written(target, cause):
     for _ in range(5):  # What is there by chance does not count.
@@ -349,6 +363,25 @@ def test_it_is_the_cause_of_a_wrong_gradient():
 
     report = tg.check(function(steps, lambda g, x: -g.diff(append=g.new_zeros(1, 4), dim=0)), X, only="gradient")
     assert [f.cause.partition(":")[0] for f in report.findings] == ["the output[0, 0] is never written"]
+
+
+def test_nothing_is_left_of_what_was_freed_before():
+    """Of what is freed, `malloc` keeps seven pieces of a size for itself, and all others until a later call."""
+    library, size, left = ctypes.CDLL(None), 184, 0  # 184: 64 bytes of torch's, with those to align them.
+    library.malloc.argtypes, library.malloc.restype = [ctypes.c_size_t], ctypes.c_void_p
+    library.free.argtypes = [ctypes.c_void_p]
+    for _ in range(30):
+        pieces = [library.malloc(size) for _ in range(64)]
+        for piece in pieces[::2]:
+            ctypes.memset(piece, 1, size)
+            library.free(piece)
+        kept = [library.malloc(size) for _ in range(7)]
+        with unwritten.filled():
+            new = [torch.empty(64, dtype=torch.uint8) for _ in range(8)]
+            left += sum(int((memory == 1).sum()) for memory in new)
+        for piece in pieces[1::2] + kept:
+            library.free(piece)
+    assert left == 0
 
 
 def test_results_that_vary_by_chance_do_not_depend_on_memory():

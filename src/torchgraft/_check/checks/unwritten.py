@@ -24,7 +24,10 @@ _FREED = 0x3F, 0xFF
 The first are numbers of usual size in every dtype, so that no sum hides them; the others are NaN, and zeros.
 """
 _PERTURB = -6  # M_PERTURB in <malloc.h>.
-_CACHED = range(4, 516, 4)  # Sizes in bytes of small arrays: NumPy keeps the memory of up to seven of each.
+_SORTING = 1 << 16
+"""Bytes of an allocation before which `malloc` sorts what was freed: it hands some of that out as it is, until then."""
+_ARRAYS, _PIECES = range(4, 516, 4), range(24, 1033, 16)
+"""Sizes in bytes of small arrays and of pieces of `malloc`, of which NumPy and the C library keep up to seven each."""
 _KEPT = 7
 _AGAIN = 4
 """Times that a dependence is found again: results that vary by chance are equal once, and not so often."""
@@ -43,8 +46,8 @@ _filled = 0  # The option's value in this process.
 def filled(freed: int = _FREED[0]) -> Iterator[None]:
     """Within, memory that is new holds the complement of a byte, and not by chance what is right.
 
-    It holds for the CPU memory of torch, of NumPy's large arrays and of C functions; nothing happens where the C
-    library cannot do it.
+    It holds for the CPU memory of torch, and for pieces of more than a kilobyte of NumPy and of C functions. Nothing
+    happens where the C library cannot do it.
     """
     global _filled
     set_option, before = _mallopt(), _filled
@@ -53,6 +56,7 @@ def filled(freed: int = _FREED[0]) -> Iterator[None]:
         return
     _filled = freed
     set_option(_PERTURB, freed)
+    np.empty(_SORTING, np.uint8)
     try:
         yield
     finally:
@@ -70,7 +74,7 @@ def _asked_for() -> int:
 def _is_filled() -> bool:
     """Return True if new memory of torch can be filled: another allocator may stand in the place of the C library's."""
     with filled():
-        return bool((torch.empty(64, dtype=torch.uint8) == _FREED[0] ^ 0xFF).all())
+        return bool((torch.empty(_SORTING, dtype=torch.uint8) == _FREED[0] ^ 0xFF).all())
 
 
 def with_unwritten(case: Case, finding: Finding) -> Finding:
@@ -115,16 +119,23 @@ def _repeats(case: Case, name: str, *made: Mapping[str, Tensor]) -> bool:
     return all(name in now and distance(before[name], now[name]) == 0 for before, now in again)
 
 
-def _fill_cache(byte: int) -> None:
-    """Fill the memory of small arrays, which NumPy keeps and does not give back to the C library."""
-    made = [np.full(size, byte, np.uint8) for size in _CACHED for _ in range(_KEPT)]
+def _fill_caches(byte: int) -> None:
+    """Fill the memory of small arrays and pieces, which is kept by NumPy, and by `malloc` for each thread."""
+    library = ctypes.CDLL(None)
+    library.malloc.argtypes, library.malloc.restype = [ctypes.c_size_t], ctypes.c_void_p
+    library.free.argtypes = [ctypes.c_void_p]
+    taken = [(library.malloc(size), size) for size in _PIECES for _ in range(_KEPT)]
+    for piece, size in taken:
+        ctypes.memset(piece, byte, size)
+        library.free(piece)
+    made = [np.full(size, byte, np.uint8) for size in _ARRAYS for _ in range(_KEPT)]
     del made
 
 
 def _results(case: Case, freed: int) -> dict[str, Tensor]:
     """All tensors that a call returns, and the gradients of its arguments, by their names in reports."""
     with filled(freed):
-        _fill_cache(freed ^ 0xFF)
+        _fill_caches(freed ^ 0xFF)
         outputs = [leaf for leaf in _torch.pytree.tree_leaves(case.call()) if isinstance(leaf, Tensor)]
         made = {"the output" if len(outputs) == 1 else f"output {i}": output for i, output in enumerate(outputs)}
         with contextlib.suppress(Exception):  # There may be no derivative.
