@@ -41,7 +41,11 @@ _SPEAKING = frozenset({
 _MAKING = frozenset({"default_rng", "RandomState", "Generator", "Random", "SystemRandom", "urandom", "SeedSequence"})
 """Names by which code makes a generator of its own, which may have a seed of its own, too."""
 
-_GENERATORS = (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)
+
+@functools.cache
+def _generators() -> tuple[type, ...]:
+    """Classes of generators. NumPy imports its own when they are asked for, which takes longer than a call."""
+    return torch.Generator, np.random.Generator, np.random.RandomState, random.Random
 
 
 def without_draws(
@@ -185,7 +189,7 @@ class Probe:
     def _suspected(self) -> bool:
         """True if the function has, or makes, a generator that nobody else sees; those of Numba are such."""
         found = [value for _, value in captures(self._written)]
-        if any(isinstance(value, _GENERATORS) for value in found) or not _MAKING.isdisjoint(named(self._written)):
+        if any(isinstance(value, _generators()) for value in found) or not _MAKING.isdisjoint(named(self._written)):
             return True
         return any(not _SPEAKING.isdisjoint(named(value.py_func)) for value in found if is_compiled(value))
 
