@@ -40,7 +40,7 @@ TRIES, FEW_TRIES = 150, 2
 """Smaller cases that are tried, and with checks that need a compiler."""
 
 LARGE = 100_000
-"""Elements of cases from which on torch computes in as many threads as it is set to."""
+"""Elements of cases from which on torch has as many threads as it is set to, and one check alone fills memory."""
 
 FEW_ELEMENTS = 64
 """Elements of a derived case whose Jacobians are looked at."""
@@ -86,16 +86,15 @@ def run(
     memory = memory or Memory()
     if not may_fork():
         checks = sorted(checks, key=lambda check: is_risky(check, cases[0]))
-    size = sum(leaf.numel() for case in cases for leaf in case.leaves if isinstance(leaf, torch.Tensor))
+    small = sum(leaf.numel() for case in cases for leaf in case.leaves if isinstance(leaf, torch.Tensor)) < LARGE
     for number, check in enumerate(checks, 1):
         progress(number, len(checks), check.name)
         # Small calls in several threads would mostly wait for one another.
-        with threads(1 if size < LARGE else torch.get_num_threads()):
+        with threads(1 if small else torch.get_num_threads()), filled() if small else contextlib.nullcontext():
             results = _survived(check, _cases_for(check, cases), clock, memory)
         yield from results
 
 
-@filled()
 def _survived(check: Check, cases: Sequence[Case], clock: Clock, memory: Memory) -> list[Result]:
     """Run a check, in a child if it is risky; the end of its process is its result."""
     risky = False
