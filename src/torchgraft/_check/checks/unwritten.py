@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ... import _torch
 from ..baseline import cotangents_for, distance
 from ..case import Case
 from ..clock import OutOfTime
 from ..finding import Finding, Skip, Verdict
+from .ways import tensors
 
 _FREED = 0x3F, 0xFF
 """Bytes that freed memory gets; new memory gets their complements, as `malloc` of the GNU C library has it.
@@ -136,7 +136,7 @@ def _results(case: Case, freed: int) -> dict[str, Tensor]:
     """All tensors that a call returns, and the gradients of its arguments, by their names in reports."""
     with filled(freed):
         _fill_caches(freed ^ 0xFF)
-        outputs = [leaf for leaf in _torch.pytree.tree_leaves(case.call()) if isinstance(leaf, Tensor)]
+        outputs = tensors(case.call())
         made = {"the output" if len(outputs) == 1 else f"output {i}": output for i, output in enumerate(outputs)}
         with contextlib.suppress(Exception):  # There may be no derivative.
             recorded = case.linearize()
