@@ -4,6 +4,7 @@ import enum
 import itertools
 from typing import Literal
 
+import numpy as np
 import pytest
 import torch
 from torch.autograd import Function
@@ -33,6 +34,45 @@ def test_the_rows_have_each_pair_of_traits():
         assert pairs == set(itertools.product(range(ARRAY[i]), range(ARRAY[j])))
     assert not any(ROWS[0])
     assert len(ROWS) <= 60
+
+
+def test_a_solver_that_needs_many_steps_at_other_values_is_not_called_there():
+    longest = 0
+
+    def step(x, size):
+        return x - size * x
+
+    def decay(x):
+        nonlocal longest
+        count = 10 + int(100 * x.abs().max())
+        found = x.detach().numpy()
+        for done in range(count):
+            found, longest = step(found, 1 / count), max(longest, done)
+        return torch.from_numpy(np.asarray(found))
+
+    def backward(grad, x, out):
+        count = 10 + int(100 * x.abs().max())
+        return grad * (1 - 1 / count) ** count
+
+    target = function(decay, backward)
+    assert tg.check(target, normal(4), only="combinations").ok
+    assert 100 < longest < 25_000  # 30,000 steps for values up to 300
+
+
+@pytest.mark.parametrize(("pair", "found"), [(torch.mul, False), (lambda a, b: (a * b).sum(0), True)])
+def test_masked_values_are_for_functions_that_sum(pair, found):
+    """The derivative of what is nothing at minus infinity is asked for only where others are summed with it."""
+
+    def forward(x):
+        return pair(x.exp(), torch.ones_like(x)).log1p()
+
+    def backward(grad, x, out):
+        total = pair(x.exp(), torch.ones_like(x))
+        return grad / (1 + total) * (x.exp() + 0 * x)
+
+    target = function(forward, backward)
+    codes = {f.code for f in findings(target, normal(3, 4), only="combinations")}
+    assert ("nan-gradient" in codes) is found
 
 
 each_of_twenty = pytest.mark.parametrize("pair", TWENTY, ids=lambda pair: pair.name)

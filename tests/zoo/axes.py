@@ -1,6 +1,7 @@
 """Axes taken for each other: transposed, permuted, flipped and shifted gradients. Most hide in square tensors."""
 
 import torch
+from torch.autograd import Function
 
 from .bug import Bug, function, given, normal
 
@@ -57,7 +58,42 @@ def misspelt(n):
     return torch.cat([ramp(n)[:2], ramp(n)[2:4].flip(0), ramp(n)[4:]])
 
 
+class ScaledChannels(Function):
+    """A factor for each channel, of tensors with or without places behind the channels."""
+
+    @staticmethod
+    def forward(ctx, x, scale):
+        ctx.save_for_backward(x, scale)
+        return x * scale.view(-1, *(1,) * (x.dim() - 2))
+
+    @classmethod
+    def backward(cls, ctx, grad):
+        x, scale = ctx.saved_tensors
+        return grad * scale.view(-1, *(1,) * (x.dim() - 2)), cls.of_channels(grad * x, len(scale))
+
+    @staticmethod
+    def of_channels(product, count):
+        return product.sum([axis for axis in range(product.dim()) if axis != 1])
+
+
+class ScaledLastAxis(ScaledChannels):
+    @staticmethod
+    def of_channels(product, count):
+        return product.reshape(-1, count).sum(0)
+
+
 BUGS = [
+    Bug(
+        name="channels_taken_for_the_last_axis",
+        wrong=ScaledLastAxis.apply,
+        right=ScaledChannels.apply,
+        truth=lambda x, scale: x * scale.view(-1, *(1,) * (x.dim() - 2)),
+        inputs=normal((5, 3), (3,)),
+        probe=normal((5, 3, 2), (3,)),
+        expects=GRADIENT | {"size"},
+        cause=("axis behind", "permut", "entries", "element", "channel"),
+        source="layers for (N, C) that are given (N, C, L)",
+    ),
     Bug(
         name="transposed",
         wrong=function("Matmul", matmul, lambda grad, x, w: (grad @ w.mT, grad.mT @ x)),

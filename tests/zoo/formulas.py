@@ -3,6 +3,7 @@
 import math
 
 import torch
+from torch.autograd import Function
 
 from .bug import Bug, function, given, normal
 from .observe import scaled
@@ -36,7 +37,53 @@ def softmax_gradient(grad, x):
     return weighted - softmax(x) * weighted.sum(-1, keepdim=True)
 
 
+def scanned(started):
+    """The scan h[t] = a[t] h[t - 1] + b[t] from an initial state; its backward knows the state, or takes zeros."""
+
+    class Scan(Function):
+        @staticmethod
+        def forward(ctx, a, b, start=None):
+            states = [torch.zeros_like(b[0]) if start is None else start]
+            for factor, term in zip(a, b, strict=True):
+                states.append(factor * states[-1] + term)
+            ctx.given = start is not None
+            ctx.save_for_backward(a, torch.stack(states))
+            return torch.stack(states[1:])
+
+        @staticmethod
+        @torch.autograd.function.once_differentiable
+        def backward(ctx, grad):
+            a, states = ctx.saved_tensors
+            carried, found = torch.zeros_like(grad[0]), []
+            for factor, part in zip(a.flip(0), grad.flip(0), strict=True):
+                found.insert(0, carried + part)
+                carried = factor * found[0]
+            before = states[:-1] if started else torch.cat([torch.zeros_like(states[:1]), states[1:-1]])
+            found = torch.stack(found)
+            return found * before, found, carried if ctx.given else None
+
+    return Scan.apply
+
+
+def scan(a, b, start=None):
+    states = [torch.zeros_like(b[0]) if start is None else start]
+    for factor, term in zip(a, b, strict=True):
+        states.append(factor * states[-1] + term)
+    return torch.stack(states[1:])
+
+
 BUGS = [
+    Bug(
+        name="initial_state_forgotten",
+        wrong=scanned(started=False),
+        right=scanned(started=True),
+        truth=scan,
+        inputs=normal((5, 2), (5, 2)),
+        probe=normal((5, 2), (5, 2), (2,)),
+        expects=GRADIENT,
+        cause=("a tensor for start", "first index", "missing", "zero"),
+        source="recurrences whose initial state is optional",
+    ),
     Bug(
         name="sign",
         wrong=function("Cos", lambda x: x.cos(), lambda grad, x: grad * x.sin()),

@@ -1,5 +1,7 @@
 """Right formulas in too few digits, and what tolerances of 1e-3 let through."""
 
+import math
+
 import numpy as np
 import torch
 
@@ -39,7 +41,45 @@ def jittered(grad, x):
 
 SINE = {"truth": torch.sin, "right": function("Sin", lambda x: x.sin(), lambda grad, x: grad * x.cos())}
 
+
+def series_of_slope(x):
+    """The derivative of expm1(x) / x by its series about 0."""
+    terms = [(k + 1) / math.factorial(k + 2) for k in range(20)]
+    total = torch.full_like(x, terms[-1])
+    for term in reversed(terms[:-1]):
+        total = total * x + term
+    return total
+
+
+def quotient(x):
+    return torch.where(x == 0, 1.0, torch.expm1(x) / torch.where(x == 0, 1.0, x))
+
+
+def cancelling(grad, x):
+    safe = torch.where(x == 0, 1.0, x)
+    return grad * torch.where(x == 0, 0.5, (safe * safe.exp() - safe.expm1()) / safe**2)
+
+
+def by_the_series(grad, x):
+    near = x.abs() < 1
+    safe = torch.where(near, 1.0, x)
+    far = (safe * safe.exp() - safe.expm1()) / safe**2
+    return grad * torch.where(near, series_of_slope(torch.where(near, x, 0.0)), far)
+
+
 BUGS = [
+    Bug(
+        name="cancels_near_zero",
+        wrong=function("Quotient", quotient, cancelling, once=True),
+        right=function("Quotient", quotient, by_the_series, once=True),
+        truth=lambda x: quotient(x.double()).to(x.dtype),
+        inputs=normal((6,)),
+        probe=lambda: (torch.tensor([1e-6, -3e-6, 2e-7]),),
+        expects=GRADIENT | {"far off"},
+        cause=("rounding", "cancel", "precision", "digits"),
+        source="textbook derivatives of expm1(x) / x, sinc and the like, in float32",
+        smooth=False,
+    ),
     Bug(
         name="float32_constant",
         wrong=function("HardSigmoid", hard_sigmoid, hard_sigmoid_gradient(float(np.float32(1 / 6)))),

@@ -128,6 +128,45 @@ def gradient_of_the_weight(target, inputs):
     return torch.autograd.grad(out.sum(), WEIGHT, allow_unused=True)[0] if out.requires_grad else None
 
 
+def weights_of(size, width):
+    places = torch.arange(size, dtype=torch.float64)
+    return torch.softmax(-((places[:, None] - places) ** 2) / (2 * width**2), 0)
+
+
+def smoothed(key):
+    """A smoothing whose weights are kept in a table by a key of size and width."""
+    table = {}
+
+    def smooth(x, width=1.0):
+        kept = key(x.shape[-1], width)
+        if kept not in table:
+            table[kept] = weights_of(x.shape[-1], width)
+        return x @ table[kept].to(x.dtype)
+
+    return smooth
+
+
+def two_widths(target, inputs):
+    return [target(*inputs, width) for width in (1.0, 3.0)]
+
+
+def symmetric(x):
+    half = (x + x.mT) / 2
+    return half @ half
+
+
+def hooked(x):
+    if x.requires_grad:
+        x.register_hook(lambda grad: (grad + grad.mT) / 2)
+    return x
+
+
+def used_elsewhere(target, inputs):
+    """The gradient of an input of the call and of another function."""
+    x = inputs[0].clone().requires_grad_()
+    return torch.autograd.grad(target(x).sum() + x[0, 1], x)
+
+
 BUGS = [
     Bug(
         name="last_calls_mask",
@@ -213,6 +252,28 @@ BUGS = [
         expects={"grad mode", "no_grad", "gradient", "value", "state", "mode", "reference"},
         cause=("gradient is wanted", "no_grad", "grad mode", "mode"),
         source="approximations for inference",
+    ),
+    Bug(
+        name="table_of_the_first_width",
+        wrong=smoothed(lambda size, width: size),
+        right=smoothed(lambda size, width: (size, width)),
+        truth=lambda x, width=1.0: x @ weights_of(x.shape[-1], width),
+        inputs=normal((2, 6)),
+        shown_by=two_widths,
+        expects=STATE,
+        cause=("state", "call", "cache", "table", "kept"),
+        source="tables that are kept by size, and depend on an option too",
+    ),
+    Bug(
+        name="hook_on_the_input",
+        wrong=lambda x: symmetric(hooked(x)),
+        right=symmetric,
+        truth=symmetric,
+        inputs=normal((3, 3)),
+        shown_by=used_elsewhere,
+        expects={"other use", "mutation", "hook"},
+        cause=("hook", "all its uses"),
+        source="x.register_hook in a forward: it sees the sum of all uses",
     ),
     Bug(
         name="slope_of_the_first",

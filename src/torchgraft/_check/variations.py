@@ -247,13 +247,15 @@ def _identity(x: Tensor) -> Tensor:
     return torch.eye(x.shape[-1], dtype=x.dtype, device=x.device) * x.abs().amax((-2, -1), keepdim=True)
 
 
+MASKED = "minus infinity"
+
 VALUES: dict[str, Change] = {
     "large values": _large,
     "whole numbers": _whole,
     "tiny values": lambda x: x * 2.0**-30,
     "nearly equal values": _nearly_tied,
     "zeros": torch.zeros_like,
-    "minus infinity": _masked,
+    MASKED: _masked,
     "values in order, from end to end": _swept,
     "signs in turn": _alternating,
     "multiples of the identity": _identity,
@@ -269,7 +271,7 @@ def with_values(case: Case, name: str) -> Case:
         square = x.dim() > 1 and x.shape[-1] == x.shape[-2] > 1
         return (made + made.mT) / 2 if square and bool((x == x.mT).all()) else made
 
-    if name == "minus infinity" and len(case.primals) > 1:
+    if name == MASKED and len(case.primals) > 1:
         raise ValueError("0 times infinity is right in a product of several tensors")
     primals = [changed(primal) for primal in case.primals]
     if all(map(torch.equal, primals, case.primals)):
@@ -306,6 +308,13 @@ def _batched(case: Case) -> Case:
     return case.replaced([_more_axes(x, most + 1, lead=(2,)) if x.dim() == most else x for x in case.primals])
 
 
+def _lengthened(case: Case) -> Case:
+    """Two of each number of the tensors that have the most axes, along an axis behind: places beside channels."""
+    most = max(primal.dim() for primal in case.primals)
+    pairs = [torch.stack([x, x * 1.25], -1) if x.dim() == most else x for x in case.primals]
+    return case.replaced([pair.to(x.dtype) for pair, x in zip(pairs, case.primals, strict=True)])
+
+
 SHAPES: dict[str, Callable[[Case], Case]] = {
     "an axis of 1": lambda case: resized(case, max(sizes(case)), 1),
     "no axes": _each(lambda x: x.flatten()[:1].reshape(())),
@@ -314,6 +323,7 @@ SHAPES: dict[str, Callable[[Case], Case]] = {
     "five axes": _each(partial(_more_axes, count=5)),
     "thousands of elements": _many,
     "an axis in front of the largest": _batched,
+    "an axis behind the largest": _lengthened,
 }
 
 
@@ -396,6 +406,28 @@ def options(case: Case) -> Iterator[tuple[str, Case]]:
         if argument is inspect.Parameter.empty and option is not None:
             for other in _others(option.default, name, option, words):
                 yield f"{name}={other!r}", given(other)
+
+
+def left_out(case: Case) -> Iterator[tuple[str, Iterator[Case]]]:
+    """Yield each argument that is None, and cases with a tensor in its place: constant, unless its annotation says so.
+
+    Their sizes are those of the other tensors, of their parts, and of their axes.
+    """
+    shapes = [shape_of(primal) for primal in case.primals]
+    parts = [part for s in shapes for part in (s, s[1:], s[:-1], s[-1:], s[:1], s[1:2], (*s[:-1], *s[-2:-1])) if part]
+    for name, argument, given in _arguments(case):
+        option = case.target.signature.get(name)
+        value = option.default if option is not None and argument is option.empty else argument
+        if value is None and case.primals:
+            wanted = option is not None and "Tensor" in str(option.annotation)
+            made = (_like(case.primals[0], shape).requires_grad_(wanted) for shape in dict.fromkeys(parts))
+            yield name, map(given, made)
+
+
+def _like(primal: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Positive numbers about 1, which scales, weights and initial states may be."""
+    values = torch.linspace(0.625, 1.375, math.prod(shape), dtype=torch.float64, device=primal.device)
+    return values.view(shape).to(primal.dtype)
 
 
 def _other_data(case: Case) -> Iterator[tuple[str, Case]]:

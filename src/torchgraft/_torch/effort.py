@@ -1,7 +1,9 @@
-"""A limit on what torch computes, counted in operations and elements: it says the same on every machine."""
+"""A limit on what a call computes, counted in operations, elements and calls: it says the same on every machine."""
 
 from __future__ import annotations
 
+import sys
+from types import FrameType
 from typing import Any
 
 from torch import Tensor
@@ -19,13 +21,42 @@ class TooMuch(BaseException):
 class Effort(TorchDispatchMode):
     """Within, a call is stopped that computes too much.
 
+    Calls of Python functions are not counted where a profiler counts them already.
+
     Args:
-        limit: elements that may be made, where each operation counts as a thousand.
+        limit: elements that torch may make, where each operation counts as a thousand.
+        calls: of functions of Python that may begin, as those of a solver of SciPy; None for no limit.
+
+    Attributes:
+        calls: that have begun.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, calls: int | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._left = limit
+        self._left, self._most = limit, calls
+        self.calls = 0
+        self._counts = False
+
+    def __enter__(self) -> Effort:
+        """Begin to count."""
+        super().__enter__()  # type: ignore[no-untyped-call]
+        self._counts = sys.getprofile() is None
+        if self._counts:
+            sys.setprofile(self._count)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        """End to count."""
+        if self._counts:
+            sys.setprofile(None)
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
+
+    def _count(self, frame: FrameType, event: str, argument: Any) -> None:
+        if event != "call":
+            return
+        self.calls += 1
+        if self._most is not None and self.calls > self._most and not _leaving(frame):
+            raise TooMuch
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -40,3 +71,12 @@ class Effort(TorchDispatchMode):
         if self._left < 0:
             raise TooMuch
         return made
+
+
+def _leaving(frame: FrameType | None) -> bool:
+    """Return True within the end of a `with`, which gives back what was changed, and within a finalizer."""
+    while frame is not None:
+        if frame.f_code.co_name in ("__exit__", "__del__"):
+            return True
+        frame = frame.f_back
+    return False

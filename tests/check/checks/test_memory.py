@@ -234,6 +234,23 @@ def test_a_graph_that_keeps_itself():
     assert finding.code == "graph-leak"
 
 
+@pytest.mark.parametrize("keep", ["input", "output"])
+def test_what_a_nested_function_keeps_is_a_notice(keep):
+    def forward(ctx, x):
+        def again(n):
+            return kept if n == 0 else again(n - 1)
+
+        out = x.sin()
+        kept = x if keep == "input" else out
+        ctx.save_for_backward(x)
+        again(2)
+        return out
+
+    (finding,) = findings("leaks", plain(forward, lambda ctx, g: g * ctx.saved_tensors[0].cos()), X)
+    assert (finding.code, finding.severity) == ("held-in-garbage", Verdict.PASS)
+    assert keep in finding.where.partition(";")[0]
+
+
 @pytest.mark.parametrize(
     "keep",
     [lambda x: x.detach().clone(), lambda x: float(x.sum()), lambda x: bytearray(100)],

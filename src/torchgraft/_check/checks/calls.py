@@ -16,8 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from ... import _torch
-from ..baseline import Baseline, Difference, Value, baseline, distance, vjp_of
+from ..baseline import Baseline, Difference, Value, baseline, cotangents_for, distance, vjp_of
 from ..case import Case, Linearization, describe
+from ..children import may_fork, run_in_child
 from ..finding import Finding, Verdict
 from ..target import can_be_copied, copied
 from ..variations import admitted, elsewhere, nearby, options, resized, sizes
@@ -85,9 +86,11 @@ INTERLEAVED = Words(
 )  # fmt: skip
 OTHERS = 8
 """Calls with other options between the forward and the backward of a call."""
+NEW = 4
+"""By so much an axis becomes longer where no call has been."""
 AFTER_OTHERS = Words(
     "state-between-calls", "The output is another after other calls",
-    "a result or a counter is kept between calls", HINT,
+    "a result, a table or a counter is kept between calls, and made for other arguments", HINT,
 )  # fmt: skip
 
 STALE = Words(
@@ -116,6 +119,7 @@ def state(case: Case) -> Iterator[Finding]:
             if found:
                 return
     yield from _among_other_calls(base)
+    yield from _after_other_options(base)
     kept = on_one_module(case)
     kept.linearize()
     yield from compared(base, "the same call again", lambda: (kept.linearize().outputs, ()), output=AFTER_OTHERS)
@@ -140,6 +144,44 @@ def _among_other_calls(base: Baseline) -> Iterator[Finding]:
             yield from told
             if told:
                 return
+
+
+def _after_other_options(base: Baseline) -> Iterator[Finding]:
+    """Call with several options, in one order and in the other: a table that is kept may be that of the first.
+
+    Sizes are new, and each order has a process of its own, which knows no calls of the other.
+    """
+    case = base.case
+    if case.target.kind == "module" or base.random or not any(True for _ in options(case)) or not may_fork():
+        return
+    one, other = (run_in_child(partial(_turned, case, first)) for first in (0, 1))
+    for what in one.keys() & other.keys():
+        if not all(map(_near, one[what], other[what])):
+            yield AFTER_OTHERS.at(f"a call with {what}, among calls with other options; {case.label}")
+            return
+
+
+def _near(one: Value, other: Value) -> bool:
+    if one is None or other is None or one.shape != other.shape:
+        return one is other
+    finite = other[other.isfinite()].abs()
+    close = 4096 * torch.finfo(other.dtype).eps * (float(finite.max()) if finite.numel() else 1.0)
+    return torch.allclose(one, other, 0.0, close, equal_nan=True)
+
+
+def _turned(case: Case, first: int) -> dict[str, list[Value]]:
+    """Outputs and gradients at sizes that are new, with several options of which one is the first, by what they are."""
+    made: dict[str, list[Value]] = {}
+    for size in itertools.islice(sizes(case), 2):
+        longer = resized(case, size, size + NEW)
+        calls = [("the given options", longer), *itertools.islice(options(longer), OTHERS)]
+        for what, other in (*calls[first:], *calls[:first]):
+            with contextlib.suppress(Exception):  # The target refuses it.
+                recorded = other.linearize()
+                outputs = [output.detach() for output in recorded.outputs]
+                gradients = recorded.vjp(cotangents_for(other, outputs))
+                made[f"{what}, size {size + NEW} instead of {size}"] = [*outputs, *gradients]
+    return made
 
 
 def _between(base: Baseline) -> Iterator[Finding]:

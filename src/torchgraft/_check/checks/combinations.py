@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import sys
 import time
 from collections.abc import Callable, Hashable, Iterator
 
@@ -22,7 +23,7 @@ from ..generate.inputs import signature_of
 from ..numeric.gradient import compare, is_right
 from ..numeric.line import CLOSE, FINE, Line, largest, near
 from ..numeric.probe import Probe
-from ..variations import with_precision, with_sizes, with_values, within
+from ..variations import MASKED, with_precision, with_sizes, with_values, within
 from .traits import COMPLEX, FIRST, HOW, ORDERS, OWN, ROWS, SHARED, TRAITS, forward_mode, passed, twice
 
 Row = tuple[int, ...]
@@ -30,8 +31,10 @@ SLOW, ENOUGH, LONGEST = 0.02, 50_000, 7
 """Seconds of a slow call, elements of a large one, and the stride in which the rows are tried of such."""
 WORK = 3_000_000
 """Elements that torch may compute in a call with other arguments, where each operation counts as a thousand."""
-HALVES = {torch.finfo(torch.float16).eps, torch.finfo(torch.bfloat16).eps}
-"""Machine epsilons of sixteen bits."""
+STEPS, LONGER = 20_000, 4
+"""Calls of functions of Python that such a call may take, beside this multiple of those of the given call."""
+SCALE = 2.0**-10
+"""Part of the given outputs that others have at least where an accuracy is declared: solvers have absolute ones."""
 NOT_MADE_FOR = "if it is not made for them, give `samples`, or refuse them"
 """The last words of a hint about arguments that nobody gave."""
 MOST = 3
@@ -78,7 +81,10 @@ class Calls:
     def __init__(self, case: Case) -> None:
         self.case = case
         self.free = signature_of(case.target) is not None
-        plain = case.linearize()
+        with _torch.Effort(sys.maxsize) as effort:
+            plain = case.linearize()
+            _zero_vjp(plain)
+        self._steps = STEPS + LONGER * effort.calls
         nodes = _torch.nodes_in_graph(plain.outputs)
         self.own = case.target.kind in OWN or any(
             isinstance(node, torch.autograd.function.FunctionCtx) for node in nodes
@@ -97,14 +103,17 @@ class Calls:
         values, _, sizes, precision, *_ = row
         for kept in ((1, 1, 1), (1, 0, 1), (1, 1, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1), (0, 0, 0)):
             chosen = tuple(a * b for a, b in zip((values, sizes, precision), kept, strict=True))
-            if chosen not in self._variants:
-                self._variants[chosen] = self._made(*chosen)
-            made = self._variants[chosen]
+            made = self._known(chosen)
             if made is not None:
                 break
         assert made is not None  # The plain variant is taken.
         values, sizes, precision = chosen
         return (values, row[1], sizes, precision, *row[4:]), made[0]
+
+    def _known(self, chosen: Row) -> tuple[Case, Linearization] | None:
+        if chosen not in self._variants:
+            self._variants[chosen] = self._made(*chosen)
+        return self._variants[chosen]
 
     def _made(self, values: int, sizes: int, precision: int) -> tuple[Case, Linearization] | None:
         """The case with these traits, and its forward pass; None where the target does not take them, or works long."""
@@ -118,15 +127,24 @@ class Calls:
                 case = with_precision(case, TRAITS["precision"][precision])
             if not within(case):
                 return None
-            with _torch.Effort(WORK):
+            with torch.set_grad_enabled(torch.is_grad_enabled()), _torch.Effort(WORK, self._steps):
                 recorded = case.linearize()
-                with contextlib.suppress(Exception):  # What a backward raises is found later.
-                    recorded.vjp([torch.zeros_like(o) if o.requires_grad else None for o in recorded.outputs])
+                _zero_vjp(recorded)
         except (Exception, _torch.TooMuch):
             return None
         outputs = recorded.outputs
         taken = len(outputs) == len(baseline(self.case).outputs) and any(o.requires_grad for o in outputs)
-        return (case, recorded) if taken and all(bool(o.isfinite().all()) and o.numel() for o in outputs) else None
+        taken = taken and all(bool(o.isfinite().all()) and o.numel() for o in outputs)
+        return (case, recorded) if taken and self._is_meant((values, sizes, precision), case, outputs) else None
+
+    def _is_meant(self, chosen: Row, case: Case, outputs: list[Tensor]) -> bool:
+        """Return False where values are too small for a declared accuracy, or infinite, and no sum leaves them out."""
+        if case.target.declared.error and largest(outputs) < SCALE * largest(baseline(self.case).outputs):
+            return False
+        values, *others = chosen
+        if TRAITS["values"][values] != MASKED:
+            return True
+        return self._known((values, 0, 0)) is not None if any(others) else not _elementwise(self.case, case, outputs)
 
     def _with_own_parameters(self, case: Case) -> Case:
         """The case with a module's own parameters: kernels that trust their module crash where they do not fit."""
@@ -185,8 +203,8 @@ class Calls:
         digits = line.double and not (row[0] or row[2]) and line.case is not self.case
         if not line.agrees(FINE if digits else CLOSE):
             yield from self._meant(line.case, compare(line.case, line.dense), severities=_LOST if digits else _WRONG)
-            if self.own and not row[1] and line.epsilon in HALVES:  # Tiny upstream gradients are 0 in float16.
-                yield from _overflowing(line)
+            if self.own and not row[1] and not line.double:  # Tiny upstream gradients are 0 in float16.
+                yield from _far_off(line)
 
     def _order(self, row: Row) -> Iterator[Finding]:
         line, mode = self._line(row), TRAITS["mode"][row[5]]
@@ -287,19 +305,33 @@ class Calls:
         return finding.but(code=code, title=title, where=where, cause=cause, hint=hint, given=given, case=case)
 
 
-def _overflowing(line: Line) -> Iterator[Finding]:
-    """Look for gradients in sixteen bits that are far from those in double precision, where the values are near."""
+def _elementwise(case: Case, masked: Case, outputs: list[Tensor]) -> bool:
+    """Return True if the outputs of elements that are not masked are what they are without a mask."""
+    kept = masked.primals[0].isfinite()
+    rows = zip(outputs, baseline(case).outputs, strict=True)
+    return all(a.shape == b.shape == kept.shape and torch.equal(a[kept], b[kept]) for a, b in rows)
+
+
+def _zero_vjp(recorded: Linearization) -> None:
+    """Run the backward for nothing but its work; what it raises is found later."""
+    with contextlib.suppress(Exception):
+        recorded.vjp([torch.zeros_like(o) if o.requires_grad else None for o in recorded.outputs])
+
+
+def _far_off(line: Line) -> Iterator[Finding]:
+    """Look for gradients in few digits that are far from those in double precision, where the values are near."""
     wide = line.wide()
     if wide is None or not near(line.outputs, wide.outputs, 64 * line.epsilon) or not wide.agrees():
         return
     for name, found, expected in zip(line.case.names, line.gradients, wide.gradients, strict=True):
         gap, size = distance(found, expected), largest([expected])
+        dtype = str(min((p.dtype for p in line.primals), key=lambda dtype: -torch.finfo(dtype).eps))[6:]
         # A smaller gradient may be a difference of numbers as large as upstream gradients.
         if gap > size / 8 > 8 * line.epsilon * largest(line.cotangents):
             yield Finding(
-                "wrong-gradient", Verdict.FAIL, f"The gradient of `{name}` is far off in sixteen bits", f"`{name}`",
+                "wrong-gradient", Verdict.FAIL, f"The gradient of `{name}` is far off in {dtype}", f"`{name}`",
                 found, expected, gap, size / 8, cause="a number of the backward overflows, or is nothing but rounding",
-                hint="compute in float32, and convert the gradient at the end",
+                hint="compute in more digits, and convert the gradient at the end; or avoid the cancellation",
             )  # fmt: skip
             return
 

@@ -135,7 +135,7 @@ def _inputs(base: Baseline, layout: str, given: list[Tensor], dense: list[Tensor
 
 
 def gradients(case: Case) -> Iterator[Finding]:
-    """Pull with the same numbers in other layouts; autograd itself hands out expanded and transposed ones."""
+    """Run the backward on the same numbers in other layouts; autograd itself hands out expanded and transposed ones."""
     base = baseline(case)
     yield from _each([c for c in base.cotangents if c is not None], partial(_gradients, base))
 

@@ -9,14 +9,16 @@ import itertools
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import FunctionCtx
 
 from ... import _torch
 from ..baseline import Baseline, Difference, Value, baseline, distance, vjp_of
 from ..case import Case, Linearization
-from ..finding import Finding, Skip
+from ..finding import Finding, Skip, Verdict
 from ..variations import nearby
 from .ways import Made, Words, compared, on_one_module, saved_in, uncollected, used
 
@@ -183,6 +185,19 @@ def mutation(case: Case) -> Iterator[Finding]:
     yield from _changed(GRADIENT_CHANGED, case, list(zip(names, cotangents, base.cotangents, strict=True)))
     yield from _changed(OUTPUT_CHANGED, case, outputs)
     yield from itertools.islice(_changed(SAVED_CHANGED, case, kept), 1)
+    yield from _hooked(base)
+
+
+def _hooked(base: Baseline) -> Iterator[Finding]:
+    """Use the inputs in another way beside the call: each use has its own gradient, and these are added up."""
+    recorded = base.case.linearize()
+    weights = [torch.linspace(-1, 1, p.numel()).to(p.dtype).view(p.shape) for p in recorded.primals]
+    with torch.enable_grad():
+        others = [primal * 1 for primal in recorded.primals]
+    beside = Linearization(recorded.primals, [*recorded.outputs, *others])
+    found = beside.vjp([*base.cotangents, *weights])
+    expected = [w if g is None else g + w for g, w in zip(base.gradients, weights, strict=True)]
+    yield from HOOKED.of(base.differing_gradients(found, expected, times=4.0), base.case.label)
 
 
 def _overwritten(base: Baseline) -> Iterator[Finding]:
@@ -220,6 +235,10 @@ OUTPUT_CHANGED = Words(
     "output-changed", "The backward writes into an output",
     "the backward overwrites an output, which the caller holds", "work on a copy",
 )  # fmt: skip
+HOOKED = Words(
+    "other-use-changed", "{} is wrong where the input is used elsewhere too",
+    "a hook on an input changes the gradients of all its uses", "put the hook on a copy: x = x.view_as(x)",
+)  # fmt: skip
 SAVED_CHANGED = Words(
     "saved-changed", "The backward writes into a saved tensor",
     "a saved tensor is overwritten, and a second backward would see it", "work on a copy",
@@ -244,6 +263,16 @@ def _declared(case: Case, recorded: Linearization, name: str, primal: Tensor) ->
 
 # -- memory that a call does not give back ---------------------------------------------------------------------------
 
+KEPT = Words(
+    "graph-leak", "The graph of a call outlives its results",
+    "a cycle through ctx, such as an output kept as an attribute of ctx", "keep tensors with ctx.save_for_backward",
+)  # fmt: skip
+COLLECTED = Words(
+    "held-in-garbage", "What a call used is let go only when Python collects garbage",
+    "a cycle of Python objects holds it, such as a nested function that calls itself, or an object that keeps its own "
+    "method", "give detached copies, or numbers, to what makes the cycle", Verdict.PASS,
+)  # fmt: skip
+
 BLOCKS = 6
 """Blocks of calls in all of which, but one, something must have grown."""
 
@@ -260,13 +289,10 @@ def leaks(case: Case) -> Iterator[Finding]:
         vjp_of(case.linearize(), base)
 
     call()
-    held = _held(base, call)
+    held, lasting = _held(base, call)
     if held:
-        yield Words(
-            "graph-leak", "The graph of a call outlives its results",
-            "a cycle through ctx that the garbage collector does not see: an output kept as an attribute of ctx",
-            "keep tensors with ctx.save_for_backward",
-        ).at(f"{held}; {case.label}")  # fmt: skip
+        yield (KEPT if lasting else COLLECTED).at(f"{held}; {case.label}")
+    if lasting:
         return
     for what, grown in _slopes(call).items():
         yield Words(
@@ -276,17 +302,52 @@ def leaks(case: Case) -> Iterator[Finding]:
         ).at(f"memory; {case.label}")  # fmt: skip
 
 
-def _held(base: Baseline, call: Callable[[], None]) -> str:
-    """Name the tensors that are still alive after their last reference was dropped."""
+def _held(base: Baseline, call: Callable[[], None]) -> tuple[str, bool]:
+    """Name the tensors that are alive after their last reference was dropped, and tell whether a graph keeps them.
+
+    Python's collector frees what objects of Python alone hold in a cycle, such as a nested function that calls itself.
+    """
     with uncollected():
         recorded = base.case.linearize()
         results = {f"input {name}": p for name, p in zip(base.case.names, recorded.primals, strict=True)}
         results |= _results(base, recorded)
         watched = {name: weakref.ref(tensor) for name, tensor in results.items()}
         del recorded, results
-        if any(reference() is not None for reference in watched.values()):
+
+        def alive() -> list[str]:
+            return [name for name, reference in watched.items() if reference() is not None]
+
+        if alive():
             call()  # A target that keeps its last call alone lets the first one go now.
-        return ", ".join(name for name, reference in watched.items() if reference() is not None)
+        held = alive()
+        return ", ".join(held), bool(held) and (_cycle_of_nodes() or bool(alive()))
+
+
+def _cycle_of_nodes() -> bool:
+    """Collect garbage, and return True if a node of a graph was in a cycle of it."""
+    before = gc.get_debug()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    gc.collect()
+    gc.set_debug(before)
+    garbage = {id(thing): thing for thing in gc.garbage}
+    gc.garbage.clear()
+    found = any(isinstance(thing, FunctionCtx) and _reaches_itself(thing, garbage) for thing in garbage.values())
+    garbage.clear()
+    gc.collect()
+    return found
+
+
+def _reaches_itself(thing: Any, garbage: Mapping[int, Any]) -> bool:
+    """Follow what a thing refers to within the garbage."""
+    todo, seen = [thing], set[int]()
+    while todo:
+        for other in gc.get_referents(todo.pop()):
+            if other is thing:
+                return True
+            if id(other) in garbage and id(other) not in seen:
+                seen.add(id(other))
+                todo.append(other)
+    return False
 
 
 def _slopes(call: Callable[[], None]) -> dict[str, float]:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from torch import Tensor, nn
 
 from ... import _torch
-from ..baseline import baseline, cotangents_for
+from ..baseline import Baseline, baseline, cotangents_for
 from ..case import Case, Linearization
 from ..finding import Finding, Inconclusive, Skip, Verdict
 from ..generate.inputs import signature_of
 from ..numeric.gradient import WRONG_AT_TIES, gradient, is_right
 from ..numeric.line import FINE, Line
-from ..variations import admitted, nearby, options, paired, resized, resized_axis, shape_of, sizes, within
+from ..variations import admitted, left_out, nearby, options, paired, resized, resized_axis, shape_of, sizes, within
 from .combinations import NOT_MADE_FOR, Calls
 from .traits import TRAITS
 from .ways import Words
@@ -204,13 +205,16 @@ def _severity(case: Case, recorded: Linearization | None) -> Verdict:
 
 
 def other_options(case: Case) -> Iterator[Finding]:
-    """Turn flags, change numbers, words and masks, lengthen lists, leave out what is optional, one at a time."""
-    baseline(case)
+    """Turn flags, change numbers, words and masks, lengthen lists, leave out what is optional or give it."""
+    base = baseline(case)
     if not is_right(case):
         raise Skip("the gradient is wrong with the given options already")
     claimed = signature_of(case.target) is not None
     given: list[tuple[str, Case, contextlib.AbstractContextManager[None]]] = []
     given += [(what, other, contextlib.nullcontext()) for what, other in options(case)]
+    for name, others in left_out(case):
+        fitting = (other for other in others if _takes(other) and _uses(base, other))
+        given += [(f"a tensor for {name}", other, contextlib.nullcontext()) for other in islice(fitting, 1)]
     if case.target.kind == "module":
         module = case.target.origin
         given.append((f"training={not module.training}", case.with_leaves(case.leaves), _turned(module)))
@@ -242,6 +246,13 @@ def _takes(case: Case) -> bool:
     with contextlib.suppress(Exception):
         return within(case) and any(o.requires_grad for o in case.linearize().outputs)
     return False
+
+
+def _uses(base: Baseline, other: Case) -> bool:
+    """Return True if a case has outputs of the same sizes and other values: what it was given besides is used."""
+    found = [output.detach() for output in other.outputs()]
+    alike = [output.shape for output in found] == [output.shape for output in base.outputs]
+    return alike and bool(base.differing_outputs(found))
 
 
 @contextlib.contextmanager

@@ -40,7 +40,7 @@ TRAITS: dict[str, tuple[str, ...]] = {
     "mode": ("", STRICT, "autocast in the backward", THREADS, "the graph of the backward", "a checkpoint"),
     "order": ("", "second order", "third order", "forward mode", "vmap", "vmap of vmap", "forward over reverse"),
 }
-_APART = {"values": 2, "cotangents": 1, "sizes": 1, "precision": 2}
+_APART = {"values": 2, "cotangents": 1, "sizes": 2, "precision": 2}
 ARRAY = [len(traits) - _APART.get(dimension, 0) for dimension, traits in TRAITS.items()]
 """Traits of each dimension of which each pair is in some row. The last ones of some are looked at alone."""
 COMPLEX = TRAITS["precision"].index("complex numbers")
@@ -75,9 +75,12 @@ _SINGLE = tuple(
     for place in range(1, len(list(TRAITS.values())[dimension]))
     if (dimension, place) != (3, COMPLEX)
 )
-FIRST = (*_SINGLE, (7, 0, 6, 0, 0, 0, 0), (1, 5, 0, 0, 0, 0, 0), (1, 0, 0, 3, 0, 0, 0))
-"""Calls with one trait: beside others it may not show. A long sweep of values needs two, so do 0 times infinity and
-what overflows in float16.
+FIRST = (
+    *_SINGLE,
+    *((7, 0, 6, 0, 0, 0, 0), (1, 5, 0, 0, 0, 0, 0), (1, 0, 0, 3, 0, 0, 0), (3, 0, 0, 1, 0, 0, 0)),
+)
+"""Calls with one trait: beside others it may not show. A long sweep of values needs two, so do 0 times infinity, what
+overflows in float16, and what cancels in float32.
 """
 
 
