@@ -500,8 +500,18 @@ def _arguments(case: Case) -> Iterator[tuple[str, Any, Callable[[Any], Case]]]:
             filled.append(option.default)
 
 
-def _others(value: Any, name: str, option: inspect.Parameter | None, words: Sequence[str]) -> Sequence[Any]:
-    """Other values of an option, in the place of a value of it; words are those that stand in the target's code."""
+_PLAIN = str | int | float | complex | Enum
+
+
+def _others(value: Any, name: str, option: inspect.Parameter | None, words: Sequence[str]) -> list[Any]:
+    """Other values of an option, its default among them; words are those that stand in the target's code."""
+    found = list(_of_its_kind(value, name, option, words))
+    default = None if option is None else option.default
+    plain = option is not None and isinstance(value, _PLAIN) and isinstance(default, _PLAIN | None)
+    return [*found, default] if plain and default not in (value, *found) else found
+
+
+def _of_its_kind(value: Any, name: str, option: inspect.Parameter | None, words: Sequence[str]) -> Sequence[Any]:
     if name.startswith("_"):
         return []
     if option is not None and get_origin(option.annotation) is Literal:

@@ -149,13 +149,13 @@ def _among_other_calls(base: Baseline) -> Iterator[Finding]:
 def _after_other_options(base: Baseline) -> Iterator[Finding]:
     """Call with several options, in one order and in the other: a table that is kept may be that of the first.
 
-    Sizes are new, and each order has a process of its own, which knows no calls of the other.
+    Sizes are new, and the first order has a process of its own, so that the second one knows no calls of it.
     """
     case = base.case
     if case.target.kind == "module" or base.random or not any(True for _ in options(case)) or not may_fork():
         return
-    one, other = (run_in_child(partial(_turned, case, first)) for first in (0, 1))
-    for what in one.keys() & other.keys():
+    one, other = run_in_child(partial(_turned, case, 1)), _turned(case, 0)
+    for what in filter(other.__contains__, one):
         if not all(map(_near, one[what], other[what])):
             yield AFTER_OTHERS.at(f"a call with {what}, among calls with other options; {case.label}")
             return

@@ -331,7 +331,9 @@ def _cycle_of_nodes() -> bool:
     gc.set_debug(before)
     garbage = {id(thing): thing for thing in gc.garbage}
     gc.garbage.clear()
-    found = any(isinstance(thing, FunctionCtx) and _reaches_itself(thing, garbage) for thing in garbage.values())
+    nodes = [thing for thing in garbage.values() if issubclass(type(thing), FunctionCtx)]  # A dead proxy has no class.
+    found = any(_reaches_itself(node, garbage) for node in nodes)
+    nodes.clear()
     garbage.clear()
     gc.collect()
     return found

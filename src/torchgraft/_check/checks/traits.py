@@ -29,6 +29,7 @@ from .vmap import mapped
 OWN = ("operator", "function", "library")
 """Kinds of targets whose derivatives are no one else's."""
 
+TWICE = "one tensor twice"
 STRICT, THREADS = "deterministic algorithms and anomaly detection", "another number of threads"
 
 TRAITS: dict[str, tuple[str, ...]] = {
@@ -36,7 +37,7 @@ TRAITS: dict[str, tuple[str, ...]] = {
     "cotangents": ("", "that sum to zero", "that are tiny", "with one element", "of ones", "of zeros"),
     "sizes": ("", *SHAPES),
     "precision": ("", "another precision", "bfloat16", "float16", "complex numbers"),
-    "arguments": ("", "one tensor twice", "views", "parameters", "another layout"),
+    "arguments": ("", TWICE, "views", "parameters", "another layout"),
     "mode": ("", STRICT, "autocast in the backward", THREADS, "the graph of the backward", "a checkpoint"),
     "order": ("", "second order", "third order", "forward mode", "vmap", "vmap of vmap", "forward over reverse"),
 }
@@ -45,7 +46,7 @@ ARRAY = [len(traits) - _APART.get(dimension, 0) for dimension, traits in TRAITS.
 """Traits of each dimension of which each pair is in some row. The last ones of some are looked at alone."""
 COMPLEX = TRAITS["precision"].index("complex numbers")
 HOW = {
-    "one tensor twice": "it treats arguments that are one tensor in another way, and autograd adds up both gradients",
+    TWICE: "it treats arguments that are one tensor in another way, and autograd adds up both gradients",
     "views": "it reads or writes beyond its argument, or takes it for the owner of its memory",
     "parameters": "it asks for the class of its arguments, or whether they are leaves",
     "another layout": "it reads the memory of its arguments, or of what it saved, as if it were contiguous",
@@ -93,7 +94,7 @@ def passed(line: Line, arguments: str, mode: str) -> list[Value]:
     Raises:
         Skip: no two arguments are alike, one of which would be passed twice.
     """
-    case = twice(line.case) if arguments == "one tensor twice" else line.case
+    case = twice(line.case) if arguments == TWICE else line.case
     leaves, given = _given(case, arguments)
     function = _recomputed(case) if mode == "a checkpoint" else case.outputs
     with forward_mode(mode), torch.enable_grad():
@@ -103,7 +104,7 @@ def passed(line: Line, arguments: str, mode: str) -> list[Value]:
     found = [None if g is None else g.detach() for g in found]
     if arguments == "views":
         return [None if g is None else g[1] for g in found]
-    if arguments == "one tensor twice":
+    if arguments == TWICE:
         i, j = _alike(case)
         second = case.linearize().vjp(line.cotangents)[j]
         found[i] = found[i] if second is None or found[i] is None else found[i] - second  # type: ignore[operator]
@@ -145,7 +146,7 @@ def _given(case: Case, arguments: str) -> tuple[list[Tensor], list[Tensor]]:
             made = [None if i in fixed else lazy(p) if p.is_complex() else strided(p) for i, p in enumerate(primals)]
             primals = [p if other is None else other for p, other in zip(primals, made, strict=True)]
     leaves = [p.requires_grad_() for p in primals]
-    if arguments == "one tensor twice":
+    if arguments == TWICE:
         i, j = _alike(case)
         return leaves, [leaves[i] if k == j else leaf for k, leaf in enumerate(leaves)]
     return leaves, leaves
