@@ -75,6 +75,28 @@ def test_masked_values_are_for_functions_that_sum(pair, found):
     assert ("nan-gradient" in codes) is found
 
 
+def test_equal_values_may_be_refused():
+    def ratio(a, b):
+        if torch.equal(a, b):
+            raise ValueError("the ends are equal")
+        return a / b
+
+    target = function(ratio, lambda grad, a, b, out: (grad / b, -grad * a / b**2))
+    assert not findings(target, normal(4), normal(4, seed=1) + 3, only="combinations")
+
+
+def test_the_default_of_an_option_that_is_given_is_tried():
+    made = function(
+        lambda x, norm: x.sin() * (norm or 2), lambda grad, x, norm, out: (grad * x.cos() * (norm or 1), None)
+    )
+
+    def scaled(x, norm=None):
+        return made(x, norm)
+
+    found = tg.check(scaled, normal(4), kwargs={"norm": 3.0}, only="options").findings
+    assert [f.where.partition(";")[0] for f in found] == ["norm=0.0", "norm=None"]
+
+
 each_of_twenty = pytest.mark.parametrize("pair", TWENTY, ids=lambda pair: pair.name)
 
 # Many have one right version.
