@@ -334,11 +334,11 @@ def _far_off(line: Line) -> Iterator[Finding]:
         return
     for name, found, expected in zip(line.case.names, line.gradients, wide.gradients, strict=True):
         gap, size = distance(found, expected), largest([expected])
-        dtype = str(min((p.dtype for p in line.primals), key=lambda dtype: -torch.finfo(dtype).eps))[6:]
+        dtype = max((primal.dtype for primal in line.primals), key=lambda dtype: torch.finfo(dtype).eps)
         # A smaller gradient may be a difference of numbers as large as upstream gradients.
         if gap > size / 8 > 8 * line.epsilon * largest(line.cotangents):
             yield Finding(
-                "wrong-gradient", Verdict.FAIL, f"The gradient of `{name}` is far off in {dtype}", f"`{name}`",
+                "wrong-gradient", Verdict.FAIL, f"The gradient of `{name}` is far off in {str(dtype)[6:]}", f"`{name}`",
                 found, expected, gap, size / 8, cause="a number of the backward overflows, or is nothing but rounding",
                 hint="compute in more digits, and convert the gradient at the end; or avoid the cancellation",
             )  # fmt: skip

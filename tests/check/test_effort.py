@@ -1,0 +1,75 @@
+"""The limit on what a call computes."""
+
+import contextlib
+import sys
+import types
+
+import pytest
+import torch
+
+from torchgraft import _torch
+
+MUCH = 1_000_000
+
+
+def step():
+    pass
+
+
+def steps(count):
+    for _ in range(count):
+        step()
+
+
+@pytest.mark.parametrize(
+    "work", [lambda: steps(200), lambda: [torch.zeros(3) for _ in range(20)]], ids=["Python", "torch"]
+)
+def test_what_takes_too_much_is_stopped(work):
+    with pytest.raises(_torch.TooMuch), _torch.Effort(10_000, 100):
+        work()
+    with _torch.Effort(MUCH, 10_000):
+        work()
+    assert sys.getprofile() is None
+
+
+def test_what_gives_back_is_not_stopped():
+    @contextlib.contextmanager
+    def changed():
+        done.append("changed")
+        try:
+            yield
+        finally:
+            steps(300)
+            done.append("given back")
+
+    def work():
+        with changed():
+            steps(50)
+        step()
+
+    done = []
+    with pytest.raises(_torch.TooMuch), _torch.Effort(MUCH, 100):
+        work()
+    assert done == ["changed", "given back"]
+
+
+def test_an_import_is_not_stopped(tmp_path, monkeypatch):
+    (tmp_path / "slow_to_import.py").write_text("def f(): pass\nfor _ in range(500): f()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with _torch.Effort(MUCH, 300):
+        import slow_to_import
+    assert isinstance(slow_to_import, types.ModuleType)
+    with pytest.raises(_torch.TooMuch), _torch.Effort(MUCH, 300):
+        steps(500)
+
+
+def test_another_profiler_stays():
+    seen = []
+    sys.setprofile(lambda frame, event, argument: seen.append(event))
+    try:
+        with _torch.Effort(MUCH, 10):
+            steps(50)
+        assert sys.getprofile() is not None
+    finally:
+        sys.setprofile(None)
+    assert seen.count("call") >= 50
