@@ -38,7 +38,7 @@ class Effort(TorchDispatchMode):
         self._counts = False
 
     def __enter__(self) -> Effort:
-        """Begin to count."""
+        """Begin to count operations and calls."""
         super().__enter__()  # type: ignore[no-untyped-call]
         self._counts = sys.getprofile() is None
         if self._counts:
@@ -46,7 +46,7 @@ class Effort(TorchDispatchMode):
         return self
 
     def __exit__(self, *error: Any) -> None:
-        """End to count."""
+        """Stop the count of operations and calls."""
         if self._counts:
             sys.setprofile(None)
         super().__exit__(*error)  # type: ignore[no-untyped-call]

@@ -86,8 +86,8 @@ INTERLEAVED = Words(
 )  # fmt: skip
 OTHERS = 8
 """Calls with other options between the forward and the backward of a call."""
-NEW = 4
-"""By so much an axis becomes longer where no call has been."""
+NEW = 13
+"""By so much an axis becomes longer, to a size that no other check tries."""
 AFTER_OTHERS = Words(
     "state-between-calls", "The output is another after other calls",
     "a result, a table or a counter is kept between calls, and made for other arguments", HINT,
@@ -149,12 +149,12 @@ def _among_other_calls(base: Baseline) -> Iterator[Finding]:
 def _after_other_options(base: Baseline) -> Iterator[Finding]:
     """Call with several options, in one order and in the other: a table that is kept may be that of the first.
 
-    Sizes are new, and the first order has a process of its own, so that the second one knows no calls of it.
+    Sizes are new, and each order has a process of its own, which leaves nothing to the other or to a later check.
     """
     case = base.case
     if case.target.kind == "module" or base.random or not any(True for _ in options(case)) or not may_fork():
         return
-    one, other = run_in_child(partial(_turned, case, 1)), _turned(case, 0)
+    one, other = (run_in_child(partial(_turned, case, first)) for first in (1, 0))
     for what in filter(other.__contains__, one):
         if not all(map(_near, one[what], other[what])):
             yield AFTER_OTHERS.at(f"a call with {what}, among calls with other options; {case.label}")

@@ -307,7 +307,7 @@ def _held(base: Baseline, call: Callable[[], None]) -> tuple[str, bool]:
 
     Python's collector frees what objects of Python alone hold in a cycle, such as a nested function that calls itself.
     """
-    with uncollected():
+    with uncollected(), _frozen():
         recorded = base.case.linearize()
         results = {f"input {name}": p for name, p in zip(base.case.names, recorded.primals, strict=True)}
         results |= _results(base, recorded)
@@ -358,17 +358,24 @@ def _slopes(call: Callable[[], None]) -> dict[str, float]:
     A cache that fills up grows in some blocks, and fragmentation in short ones: what is suspected is looked at longer.
     """
     meters = _meters()
-    freezing = not gc.get_freeze_count()  # To unfreeze would let go what somebody else has frozen.
-    if freezing:
-        gc.freeze()  # To collect the objects of torch and all others takes a tenth of a second.
-    try:
+    with _frozen():
         for runs, least in ((8, 0.3), (24, 0.8), (128, 0.9)):
             grown = _growth(call, meters, runs, least)
             meters = {name: meters[name] for name in grown}
+    return grown
+
+
+@contextlib.contextmanager
+def _frozen() -> Iterator[None]:
+    """Within, the collector looks at new objects alone: those of torch and all others take a tenth of a second."""
+    freezing = not gc.get_freeze_count()  # To unfreeze would let go what somebody else has frozen.
+    if freezing:
+        gc.freeze()
+    try:
+        yield
     finally:
         if freezing:
             gc.unfreeze()
-    return grown
 
 
 def _growth(
