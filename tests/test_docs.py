@@ -52,6 +52,7 @@ LONG = ("extending", "guide", "lists", "mutated", "numba", "random", "scipy", "s
     by_default(PAGES, lambda page: not page.stem.endswith(".zh") and page.stem not in LONG, lambda page: page.name),
 )
 def test_programs_print_what_is_shown(page):
+    torch.compiler.reset()  # A program begins without what other tests have compiled, and the limits of that.
     hidden = ("scipy", "numba", "random")  # A module of this name would hide the library.
     name = "page" if page.stem in hidden else page.stem
     if page.stem == "numba":
