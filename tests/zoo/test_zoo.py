@@ -8,6 +8,7 @@ import torch
 
 import torchgraft as tg
 from torchgraft._check.checks.table import NAMED
+from torchgraft._check.children import may_fork
 
 from ..default import by_default, first_of_each
 from . import ZOO, observe
@@ -27,6 +28,9 @@ def finders(bug: Bug) -> set[str]:
 
 
 bugs = pytest.mark.parametrize("bug", ZOO, ids=name)
+
+# Two orders of calls are compared, each in a child; where another test has left a thread, there can be none.
+NEEDS_A_CHILD = {"table_of_the_first_width"}
 
 # To try all checks and to explain what they find takes seconds. The right version is looked at for one bug of each
 # family and for each check, and with compilers for one of each family.
@@ -89,6 +93,8 @@ def checked(bug: Bug, target: object, *, only: set[str] | tuple[()] = (), thorou
 @pytest.mark.unless("test_the_bug_is_found_and_its_cause_named")
 @pytest.mark.usefixtures("unexplained")
 def test_the_bug_is_found_by_the_checks_for_it(bug: Bug):
+    if bug.name in NEEDS_A_CHILD and not may_fork():
+        pytest.skip("there can be no child in this process")
     report = checked(bug, bug.wrong, only=quick(bug))
     assert found(bug, report), words(report)
 
@@ -103,6 +109,8 @@ def test_the_checks_for_it_find_nothing_in_the_right_one(bug: Bug):
 @bugs
 @pytest.mark.slow
 def test_the_bug_is_found_and_its_cause_named(bug: Bug):
+    if bug.name in NEEDS_A_CHILD and not may_fork():
+        pytest.skip("there can be no child in this process")
     report = checked(bug, bug.wrong)
     assert found(bug, report), words(report)
     assert named(bug, report) is (bug.name not in UNNAMED), causes(report)
