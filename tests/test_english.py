@@ -90,3 +90,26 @@ def test_fragments_are_found(comment):
 @pytest.mark.parametrize("comment", ["Torch adds\n# them.", "noqa: E731", "noqa: E731 - It is so.", "-- parts ---"])
 def test_sentences_and_directives_are_no_fragments(comment):
     assert list(fragments({"a.py": f"# {comment}\nx = 1\n"})) == []
+
+
+def nameless(sources):
+    """Tuples of many parts in the annotations of functions, in place of a class whose attributes have names."""
+    for path, text in sources.items():
+        for function in ast.walk(ast.parse(text)):
+            if isinstance(function, ast.FunctionDef):
+                given = [arg.annotation for arg in ast.walk(function.args) if isinstance(arg, ast.arg)]
+                for part in (part for hint in [function.returns, *given] if hint for part in ast.walk(hint)):
+                    match part:  # Four parts and more: a reader would have to count their places.
+                        case ast.Subscript(ast.Name("tuple"), ast.Tuple([_, _, _, _, *_])):
+                            yield f"{path}: {function.name}: {ast.unparse(part)}"
+
+
+def test_tuples_of_many_parts_have_names():
+    assert list(nameless(SOURCES)) == []
+
+
+@pytest.mark.parametrize(
+    "line", ["def f() -> tuple[int, str, int, str]: pass", "def f(x: list[tuple[int, str, int, str]]): pass"]
+)
+def test_nameless_tuples_are_found(line):
+    assert list(nameless({"a.py": line})) == ["a.py: f: tuple[int, str, int, str]"]

@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -61,21 +61,21 @@ def command(case: Case) -> str:
 
 
 def _program(case: Case) -> str:
-    target, given = case.target, sum(leaf.numel() for leaf in case.leaves if isinstance(leaf, Tensor))
-    if given > FEW:
+    target = case.target
+    if sum(leaf.numel() for leaf in case.leaves if isinstance(leaf, Tensor)) > FEW:
         raise _NoTextError
     imports, called = _reference(target) if _is_named(target) else ([f"# target is {_unnamed(target)}"], "target")
     args, kwargs = case.arguments(case.primals)
     operator = target.operator
     if operator is not None and operator._record.signature.structures:
-        more, lines, call, named = _with_structures(operator._record.signature, args)
-        imports += more
+        given = _with_structures(operator._record.signature, args)
     else:
-        lines, call, named = _plain_arguments(target, args, kwargs)
-    if named:  # Keyword arguments of `check` are its own options.
+        given = _plain_arguments(target, args, kwargs)
+    imports = [*imports, *given.imports]
+    if given.by_name:  # Keyword arguments of `check` are its own options.
         imports = ["from functools import partial", *imports]
-        called = f"partial({', '.join([called, *named])})"
-    call += [f"seed={case.seed}"] if case.seed else []
+        called = f"partial({', '.join([called, *given.by_name])})"
+    call = [*given.by_place, f"seed={case.seed}"] if case.seed else given.by_place
     own, surrogates = make_target(target.origin).declared.surrogates, list[str]()
     for name, of in target.declared.surrogates.items():
         if own.get(name) is not of:  # The target does not declare it itself.
@@ -85,7 +85,7 @@ def _program(case: Case) -> str:
     if target.declared.accuracy is not None and target.operator is None:
         call.append(f"accuracy={target.declared.accuracy!r}")
     check = f"print(tg.check({', '.join([called, *call])}))"
-    return "\n".join(["import torch", "import torchgraft as tg", *imports, "", *lines, check])
+    return "\n".join(["import torch", "import torchgraft as tg", *imports, "", *given.lines, check])
 
 
 # -- the target -----------------------------------------------------------------------------------------------------
@@ -175,10 +175,16 @@ def literal(value: Any) -> str | None:
         return None
 
 
-def _plain_arguments(
-    target: Target, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> tuple[list[str], list[str], list[str]]:
-    """Lines that make tensors, the arguments by position, and those by name."""
+class _Given(NamedTuple):
+    """The arguments of a call as text, after imports and lines that make tensors."""
+
+    imports: list[str]
+    lines: list[str]
+    by_place: list[str]
+    by_name: list[str]
+
+
+def _plain_arguments(target: Target, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Given:
     skipped = int(target.kind == "module")  # The parameters of a module come first.
     lines, call = list[str](), list[str]()
     for i, value in enumerate(args[skipped:], skipped):
@@ -186,11 +192,11 @@ def _plain_arguments(
         name = name if name.isidentifier() else f"x{i - skipped}"
         call.append(name if isinstance(value, Tensor) else _text(value))
         lines += [f"{name} = {_text(value)}"] if isinstance(value, Tensor) else []
-    return lines, call, [f"{name}={_text(value)}" for name, value in kwargs.items()]
+    return _Given([], lines, call, [f"{name}={_text(value)}" for name, value in kwargs.items()])
 
 
-def _with_structures(signature: Signature, values: Sequence[Any]) -> tuple[list[str], list[str], list[str], list[str]]:
-    """Imports of the classes of structures; and the rest as `_plain_arguments` returns it."""
+def _with_structures(signature: Signature, values: Sequence[Any]) -> _Given:
+    """The arguments, of which some are structures, whose classes are imported."""
     imports, lines, texts = dict[str, None](), list[str](), dict[str, str]()
     for name, value in zip(signature.names, values, strict=True):
         texts[name] = name if isinstance(value, Tensor) else _text(value)
@@ -206,7 +212,8 @@ def _with_structures(signature: Signature, values: Sequence[Any]) -> tuple[list[
 
     made = [(p, written(p if isinstance(p, Structure) else p.name)) for p in signature.given]
     call = [text for item, text in made if not item.keyword_only]
-    return list(imports), lines, call, [f"{item.name}={text}" for item, text in made if item.keyword_only]
+    by_name = [f"{item.name}={text}" for item, text in made if item.keyword_only]
+    return _Given(list(imports), lines, call, by_name)
 
 
 def _text(value: Any) -> str:

@@ -156,6 +156,8 @@ def is_risky(check: Check, case: Case) -> bool:
         case.memo["risks"] = is_native(case.target), _has_functions(case)
     native, functions = case.memo["risks"]
     operator = case.target.operator is not None
+    if check.probes == "children":
+        return False
     if native:
         return not operator or check.probes in ("sizes", "forwards")
     return check.probes in ("batches", "sizes") and not operator and functions

@@ -72,7 +72,7 @@ def _on_arrays(seeds: Array, numbers: Array, purpose: int) -> Array:
     return made.reshape(4, *shape)
 
 
-def _rounds(keys: Array, counters: Array, purpose: int) -> tuple[Array, Array, Array, Array]:
+def _rounds(keys: Array, counters: Array, purpose: int) -> Array:
     word, half = np.uint64(WORD), np.uint64(32)
     factors, steps = tuple(map(np.uint64, _FACTORS)), tuple(map(np.uint64, _STEPS))
     k0, k1, c0, c1 = keys & word, keys >> half, counters & word, counters >> half
@@ -81,4 +81,4 @@ def _rounds(keys: Array, counters: Array, purpose: int) -> tuple[Array, Array, A
         p0, p1 = c0 * factors[0], c2 * factors[1]
         c0, c1, c2, c3 = p1 >> half ^ c1 ^ k0, p1 & word, p0 >> half ^ c3 ^ k1, p0 & word
         k0, k1 = k0 + steps[0] & word, k1 + steps[1] & word
-    return c0, c1, c2, c3
+    return np.stack((c0, c1, c2, c3))

@@ -183,34 +183,70 @@ TIMES = {1.0: "", 2.0: "2 ", 3.0: "3 ", 4.0: "4 ", 0.5: "1/2 ", -1.0: "-", -2.0:
 
 def chain(block: Block, mask: Array) -> Proposals:
     """Propose a factor of the chain rule that is missing, or one too many."""
-    samples = _samples(block, mask)
+    entries = _wrong_entries(block, mask)
     for source in sources(block):
-        for have, want, value, words, times in _quotients(block, samples, source, source):
-            if (have == ONE) is not (want == ONE):
-                missing, curve = have == ONE, min(have, want)
-                name, cost = f"{words}{source.label(curve)}", 1.6 + source.cost + COSTS[curve] + (value != 1) / 2
+        for found in _quotients(block, entries, source, source):
+            if (found.has == ONE) is not (found.wants == ONE):
+                missing, curve = found.has == ONE, min(found.has, found.wants)
+                name, cost = f"{found.words}{source.label(curve)}", 1.6 + source.cost + COSTS[curve] + found.cost
                 what, hint = ("lacks the", "multiply by") if missing else ("has the extra", "leave out")
-                yield _times(block, times, f"{what} factor {name}", cost, f"{hint} {name}")
+                yield _times(block, found.times, f"{what} factor {name}", cost, f"{hint} {name}")
 
 
 def another(block: Block, mask: Array) -> Proposals:
     """Propose one function where another belongs, of the input or of the output."""
-    samples = _samples(block, mask)
+    entries = _wrong_entries(block, mask)
     own = [source for source in sources(block) if source.name in (block.input.name, block.output.name)]
     for first, second in itertools.product(own, own):
-        for i, j, value, words, times in _quotients(block, samples, first, second):
-            finite = np.abs(times[np.isfinite(times)])
+        for found in _quotients(block, entries, first, second):
+            finite = np.abs(found.times[np.isfinite(found.times)])
             if finite.size == 1 or (
                 finite.size and np.ptp(finite) > 1e-9 * finite.max()
             ):  # One value everywhere is a factor, and no function.
-                has, wants = f"{words}{first.label(i)}", second.label(j)
-                cost = 3.5 + first.cost + second.cost + COSTS[i] + COSTS[j] + (value != 1) / 2
+                has, wants = f"{found.words}{first.label(found.has)}", second.label(found.wants)
+                cost = 3.5 + first.cost + second.cost + COSTS[found.has] + COSTS[found.wants] + found.cost
                 what, hint = f"has {has} where {wants} belongs", f"write {wants} in place of {has}"
-                yield _times(block, times, what, cost, hint, free=2)
+                yield _times(block, found.times, what, cost, hint, free=2)
 
 
-def _samples(block: Block, mask: Array) -> tuple[Array, Array, Array, float]:
-    """Rows and columns of a few wrong entries, what they are times of what they should be, and the doubt of that."""
+class Entries(NamedTuple):
+    """A few wrong entries of a block.
+
+    Attributes:
+        rows: of each entry.
+        columns: of each entry.
+        ratio: of each to what it should be.
+        doubt: the relative error of `ratio`.
+    """
+
+    rows: Array
+    columns: Array
+    ratio: Array
+    doubt: float
+
+
+class Quotient(NamedTuple):
+    """A function where another belongs.
+
+    Attributes:
+        has: the index of the function that is there.
+        wants: the index of the one that belongs there.
+        words: a simple number that comes with it, followed by a space; empty for 1.
+        times: what the entries of the block are multiplied by, ``(rows, columns)``.
+    """
+
+    has: int
+    wants: int
+    words: str
+    times: Array
+
+    @property
+    def cost(self) -> float:
+        """Tell how far-fetched the number is."""
+        return 0.5 if self.words else 0.0
+
+
+def _wrong_entries(block: Block, mask: Array) -> Entries:
     with np.errstate(all="ignore"):
         doubt = SLACK * block.estimate / np.abs(block.numeric)
         near = np.abs(block.analytic) < POLE * np.abs(block.numeric)
@@ -219,17 +255,15 @@ def _samples(block: Block, mask: Array) -> tuple[Array, Array, Array, float]:
     chosen = order[:: max(1, len(order) // SAMPLES)][:SAMPLES]
     at = rows[chosen], columns[chosen]
     most = float(doubt[at].max(initial=0)) * 2 + 256 * block.observation.eps
-    return *at, block.analytic[at] / block.numeric[at], most
+    return Entries(*at, block.analytic[at] / block.numeric[at], most)
 
 
-def _quotients(
-    block: Block, samples: tuple[Array, Array, Array, float], first: Source, second: Source
-) -> Iterator[tuple[int, int, float, str, Array]]:
-    """Functions whose quotient, and a simple number, the samples are: (have, want, number, its name, factors)."""
-    rows, columns, ratio, doubt = samples
+def _quotients(block: Block, entries: Entries, first: Source, second: Source) -> Iterator[Quotient]:
+    """Find functions whose quotient, times a simple number, the wrong entries are of the right ones."""
+    ratio, doubt = entries.ratio, entries.doubt
     if first.rows is not second.rows or not len(ratio):
         return
-    place = rows if first.rows else columns
+    place = entries.rows if first.rows else entries.columns
     have, want = first.curves(), second.curves()
     numbers = TIMES | {value: f"{name} " for name, value in block.observation.numbers.items() if value not in TIMES}
     with np.errstate(all="ignore"):
@@ -240,7 +274,7 @@ def _quotients(
             for value, words in numbers.items():
                 if abs(found[i, j, 0] - value) <= (8 * doubt + 1e-9) * abs(value):
                     times = (1 / value if i == ONE else value) * have[i] / want[j]
-                    yield int(i), int(j), value, words, first.spread_out(times)
+                    yield Quotient(int(i), int(j), words, first.spread_out(times))
 
 
 def _times(block: Block, times: Array, words: str, cost: float, hint: str, free: int = 0) -> Proposal:

@@ -19,9 +19,10 @@ from ... import _torch
 from ..baseline import Baseline, Difference, Value, baseline, cotangents_for, distance, vjp_of
 from ..case import Case, Linearization, describe
 from ..children import may_fork, run_in_child
-from ..finding import Finding, Verdict
+from ..finding import Finding, Skip, Verdict
+from ..options import options
 from ..target import can_be_copied, copied
-from ..variations import admitted, elsewhere, nearby, options, resized, sizes
+from ..variations import admitted, elsewhere, nearby, resized, sizes
 from .ways import Made, Words, compared, made, on_one_module
 
 # -- the same call again, and the same backward again ----------------------------------------------------------------
@@ -92,7 +93,11 @@ AFTER_OTHERS = Words(
     "state-between-calls", "The output is another after other calls",
     "a result, a table or a counter is kept between calls, and made for other arguments", HINT,
 )  # fmt: skip
-
+CACHED = Words(
+    "state-between-calls", "The output is another after calls with other options",
+    "a table or a result that is kept between calls was made for another option",
+    "keep it under a key that has all arguments it is made from",
+)  # fmt: skip
 STALE = Words(
     "state-between-calls", "{} is that of earlier values, after arguments were changed in place",
     "something is kept by the identity or the address of a tensor, and not computed again when its numbers change",
@@ -119,7 +124,6 @@ def state(case: Case) -> Iterator[Finding]:
             if found:
                 return
     yield from _among_other_calls(base)
-    yield from _after_other_options(base)
     kept = on_one_module(case)
     kept.linearize()
     yield from compared(base, "the same call again", lambda: (kept.linearize().outputs, ()), output=AFTER_OTHERS)
@@ -146,18 +150,21 @@ def _among_other_calls(base: Baseline) -> Iterator[Finding]:
                 return
 
 
-def _after_other_options(base: Baseline) -> Iterator[Finding]:
+def caches(case: Case) -> Iterator[Finding]:
     """Call with several options, in one order and in the other: a table that is kept may be that of the first.
 
     Sizes are new, and each order has a process of its own, which leaves nothing to the other or to a later check.
     """
-    case = base.case
-    if case.target.kind == "module" or base.random or not any(True for _ in options(case)) or not may_fork():
-        return
+    if baseline(case).random:
+        raise Skip("it draws random numbers")
+    if not any(True for _ in options(case)):
+        raise Skip("it has no options that could be others")
+    if not may_fork():
+        raise Skip("here can be no child process, of which each order of calls needs one")
     one, other = (run_in_child(partial(_turned, case, first)) for first in (1, 0))
     for what in filter(other.__contains__, one):
         if not all(map(_near, one[what], other[what])):
-            yield AFTER_OTHERS.at(f"a call with {what}, among calls with other options; {case.label}")
+            yield CACHED.at(f"a call with {what}, among calls with other options; {case.label}")
             return
 
 

@@ -20,8 +20,9 @@ from ..._spec.plan import owners_of, seeded
 from ..baseline import baseline
 from ..case import Case
 from ..finding import Finding, Skip
+from ..options import options
 from ..target import differentiable
-from ..variations import admitted, elsewhere, nearby, options, values_of, within
+from ..variations import admitted, elsewhere, nearby, values_of, within
 from .ways import Words, compared, made, require_dense, require_fixed, tensors
 
 Parts = tuple[list[Tensor], list[Tensor]]

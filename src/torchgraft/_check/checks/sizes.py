@@ -16,7 +16,8 @@ from ..finding import Finding, Inconclusive, Skip, Verdict
 from ..generate.inputs import signature_of
 from ..numeric.gradient import WRONG_AT_TIES, gradient, is_right
 from ..numeric.line import FINE, Line
-from ..variations import admitted, left_out, nearby, options, paired, resized, resized_axis, shape_of, sizes, within
+from ..options import left_out, options
+from ..variations import admitted, nearby, paired, resized, resized_axis, shape_of, sizes, within
 from .combinations import NOT_MADE_FOR, Calls
 from .traits import TRAITS
 from .ways import Words

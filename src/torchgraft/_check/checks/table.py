@@ -13,7 +13,7 @@ from ..case import Case
 from ..finding import Finding
 from ..numeric.gradient import gradient
 from .backward import freed, linearity, outputs, returned, subsets
-from .calls import captures, determinism, modes, randomness, state
+from .calls import caches, captures, determinism, modes, randomness, state
 from .combinations import combinations
 from .compilers import compiled, exported, fake, opcheck, traced
 from .layouts import autocast, gradients, inputs
@@ -41,7 +41,8 @@ class Check:
         look: yields what is wrong; raises `Skip` or `Inconclusive` with the reason.
         cost: ``every`` runs on all cases, ``cheap`` on a few, ``once`` on one.
         probes: what it does that has ended processes: it passes ``batches`` of cotangents to a backward that may not
-            know of them, differentiates at ``sizes`` that nobody gave, or calls ``forwards`` at such sizes.
+            know of them, differentiates at ``sizes`` that nobody gave, or calls ``forwards`` at such sizes. One that
+            does so in ``children`` of its own needs no other.
         needs: the option without which it does not run: a compiler takes a second, Inductor several.
     """
 
@@ -50,7 +51,7 @@ class Check:
     look: Look
     cost: Literal["every", "cheap", "once"] = "cheap"
     needs: Literal["", "compilers", "inductor"] = ""
-    probes: Literal["", "batches", "sizes", "forwards"] = ""
+    probes: Literal["", "batches", "sizes", "forwards", "children"] = ""
 
 
 CHECKS = (
@@ -99,6 +100,10 @@ CHECKS = (
         "combinations",
         "Gradients are right for other values, sizes, precisions and ways to call, and for pairs of them.",
         combinations, "once", probes="forwards",
+    ),
+    Check(
+        "caches", "What is kept between calls, such as a table, is that of the same options.",
+        caches, "once", probes="children",
     ),
     Check(
         "fake", "Fake and meta tensors have the shape, strides and dtype of the real result.",

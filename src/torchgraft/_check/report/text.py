@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import textwrap
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..evidence import apart, brief, printable, shown
 from ..finding import Finding, Verdict
@@ -93,24 +93,33 @@ def _table(report: Outcome, width: int) -> Iterator[Line]:
     if rows:
         yield []
     first, second, third = (max((len(row[column]) for row in rows), default=0) for column in range(3))
-    for name, verdict, share, text in rows:
-        head: Line = [(f"  {name:{first}}  ", ""), (f"{verdict:{second}}  ", verdict)]
+    for row in rows:
+        head: Line = [(f"  {row.name:{first}}  ", ""), (f"{row.verdict:{second}}  ", row.verdict)]
         if third:
-            head.append((f"{share:>{third}}  ", "label"))
-        yield from _hanging(head, text, width)
+            head.append((f"{row.share:>{third}}  ", "label"))
+        yield from _hanging(head, row.text, width)
 
 
-def _rows(given: Sequence[Check]) -> Iterator[tuple[str, Verdict, str, str]]:
-    """Name, verdict, share and text of each row; checks that say the same note share one, which lists their names."""
+class _Row(NamedTuple):
+    """A row of the table of checks."""
+
+    name: str
+    verdict: Verdict
+    share: str
+    text: str
+
+
+def _rows(given: Sequence[Check]) -> Iterator[_Row]:
+    """A row for each check; those that say the same note share one, which lists their names."""
     alike: dict[tuple[str, str], list[Check]] = {}
     for check in given:
         alike.setdefault((check.verdict, check.note or check.name), []).append(check)
     for group in alike.values():
         if len(group) < MANY:
-            yield from ((printable(check.name), check.verdict, check.share, check.said) for check in group)
+            yield from (_Row(printable(check.name), check.verdict, check.share, check.said) for check in group)
         else:
             names = ", ".join(check.name for check in group)
-            yield f"{len(group)} checks", group[0].verdict, "", f"{group[0].said}\n({names})"
+            yield _Row(f"{len(group)} checks", group[0].verdict, "", f"{group[0].said}\n({names})")
 
 
 def _finding(number: int, finding: Finding, width: int) -> Iterator[Line]:

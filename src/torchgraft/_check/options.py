@@ -1,0 +1,187 @@
+"""Other options for the same target: arguments that are no tensors, tensors that are data, and optional ones."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
+from functools import partial
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin
+
+import torch
+from torch import Tensor
+
+from .case import Case
+from .code import words_in_code
+from .target import differentiable
+from .variations import shape_of
+
+FAMILIES = (
+    ("none", "mean", "sum"),
+    ("full", "same", "valid"),
+    ("constant", "reflect", "replicate", "circular"),
+    ("nearest", "linear", "bilinear", "bicubic"),
+    ("reflect", "mirror", "nearest", "constant", "wrap"),
+    ("zeros", "border", "reflection"),
+    ("zeros", "reflect", "replicate", "circular"),
+    ("relu", "tanh", "gelu", "silu"),
+    ("l1", "l2"),
+    ("forward", "backward", "ortho"),
+    ("none", "tanh"),
+)
+"""Words that stand for options of the same kind."""
+
+WORDS = 16
+"""Words that are tried in the place of one."""
+
+AXES = {"dim", "axis", "dims", "axes"}
+"""Names of whole numbers that a smaller one may be put in the place of."""
+
+
+def options(case: Case) -> Iterator[tuple[str, Case]]:
+    """Cases with one option changed: a flag turned, a number a little larger, another word, a list one longer."""
+    words = words_in_code(case.target) if any(isinstance(option, str) for option in _numbers(case).values()) else []
+    for i, (name, leaf) in enumerate(zip(case.leaf_names, case.leaves, strict=True)):
+        for other in _others(leaf, name, case.target.signature.get(name), words):
+            leaves = case.leaves
+            leaves[i] = other
+            yield f"{name}={other!r}", case.with_leaves(leaves)
+    yield from _other_data(case)
+    for name, argument, given in _arguments(case):
+        option = case.target.signature.get(name)
+        if isinstance(argument, list | tuple) and argument and all(isinstance(part, Tensor) for part in argument):
+            longer = type(argument)([*argument, argument[-1].detach() * 0.75])
+            yield f"{name} of length {len(longer)}", given(longer)
+        if isinstance(argument, Tensor) and option is not None and _may_be_none(option):
+            yield f"{name}=None", given(None)
+        if argument is inspect.Parameter.empty and option is not None:
+            for other in _others(option.default, name, option, words):
+                yield f"{name}={other!r}", given(other)
+
+
+def left_out(case: Case) -> Iterator[tuple[str, Iterator[Case]]]:
+    """Yield each argument that is None, and cases with a tensor in its place: constant, unless its annotation says so.
+
+    Their sizes are those of the other tensors, of their parts, and of their axes.
+    """
+    shapes = [shape_of(primal) for primal in case.primals]
+    parts = [part for s in shapes for part in (s, s[1:], s[:-1], s[-1:], s[:1], s[1:2], (*s[:-1], *s[-2:-1])) if part]
+    for name, argument, given in _arguments(case):
+        option = case.target.signature.get(name)
+        value = option.default if option is not None and argument is option.empty else argument
+        if value is None and case.primals:
+            wanted = option is not None and "Tensor" in str(option.annotation)
+            made = (_like(case.primals[0], shape).requires_grad_(wanted) for shape in dict.fromkeys(parts))
+            yield name, map(given, made)
+
+
+def _like(primal: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Positive numbers about 1, which scales, weights and initial states may be."""
+    values = torch.linspace(0.625, 1.375, math.prod(shape), dtype=torch.float64, device=primal.device)
+    return values.view(shape).to(primal.dtype)
+
+
+def _other_data(case: Case) -> Iterator[tuple[str, Case]]:
+    """Cases with other masks, small integers, and labels: those that an option such as ``ignore_index`` names."""
+    named = {n: number for n, number in _numbers(case).items() if re.search("ignore|pad", n) and type(number) is int}
+    # A wrapper may leave to torch what is ignored by default; an operator names what it ignores.
+    ignored = named if case.target.operator else {"ignore_index": -100, **named}
+    for i, (name, leaf) in enumerate(zip(case.leaf_names, case.leaves, strict=True)):
+        if not isinstance(leaf, Tensor) or differentiable(leaf) or not leaf.numel() or leaf.layout != torch.strided:
+            continue
+        others: dict[str, Tensor] = {}
+        if leaf.dtype == torch.bool:
+            others = {"all False": torch.zeros_like(leaf), "all True": torch.ones_like(leaf)}
+        elif leaf.dtype in _DATA:
+            ends = torch.iinfo(leaf.dtype)
+            odd = (torch.arange(leaf.numel(), device=leaf.device) % 2).bool().view(leaf.shape)
+            others = {f"of ends of {leaf.dtype}": torch.where(odd, ends.max, ends.min).to(leaf.dtype)}
+        else:
+            for option, number in ignored.items() if leaf.dtype.is_signed else ():
+                marked = leaf.clone()
+                marked[(0,) * leaf.dim()] = number
+                others[f"with an element {option}={number}"] = marked
+        for what, other in others.items():
+            leaves = case.leaves
+            leaves[i] = other
+            yield f"{name} {what}", case.with_leaves(leaves)
+
+
+_DATA = (torch.int8, torch.uint8, torch.int16)
+"""Dtypes of integers that are data, since indices have more digits."""
+
+
+def _numbers(case: Case) -> dict[str, Any]:
+    """The arguments that are no tensors, those that were left out too."""
+    left = {name: option.default for name, option in case.target.signature.items()}
+    return left | {n: v for n, v in zip(case.leaf_names, case.leaves, strict=True) if not isinstance(v, Tensor)}
+
+
+def _may_be_none(option: inspect.Parameter) -> bool:
+    return option.default is None or NoneType in get_args(option.annotation)
+
+
+def _arguments(case: Case) -> Iterator[tuple[str, Any, Callable[[Any], Case]]]:
+    """Yield each argument's name, the argument, and a function that puts another one in its place.
+
+    It is `inspect.Parameter.empty` where the caller left it out.
+    """
+    target, (args, kwargs) = case.target, case.arguments([p.clone().requires_grad_() for p in case.primals])
+    names = [target.parameters[i] if i < len(target.parameters) else f"input {i}" for i in range(len(args))]
+
+    def called(args: Sequence[Any], **named: Any) -> Case:
+        return Case(target, args, {**kwargs, **named}, seed=case.seed, traits=case.traits)
+
+    def at(place: int, argument: Any) -> Case:
+        return called((*args[:place], argument, *args[place + 1 :]))
+
+    def named(name: str, argument: Any) -> Case:
+        return called(args, **{name: argument})
+
+    for i, (name, argument) in enumerate(zip(names, args, strict=True)):
+        yield name, argument, partial(at, i)
+    for name, argument in kwargs.items():
+        yield name, argument, partial(named, name)
+    filled: list[Any] = []
+    for name, option in target.signature.items():
+        if name not in names and name not in kwargs and option.default is not option.empty:
+            by_place = lambda other, before=tuple(filled): called((*args, *before, other))  # noqa: E731
+            # A Function's `apply` takes no names.
+            yield name, option.empty, by_place if target.kind == "function" else partial(named, name)
+            filled.append(option.default)
+
+
+_PLAIN = str | int | float | complex | Enum
+
+
+def _others(value: Any, name: str, option: inspect.Parameter | None, words: Sequence[str]) -> list[Any]:
+    """Other values of an option, its default among them; words are those that stand in the target's code."""
+    found = list(_of_its_kind(value, name, option, words))
+    default = None if option is None else option.default
+    plain = option is not None and isinstance(value, _PLAIN) and isinstance(default, _PLAIN | None)
+    return [*found, default] if plain and default not in (value, *found) else found
+
+
+def _of_its_kind(value: Any, name: str, option: inspect.Parameter | None, words: Sequence[str]) -> Sequence[Any]:
+    if name.startswith("_"):
+        return []
+    if option is not None and get_origin(option.annotation) is Literal:
+        return [other for other in get_args(option.annotation) if other != value]
+    match value:
+        case bool():
+            return [not value]
+        case Enum():
+            return [other for other in type(value) if other is not value]
+        case int():
+            return [value + 1, value - 1] if name in AXES else [value + 1]
+        case float():
+            return [value * 1.5, -value, 0.0] if value else [0.5, -0.5]
+        case str():
+            known = (word for family in FAMILIES if value in family for word in family)
+            return [word for word in dict.fromkeys([*known, *words]) if word != value][:WORDS]
+        case tuple() if value and all(type(number) is int for number in value):
+            return [tuple(number + 1 for number in value)]
+    return []
