@@ -9,19 +9,7 @@ from jaxtyping import Bool, Float, Int64, Real, UInt8
 from torch import Tensor
 
 import torchgraft as tg
-
-
-@tg.op
-def linear(
-    input: Float[Tensor, "*batch n"], weight: Float[Tensor, "m n"], bias: Float[Tensor, "m"] | None = None
-) -> Float[Tensor, "*batch m"]:
-    out = input @ weight.mT
-    return out if bias is None else out + bias
-
-
-linear.vjp("input")(lambda grad, weight: grad @ weight)
-linear.vjp("weight")(lambda grad, input: grad.reshape(-1, grad.shape[-1]).mT @ input.reshape(-1, input.shape[-1]))
-linear.vjp("bias")(lambda grad: grad.reshape(-1, grad.shape[-1]).sum(0))
+from examples.linear import linear
 
 
 @tg.op
