@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import faulthandler
 import functools
+import gc
 import math
 import multiprocessing
 import os
@@ -194,6 +195,7 @@ def _live(function: Callable[[], Any], result: Path, trace: Path, call: Path, se
     status = 1
     try:
         ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+        gc.freeze()
         os.setsid()  # The child's own processes die with it, and Ctrl-C reaches the parent alone.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -74,66 +74,86 @@ def run(
 ) -> Iterator[Result]:
     """Run checks, and tell how each ended on each of its cases.
 
-    Where there can be no child, those that may end the process come last.
+    Those that may end the process come last, in one child where there can be one.
 
     Args:
         checks: to run, in this order.
         cases: plain ones first.
         clock: what is not begun when its time is over is listed as not tried.
-        progress: is told of each check before it begins.
+        progress: is told of each check before it begins, and of those in one child together.
         memory: of the checks that ran before.
     """
     memory = memory or Memory()
-    if not may_fork():
-        checks = sorted(checks, key=lambda check: is_risky(check, cases[0]))
     small = sum(leaf.numel() for case in cases for leaf in case.leaves if isinstance(leaf, torch.Tensor)) < LARGE
-    for number, check in enumerate(checks, 1):
-        progress(number, len(checks), check.name)
+
+    @contextlib.contextmanager
+    def prepared() -> Iterator[None]:
         # Small calls in several threads would mostly wait for one another.
         with threads(1 if small else torch.get_num_threads()), filled() if small else contextlib.nullcontext():
-            results = _survived(check, _cases_for(check, cases), clock, memory)
-        yield from results
+            yield
 
-
-def _survived(check: Check, cases: Sequence[Case], clock: Clock, memory: Memory) -> list[Result]:
-    """Run a check, in a child if it is risky; the end of its process is its result."""
-    risky = False
-    with contextlib.suppress(OutOfTime):
-        if check.name == "gradient" and not _survives_calls(check, cases):
+    risky: list[Check] = []
+    with prepared(), contextlib.suppress(OutOfTime):
+        if not _survives_calls(checks, cases):
             memory.ends["calls"] += 1
-        risky = is_risky(check, cases[0]) or bool(memory.ends.keys() - {None})
+        risky = [check for check in checks if is_risky(check, cases[0])]
+    groups = [[check] for check in checks if check not in risky]
+    groups += [risky] if risky and may_fork() else [[check] for check in risky]
+    begun = 1
+    for group in groups:
+        progress(begun, len(checks), ", ".join(check.name for check in group))
+        with prepared():
+            results = _survived(group, cases, clock, memory)
+        yield from results
+        begun += len(group)
+
+
+def _survived(checks: Sequence[Check], cases: Sequence[Case], clock: Clock, memory: Memory) -> list[Result]:
+    """Run checks, in a child if they are risky; the end of its process is the result of the check that ran."""
+    apart = bool(memory.ends.keys() - {None}) or is_risky(checks[0], cases[0])
+    kind = checks[0].probes or "calls" if apart else None
     if clock.over:
-        return [_untried(check, f"the {clock.budget:.3g} s were over")]
-    kind = check.probes or "calls" if risky else None
-    if memory.ends[kind] >= ENDS:
-        return [_untried(check, f"{ENDS} checks have ended their process")]
+        return [_untried(check, f"the {clock.budget:.3g} s were over") for check in checks]
+    if len(checks) == 1 and memory.ends[kind] >= ENDS:
+        return [_untried(checks[0], f"{ENDS} checks have ended their process")]
     try:
-        results = survive(lambda: list(_judged(list(_run_cases(check, cases, clock, memory.told)))), apart=risky)
-    except Ended as end:
-        memory.ends[kind] += 1
-        results = [with_faults(cases[0], end.result(check.name), check.look)]
-    except Exception as error:  # The result cannot be pickled.
-        results = [
-            Result(check.name, check.title, Verdict.INCONCLUSIVE, note=f"raised {type(error).__name__}: {error}")
-        ]
+        results = survive(lambda: _results(checks, cases, clock, memory), apart=apart)
+    except Exception as error:  # The process has ended, or a result cannot be pickled.
+        if len(checks) > 1:
+            return [result for check in checks for result in _survived([check], cases, clock, memory)]
+        results = [_failed(checks[0], cases[0], error)]
+        memory.ends[kind] += isinstance(error, Ended)
     memory.told.update(finding.key for result in results for finding in result.findings)
-    if risky and not may_fork():
+    if apart and not may_fork():
         results = [replace(result, note=result.note or _HERE) for result in results]
     return results
 
 
-def _survives_calls(check: Check, cases: Sequence[Case]) -> bool:
+def _failed(check: Check, case: Case, error: Exception) -> Result:
+    if isinstance(error, Ended):
+        return with_faults(case, error.result(check.name), check.look)
+    return Result(check.name, check.title, Verdict.INCONCLUSIVE, note=f"raised {type(error).__name__}: {error}")
+
+
+def _results(checks: Sequence[Check], cases: Sequence[Case], clock: Clock, memory: Memory) -> list[Result]:
+    """Run checks in this process."""
+    ran = (list(_run_cases(check, _cases_for(check, cases), clock, memory.told)) for check in checks)
+    return [result for results in ran for result in _judged(results)]
+
+
+def _survives_calls(checks: Sequence[Check], cases: Sequence[Case]) -> bool:
     """Look once in a child whether a C function of an operator ends the process: it may step out of its memory.
 
     Nothing is kept of what is found. If the child dies, each check has one.
     """
-    if cases[0].target.operator is None or not is_native(cases[0].target) or not may_fork():
+    asked = any(check.look is gradient for check in checks)
+    if not asked or cases[0].target.operator is None or not is_native(cases[0].target) or not may_fork():
         return True
 
     def look() -> None:
         for case in cases:
             with contextlib.suppress(Exception):  # It is told where it is found again.
-                list(check.look(case))
+                list(gradient(case))
 
     try:
         survive(look, apart=True)
@@ -152,22 +172,23 @@ def is_risky(check: Check, case: Case) -> bool:
     called, on whatever its author did not think of. In Python code, batched gradients end the process where a backward
     takes ``grad.data``; and that it calls nothing native cannot be known.
     """
-    if "risks" not in case.memo:  # Every check asks.
-        case.memo["risks"] = is_native(case.target), _has_functions(case)
-    native, functions = case.memo["risks"]
+    if "native" not in case.memo:  # Every check asks.
+        case.memo["native"] = is_native(case.target)
     operator = case.target.operator is not None
     if check.probes == "children":
         return False
-    if native:
+    if case.memo["native"]:
         return not operator or check.probes in ("sizes", "forwards")
-    return check.probes in ("batches", "sizes") and not operator and functions
+    return check.probes in ("batches", "sizes") and not operator and _has_functions(case)
 
 
 def _has_functions(case: Case) -> bool:
     """Return True if derivatives that are not torch's own take part."""
-    with contextlib.suppress(Exception):  # The check will say what is wrong.
-        return bool(_torch.functions_in_graph(case.linearize().outputs))
-    return False
+    if "functions" not in case.memo:
+        case.memo["functions"] = False
+        with contextlib.suppress(Exception):  # The check will say what is wrong.
+            case.memo["functions"] = bool(_torch.functions_in_graph(case.linearize().outputs))
+    return bool(case.memo["functions"])
 
 
 def run_check(check: Check, case: Case, told: set[str] | None = None) -> Result:
