@@ -7,7 +7,7 @@ from torchgraft._mesh.transposes import Place, Side
 
 from .on_mesh import outcomes
 
-FEW, CASES, MANY = 8, 25, 250
+FEW, CASES, MANY = 8, 25, 150
 
 
 @pytest.mark.parametrize("seeds", [range(FEW), pytest.param(range(FEW, MANY), marks=pytest.mark.slow)])
