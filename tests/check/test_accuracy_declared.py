@@ -95,6 +95,21 @@ def test_values_that_jump_by_less_are_accepted():
     assert report.headline == "PASS (to 0.0001)", str(report)
 
 
+def test_values_below_an_absolute_accuracy_are_not_tried():
+    class Absolute(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return torch.where(x.abs() < 1e-7, x / 2, x.sin())  # A solver with atol=1e-7 takes one step.
+
+        @staticmethod
+        def backward(ctx, grad):
+            (x,) = ctx.saved_tensors
+            return grad * x.cos()
+
+    assert tg.check(Absolute.apply, Y0, accuracy=1e-8, only="combinations").ok
+
+
 @pytest.mark.parametrize("function", [torch.abs, torch.relu, lambda x: torch.sin(300 * x), torch.exp])
 def test_what_is_continuous_does_not_jump(function):
     x = torch.tensor([1e-3, -2e-3, 0.7], dtype=torch.float64)

@@ -2,6 +2,7 @@
 
 import atexit
 import ctypes
+import gc
 import os
 import signal
 import subprocess
@@ -53,6 +54,10 @@ def died(function, **options):
 
 
 # -- what comes back --------------------------------------------------------------------------------------------------
+
+
+def test_a_child_collects_no_garbage_of_its_parent():
+    assert run_in_child(gc.get_freeze_count) > gc.get_freeze_count()
 
 
 def test_a_result_comes_back():

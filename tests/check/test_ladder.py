@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from torchgraft._check.numeric import ladder as ladders
 from torchgraft._check.numeric.ladder import Rough, climb
 from torchgraft._check.numeric.vectors import GRIDS
 
@@ -29,6 +30,15 @@ SMOOTH = {
     "small": (lambda x: 1e-12 * x.sin(), lambda x: 1e-12 * x.cos()),
     "pole": (lambda x: 1 / (x - 0.3225), lambda x: -1 / (x - 0.3225) ** 2),
 }
+
+
+def test_pieces_give_what_the_whole_gives(monkeypatch):
+    x = torch.linspace(-2, 2, 50, dtype=torch.float64)
+    whole = ladder(lambda x: (20 * x).sin().abs(), x)
+    monkeypatch.setattr(ladders, "PIECE", 7)
+    pieces = ladder(lambda x: (20 * x).sin().abs(), x)
+    for one, other in zip(vars(whole).values(), vars(pieces).values(), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize("name", SMOOTH)
