@@ -271,7 +271,7 @@ BUGS = [
         truth=symmetric,
         inputs=normal((3, 3)),
         shown_by=used_elsewhere,
-        expects={"other use", "mutation", "hook"},
+        expects={"how the function is called"},
         cause=("hook", "all its uses"),
         source="x.register_hook in a forward: it sees the sum of all uses",
     ),

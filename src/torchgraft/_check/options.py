@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from functools import partial
 from types import NoneType
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 import torch
 from torch import Tensor
@@ -38,14 +38,18 @@ WORDS = 16
 """Words that are tried in the place of one."""
 
 AXES = {"dim", "axis", "dims", "axes"}
-"""Names of whole numbers that a smaller one may be put in the place of."""
+"""Names of whole numbers that a smaller one may be put in the place of, or the same axis counted from the other end."""
+
+NORMS = {"p", "ord", "norm"}
+"""Names of numbers that may be infinite."""
 
 
 def options(case: Case) -> Iterator[tuple[str, Case]]:
     """Cases with one option changed: a flag turned, a number a little larger, another word, a list one longer."""
     words = words_in_code(case.target) if any(isinstance(option, str) for option in _numbers(case).values()) else []
+    hints = _Hints(words, sorted({primal.dim() for primal in case.primals}))
     for i, (name, leaf) in enumerate(zip(case.leaf_names, case.leaves, strict=True)):
-        for other in _others(leaf, name, case.target.signature.get(name), words):
+        for other in _others(leaf, name, case.target.signature.get(name), hints):
             leaves = case.leaves
             leaves[i] = other
             yield f"{name}={other!r}", case.with_leaves(leaves)
@@ -58,7 +62,7 @@ def options(case: Case) -> Iterator[tuple[str, Case]]:
         if isinstance(argument, Tensor) and option is not None and _may_be_none(option):
             yield f"{name}=None", given(None)
         if argument is inspect.Parameter.empty and option is not None:
-            for other in _others(option.default, name, option, words):
+            for other in _others(option.default, name, option, hints):
                 yield f"{name}={other!r}", given(other)
 
 
@@ -95,7 +99,7 @@ def _other_data(case: Case) -> Iterator[tuple[str, Case]]:
         others: dict[str, Tensor] = {}
         if leaf.dtype == torch.bool:
             others = {"all False": torch.zeros_like(leaf), "all True": torch.ones_like(leaf)}
-        elif leaf.dtype in _DATA:
+        elif leaf.dtype in SMALL:
             ends = torch.iinfo(leaf.dtype)
             odd = (torch.arange(leaf.numel(), device=leaf.device) % 2).bool().view(leaf.shape)
             others = {f"of ends of {leaf.dtype}": torch.where(odd, ends.max, ends.min).to(leaf.dtype)}
@@ -110,8 +114,8 @@ def _other_data(case: Case) -> Iterator[tuple[str, Case]]:
             yield f"{name} {what}", case.with_leaves(leaves)
 
 
-_DATA = (torch.int8, torch.uint8, torch.int16)
-"""Dtypes of integers that are data, since indices have more digits."""
+SMALL = (torch.int8, torch.uint8, torch.int16)
+"""Dtypes of integers that are data, since indices have more digits; they wrap around at small numbers."""
 
 
 def _numbers(case: Case) -> dict[str, Any]:
@@ -157,31 +161,42 @@ def _arguments(case: Case) -> Iterator[tuple[str, Any, Callable[[Any], Case]]]:
 _PLAIN = str | int | float | complex | Enum
 
 
-def _others(value: Any, name: str, option: inspect.Parameter | None, words: Sequence[str]) -> list[Any]:
-    """Other values of an option, its default among them; words are those that stand in the target's code."""
-    found = list(_of_its_kind(value, name, option, words))
+class _Hints(NamedTuple):
+    """What other values of options are made of: words in the target's code, and numbers of axes of its primals."""
+
+    words: list[str]
+    axes: list[int]
+
+
+def _others(value: Any, name: str, option: inspect.Parameter | None, hints: _Hints) -> list[Any]:
+    """Other values of an option, its default among them."""
+    found = list(_of_its_kind(value, name, option, hints))
     default = None if option is None else option.default
     plain = option is not None and isinstance(value, _PLAIN) and isinstance(default, _PLAIN | None)
     return [*found, default] if plain and default not in (value, *found) else found
 
 
-def _of_its_kind(value: Any, name: str, option: inspect.Parameter | None, words: Sequence[str]) -> Sequence[Any]:
+def _of_its_kind(value: Any, name: str, option: inspect.Parameter | None, hints: _Hints) -> Sequence[Any]:
     if name.startswith("_"):
         return []
     if option is not None and get_origin(option.annotation) is Literal:
         return [other for other in get_args(option.annotation) if other != value]
+    infinite = [math.inf] if name in NORMS else []
     match value:
         case bool():
             return [not value]
         case Enum():
             return [other for other in type(value) if other is not value]
+        case int() if name in AXES:
+            from_the_other_end = (value - n if value >= 0 else value + n for n in hints.axes)
+            return list(dict.fromkeys([value + 1, value - 1, *from_the_other_end]))
         case int():
-            return [value + 1, value - 1] if name in AXES else [value + 1]
+            return [value + 1, *infinite]
         case float():
-            return [value * 1.5, -value, 0.0] if value else [0.5, -0.5]
+            return [value * 1.5, -value, 0.0, *infinite] if 0 < abs(value) < math.inf else [0.5, -0.5]
         case str():
             known = (word for family in FAMILIES if value in family for word in family)
-            return [word for word in dict.fromkeys([*known, *words]) if word != value][:WORDS]
+            return [word for word in dict.fromkeys([*known, *hints.words]) if word != value][:WORDS]
         case tuple() if value and all(type(number) is int for number in value):
             return [tuple(number + 1 for number in value)]
     return []

@@ -242,17 +242,17 @@ def _identity(x: Tensor) -> Tensor:
     return torch.eye(x.shape[-1], dtype=x.dtype, device=x.device) * x.abs().amax((-2, -1), keepdim=True)
 
 
-MASKED = "minus infinity"
+LARGE, MASKED, SIGNS = "large values", "minus infinity", "signs in turn"
 
 VALUES: dict[str, Change] = {
-    "large values": _large,
+    LARGE: _large,
     "whole numbers": _whole,
     "tiny values": lambda x: x * 2.0**-30,
     "nearly equal values": _nearly_tied,
     "zeros": torch.zeros_like,
     MASKED: _masked,
     "values in order, from end to end": _swept,
-    "signs in turn": _alternating,
+    SIGNS: _alternating,
     "multiples of the identity": _identity,
 }
 """Values at which derivatives go wrong."""
@@ -262,6 +262,8 @@ def with_values(case: Case, name: str) -> Case:
     """The case with other values of its primals; symmetric where they are, since a function may rely on it."""
 
     def changed(x: Tensor) -> Tensor:
+        if name == SIGNS and len(case.primals) > 1 and not x.is_complex() and bool((x >= 0).all()):
+            return x  # Beside others it may be a scale, or an eccentricity.
         made = VALUES[name](x).to(x.dtype).clone()
         square = x.dim() > 1 and x.shape[-1] == x.shape[-2] > 1
         return (made + made.mT) / 2 if square and bool((x == x.mT).all()) else made

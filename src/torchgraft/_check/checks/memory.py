@@ -185,19 +185,6 @@ def mutation(case: Case) -> Iterator[Finding]:
     yield from _changed(GRADIENT_CHANGED, case, list(zip(names, cotangents, base.cotangents, strict=True)))
     yield from _changed(OUTPUT_CHANGED, case, outputs)
     yield from itertools.islice(_changed(SAVED_CHANGED, case, kept), 1)
-    yield from _hooked(base)
-
-
-def _hooked(base: Baseline) -> Iterator[Finding]:
-    """Use the inputs in another way beside the call: each use has its own gradient, and these are added up."""
-    recorded = base.case.linearize()
-    weights = [torch.linspace(-1, 1, p.numel()).to(p.dtype).view(p.shape) for p in recorded.primals]
-    with torch.enable_grad():
-        others = [primal * 1 for primal in recorded.primals]
-    beside = Linearization(recorded.primals, [*recorded.outputs, *others])
-    found = beside.vjp([*base.cotangents, *weights])
-    expected = [w if g is None else g + w for g, w in zip(base.gradients, weights, strict=True)]
-    yield from HOOKED.of(base.differing_gradients(found, expected, times=4.0), base.case.label)
 
 
 def _overwritten(base: Baseline) -> Iterator[Finding]:
@@ -234,10 +221,6 @@ GRADIENT_CHANGED = Words(
 OUTPUT_CHANGED = Words(
     "output-changed", "The backward writes into an output",
     "the backward overwrites an output, which the caller holds", "work on a copy",
-)  # fmt: skip
-HOOKED = Words(
-    "other-use-changed", "{} is wrong where the input is used elsewhere too",
-    "a hook on an input changes the gradients of all its uses", "put the hook on a copy: x = x.view_as(x)",
 )  # fmt: skip
 SAVED_CHANGED = Words(
     "saved-changed", "The backward writes into a saved tensor",

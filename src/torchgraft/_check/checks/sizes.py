@@ -16,9 +16,10 @@ from ..finding import Finding, Inconclusive, Skip, Verdict
 from ..generate.inputs import signature_of
 from ..numeric.gradient import WRONG_AT_TIES, gradient, is_right
 from ..numeric.line import FINE, Line
-from ..options import left_out, options
+from ..options import AXES, SMALL, left_out, options
 from ..variations import admitted, nearby, paired, resized, resized_axis, shape_of, sizes, within
 from .combinations import NOT_MADE_FOR, Calls
+from .memory import mutation
 from .traits import TRAITS
 from .ways import Words
 
@@ -212,7 +213,9 @@ def other_options(case: Case) -> Iterator[Finding]:
         raise Skip("the gradient is wrong with the given options already")
     claimed = signature_of(case.target) is not None
     given: list[tuple[str, Case, contextlib.AbstractContextManager[None]]] = []
-    given += [(what, other, contextlib.nullcontext()) for what, other in options(case)]
+    even = _even(case, claimed)
+    axes = [] if even is None else [row for row in options(even) if row[0].partition("=")[0] in AXES]
+    given += [(what, other, contextlib.nullcontext()) for what, other in (*options(case), *axes)]
     for name, others in left_out(case):
         fitting = (other for other in others if _takes(other) and _uses(base, other))
         given += [(f"a tensor for {name}", other, contextlib.nullcontext()) for other in islice(fitting, 1)]
@@ -225,14 +228,44 @@ def other_options(case: Case) -> Iterator[Finding]:
             if not _takes(other):
                 continue
             tried += 1
-            for f in _look(other, "an argument") or _other_orders(other):
+            for f in _look(other, "an argument") or [*_other_orders(other), *mutation(other)]:
                 title = f.title if f.code == "backward-raises" else f"{f.title}, with an argument you did not give"
                 cause = "; ".join(filter(None, [f"with {what}", f.cause if f.code == "backward-raises" else None]))
                 f = f.but(title=title, where=f"{what}; {other.label}", cause=cause, case=other)
                 # Some options of torch change gradients on purpose: embeddings have such ones.
                 yield f.but(severity=Verdict.PASS if case.target.is_torch else f.severity, given=claimed)
+            yield from (f.but(given=claimed) for f in _wrapped(what, other))
     if not tried:
         raise Skip("it has no options that could be others")
+
+
+def _even(case: Case, claimed: bool) -> Case | None:
+    """The case with axes of one size, of which any may be named; None where they are, or a table would be another."""
+    even, largest = case, max(sizes(case), default=1)
+    for size in sizes(case):
+        even = resized(even, size, largest) if 1 < size < largest else even
+    rows = zip(case.leaf_names, case.leaves, even.leaves, strict=True)
+    changed = {name for name, a, b in rows if shape_of(a) != shape_of(b)}
+    if not changed or not (claimed or changed <= set(case.names)):
+        return None
+    return even.replaced(nearby(even, spread=2.0**-3))
+
+
+def _wrapped(what: str, case: Case) -> list[Finding]:
+    """Compare outputs for small integers with those for the same numbers in int64, which do not wrap around."""
+    wide = [leaf.long() if isinstance(leaf, Tensor) and leaf.dtype in SMALL else leaf for leaf in case.leaves]
+    if all(a is b for a, b in zip(wide, case.leaves, strict=True)) or case.target.is_torch:
+        return []
+    with contextlib.suppress(Exception):  # The target refuses int64.
+        found = case.with_leaves(wide).values()
+        return list(WRAPPED.of(baseline(case).differing_outputs(found)[:1], f"{what}; {case.label}"))
+    return []
+
+
+WRAPPED = Words(
+    "integers-wrap", "Small integers wrap around: {} is another in int64",
+    "arithmetic on small integers wraps around: in uint8, 3 - 5 is 254", "convert to the dtype of the result before",
+)  # fmt: skip
 
 
 def _other_orders(case: Case) -> list[Finding]:

@@ -22,6 +22,7 @@ from .mesh import parts
 from .orders import second_order, tangents
 from .reference import reference
 from .sizes import other_options, other_sizes, ties
+from .switches import switches
 from .threads import threads
 from .unwritten import unwritten
 from .values import values
@@ -91,6 +92,7 @@ CHECKS = (
     Check("returned", "A backward returns gradients of the inputs' own shapes and dtypes.", returned),
     Check("second order", "The backward can be differentiated, or refuses to be.", second_order),
     Check("state", "A call is not changed by the calls around it.", state, probes="forwards"),
+    Check("switches", "Calls leave the switches of torch and NumPy as they were.", switches, "once"),
     Check("subsets", "Gradients do not depend on which other inputs require grad.", subsets),
     Check("unwritten", "No result depends on memory that nobody has written.", unwritten),
     Check("values", "The values have the digits of their dtype, or those that are declared.", values),

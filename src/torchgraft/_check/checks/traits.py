@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ... import _torch
-from ..baseline import Value, baseline, generator
+from ..baseline import Value, baseline, generator, signed
 from ..case import Case, Linearization
 from ..children import threads
 from ..finding import Finding, Skip, Verdict
@@ -20,7 +20,7 @@ from ..numeric.line import CLOSE, Line, largest, near, products
 from ..numeric.probe import Probe
 from ..numeric.vectors import flatten
 from ..variations import SHAPES, VALUES, nearby, within
-from .layouts import lazy, strided
+from .layouts import lazy, strided, transposed
 from .orders import backward_case, push, second_order, tangents
 from .vmap import mapped
 
@@ -29,16 +29,17 @@ from .vmap import mapped
 OWN = ("operator", "function", "library")
 """Kinds of targets whose derivatives are no one else's."""
 
-TWICE = "one tensor twice"
+TWICE, BESIDE = "one tensor twice", "another use of the arguments"
 STRICT, THREADS = "deterministic algorithms and anomaly detection", "another number of threads"
+GRAPH = "the graph of the backward"
 
 TRAITS: dict[str, tuple[str, ...]] = {
     "values": ("", *VALUES),
     "cotangents": ("", "that sum to zero", "that are tiny", "with one element", "of ones", "of zeros"),
     "sizes": ("", *SHAPES),
     "precision": ("", "another precision", "bfloat16", "float16", "complex numbers"),
-    "arguments": ("", TWICE, "views", "parameters", "another layout"),
-    "mode": ("", STRICT, "autocast in the backward", THREADS, "the graph of the backward", "a checkpoint"),
+    "arguments": ("", TWICE, "views", "parameters", "another layout", BESIDE),
+    "mode": ("", STRICT, "autocast in the backward", THREADS, GRAPH, "a checkpoint"),
     "order": ("", "second order", "third order", "forward mode", "vmap", "vmap of vmap", "forward over reverse"),
 }
 _APART = {"values": 2, "cotangents": 1, "sizes": 2, "precision": 2}
@@ -47,13 +48,14 @@ ARRAY = [len(traits) - _APART.get(dimension, 0) for dimension, traits in TRAITS.
 COMPLEX = TRAITS["precision"].index("complex numbers")
 HOW = {
     TWICE: "it treats arguments that are one tensor in another way, and autograd adds up both gradients",
+    BESIDE: "a hook on an argument changes the gradients of all its uses: put it on a copy, such as x.view_as(x)",
     "views": "it reads or writes beyond its argument, or takes it for the owner of its memory",
     "parameters": "it asks for the class of its arguments, or whether they are leaves",
     "another layout": "it reads the memory of its arguments, or of what it saved, as if it were contiguous",
     STRICT: "it asks for torch.are_deterministic_algorithms_enabled() or torch.is_anomaly_enabled()",
     "autocast in the backward": "the backward computes in the precision of an autocast that is around it",
     THREADS: "it depends on the number of threads: they share a buffer, or leave something out at their borders",
-    "the graph of the backward": "the backward computes something else where a graph of it is wanted",
+    GRAPH: "the backward computes something else where a graph of it is wanted",
     "a checkpoint": "the forward does not do the same when it is run again in the backward",
 }
 """Probable causes where a gradient is another in some way to pass arguments, or in a mode."""
@@ -61,11 +63,11 @@ SHARED = (STRICT, THREADS)
 """Modes in which derivatives of other orders are taken as well."""
 
 _STORED = """
-0000000 1441054 7302234 5450212 4262021 2340441 6220335 2161136 7011322 3231410 1052145 6112453 5332306 4130124
-1121201 4401343 3322152 7240103 0210246 2312015 0461405 3060253 6442220 0142312 2251354 4020416 5121040 6001111
-1200422 0351033 3411331 7432056 1362330 5042434 5102155 6362042 2421223 3151026 2032202 4412100 4341225 7151451
-6050004 0232151 7360314 1031313 7330145 5211321 3311444 0420324 4332232 4450350 3141006 3101255 5360013 7320150
-1001356 2100120 6032006 1210122
+0000000 4451520 5221016 3260531 6232353 2031145 1012421 7150212 2442034 3311204 4340456 0322542 7101433 7462106
+6120124 5410345 0141351 1402255 4062314 1241102 5162440 1330330 2360223 6301111 3432412 3052153 0252444 2110556
+6020236 4130001 5042503 2202322 6352005 4212132 7241240 6061052 2421401 3142025 0410013 7030554 0131226 5350231
+3202346 1121043 1260515 7321335 6411150 5202554 2150310 3220350 0060135 7112021 4201245 6241415 5332122 1050306
+6020541 4421453 1421324
 """
 ROWS = tuple(tuple(map(int, row)) for row in _STORED.split())
 """Calls that have each pair of traits, made by `benchmarks/covering.py`; the first is plain."""
@@ -97,11 +99,16 @@ def passed(line: Line, arguments: str, mode: str) -> list[Value]:
     case = twice(line.case) if arguments == TWICE else line.case
     leaves, given = _given(case, arguments)
     function = _recomputed(case) if mode == "a checkpoint" else case.outputs
+    size = largest(line.gradients) or 1.0  # In a sum with larger numbers digits would be lost.
+    others = [size * signed(leaf.detach(), generator(case, 95)) for leaf in leaves] if arguments == BESIDE else []
     with forward_mode(mode), torch.enable_grad():
-        recorded = Linearization(leaves, list(function(given)))
+        uses = [leaf * 1 for leaf in leaves] if others else []
+        recorded = Linearization(leaves, [*function(given), *uses])
     with _backward_mode(mode):
-        found = recorded.vjp(line.cotangents, create_graph=mode == "the graph of the backward")
+        found = recorded.vjp([*line.cotangents, *others], create_graph=mode == GRAPH)
     found = [None if g is None else g.detach() for g in found]
+    if others:  # Each use has its own gradient, and these are added up.
+        return [None if g is None else g - other for g, other in zip(found, others, strict=True)]
     if arguments == "views":
         return [None if g is None else g[1] for g in found]
     if arguments == TWICE:
@@ -143,7 +150,8 @@ def _given(case: Case, arguments: str) -> tuple[list[Tensor], list[Tensor]]:
             return leaves, leaves
         case "another layout":
             fixed = case.parameters
-            made = [None if i in fixed else lazy(p) if p.is_complex() else strided(p) for i, p in enumerate(primals)]
+            ways = [lazy if p.is_complex() else transposed if p.dim() > 1 else strided for p in primals]
+            made = [None if i in fixed else way(p) for i, (way, p) in enumerate(zip(ways, primals, strict=True))]
             primals = [p if other is None else other for p, other in zip(primals, made, strict=True)]
     leaves = [p.requires_grad_() for p in primals]
     if arguments == TWICE:

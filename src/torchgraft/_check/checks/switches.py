@@ -1,0 +1,69 @@
+"""The switches of torch and NumPy, which a call leaves as they were."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from ..baseline import baseline, vjp_of
+from ..case import Case
+from ..finding import Finding
+from .ways import Words
+
+
+class Switch(NamedTuple):
+    """A setting of the whole process, or of a thread."""
+
+    name: str
+    get: Callable[[], Any]
+    set: Callable[[Any], Any]
+
+
+SWITCHES = (
+    Switch("grad mode", torch.is_grad_enabled, torch.set_grad_enabled),
+    Switch("autocast", lambda: torch.is_autocast_enabled("cpu"), lambda on: torch.set_autocast_enabled("cpu", on)),
+    Switch("the default dtype", torch.get_default_dtype, torch.set_default_dtype),
+    Switch("the number of threads", torch.get_num_threads, torch.set_num_threads),
+    Switch("deterministic algorithms", torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
+    Switch("anomaly detection", torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
+    Switch(
+        "the precision of matrix products", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision
+    ),
+    Switch("NumPy's treatment of errors", np.geterr, lambda given: np.seterr(**given)),
+)  # fmt: skip
+
+
+def switches(case: Case) -> Iterator[Finding]:
+    """Look at each switch after a call under no_grad, after one with grad mode, and after a backward."""
+    base, linear = baseline(case), case.linearize()
+    primals = [primal.clone().requires_grad_() for primal in case.primals]
+    ways: tuple[tuple[str, bool, Callable[[], object]], ...] = (
+        ("a call under no_grad", False, case.call),
+        ("a call", True, lambda: case.call(primals)),
+        ("a backward", False, lambda: vjp_of(linear, base)),
+    )
+    for how, recording, call in ways:
+        with torch.set_grad_enabled(recording):
+            left = _left(call)
+        for name in left:
+            cause = "it is set for the call, and not given back as it was"
+            hint = "use a context manager, such as torch.no_grad(), or set it back in `finally`"
+            yield Words("switch-left", f"After {how}, {name} is another", cause, hint).at(case.label)
+        if left:
+            return
+
+
+def _left(call: Callable[[], object]) -> list[str]:
+    """The names of the switches that a call leaves in another position; they are set back."""
+    before = [switch.get() for switch in SWITCHES]
+    try:
+        call()
+    finally:
+        pairs = list(zip(SWITCHES, before, strict=True))
+        turned = [(switch, position) for switch, position in pairs if switch.get() != position]
+        for switch, position in turned:
+            switch.set(position)
+    return [switch.name for switch, _ in turned]
