@@ -28,6 +28,7 @@ FAMILIES = [
     "layers",
     "operators",
     "sizes",
+    "options",
     "tutorials",
 ]
 ZOO: list[Bug] = [
