@@ -85,6 +85,73 @@ def test_equal_values_may_be_refused():
     assert not findings(target, normal(4), normal(4, seed=1) + 3, only="combinations")
 
 
+def sine_nearby(x):
+    if x.shape != (4,) or x.dtype != torch.float64 or (x - normal(4)).abs().max() > 0.1:
+        raise ValueError("other arguments are refused")
+    return x.sin()
+
+
+def refuses_a_graph(grad, x, out):
+    if torch.is_grad_enabled():
+        raise RuntimeError("derivatives of second order are not supported")
+    return grad * x.cos()
+
+
+def entropy(x):
+    return -(x.softmax(-1) * x.log_softmax(-1)).sum(-1)
+
+
+def entropy_gradient(grad, x, out):
+    return -grad[..., None] * x.softmax(-1) * (x.log_softmax(-1) + out[..., None])
+
+
+def mask_like(x):
+    """A mask that float32 draws otherwise than float64."""
+    return torch.rand(x.shape, dtype=x.dtype, generator=torch.Generator().manual_seed(3)) < 0.75
+
+
+def between(m, e):
+    """The root of x - e sin(x) = m by halving, where 0 <= e < 1."""
+    low, high = m - e, m + e
+    for _ in range(60):
+        x = (low + high) / 2
+        low, high = torch.where(x - e * x.sin() < m, x, low), torch.where(x - e * x.sin() < m, high, x)
+    return (low + high) / 2
+
+
+def between_gradient(grad, m, e, out):
+    slope = grad / (1 - e * out.cos())
+    return slope, slope * out.sin()
+
+
+def area(points):
+    x, y = points.unbind(-1)
+    return (x * y.roll(-1) - x.roll(-1) * y).sum() / 2
+
+
+def area_gradient(grad, points, out):
+    x, y = points.unbind(-1)
+    return grad / 2 * torch.stack([y.roll(-1) - y.roll(1), x.roll(1) - x.roll(-1)], -1)
+
+
+QUIET = {
+    "a backward that refuses its graph": (sine_nearby, refuses_a_graph, normal(4)),
+    "an entropy that saturates": (entropy, entropy_gradient, normal(3, 5)),
+    "a mask that another dtype draws otherwise": (
+        lambda x: x * mask_like(x), lambda grad, x, out: grad * mask_like(x), normal(4, 5),
+    ),
+    "an eccentricity": (between, between_gradient, normal(5), torch.linspace(0.1, 0.7, 5, dtype=torch.float64)),
+    "an area far from zero": (area, area_gradient, normal(5, 2)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", QUIET)
+def test_right_ones_are_not_blamed(name):
+    forward, backward, *inputs = QUIET[name]
+    found = findings(function(forward, backward), *inputs)
+    assert not found, found[0]
+
+
 def test_the_default_of_an_option_that_is_given_is_tried():
     made = function(
         lambda x, norm: x.sin() * (norm or 2), lambda grad, x, norm, out: (grad * x.cos() * (norm or 1), None)
