@@ -228,7 +228,7 @@ def other_options(case: Case) -> Iterator[Finding]:
             if not _takes(other):
                 continue
             tried += 1
-            for f in _look(other, "an argument") or [*_other_orders(other), *mutation(other)]:
+            for f in _look(other, "an argument") or [*_other_orders(other), *_written(other)]:
                 title = f.title if f.code == "backward-raises" else f"{f.title}, with an argument you did not give"
                 cause = "; ".join(filter(None, [f"with {what}", f.cause if f.code == "backward-raises" else None]))
                 f = f.but(title=title, where=f"{what}; {other.label}", cause=cause, case=other)
@@ -266,6 +266,13 @@ WRAPPED = Words(
     "integers-wrap", "Small integers wrap around: {} is another in int64",
     "arithmetic on small integers wraps around: in uint8, 3 - 5 is 254", "convert to the dtype of the result before",
 )  # fmt: skip
+
+
+def _written(case: Case) -> list[Finding]:
+    """Look for writing into arguments; what raises there is found with the given options."""
+    with contextlib.suppress(Exception):
+        return list(mutation(case))
+    return []
 
 
 def _other_orders(case: Case) -> list[Finding]:

@@ -39,10 +39,13 @@ SWITCHES = (
 def switches(case: Case) -> Iterator[Finding]:
     """Look at each switch after a call under no_grad, after one with grad mode, and after a backward."""
     base, linear = baseline(case), case.linearize()
-    primals = [primal.clone().requires_grad_() for primal in case.primals]
+
+    def recorded() -> None:
+        case.call([primal.clone().requires_grad_().clone() for primal in case.primals])  # It may write into them.
+
     ways: tuple[tuple[str, bool, Callable[[], object]], ...] = (
         ("a call under no_grad", False, case.call),
-        ("a call", True, lambda: case.call(primals)),
+        ("a call", True, recorded),
         ("a backward", False, lambda: vjp_of(linear, base)),
     )
     for how, recording, call in ways:

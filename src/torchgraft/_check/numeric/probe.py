@@ -190,7 +190,7 @@ class Probe:
         if self.reference is not None:
             own = torch.maximum(self.noise, (self.values - self.reference.values).abs())
             if self._unlike(self.reference).any():  # It draws other numbers; whether it does for a zero is unknown.
-                own = torch.where(self.values == 0, torch.inf, own)
+                own = torch.where((self.values == 0) & (self.reference.values == 0), torch.inf, own)
             ladder = self.reference.climb(rows)
             return ladder.blurred(own.repeat(len(rows)), self.reference._size.repeat(len(rows)), self.grid)
         values, noise, scale = (part.repeat(len(rows)) for part in (self.values, self.noise, self.scale))
