@@ -10,7 +10,6 @@ import math
 import sys
 import time
 from collections.abc import Callable, Hashable, Iterator
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -23,8 +22,8 @@ from ..finding import Finding, Inconclusive, Skip, Verdict
 from ..generate.inputs import signature_of
 from ..numeric.gradient import compare, is_right
 from ..numeric.line import CLOSE, FINE, Line, largest, near
-from ..numeric.probe import Probe, in_double
-from ..variations import LARGE, MASKED, nearby, with_precision, with_sizes, with_values, within
+from ..numeric.probe import Probe
+from ..variations import LARGE, MASKED, with_precision, with_sizes, with_values, within
 from .traits import COMPLEX, FIRST, GRAPH, HOW, ORDERS, OWN, ROWS, SHARED, TRAITS, TWICE, forward_mode, passed, twice
 
 Row = tuple[int, ...]
@@ -36,10 +35,6 @@ STEPS, LONGER = 20_000, 4
 """Calls of functions of Python that such a call may take, beside this multiple of those of the given call."""
 SCALE = 2.0**-10
 """Part of the given outputs that others have at least where an accuracy is declared: solvers have absolute ones."""
-FAR = 4096.0
-"""Numbers that are so many times their differences lose all of float32's digits where they are squared."""
-OVERFLOWS = 1e30
-"""Numbers that float32 may not hold, or those that they are made of."""
 NOT_MADE_FOR = "if it is not made for them, give `samples`, or refuse them"
 """The last words of a hint about arguments that nobody gave."""
 MOST = 3
@@ -65,7 +60,6 @@ def combinations(case: Case) -> Iterator[Finding]:
         if len(said) == MOST:
             return
     yield from calls.of_complex_numbers()
-    yield from calls.far_from_zero()
 
 
 def _stride(case: Case) -> int:
@@ -288,52 +282,6 @@ class Calls:
             for found in compare(made[0]):
                 if found.severity is Verdict.FAIL:
                     yield found.but(code="wrong-for-complex", severity=severity, title=title, hint=hint)
-
-    def far_from_zero(self) -> Iterator[Finding]:
-        """Look whether digits cancel in single precision where numbers are large beside their differences.
-
-        What changes as much where the arguments are rounded is no defect, nor is what differs at the given numbers.
-        """
-        primals = self.case.primals
-        if not self.own or {primal.dtype for primal in primals} not in ({torch.float64}, {torch.float32}):
-            return
-        away = [primal + FAR * largest([primal]) for primal in primals]
-        main = max(range(len(primals)), key=lambda i: primals[i].numel())
-        alone = [other if i == main else primal for i, (primal, other) in enumerate(zip(primals, away, strict=True))]
-        for moved in (away, alone)[: len(primals)] if self._in_single(self.case) == "near" else ():
-            case = self._with_own_parameters(self.case.replaced(moved))
-            found = self._in_single(case)
-            if found in ("far off", "not numbers"):
-                yield Finding(
-                    "values-cancel", Verdict.PASS if found == "far off" else Verdict.FAIL,
-                    f"The outputs are {found} in float32, at values you did not give",
-                    f"numbers {FAR:.0f} times as large as their differences; {case.label}",
-                    cause="digits cancel: a difference of large numbers that are nearly equal, as E[x^2] - E[x]^2 is",
-                    hint="take the differences first, such as x - x.mean(); or compute it in double precision",
-                    given=self.free,
-                )  # fmt: skip
-                return
-
-    def _in_single(self, case: Case) -> Literal["near", "far off", "not numbers", ""]:
-        """Compare outputs in single precision with those in double precision, where these tell something."""
-        single = with_precision(case, "another precision") if case.primals[0].dtype == torch.float64 else case
-        wide = single.with_leaves([in_double(leaf) for leaf in single.leaves])
-        try:
-            if not within(wide):
-                return ""
-            with torch.set_grad_enabled(torch.is_grad_enabled()), _torch.Effort(WORK, self._steps):
-                found, expected = single.values(), wide.values()
-                rounded = [wide.values(nearby(wide, salt, torch.finfo(torch.float32).eps)) for salt in range(2)]
-        except (Exception, _torch.TooMuch):
-            return ""
-        pairs, size = list(zip(found, expected, strict=True)), largest(expected)
-        if not size < OVERFLOWS or any(a.shape != b.shape or a.dtype == b.dtype or not b.numel() for a, b in pairs):
-            return ""
-        gap = max(float((a - b).abs().minimum((a + b).abs()).max()) for a, b in pairs)  # Eigenvectors have any sign.
-        if math.isnan(gap):
-            return "not numbers" if size <= largest(wide.primals) else ""
-        explained = 64 * max(distance(a, b) for row in rounded for a, b in zip(row, expected, strict=True))
-        return "near" if gap <= max(explained, size / 2) else "far off"
 
     # -- what is told ----------------------------------------------------------------------------------------------
 

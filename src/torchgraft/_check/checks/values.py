@@ -1,17 +1,28 @@
-"""The values between neighbouring arguments: they jump by no more than their digits, or their accuracy, admit."""
+"""The digits of the values: between neighbouring arguments, and in single precision far from zero."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
+from typing import Literal
 
 import torch
 from torch import Tensor
 
+from ... import _torch
+from ..baseline import distance
 from ..case import Case
 from ..finding import Finding, Skip, Verdict
+from ..generate.inputs import signature_of
 from ..numeric.ladder import SINGLE
+from ..numeric.line import largest
 from ..numeric.pairing import PRECISE
-from ..numeric.probe import Probe
+from ..numeric.probe import Probe, in_double
+from ..variations import nearby, with_precision, within
+from .combinations import NOT_MADE_FOR, STEPS, WORK
+from .traits import OWN
+
+# -- between neighbouring arguments ------------------------------------------------------------------------------------
 
 SPACINGS, POINTS = (2.0**-6, 2.0**-10, 2.0**-14), 7
 """Distances of the neighbours that are looked at, and how many there are on each line.
@@ -31,7 +42,8 @@ At = Callable[[float], Tensor]
 def values(case: Case) -> Iterator[Finding]:
     """Look for a jump between neighbours, and narrow it down: what is continuous has none, however steep it is.
 
-    A jump that is much larger than what is admitted belongs to the function, such as the count of an event.
+    A jump that is much larger than what is admitted belongs to the function, such as the count of an event. Then look
+    far from zero.
 
     Raises:
         Skip: the dtype has so few digits that its own steps are as large, or there are no values.
@@ -63,6 +75,7 @@ def values(case: Case) -> Iterator[Finding]:
         if 4 * accuracy + 64 * rounding < part < accuracy**0.5 and jump > 4 * beside:
             yield _finding(case, part, accuracy, declared)
             return
+    yield from _far_from_zero(case)
 
 
 def _finding(case: Case, part: float, accuracy: float, declared: float) -> Finding:
@@ -98,3 +111,63 @@ def _jump(at: At, low: float, high: float, element: int) -> tuple[float, float]:
             low, left = middle, between
     beside = max(abs(left - value(2 * low - high)), abs(value(2 * high - low) - right))
     return abs(right - left), beside
+
+
+# -- in single precision, far from zero --------------------------------------------------------------------------------
+
+FAR = 4096.0
+"""Numbers that are so many times their differences lose all of float32's digits where they are squared."""
+OVERFLOWS = 1e30
+"""Numbers that float32 may not hold, or those that they are made of."""
+
+
+def _far_from_zero(case: Case) -> Iterator[Finding]:
+    """Look whether digits cancel in single precision where numbers are large beside their differences.
+
+    What changes as much where the arguments are rounded is no defect, nor is what differs at the given numbers. Of
+    torch's own operations nothing is asked.
+    """
+    primals = case.primals
+    if {primal.dtype for primal in primals} not in ({torch.float64}, {torch.float32}) or not _is_own(case):
+        return
+    fixed, main = case.parameters, max(range(len(primals)), key=lambda i: primals[i].numel())
+    away = [p if i in fixed else p + FAR * largest([p]) for i, p in enumerate(primals)]
+    alone = [other if i == main else primal for i, (primal, other) in enumerate(zip(primals, away, strict=True))]
+    for moved in (away, alone)[: len(primals)] if _in_single(case) == "near" else ():
+        found = _in_single(case.replaced(moved))
+        if found in ("far off", "not numbers"):
+            yield Finding(
+                "values-cancel", Verdict.PASS if found == "far off" else Verdict.FAIL,
+                f"The outputs are {found} in float32, at values you did not give",
+                f"numbers {FAR:.0f} times as large as their differences; {case.label}",
+                cause="digits cancel: a difference of large numbers that are nearly equal, as E[x^2] - E[x]^2 is",
+                hint="take the differences first, such as x - x.mean(), or compute it in double precision; "
+                + NOT_MADE_FOR, given=signature_of(case.target) is not None,
+            )  # fmt: skip
+            return
+
+
+def _is_own(case: Case) -> bool:
+    return case.target.kind in OWN or bool(_torch.functions_in_graph(case.linearize().outputs))
+
+
+def _in_single(case: Case) -> Literal["near", "far off", "not numbers", ""]:
+    """Compare outputs in single precision with those in double precision, where these tell something."""
+    single = with_precision(case, "another precision") if case.primals[0].dtype == torch.float64 else case
+    wide = single.with_leaves([in_double(leaf) for leaf in single.leaves])
+    try:
+        if not within(wide):
+            return ""
+        with torch.set_grad_enabled(torch.is_grad_enabled()), _torch.Effort(WORK, STEPS):
+            found, expected = single.values(), wide.values()
+            rounded = [wide.values(nearby(wide, salt, torch.finfo(torch.float32).eps)) for salt in range(2)]
+    except (Exception, _torch.TooMuch):
+        return ""
+    pairs, size = list(zip(found, expected, strict=True)), largest(expected)
+    if not size < OVERFLOWS or any(a.shape != b.shape or a.dtype == b.dtype or not b.numel() for a, b in pairs):
+        return ""
+    gap = max(float((a - b).abs().minimum((a + b).abs()).max()) for a, b in pairs)  # Eigenvectors have any sign.
+    if math.isnan(gap):
+        return "not numbers" if size <= largest(wide.primals) else ""
+    explained = 64 * max(distance(a, b) for row in rounded for a, b in zip(row, expected, strict=True))
+    return "near" if gap <= max(explained, size / 2) else "far off"
