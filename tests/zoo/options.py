@@ -76,6 +76,20 @@ def with_options(*options, look=gradients):
     return lambda target, inputs: look(lambda *tensors: target(*tensors, *options), inputs)
 
 
+def grouped(x, weight):
+    return x * weight.repeat_interleave(len(x) // len(weight), 0)
+
+
+def grouped_gradient(tiled):
+    def gradient(grad, x, weight):
+        parts, groups = grad * x, len(weight)
+        shape = (-1, groups) if tiled else (groups, -1)
+        found = parts.reshape(*shape, *x.shape[1:]).sum(0 if tiled else 1)
+        return grad * weight.repeat_interleave(len(x) // groups, 0), found
+
+    return gradient
+
+
 # -- norms ------------------------------------------------------------------------------------------------------------
 
 
@@ -225,6 +239,17 @@ BUGS = [
         shown_by=with_options(0),
         cause=("dim=0",),
         source="per-channel scales whose gradient is summed over all axes but the last",
+    ),
+    Bug(
+        name="groups_tiled",
+        wrong=optional("Grouped", grouped, grouped_gradient(tiled=True)),
+        right=optional("Grouped", grouped, grouped_gradient(tiled=False)),
+        truth=grouped,
+        inputs=normal((2, 3), (1, 3)),
+        probe=normal((4, 3), (2, 3)),
+        expects=GRADIENT,
+        cause=("twice as long",),
+        source="heads that share keys: repeat_interleave in the forward, a reshape as of repeat in the backward",
     ),
     Bug(
         name="infinite_norm_without_sign",

@@ -122,11 +122,26 @@ def variants(case: Case) -> Iterator[Variant]:
             if not new and not free and all(size == old for i, _, size in axes if i not in fixed):
                 continue  # Nobody means a tensor all of whose axes are empty.
             yield from _of_size(case, old, new, fixed, trusted)
+    yield from _groups(case, fixed)
     for i, axis, size in axes:
         if sum(size == other for *_, other in axes) > 1 < size and i not in fixed:
             for what, new in (("longer by one", size + 1), ("shorter by one", size - 1), ("of size 1", 1)):
                 changed = resized_axis(case, i, axis, new)
                 yield Variant(f"axis {axis} of {case.leaf_names[i]} {what}", changed, _in_a_list(case, i))
+
+
+def _groups(case: Case, fixed: set[int]) -> Iterator[Variant]:
+    """Yield the case with twice as many slices along an axis of which some tensors have one: heads, groups."""
+    shapes = {i: shape_of(leaf) for i, leaf in enumerate(case.leaves) if i not in fixed}
+    most = max(map(len, shapes.values()), default=0)
+    alike = {i: shape for i, shape in shapes.items() if len(shape) == most}
+    for axis in range(most):
+        lengths = {shape[axis] for shape in alike.values()}
+        if 1 in lengths and max(lengths) > 1:
+            longer = case
+            for i, shape in alike.items():
+                longer = resized_axis(longer, i, axis, 2 * shape[axis])
+            yield Variant(f"axis {axis} twice as long in each tensor", longer, meant=False)
 
 
 def _of_size(case: Case, old: int, new: int, fixed: set[int], trusted: set[int]) -> Iterator[Variant]:
