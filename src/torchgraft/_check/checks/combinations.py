@@ -205,17 +205,17 @@ class Calls:
         line = self._line(row)
         # Single is compared with double: a number of the backward that stays in single shows there.
         digits = line.double and not (row[0] or row[2]) and line.case is not self.case
-        if not line.agrees(FINE if digits else CLOSE):
+        if not line.agrees(FINE if digits else CLOSE) and (line.double or self._computes_the_same(row[3])):
             yield from self._meant(line.case, compare(line.case, line.dense), severities=_LOST if digits else _WRONG)
             if self.own and not row[1] and not line.double:  # Tiny upstream gradients are 0 in float16.
-                yield from _far_off(line) if self._computes_the_same(row[3]) else ()
+                yield from _far_off(line)
 
     def _computes_the_same(self, precision: int) -> bool:
-        """Return True if the given numbers have the same outputs in a precision as in double: masks may be others."""
+        """Return True if outputs in a precision are about those in double: drawn masks may be others."""
         made = self._known((0, 0, precision))
         line = None if made is None else Line(made[0], recorded=made[1])
         wide = None if line is None else line.wide()
-        return wide is not None and line is not None and near(line.outputs, wide.outputs, 64 * line.epsilon)
+        return wide is not None and line is not None and near(line.outputs, wide.outputs, line.epsilon**0.25)
 
     def _order(self, row: Row) -> Iterator[Finding]:
         line, mode = self._line(row), TRAITS["mode"][row[5]]

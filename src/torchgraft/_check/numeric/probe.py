@@ -85,13 +85,9 @@ class Probe:
             return None
         if probe.grid.digits <= self.grid.digits or probe.values.shape != self.values.shape:
             return None
-        # With most values unlike, it is another function.
-        return probe if 2 * int(self._unlike(probe).sum()) <= len(self.values) else None
-
-    def _unlike(self, other: Probe) -> Tensor:
-        """The values that another probe does not have."""
-        far = (other.values - self.values).abs() > self.grid.epsilon**0.25 * self.values.abs().sum()
-        return torch.logical_and(far | other.values.isnan(), self.values.isfinite())
+        near = (probe.values - self.values).abs() <= self.grid.epsilon**0.25 * self.values.abs().sum()
+        unlike = ~near & self.values.isfinite()
+        return probe if 2 * int(unlike.sum()) <= len(near) else None  # With most values unlike, it is another function.
 
     @functools.cached_property
     def faintest(self) -> float:
@@ -189,8 +185,6 @@ class Probe:
         rows = torch.atleast_2d(directions)
         if self.reference is not None:
             own = torch.maximum(self.noise, (self.values - self.reference.values).abs())
-            if self._unlike(self.reference).any():  # It draws other numbers; whether it does for a zero is unknown.
-                own = torch.where((self.values == 0) & (self.reference.values == 0), torch.inf, own)
             ladder = self.reference.climb(rows)
             return ladder.blurred(own.repeat(len(rows)), self.reference._size.repeat(len(rows)), self.grid)
         values, noise, scale = (part.repeat(len(rows)) for part in (self.values, self.noise, self.scale))
