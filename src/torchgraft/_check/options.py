@@ -162,7 +162,7 @@ _PLAIN = str | int | float | complex | Enum
 
 
 class _Hints(NamedTuple):
-    """What other values of options are made of: words in the target's code, and numbers of axes of its primals."""
+    """Words in the target's code, and numbers of axes of its primals: other values of options are made of them."""
 
     words: list[str]
     axes: list[int]
