@@ -5,6 +5,7 @@ import os
 import sys
 import threading
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 import torch
@@ -15,8 +16,12 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import torchgraft as tg
 from torchgraft._check import children
+from torchgraft._check.case import Case
+from torchgraft._check.checks.table import NAMED
+from torchgraft._check.clock import Clock
 from torchgraft._check.code import is_native
-from torchgraft._check.finding import Verdict
+from torchgraft._check.finding import Finding, Verdict
+from torchgraft._check.runner import Memory, run
 from torchgraft._check.target import make_target
 
 from .. import fresh
@@ -282,6 +287,26 @@ def test_an_exit_in_samples_is_a_finding():
 def test_few_children(forks, called, number):
     assert tg.check(called, X).ok
     assert len(forks) == number
+
+
+@on_linux
+@pytest.mark.parametrize(("ends", "number"), [(0, 1), (1, 2)])
+def test_after_a_death_each_check_has_a_child_of_its_own(forks, ends, number):
+    memory = Memory()
+    memory.ends.update(["calls"] * ends)
+    checks, cases = [NAMED["vmap"], NAMED["sizes"]], [Case(make_target(SIN), (X,))]
+    assert all(result.verdict is Verdict.PASS for result in run(checks, cases, Clock(), memory=memory))
+    assert len(forks) == number
+
+
+@on_linux
+def test_what_cannot_be_pickled_is_no_death(forks):
+    memory = Memory()
+    made = replace(NAMED["sizes"], look=lambda case: iter([Finding("code", Verdict.FAIL, lambda: None, "where")]))
+    results = list(run([made], [Case(make_target(SIN), (X,))], Clock(), memory=memory))
+    assert forks
+    assert [result.verdict for result in results] == [Verdict.INCONCLUSIVE]
+    assert not memory.ends
 
 
 @pytest.mark.slow

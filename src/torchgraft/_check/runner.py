@@ -98,7 +98,8 @@ def run(
             memory.ends["calls"] += 1
         risky = [check for check in checks if is_risky(check, cases[0])]
     groups = [[check] for check in checks if check not in risky]
-    groups += [risky] if risky and may_fork() else [[check] for check in risky]
+    together = may_fork() and not memory.ends.keys() - {None}
+    groups += [risky] if risky and together else [[check] for check in risky]
     begun = 1
     for group in groups:
         progress(begun, len(checks), ", ".join(check.name for check in group))
@@ -110,10 +111,10 @@ def run(
 
 def _survived(checks: Sequence[Check], cases: Sequence[Case], clock: Clock, memory: Memory) -> list[Result]:
     """Run checks, in a child if they are risky; the end of its process is the result of the check that ran."""
-    apart = bool(memory.ends.keys() - {None}) or is_risky(checks[0], cases[0])
-    kind = checks[0].probes or "calls" if apart else None
     if clock.over:
         return [_untried(check, f"the {clock.budget:.3g} s were over") for check in checks]
+    apart = bool(memory.ends.keys() - {None}) or is_risky(checks[0], cases[0])
+    kind = checks[0].probes or "calls" if apart else None
     if len(checks) == 1 and memory.ends[kind] >= ENDS:
         return [_untried(checks[0], f"{ENDS} checks have ended their process")]
     try:
@@ -122,7 +123,8 @@ def _survived(checks: Sequence[Check], cases: Sequence[Case], clock: Clock, memo
         if len(checks) > 1:
             return [result for check in checks for result in _survived([check], cases, clock, memory)]
         results = [_failed(checks[0], cases[0], error)]
-        memory.ends[kind] += isinstance(error, Ended)
+        if isinstance(error, Ended):
+            memory.ends[kind] += 1
     memory.told.update(finding.key for result in results for finding in result.findings)
     if apart and not may_fork():
         results = [replace(result, note=result.note or _HERE) for result in results]

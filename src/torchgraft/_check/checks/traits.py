@@ -99,8 +99,7 @@ def passed(line: Line, arguments: str, mode: str) -> list[Value]:
     case = twice(line.case) if arguments == TWICE else line.case
     leaves, given = _given(case, arguments)
     function = _recomputed(case) if mode == "a checkpoint" else case.outputs
-    size = largest(line.gradients) or 1.0  # In a sum with larger numbers digits would be lost.
-    others = [size * signed(leaf.detach(), generator(case, 95)) for leaf in leaves] if arguments == BESIDE else []
+    others = _other_gradients(line, leaves) if arguments == BESIDE else []
     with forward_mode(mode), torch.enable_grad():
         uses = [leaf * 1 for leaf in leaves] if others else []
         recorded = Linearization(leaves, [*function(given), *uses])
@@ -117,6 +116,12 @@ def passed(line: Line, arguments: str, mode: str) -> list[Value]:
         found[i] = found[i] if second is None or found[i] is None else found[i] - second  # type: ignore[operator]
         found[j] = second
     return found
+
+
+def _other_gradients(line: Line, leaves: Sequence[Tensor]) -> list[Tensor]:
+    """Upstream gradients of another use, no larger than the gradients: in their sum digits would be lost."""
+    size, source = largest(line.gradients) or 1.0, generator(line.case, 95)
+    return [size * signed(leaf.detach(), source) for leaf in leaves]
 
 
 def twice(case: Case) -> Case:
