@@ -1,26 +1,22 @@
-"""The gradient at other sizes, with other options, and where elements are equal."""
+"""The gradient at other sizes, and where elements are equal."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from ... import _torch
-from ..baseline import Baseline, baseline, cotangents_for
+from ..baseline import baseline, cotangents_for
 from ..case import Case, Linearization
 from ..finding import Finding, Inconclusive, Skip, Verdict
 from ..generate.inputs import signature_of
 from ..numeric.gradient import WRONG_AT_TIES, gradient, is_right
 from ..numeric.line import FINE, Line
-from ..options import AXES, SMALL, left_out, options
 from ..variations import admitted, nearby, paired, resized, resized_axis, shape_of, sizes, within
-from .combinations import NOT_MADE_FOR, Calls
-from .memory import mutation
-from .traits import TRAITS
+from .combinations import NOT_MADE_FOR
 from .ways import Words
 
 # -- the gradient at other sizes: none, one, two, beyond the tiles of a kernel, and different from each other --------
@@ -48,7 +44,7 @@ def other_sizes(case: Case) -> Iterator[Finding]:
         variant.traits |= {other.what}
         variant.seed += taken
         taken += 1
-        for finding in _look(variant, "a size"):
+        for finding in look_at(variant, "a size"):
             raised = finding.code == "backward-raises"
             refused = raised and "invalid gradient" not in (finding.cause or "")
             if raised and not other.meant and (refused or _has_outputs_of(case, variant)):
@@ -175,7 +171,7 @@ def _varied(case: Case) -> Case | None:
     return None
 
 
-def _look(case: Case, where: str) -> list[Finding]:
+def look_at(case: Case, where: str) -> list[Finding]:
     """Look at the gradient of a case that the forward takes.
 
     Args:
@@ -216,110 +212,6 @@ def _severity(case: Case, recorded: Linearization | None) -> Verdict:
     absurd = any(shape_of(leaf).count(0) > 1 for leaf in case.leaves) or (len(emptied) > 1 and len(case.primals) > 1)
     full = any(primal.numel() for primal in case.primals) and any(value.numel() for value in case.values())
     return Verdict.PASS if absurd or (empty and full) else Verdict.FAIL
-
-
-# -- the gradient for other options ------------------------------------------------------------------------------------
-
-
-def other_options(case: Case) -> Iterator[Finding]:
-    """Turn flags, change numbers, words and masks, lengthen lists, leave out what is optional or give it."""
-    base = baseline(case)
-    if not is_right(case):
-        raise Skip("the gradient is wrong with the given options already")
-    claimed = signature_of(case.target) is not None
-    given: list[tuple[str, Case, contextlib.AbstractContextManager[None]]] = []
-    even = _even(case, claimed)
-    axes = [] if even is None else [row for row in options(even) if row[0].partition("=")[0] in AXES]
-    given += [(what, other, contextlib.nullcontext()) for what, other in (*options(case), *axes)]
-    for name, others in left_out(case):
-        fitting = (other for other in others if _takes(other) and _uses(base, other))
-        given += [(f"a tensor for {name}", other, contextlib.nullcontext()) for other in islice(fitting, 1)]
-    if case.target.kind == "module":
-        module = case.target.origin
-        given.append((f"training={not module.training}", case.with_leaves(case.leaves), _turned(module)))
-    tried = 0
-    for what, other, mode in given:
-        with mode:
-            if not _takes(other):
-                continue
-            tried += 1
-            for f in _look(other, "an argument") or [*_other_orders(other), *_written(other)]:
-                title = f.title if f.code == "backward-raises" else f"{f.title}, with an argument you did not give"
-                cause = "; ".join(filter(None, [f"with {what}", f.cause if f.code == "backward-raises" else None]))
-                f = f.but(title=title, where=f"{what}; {other.label}", cause=cause, case=other)
-                # Some options of torch change gradients on purpose: embeddings have such ones.
-                yield f.but(severity=Verdict.PASS if case.target.is_torch else f.severity, given=claimed)
-            yield from (f.but(given=claimed) for f in _wrapped(what, other))
-    if not tried:
-        raise Skip("it has no options that could be others")
-
-
-def _even(case: Case, claimed: bool) -> Case | None:
-    """The case with axes of one size, of which any may be named; None where they are, or a table would be another."""
-    even, largest = case, max(sizes(case), default=1)
-    for size in sizes(case):
-        even = resized(even, size, largest) if 1 < size < largest else even
-    rows = zip(case.leaf_names, case.leaves, even.leaves, strict=True)
-    changed = {name for name, a, b in rows if shape_of(a) != shape_of(b)}
-    if not changed or not (claimed or changed <= set(case.names)):
-        return None
-    return even.replaced(nearby(even, spread=2.0**-3))
-
-
-def _wrapped(what: str, case: Case) -> list[Finding]:
-    """Compare outputs for small integers with those for the same numbers in int64, which do not wrap around."""
-    wide = [leaf.long() if isinstance(leaf, Tensor) and leaf.dtype in SMALL else leaf for leaf in case.leaves]
-    if all(a is b for a, b in zip(wide, case.leaves, strict=True)) or case.target.is_torch:
-        return []
-    with contextlib.suppress(Exception):  # The target refuses int64.
-        found = case.with_leaves(wide).values()
-        return list(WRAPPED.of(baseline(case).differing_outputs(found)[:1], f"{what}; {case.label}"))
-    return []
-
-
-WRAPPED = Words(
-    "integers-wrap", "Small integers wrap around: {} is another in int64",
-    "arithmetic on small integers wraps around: in uint8, 3 - 5 is 254", "convert to the dtype of the result before",
-)  # fmt: skip
-
-
-def _written(case: Case) -> list[Finding]:
-    """Look for writing into arguments; what raises there is found with the given options."""
-    with contextlib.suppress(Exception):
-        return list(mutation(case))
-    return []
-
-
-def _other_orders(case: Case) -> list[Finding]:
-    """Look at the second order, the forward mode and vmap, of derivatives that are not torch's own."""
-    calls = Calls(case)
-    rows = [(*(0,) * 6, TRAITS["order"].index(order)) for order in ("second order", "forward mode", "vmap")]
-    return [found for row in rows if (found := calls.look(row)) is not None]
-
-
-def _takes(case: Case) -> bool:
-    """Return True if the forward takes an option, and has a derivative there."""
-    with contextlib.suppress(Exception):
-        return within(case) and any(o.requires_grad for o in case.linearize().outputs)
-    return False
-
-
-def _uses(base: Baseline, other: Case) -> bool:
-    """Return True if a case has outputs of the same sizes and other values: what it was given besides is used."""
-    found = [output.detach() for output in other.outputs()]
-    alike = [output.shape for output in found] == [output.shape for output in base.outputs]
-    return alike and bool(base.differing_outputs(found))
-
-
-@contextlib.contextmanager
-def _turned(module: nn.Module) -> Iterator[None]:
-    before = [(part, part.training) for part in module.modules()]
-    module.train(not module.training)
-    try:
-        yield
-    finally:
-        for part, training in before:
-            part.training = training
 
 
 # -- the gradient where elements are equal, for arguments of which none are ------------------------------------------

@@ -19,9 +19,10 @@ from .compilers import compiled, exported, fake, opcheck, traced
 from .layouts import autocast, gradients, inputs
 from .memory import aliasing, leaks, mutation
 from .mesh import parts
+from .options import other_options
 from .orders import second_order, tangents
 from .reference import reference
-from .sizes import other_options, other_sizes, ties
+from .sizes import other_sizes, ties
 from .switches import switches
 from .threads import threads
 from .unwritten import unwritten
