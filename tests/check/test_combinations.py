@@ -328,7 +328,7 @@ class Module(torch.nn.Module):
 def test_options_that_are_given_or_left_out(target, given):
     found = tg.check(target, normal(3), *given, only="options").findings
     said = [finding.where.partition(";")[0] for finding in found]
-    factors = ["factor=1.5", "factor=-1.0", "factor=0.0"]
+    factors = ["factor=1.5", "factor=0.125", "factor=-1.0", "factor=0.0"]
     assert sorted(said) == sorted(["flag=True", *factors, "word='two'", f"side={Side.RIGHT!r}"])
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from .case import Case
 from .code import words_in_code
 from .target import differentiable
-from .variations import shape_of
+from .variations import shape_of, tried
 
 FAMILIES = (
     ("none", "mean", "sum"),
@@ -45,7 +45,14 @@ NORMS = {"p", "ord", "norm"}
 
 
 def options(case: Case) -> Iterator[tuple[str, Case]]:
-    """Cases with one option changed: a flag turned, a number a little larger, another word, a list one longer."""
+    """Cases with one option changed, of those that the target takes."""
+    if "options" not in case.memo:
+        case.memo["options"] = [row for row in _candidates(case) if tried(row[1]) is not None]
+    yield from case.memo["options"]
+
+
+def _candidates(case: Case) -> Iterator[tuple[str, Case]]:
+    """Cases with a flag turned, a number that is larger, negative or 0, another word, a list one longer."""
     words = words_in_code(case.target) if any(isinstance(option, str) for option in _numbers(case).values()) else []
     hints = _Hints(words, sorted({primal.dim() for primal in case.primals}))
     for i, (name, leaf) in enumerate(zip(case.leaf_names, case.leaves, strict=True)):
@@ -191,9 +198,9 @@ def _of_its_kind(value: Any, name: str, option: inspect.Parameter | None, hints:
             from_the_other_end = (value - n if value >= 0 else value + n for n in hints.axes)
             return list(dict.fromkeys([value + 1, value - 1, *from_the_other_end]))
         case int():
-            return [value + 1, *infinite]
+            return [other for other in (value + 1, -value or -1, 0, *infinite) if other != value]
         case float():
-            return [value * 1.5, -value, 0.0, *infinite] if 0 < abs(value) < math.inf else [0.5, -0.5]
+            return [value * 1.5, value / 8, -value, 0.0, *infinite] if 0 < abs(value) < math.inf else [0.5, -0.5]
         case str():
             known = (word for family in FAMILIES if value in family for word in family)
             return [word for word in dict.fromkeys([*known, *hints.words]) if word != value][:WORDS]

@@ -6,6 +6,7 @@ arguments are made of those that are given, and those that the target refuses ar
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -14,11 +15,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .. import _torch
 from .._record import Record
 from .._spec.conversion import convert
 from .._spec.domain import Range
 from .baseline import generator, signed
-from .case import Case
+from .case import Case, Linearization
 from .late import alike
 from .target import differentiable
 
@@ -80,14 +82,20 @@ def within(case: Case) -> bool:
     Raises:
         TorchgraftError: the operator does not take these arguments at all.
     """
+    names, ranges = _domains(case)
+    return all(_admits(range_, names.get(name)) for name, range_ in ranges.items())
+
+
+def _domains(case: Case) -> tuple[dict[str, Any], dict[str, Range]]:
+    """The sizes and arguments of a case by name, and the declared domains of some of them."""
     op = case.target.operator
     if op is None or not op._record.domains:
-        return True
+        return {}, {}
     record = op._record
     values = values_of(record, *case.arguments(case.primals))
     arguments = dict(zip(record.signature.names, values, strict=True))
     names = {**record.plan(record.promoted(values)).sizes, **arguments}
-    return all(_admits(domain.at(names), names.get(name)) for name, domain in record.domains.items())
+    return names, {name: domain.at(names) for name, domain in record.domains.items()}
 
 
 def values_of(record: Record, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
@@ -117,6 +125,33 @@ def admitted(case: Case, primals: Sequence[Tensor]) -> bool:
         )
     except Exception:
         return False
+
+
+WORK = 3_000_000
+"""Elements that torch may compute in a call with other arguments, where each operation counts as a thousand."""
+STEPS, LINES = 20_000, 200_000
+"""Calls of functions of Python that such a call may take, and lines: a step of 0 makes loops that do not end."""
+
+
+def tried(case: Case, steps: int = STEPS) -> Linearization | None:
+    """The forward pass of a case with other arguments, and a backward for its work; None if refused, or too long.
+
+    What the backward raises is found where it is called again.
+    """
+    try:
+        # A call that is stopped leaves modes as they were.
+        with torch.set_grad_enabled(torch.is_grad_enabled()), _torch.Effort(WORK, steps, LINES):
+            recorded = case.linearize()
+            zero_vjp(recorded)
+    except (Exception, _torch.TooMuch):
+        return None
+    return recorded
+
+
+def zero_vjp(recorded: Linearization) -> None:
+    """Run the backward for nothing but its work."""
+    with contextlib.suppress(Exception):
+        recorded.vjp([torch.zeros_like(o) if o.requires_grad else None for o in recorded.outputs])
 
 
 # -- other sizes: an axis shortened or lengthened in every argument that has one of its size ---------------------------
@@ -242,7 +277,11 @@ def _identity(x: Tensor) -> Tensor:
     return torch.eye(x.shape[-1], dtype=x.dtype, device=x.device) * x.abs().amax((-2, -1), keepdim=True)
 
 
-LARGE, MASKED, SIGNS = "large values", "minus infinity", "signs in turn"
+GOLDEN = 0.6180339887498949
+"""The part by which steps fill a unit evenly."""
+
+LARGE, MASKED, SWEPT, SIGNS = "large values", "minus infinity", "values in order, from end to end", "signs in turn"
+ENDS = "ends of the domain"
 
 VALUES: dict[str, Change] = {
     LARGE: _large,
@@ -251,7 +290,7 @@ VALUES: dict[str, Change] = {
     "nearly equal values": _nearly_tied,
     "zeros": torch.zeros_like,
     MASKED: _masked,
-    "values in order, from end to end": _swept,
+    SWEPT: _swept,
     SIGNS: _alternating,
     "multiples of the identity": _identity,
 }
@@ -259,7 +298,17 @@ VALUES: dict[str, Change] = {
 
 
 def with_values(case: Case, name: str) -> Case:
-    """The case with other values of its primals; symmetric where they are, since a function may rely on it."""
+    """The case with other values of its primals; symmetric where they are, since a function may rely on it.
+
+    Args:
+        case: to change.
+        name: of `VALUES`, or `ENDS`, for arguments with a declared domain.
+
+    Raises:
+        ValueError: it has these values already, or is not meant to have them.
+    """
+    if name == MASKED and len(case.primals) > 1:
+        raise ValueError("0 times infinity is right in a product of several tensors")
 
     def changed(x: Tensor) -> Tensor:
         if name == SIGNS and len(case.primals) > 1 and not x.is_complex() and bool((x >= 0).all()):
@@ -268,12 +317,25 @@ def with_values(case: Case, name: str) -> Case:
         square = x.dim() > 1 and x.shape[-1] == x.shape[-2] > 1
         return (made + made.mT) / 2 if square and bool((x == x.mT).all()) else made
 
-    if name == MASKED and len(case.primals) > 1:
-        raise ValueError("0 times infinity is right in a product of several tensors")
-    primals = [changed(primal) for primal in case.primals]
+    primals = _at_ends(case) if name == ENDS else [changed(primal) for primal in case.primals]
     if all(map(torch.equal, primals, case.primals)):
         raise ValueError("it has these values already")
     return case.replaced(primals)
+
+
+def _at_ends(case: Case) -> list[Tensor]:
+    """Primals next to both ends of their domains, and anywhere between; those without a domain as they are."""
+    ranges, primals = _domains(case)[1], case.primals
+    for i, (name, x) in enumerate(zip(case.names, primals, strict=True)):
+        range_ = ranges.get(name.partition("[")[0], Range())
+        if x.numel() and not x.is_complex() and not range_.everything and not range_.members:
+            low = range_.low if math.isfinite(range_.low) else float(x.min())
+            high = range_.high if math.isfinite(range_.high) else float(x.max())
+            place = torch.arange(x.numel(), dtype=torch.float64, device=x.device) + i
+            part = (place * (GOLDEN + i / 8)).frac()  # No two arguments go together.
+            part = (1.5 * part - 0.25).clamp(2.0**-9, 1 - 2.0**-9)  # Every sixth number is next to one end.
+            primals[i] = (low + (high - low) * part).to(x.dtype).view(x.shape)
+    return primals
 
 
 # -- other sizes and dtypes -------------------------------------------------------------------------------------------

@@ -21,46 +21,61 @@ class TooMuch(BaseException):
 class Effort(TorchDispatchMode):
     """Within, a call is stopped that computes too much.
 
-    Calls of Python functions are not counted where a profiler counts them already.
+    Python functions are not counted where a profiler counts them already, nor are lines where a debugger stops.
 
     Args:
         limit: elements that torch may make, where each operation counts as a thousand.
         calls: of functions of Python that may begin, as those of a solver of SciPy; None for no limit.
+        lines: of Python that may run, as those of a loop that does not end; None for no limit.
 
     Attributes:
         calls: that have begun.
     """
 
-    def __init__(self, limit: int, calls: int | None = None) -> None:
+    def __init__(self, limit: int, calls: int | None = None, lines: int | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._left, self._most = limit, calls
-        self.calls = 0
-        self._counts = False
+        self._left, self._most_calls, self._most_lines = limit, calls, lines
+        self.calls = self._lines = 0
+        self._counts = self._traces = False
 
     def __enter__(self) -> Effort:
-        """Begin to count operations and calls."""
+        """Begin to count."""
         super().__enter__()  # type: ignore[no-untyped-call]
         self._counts = sys.getprofile() is None
+        self._traces = self._most_lines is not None and sys.gettrace() is None
         if self._counts:
             sys.setprofile(self._count)
+        if self._traces:
+            sys.settrace(self._trace)
         return self
 
     def __exit__(self, *error: Any) -> None:
-        """Stop the count of operations and calls."""
+        """Stop the count."""
+        if self._traces:
+            sys.settrace(None)
         if self._counts:
             sys.setprofile(None)
         super().__exit__(*error)  # type: ignore[no-untyped-call]
 
     def _count(self, frame: FrameType, event: str, argument: Any) -> None:
-        if event != "call":
-            return
-        self.calls += 1
-        if self._most is not None and self.calls > self._most:
-            running = _names(frame)
-            if "_find_and_load" in running:
-                self.calls = 0  # No other call pays for an import, and half a module must not stay.
-            elif running.isdisjoint(("__exit__", "__del__")):  # They give back what was changed.
-                raise TooMuch
+        if event == "call":
+            self.calls += 1
+            if self._most_calls is not None and self.calls > self._most_calls:
+                self._stop(frame)
+
+    def _trace(self, frame: FrameType, event: str, argument: Any) -> Any:
+        if event == "line":
+            self._lines += 1
+            if self._most_lines is not None and self._lines > self._most_lines:
+                self._stop(frame)
+        return self._trace
+
+    def _stop(self, frame: FrameType) -> None:
+        running = _names(frame)
+        if "_find_and_load" in running:
+            self.calls = self._lines = 0  # No other call pays for an import, and half a module must not stay.
+        elif running.isdisjoint(("__exit__", "__del__")):  # They give back what was changed.
+            raise TooMuch
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:

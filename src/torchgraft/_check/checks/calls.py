@@ -16,10 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from ... import _torch
-from ..baseline import Baseline, Difference, Value, baseline, cotangents_for, distance, vjp_of
+from ..baseline import Baseline, Difference, Value, baseline, distance, vjp_of
 from ..case import Case, Linearization, describe
-from ..children import may_fork, run_in_child
-from ..finding import Finding, Skip, Verdict
+from ..finding import Finding, Verdict
 from ..options import options
 from ..target import can_be_copied, copied
 from ..variations import admitted, elsewhere, nearby, resized, sizes
@@ -87,16 +86,9 @@ INTERLEAVED = Words(
 )  # fmt: skip
 OTHERS = 8
 """Calls with other options between the forward and the backward of a call."""
-NEW = 13
-"""By so much an axis becomes longer, to a size that no other check tries."""
 AFTER_OTHERS = Words(
     "state-between-calls", "The output is another after other calls",
     "a result, a table or a counter is kept between calls, and made for other arguments", HINT,
-)  # fmt: skip
-CACHED = Words(
-    "state-between-calls", "The output is another after calls with other options",
-    "a table or a result that is kept between calls was made for another option",
-    "keep it under a key that has all arguments it is made from",
 )  # fmt: skip
 STALE = Words(
     "state-between-calls", "{} is that of earlier values, after arguments were changed in place",
@@ -148,47 +140,6 @@ def _among_other_calls(base: Baseline) -> Iterator[Finding]:
             yield from told
             if told:
                 return
-
-
-def caches(case: Case) -> Iterator[Finding]:
-    """Call with several options, in one order and in the other: a table that is kept may be that of the first.
-
-    Sizes are new, and each order has a process of its own, which leaves nothing to the other or to a later check.
-    """
-    if baseline(case).random:
-        raise Skip("it draws random numbers")
-    if not any(True for _ in options(case)):
-        raise Skip("it has no options that could be others")
-    if not may_fork():
-        raise Skip("here can be no child process, of which each order of calls needs one")
-    one, other = (run_in_child(partial(_turned, case, first)) for first in (1, 0))
-    for what in filter(other.__contains__, one):
-        if not all(map(_near, one[what], other[what])):
-            yield CACHED.at(f"a call with {what}, among calls with other options; {case.label}")
-            return
-
-
-def _near(one: Value, other: Value) -> bool:
-    if one is None or other is None or one.shape != other.shape:
-        return one is other
-    finite = other[other.isfinite()].abs()
-    close = 4096 * torch.finfo(other.dtype).eps * (float(finite.max()) if finite.numel() else 1.0)
-    return torch.allclose(one, other, 0.0, close, equal_nan=True)
-
-
-def _turned(case: Case, first: int) -> dict[str, list[Value]]:
-    """Outputs and gradients at sizes that are new, with several options of which one is the first, by what they are."""
-    made: dict[str, list[Value]] = {}
-    for size in itertools.islice(sizes(case), 2):
-        longer = resized(case, size, size + NEW)
-        calls = [("the given options", longer), *itertools.islice(options(longer), OTHERS)]
-        for what, other in (*calls[first:], *calls[:first]):
-            with contextlib.suppress(Exception):  # The target refuses it.
-                recorded = other.linearize()
-                outputs = [output.detach() for output in recorded.outputs]
-                gradients = recorded.vjp(cotangents_for(other, outputs))
-                made[f"{what}, size {size + NEW} instead of {size}"] = [*outputs, *gradients]
-    return made
 
 
 def _between(base: Baseline) -> Iterator[Finding]:

@@ -23,16 +23,14 @@ from ..generate.inputs import signature_of
 from ..numeric.gradient import compare, is_right
 from ..numeric.line import CLOSE, FINE, Line, largest, near
 from ..numeric.probe import Probe
-from ..variations import LARGE, MASKED, with_precision, with_sizes, with_values, within
+from ..variations import LARGE, MASKED, STEPS, tried, with_precision, with_sizes, with_values, within, zero_vjp
 from .traits import COMPLEX, FIRST, GRAPH, HOW, ORDERS, OWN, ROWS, SHARED, TRAITS, TWICE, forward_mode, passed, twice
 
 Row = tuple[int, ...]
 SLOW, ENOUGH, LONGEST = 0.02, 50_000, 7
 """Seconds of a slow call, elements of a large one, and the stride in which the rows are tried of such."""
-WORK = 3_000_000
-"""Elements that torch may compute in a call with other arguments, where each operation counts as a thousand."""
-STEPS, LONGER = 20_000, 4
-"""Calls of functions of Python that such a call may take, beside this multiple of those of the given call."""
+LONGER = 4
+"""The multiple of the given call's calls of Python that one with other arguments may take besides."""
 SCALE = 2.0**-10
 """Part of the given outputs that others have at least where an accuracy is declared: solvers have absolute ones."""
 NOT_MADE_FOR = "if it is not made for them, give `samples`, or refuse them"
@@ -83,7 +81,7 @@ class Calls:
         self.free = signature_of(case.target) is not None
         with _torch.Effort(sys.maxsize) as effort:
             plain = case.linearize()
-            _zero_vjp(plain)
+            zero_vjp(plain)
         self._steps = STEPS + LONGER * effort.calls
         nodes = _torch.nodes_in_graph(plain.outputs)
         self.own = case.target.kind in OWN or any(
@@ -125,12 +123,10 @@ class Calls:
                 case = self._with_own_parameters(with_values(case, TRAITS["values"][values]))
             if precision:
                 case = with_precision(case, TRAITS["precision"][precision])
-            if not within(case):
-                return None
-            with torch.set_grad_enabled(torch.is_grad_enabled()), _torch.Effort(WORK, self._steps):
-                recorded = case.linearize()
-                _zero_vjp(recorded)
-        except (Exception, _torch.TooMuch):
+            recorded = tried(case, self._steps) if within(case) else None
+        except Exception:
+            return None
+        if recorded is None:
             return None
         outputs = recorded.outputs
         taken = len(outputs) == len(baseline(self.case).outputs) and any(o.requires_grad for o in outputs)
@@ -180,7 +176,7 @@ class Calls:
             yield row[:6], self._passed
         # The check `second order` knows what is meant beside a surrogate.
         if order and self.own and not self.case.target.declared.surrogates:
-            yield (row[:4], order, mode if TRAITS["mode"][mode] in SHARED else 0), self._order
+            yield (self._in_double(row)[:4], order, mode if TRAITS["mode"][mode] in SHARED else 0), self._order
 
     def _attempt(self, row: Row, probe: Callable[[Row], Iterator[Finding]]) -> Finding | None:
         try:
@@ -217,12 +213,21 @@ class Calls:
         wide = None if line is None else line.wide()
         return wide is not None and line is not None and near(line.outputs, wide.outputs, line.epsilon**0.25)
 
+    def _in_double(self, row: Row) -> Row:
+        """The row in double precision, where it is taken: in others, differences show little of further orders."""
+        for precision in (0, 1):
+            made = self._known((row[0], row[2], precision))
+            if made is not None and all(p.dtype in (torch.float64, torch.complex128) for p in made[0].primals):
+                return (*row[:3], precision, *row[4:])
+        return row
+
     def _order(self, row: Row) -> Iterator[Finding]:
-        line, mode = self._line(row), TRAITS["mode"][row[5]]
+        line, mode = self._line(self._in_double(row)), TRAITS["mode"][row[5]]
         with forward_mode(mode if mode in SHARED else ""):
             found = ORDERS[TRAITS["order"][row[6]]](line)
             for finding in self._meant(line.case, found, smooth=line.case is not self.case):
-                if finding.error is None or finding.error > 64 * line.epsilon * max(baseline(line.case).gradient_scale):
+                least = 64 * line.epsilon * max(baseline(line.case).gradient_scale)
+                if finding.error is None or not finding.error <= least:
                     yield finding
 
     def _meant(
@@ -236,9 +241,11 @@ class Calls:
         with contextlib.suppress(Skip, Inconclusive):
             for finding in found:
                 lost = finding.error is not None and math.isnan(finding.error)
-                if finding.severity not in severities or lost:
+                if finding.severity not in severities:
                     continue
-                if finding.code == "nan-gradient":
+                if lost:
+                    meant = self.own and smooth and _smooth(case)
+                elif finding.code == "nan-gradient":
                     meant = self.own or (not case.target.is_torch and _smooth(case))
                 else:
                     meant = _conditioned(case) and (not smooth or _smooth(case))
@@ -330,12 +337,6 @@ def _elementwise(case: Case, masked: Case, outputs: list[Tensor]) -> bool:
     kept = masked.primals[0].isfinite()
     rows = zip(outputs, baseline(case).outputs, strict=True)
     return all(a.shape == b.shape == kept.shape and torch.equal(a[kept], b[kept]) for a, b in rows)
-
-
-def _zero_vjp(recorded: Linearization) -> None:
-    """Run the backward for nothing but its work; what it raises is found later."""
-    with contextlib.suppress(Exception):
-        recorded.vjp([torch.zeros_like(o) if o.requires_grad else None for o in recorded.outputs])
 
 
 def _far_off(line: Line) -> Iterator[Finding]:

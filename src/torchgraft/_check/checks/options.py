@@ -10,16 +10,22 @@ from torch import Tensor, nn
 
 from ..baseline import Baseline, baseline
 from ..case import Case
-from ..finding import Finding, Skip, Verdict
+from ..finding import Finding, Inconclusive, Skip, Verdict
 from ..generate.inputs import signature_of
 from ..numeric.gradient import is_right
 from ..options import AXES, SMALL, left_out, options
-from ..variations import nearby, resized, shape_of, sizes, within
+from ..variations import LARGE, SWEPT, nearby, resized, shape_of, sizes, within
 from .combinations import Calls
 from .memory import mutation
 from .sizes import look_at
 from .traits import TRAITS
 from .ways import Words
+
+OTHERS = (
+    *(("values", name) for name in (LARGE, SWEPT)),
+    *(("order", name) for name in ("second order", "forward mode", "vmap")),
+)
+"""Traits of which each call with another option has one in turn."""
 
 
 def other_options(case: Case) -> Iterator[Finding]:
@@ -44,10 +50,11 @@ def other_options(case: Case) -> Iterator[Finding]:
             if not _takes(other):
                 continue
             tried += 1
-            for f in look_at(other, "an argument") or [*_other_orders(other), *_written(other)]:
+            for f in look_at(other, "an argument") or [*_other_calls(other), *_written(other)]:
                 title = f.title if f.code == "backward-raises" else f"{f.title}, with an argument you did not give"
-                cause = "; ".join(filter(None, [f"with {what}", f.cause if f.code == "backward-raises" else None]))
-                f = f.but(title=title, where=f"{what}; {other.label}", cause=cause, case=other)
+                cause = "; ".join(filter(None, [f"with {what}", f.cause]))
+                tried_with = f.case or other
+                f = f.but(title=title, where=f"{what}; {tried_with.label}", cause=cause, case=tried_with)
                 # Some options of torch change gradients on purpose: embeddings have such ones.
                 yield f.but(severity=Verdict.PASS if case.target.is_torch else f.severity, given=claimed)
             yield from (f.but(given=claimed) for f in _wrapped(what, other))
@@ -91,11 +98,15 @@ def _written(case: Case) -> list[Finding]:
     return []
 
 
-def _other_orders(case: Case) -> list[Finding]:
-    """Look at the second order, the forward mode and vmap, of derivatives that are not torch's own."""
-    calls = Calls(case)
-    rows = [(*(0,) * 6, TRAITS["order"].index(order)) for order in ("second order", "forward mode", "vmap")]
-    return [found for row in rows if (found := calls.look(row)) is not None]
+def _other_calls(case: Case) -> list[Finding]:
+    """Look at some other values, and at the second order, the forward mode and vmap; what cannot be told is not."""
+    calls, found = Calls(case), list[Finding]()
+    for dimension, name in OTHERS:
+        row = tuple(traits.index(name) if key == dimension else 0 for key, traits in TRAITS.items())
+        with contextlib.suppress(Skip, Inconclusive):
+            finding = calls.look(row)
+            found += [] if finding is None else [calls.told(row, finding)]
+    return found
 
 
 def _takes(case: Case) -> bool:

@@ -13,7 +13,8 @@ from ..case import Case
 from ..finding import Finding
 from ..numeric.gradient import gradient
 from .backward import freed, linearity, outputs, returned, subsets
-from .calls import caches, captures, determinism, modes, randomness, state
+from .caches import caches
+from .calls import captures, determinism, modes, randomness, state
 from .combinations import combinations
 from .compilers import compiled, exported, fake, opcheck, traced
 from .layouts import autocast, gradients, inputs
@@ -105,7 +106,7 @@ CHECKS = (
         combinations, "once", probes="forwards",
     ),
     Check(
-        "caches", "What is kept between calls, such as a table, is that of the same options.",
+        "caches", "What is kept between calls, such as a table, is of the same options and dtypes.",
         caches, "once", probes="children",
     ),
     Check(

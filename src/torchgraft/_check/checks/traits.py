@@ -19,7 +19,7 @@ from ..finding import Finding, Skip, Verdict
 from ..numeric.line import CLOSE, Line, largest, near, products
 from ..numeric.probe import Probe
 from ..numeric.vectors import flatten
-from ..variations import SHAPES, VALUES, nearby, within
+from ..variations import ENDS, SHAPES, VALUES, nearby, within
 from .layouts import lazy, strided, transposed
 from .orders import backward_case, push, second_order, tangents
 from .vmap import mapped
@@ -34,7 +34,7 @@ STRICT, THREADS = "deterministic algorithms and anomaly detection", "another num
 GRAPH = "the graph of the backward"
 
 TRAITS: dict[str, tuple[str, ...]] = {
-    "values": ("", *VALUES),
+    "values": ("", *VALUES, ENDS),
     "cotangents": ("", "that sum to zero", "that are tiny", "with one element", "of ones", "of zeros"),
     "sizes": ("", *SHAPES),
     "precision": ("", "another precision", "bfloat16", "float16", "complex numbers"),
@@ -42,7 +42,7 @@ TRAITS: dict[str, tuple[str, ...]] = {
     "mode": ("", STRICT, "autocast in the backward", THREADS, GRAPH, "a checkpoint"),
     "order": ("", "second order", "third order", "forward mode", "vmap", "vmap of vmap", "forward over reverse"),
 }
-_APART = {"values": 2, "cotangents": 1, "sizes": 2, "precision": 2}
+_APART = {"values": 3, "cotangents": 1, "sizes": 2, "precision": 2}
 ARRAY = [len(traits) - _APART.get(dimension, 0) for dimension, traits in TRAITS.items()]
 """Traits of each dimension of which each pair is in some row. The last ones of some are looked at alone."""
 COMPLEX = TRAITS["precision"].index("complex numbers")
@@ -80,10 +80,11 @@ _SINGLE = tuple(
 )
 FIRST = (
     *_SINGLE,
-    *((7, 0, 6, 0, 0, 0, 0), (1, 5, 0, 0, 0, 0, 0), (1, 0, 0, 3, 0, 0, 0), (3, 0, 0, 1, 0, 0, 0)),
+    *((7, 0, 6, 0, 0, 0, 0), (10, 0, 6, 0, 0, 0, 0)),
+    *((1, 5, 0, 0, 0, 0, 0), (1, 0, 0, 3, 0, 0, 0), (3, 0, 0, 1, 0, 0, 0)),
 )
-"""Calls with one trait: beside others it may not show. A long sweep of values needs two, so do 0 times infinity, what
-overflows in float16, and what cancels in float32.
+"""Calls with one trait: beside others it may not show. Long sweeps of values and domains need two, so do 0 times
+infinity, what overflows in float16, and what cancels in float32.
 """
 
 

@@ -18,8 +18,8 @@ from ..numeric.ladder import SINGLE
 from ..numeric.line import largest
 from ..numeric.pairing import PRECISE
 from ..numeric.probe import Probe, in_double
-from ..variations import nearby, with_precision, within
-from .combinations import NOT_MADE_FOR, STEPS, WORK
+from ..variations import STEPS, WORK, nearby, with_precision, within
+from .combinations import NOT_MADE_FOR
 from .traits import OWN
 
 # -- between neighbouring arguments ------------------------------------------------------------------------------------

@@ -1,0 +1,88 @@
+"""What is kept between calls: a table may have been made for other options, or in another dtype."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import torch
+
+from ..baseline import Value, baseline, cotangents_for
+from ..case import Case
+from ..children import may_fork, run_in_child, survive
+from ..code import is_native
+from ..finding import Finding, Skip
+from ..options import options
+from ..variations import resized, sizes, tried, with_precision
+from .ways import Words
+
+MOST = 8
+"""Calls with other options before the one that is looked at."""
+
+NEW = 13
+"""By so much an axis becomes longer, to a size that no other check tries."""
+
+CACHED = Words(
+    "state-between-calls", "The output is another after calls with other options or dtypes",
+    "a table or a result that is kept between calls was made for others",
+    "keep it under a key that has all options, dtypes and devices it is made from",
+)  # fmt: skip
+
+
+def caches(case: Case) -> Iterator[Finding]:
+    """Call with other options and dtypes first: a table that is kept may be made for them.
+
+    Sizes are new, and a child makes the other calls, which so leave nothing to this process or a later check.
+    """
+    if baseline(case).random:
+        raise Skip("it draws random numbers")
+    if not may_fork():
+        raise Skip("here can be no child process, in which calls with other options and dtypes leave nothing behind")
+    longer = [resized(case, size, size + NEW) for size in itertools.islice(sizes(case), 2)]
+    after = run_in_child(partial(_after_others, longer))
+    if not any(after):
+        raise Skip("it takes no other options or dtypes")
+    plain = survive(lambda: _twice(longer), apart=is_native(case.target))
+    for given, one, (other, again) in zip(longer, after, plain, strict=True):
+        if one and _same(other, again) and not _same(one, again):  # It may count its calls.
+            yield CACHED.at(f"a call after others with other options or dtypes; {given.label}")
+            return
+
+
+def _after_others(given: Sequence[Case]) -> list[list[Value]]:
+    """Outputs and gradients of cases after calls with other options and dtypes; nothing without such calls."""
+    found: list[list[Value]] = []
+    for case in given:
+        others = [other for _, other in itertools.islice(options(case), MOST)]
+        others += [other for other in [with_precision(case, "another precision")] if tried(other) is not None]
+        for other in others:
+            _called(other)
+        found.append(_called(case) if others else [])
+    return found
+
+
+def _twice(given: Sequence[Case]) -> list[tuple[list[Value], list[Value]]]:
+    return [(_called(case), _called(case)) for case in given]
+
+
+def _called(case: Case) -> list[Value]:
+    """Outputs and gradients; nothing where the target refuses the call."""
+    with contextlib.suppress(Exception):
+        recorded = case.linearize()
+        outputs = [output.detach() for output in recorded.outputs]
+        return [*outputs, *recorded.vjp(cotangents_for(case, outputs))]
+    return []
+
+
+def _same(values: Sequence[Value], others: Sequence[Value]) -> bool:
+    return len(values) == len(others) and all(map(_near, values, others))
+
+
+def _near(one: Value, other: Value) -> bool:
+    if one is None or other is None or one.shape != other.shape:
+        return one is other
+    finite = other[other.isfinite()].abs()
+    close = 4096 * torch.finfo(other.dtype).eps * (float(finite.max()) if finite.numel() else 1.0)
+    return torch.allclose(one, other, 0.0, close, equal_nan=True)
