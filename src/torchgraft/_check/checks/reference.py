@@ -1,4 +1,4 @@
-"""The values against the operator's reference."""
+"""The values against the operator's reference, and those of its kernel for other devices."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from ..._kernels.kernel import positional
 from ..._op import Op
 from ..._record import Record
 from ..._spec.axes import broadcast
-from ..._spec.conversion import convert
 from ..._spec.outputs import flattened
 from ..._spec.plan import owners_of, seeded
 from ..._spec.reference import Reference
@@ -25,16 +24,18 @@ from ..baseline import Difference, distance, nudged, short, slack
 from ..case import Case, describe
 from ..finding import Finding, Inconclusive, Skip
 from ..numeric.probe import in_double
+from ..variations import values_of
 from .ways import Words, tensors
 
 # -- both on the same arguments --------------------------------------------------------------------------------------
 
 
 def reference(case: Case) -> Iterator[Finding]:
-    """Call operator and reference, in double precision."""
-    operator, accuracy = case.target.operator, case.target.declared.error
+    """Call operator and reference, in double precision; or the kernels of the CPU and of all other devices."""
+    operator = case.target.operator
     if operator is None or operator._record.reference is None:
-        raise Skip("no reference is declared")
+        yield from _beside_other_kernel(case)
+        return
     args, kwargs = case.arguments(case.primals)
     found = tensors(case.call())
     try:
@@ -47,15 +48,37 @@ def reference(case: Case) -> Iterator[Finding]:
         cause = f"the reference raises {short(error)}"
         yield Words("raises-only-in-reference", title, cause, hint).at(case.label)
         return
+    yield from _differing(case, found, expected, "the reference")
+
+
+def _beside_other_kernel(case: Case) -> Iterator[Finding]:
+    """Call the kernel of the CPU, and that of all other devices, where it is in torch and runs here as well."""
+    operator = case.target.operator
+    kernels = {} if operator is None else operator._record.kernels
+    if operator is None or "cpu" not in kernels or kernels[None].opaque or operator._record.signature.seed is not None:
+        raise Skip("no reference is declared")
+    record = operator._record
+    values = record.promoted(values_of(record, *case.arguments(case.primals)))
+    try:
+        with torch.no_grad():
+            outputs = kernels[None].run(values, record.plan(values))
+    except Exception as error:
+        raise Skip(f"no reference is declared, and the kernel of other devices raises here: {short(error)}") from error
+    for finding in _differing(case, tensors(case.call()), tensors(record.signature.pack(outputs)), "the body in torch"):
+        yield finding.but(cause="the kernel of the CPU, and the body, which serves other devices, are of two functions")
+
+
+def _differing(case: Case, found: list[Tensor], expected: list[Tensor], whose: str) -> Iterator[Finding]:
+    """Compare outputs with those of a reference."""
+    accuracy = case.target.declared.error
     if len(found) != len(expected):
-        title = f"{len(found)} outputs, and {len(expected)} of the reference"
-        yield Words("wrong-value", title).at(case.label)
+        yield Words("wrong-value", f"{len(found)} outputs, and {len(expected)} of {whose}").at(case.label)
         return
     moved = [tensors(case.call(nudged(case, case.primals, sample))) for sample in range(2)]
     for i, (value, other) in enumerate(zip(found, expected, strict=True)):
         name = "the output" if len(found) == 1 else f"output {i}"
         if value.shape != other.shape:
-            title = f"{name.capitalize()} is {describe(value)}, and {list(other.shape)} in the reference"
+            title = f"{name.capitalize()} is {describe(value)}, and {list(other.shape)} in {whose}"
             yield Words("wrong-value", title).at(f"{name}; {case.label}")
             continue
         allowed = slack(value, [sample[i] for sample in moved], accuracy, units=256)
@@ -64,7 +87,7 @@ def reference(case: Case) -> Iterator[Finding]:
         difference = Difference(i, name, value, other, math.inf if unlike else distance(value, other), allowed)
         if not difference.error <= difference.slack:
             to = f" to {accuracy:g}" if accuracy else ""
-            yield difference.finding("wrong-value", f"{name.capitalize()} is not that of the reference{to}", case.label)
+            yield difference.finding("wrong-value", f"{name.capitalize()} is not that of {whose}{to}", case.label)
 
 
 # -- what a reference returns ----------------------------------------------------------------------------------------
@@ -87,9 +110,7 @@ def reference_outputs(op: Op[..., Any], args: Sequence[Any], kwargs: Mapping[str
     record = op._record
     if record.reference is None:
         raise Skip("no reference is declared")
-    given = {**dict(zip(record.signature.names, args, strict=False)), **(kwargs or {})}
-    values = convert(record.signature, [given.get(p.name, p.default) for p in record.signature.parameters])
-    values = record.promoted(values)
+    values = record.promoted(values_of(record, args, kwargs or {}))
     if record.signature.seed is not None:
         values = list(seeded(record.signature, values, record.plan(values)))
     leaves = [in_double(leaf.detach().resolve_conj().resolve_neg()) for leaf in record.leaves(values)]

@@ -90,7 +90,7 @@ CHECKS = (
         "No backward seeds torch's generator, no operator draws from it unsaid, and another seed draws other numbers.",
         randomness,
     ),
-    Check("reference", "The operator's values are those of its reference.", reference),
+    Check("reference", "Values are those of the reference, and of the kernel for other devices.", reference),
     Check("returned", "A backward returns gradients of the inputs' own shapes and dtypes.", returned),
     Check("second order", "The backward can be differentiated, or refuses to be.", second_order),
     Check("state", "A call is not changed by the calls around it.", state, probes="forwards"),

@@ -21,6 +21,7 @@ from ..numeric.probe import Probe, in_double
 from ..variations import STEPS, WORK, nearby, with_precision, within
 from .combinations import NOT_MADE_FOR
 from .traits import OWN
+from .ways import Words
 
 # -- between neighbouring arguments ------------------------------------------------------------------------------------
 
@@ -43,7 +44,7 @@ def values(case: Case) -> Iterator[Finding]:
     """Look for a jump between neighbours, and narrow it down: what is continuous has none, however steep it is.
 
     A jump that is much larger than what is admitted belongs to the function, such as the count of an event. Then look
-    far from zero.
+    in single precision: at the dtype of the outputs, and far from zero.
 
     Raises:
         Skip: the dtype has so few digits that its own steps are as large, or there are no values.
@@ -133,7 +134,10 @@ def _far_from_zero(case: Case) -> Iterator[Finding]:
     fixed, main = case.parameters, max(range(len(primals)), key=lambda i: primals[i].numel())
     away = [p if i in fixed else p + FAR * largest([p]) for i, p in enumerate(primals)]
     alone = [other if i == main else primal for i, (primal, other) in enumerate(zip(primals, away, strict=True))]
-    for moved in (away, alone)[: len(primals)] if _in_single(case) == "near" else ():
+    given = _in_single(case)
+    if given == "wide":
+        yield WIDE.at(f"arguments in float32; {case.label}").but(given=signature_of(case.target) is not None)
+    for moved in (away, alone)[: len(primals)] if given == "near" else ():
         found = _in_single(case.replaced(moved))
         if found in ("far off", "not numbers"):
             yield Finding(
@@ -147,11 +151,17 @@ def _far_from_zero(case: Case) -> Iterator[Finding]:
             return
 
 
+WIDE = Words(
+    "output-dtype", "The output is float64 for arguments in float32",
+    "NumPy, SciPy or a number of Python made it wider", "convert the result: .to(x.dtype)",
+)  # fmt: skip
+
+
 def _is_own(case: Case) -> bool:
     return case.target.kind in OWN or bool(_torch.functions_in_graph(case.linearize().outputs))
 
 
-def _in_single(case: Case) -> Literal["near", "far off", "not numbers", ""]:
+def _in_single(case: Case) -> Literal["near", "far off", "not numbers", "wide", ""]:
     """Compare outputs in single precision with those in double precision, where these tell something."""
     single = with_precision(case, "another precision") if case.primals[0].dtype == torch.float64 else case
     wide = single.with_leaves([in_double(leaf) for leaf in single.leaves])
@@ -164,8 +174,10 @@ def _in_single(case: Case) -> Literal["near", "far off", "not numbers", ""]:
     except (Exception, _torch.TooMuch):
         return ""
     pairs, size = list(zip(found, expected, strict=True)), largest(expected)
-    if not size < OVERFLOWS or any(a.shape != b.shape or a.dtype == b.dtype or not b.numel() for a, b in pairs):
+    if not size < OVERFLOWS or any(a.shape != b.shape or not b.numel() for a, b in pairs):
         return ""
+    if any(a.dtype == b.dtype for a, b in pairs):
+        return "wide" if all(b.dtype == torch.float64 for _, b in pairs) else ""
     gap = max(float((a - b).abs().minimum((a + b).abs()).max()) for a, b in pairs)  # Eigenvectors have any sign.
     if math.isnan(gap):
         return "not numbers" if size <= largest(wide.primals) else ""
