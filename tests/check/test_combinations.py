@@ -332,6 +332,25 @@ def test_options_that_are_given_or_left_out(target, given):
     assert sorted(said) == sorted(["flag=True", *factors, "word='two'", f"side={Side.RIGHT!r}"])
 
 
+def test_an_option_with_which_a_loop_does_not_end_is_not_tried():
+    class Stepped(Function):
+        @staticmethod
+        def forward(ctx, x, step, count):
+            time = 0.0
+            while time < 1:
+                time += step
+            while count != 1:
+                count //= 2
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 2, None, None
+
+    report = tg.check(Stepped.apply, normal(3), 0.25, 4)
+    assert report.ok, report
+
+
 def test_a_tensor_that_may_be_left_out():
     class Biased(Function):
         @staticmethod
@@ -425,7 +444,7 @@ def test_labels_that_are_ignored():
     assert tg.check(losses(lambda labels, kept: kept.sum()), *arguments, only=("options", "sizes")).ok
     found = tg.check(losses(lambda labels, kept: len(labels)), *arguments, only="options").findings
     said = {finding.where.partition(";")[0] for finding in found}
-    assert said == {"labels with an element ignore_index=-1", "ignore_index=0"}
+    assert said == {"labels with an element ignore_index=-1", "ignore_index=0", "ignore_index=1"}
 
 
 def test_labels_that_a_wrapper_ignores_by_default():

@@ -32,6 +32,16 @@ def test_what_takes_too_much_is_stopped(work):
     assert sys.getprofile() is None
 
 
+def test_a_loop_without_calls_is_stopped():
+    def endless():
+        while True:
+            pass
+
+    with pytest.raises(_torch.TooMuch), _torch.Effort(MUCH, lines=1000):
+        endless()
+    assert sys.gettrace() is None
+
+
 def test_what_gives_back_is_not_stopped():
     @contextlib.contextmanager
     def changed():

@@ -1,12 +1,19 @@
 """Options, values and uses that the author did not think of: each is an ordinary one, and none is in the sample."""
 
+import math
+
+import numpy as np
+import scipy.special
 import torch
+from jaxtyping import Float
 from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from .bug import Bug, normal
-from .observe import attempted, gradients, laid_out
+import torchgraft as tg
+
+from .bug import Bug, function, given, normal
+from .observe import attempted, gradients, laid_out, second, tangents
 from .state import used_elsewhere
 
 GRADIENT = {"gradient"}
@@ -112,6 +119,132 @@ def normed(signed):
     return lambda x, p=3.0: function(x, p)
 
 
+# -- numbers of the other sign, and others than those of the sample ----------------------------------------------------
+
+
+def softplus(x, beta=1.0):
+    return torch.where(beta * x > 20, x, (beta * x).exp().log1p() / beta)
+
+
+def softplus_gradient(passed):
+    def gradient(grad, x, beta):
+        return grad * torch.where(passed(x, beta) > 20, 1, torch.sigmoid(beta * x))
+
+    return gradient
+
+
+def saturated(passed):
+    function = optional("Softplus", softplus, softplus_gradient(passed))
+    return lambda x, beta=1.0: function(x, beta)
+
+
+def delayed(x, steps=2):
+    return torch.nn.functional.pad(x, (steps, -steps))
+
+
+def delay(back):
+    function = optional("Delay", delayed, lambda grad, x, steps: delayed(grad, -back(steps)))
+    return lambda x, steps=2: function(x, steps)
+
+
+def nearest_image(x, box):
+    return x - box * (x / box).round()
+
+
+def image(of_the_box):
+    class Image(Function):
+        forward = staticmethod(nearest_image)
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_backward(*inputs)
+            ctx.save_for_forward(*inputs)
+
+        @staticmethod
+        @once_differentiable
+        def backward(ctx, grad):
+            x, box = ctx.saved_tensors
+            return grad, -(grad * (x / box).round()).sum(0)
+
+        @staticmethod
+        def jvp(ctx, x_tangent, box_tangent):
+            x, box = ctx.saved_tensors
+            return x_tangent - of_the_box * (x / box).round() * box_tangent
+
+    return Image.apply
+
+
+def bump(x):
+    outside = x <= 1e-3
+    return torch.where(outside, 0, (-1 / torch.where(outside, 1, x)).exp())
+
+
+def bumped(inside):
+    def gradient(grad, x):
+        outside = x <= 1e-3
+        y = inside(outside, x)
+        return grad * torch.where(outside, 0, (-1 / y).exp() / y**2)
+
+    return function("Bump", bump, gradient)
+
+
+# -- dtypes and devices -----------------------------------------------------------------------------------------------
+
+
+def tapered(key):
+    """Weigh by a table that is kept."""
+    kept = {}
+
+    def table(x):
+        name = key(x)
+        if name not in kept:
+            kept[name] = taper(x)
+        return kept[name]
+
+    return optional("Taper", lambda x: x * table(x), lambda grad, x: grad * table(x))
+
+
+def taper(x):
+    return torch.linspace(0.1, 0.7, x.shape[-1], dtype=x.dtype)
+
+
+def in_double_after_single(target, inputs):
+    x = inputs[0].repeat(5)[:17]
+    target(x.float())
+    return target(x)
+
+
+def gelu_of_two_devices(body):
+    @tg.op
+    def gelu(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        return body(x)
+
+    @gelu.kernel("cpu")
+    def _(x: Float[np.ndarray, "..."]):
+        return 0.5 * x * (1 + scipy.special.erf(x / math.sqrt(2)))
+
+    @gelu.partial("x")
+    def _(x):
+        return 0.5 * (1 + torch.erf(x / math.sqrt(2))) + x * torch.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+
+    return gelu
+
+
+def on_another_device(target, inputs):
+    """The values of the body, which serves all devices but the CPU."""
+    return (target._record.kernels[None].function if isinstance(target, tg.Op) else target)(*inputs)
+
+
+def arcsine(slope):
+    @tg.op
+    @tg.domain(x="[-1, 1]")
+    def arcsine(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        return x.asin()
+
+    arcsine.partial("x")(slope)
+    return arcsine
+
+
 # -- switches, and other uses -----------------------------------------------------------------------------------------
 
 
@@ -175,10 +308,10 @@ def large_in_float32(target, inputs):
 
 def dequantized(convert):
     def forward(q, scale, zero):
-        return scale * (convert(q) - zero)
+        return scale * (convert(q, scale) - zero)
 
     def backward(grad, q, scale, zero):
-        return None, (grad * (convert(q) - zero)).sum().reshape(scale.shape)
+        return None, (grad * (convert(q, scale) - zero)).sum().reshape(scale.shape)
 
     function = optional("Dequantize", forward, backward)
     return lambda q, scale, zero=128: function(q, scale, zero)
@@ -221,6 +354,86 @@ def after_an_exp(target, inputs):
 
 
 BUGS = [
+    Bug(
+        name="threshold_without_its_scale",
+        wrong=saturated(lambda x, beta: x),
+        right=saturated(lambda x, beta: beta * x),
+        truth=torch.nn.functional.softplus,
+        inputs=normal((6,)),
+        probe=given([25.0, 1.0]),
+        shown_by=with_options(0.125),
+        expects=GRADIENT,
+        cause=("beta=0.125",),
+        source="softplus with beta and threshold",
+    ),
+    Bug(
+        name="delay_that_only_delays",
+        wrong=delay(lambda steps: max(steps, 0)),
+        right=delay(lambda steps: steps),
+        truth=delayed,
+        inputs=normal((2, 6)),
+        shown_by=with_options(-2),
+        expects=GRADIENT,
+        cause=("steps=-2",),
+        source="lags, rolls and diagonals: slices that are right for one sign",
+    ),
+    Bug(
+        name="tangent_of_a_box_that_is_passed",
+        wrong=image(of_the_box=0),
+        right=image(of_the_box=1),
+        truth=nearest_image,
+        inputs=lambda: (*normal((4, 3))(), torch.tensor([9.0, 10.0, 11.0], dtype=torch.float64)),
+        probe=lambda: (9 * normal((4, 3))()[0], torch.tensor([9.0, 10.0, 11.0], dtype=torch.float64)),
+        shown_by=tangents,
+        expects={"tangent"},
+        cause=("jvp", "tangent"),
+        source="minimum images in periodic boxes, where no sample crosses a border",
+    ),
+    Bug(
+        name="infinity_behind_a_where",
+        wrong=bumped(lambda outside, x: x),
+        right=bumped(lambda outside, x: torch.where(outside, 1, x)),
+        truth=bump,
+        inputs=normal((4,)),
+        probe=given([0.0, 0.5]),
+        shown_by=second,
+        expects={"second"},
+        cause=("0 times infinity",),
+        source="torch.where around what is infinite, differentiated twice",
+    ),
+    Bug(
+        name="slope_held_at_the_end_of_the_domain",
+        wrong=arcsine(lambda x: 1 / (1 - x * x).clamp(min=0.05).sqrt()),
+        right=arcsine(lambda x: 1 / (1 - x * x).sqrt()),
+        truth=torch.asin,
+        inputs=given([0.1, 0.5, -0.3]),
+        probe=given([0.99, 0.5]),
+        expects=GRADIENT,
+        cause=("ends of the domain",),
+        source="a clamp against infinite slopes, wider than it has to be",
+    ),
+    Bug(
+        name="table_in_the_dtype_of_the_first_call",
+        wrong=tapered(lambda x: x.shape[-1]),
+        right=tapered(lambda x: (x.shape[-1], x.dtype)),
+        truth=lambda x: x * taper(x),
+        inputs=normal((6,)),
+        shown_by=in_double_after_single,
+        expects={"options or dtypes"},
+        cause=("kept between calls",),
+        source="windows and positional tables that are kept by length",
+    ),
+    Bug(
+        name="body_of_another_function",
+        wrong=gelu_of_two_devices(lambda x: torch.nn.functional.gelu(x, approximate="tanh")),
+        right=gelu_of_two_devices(torch.nn.functional.gelu),
+        truth=torch.nn.functional.gelu,
+        inputs=normal((4,)),
+        shown_by=on_another_device,
+        expects={"body in torch"},
+        cause=("two functions",),
+        source="a kernel for the CPU beside a body for all other devices",
+    ),
     Bug(
         name="axis_counted_from_the_end",
         wrong=scaled_by(others_but_negative),
@@ -298,8 +511,8 @@ BUGS = [
     ),
     Bug(
         name="bytes_wrap_around",
-        wrong=dequantized(lambda q: q),
-        right=dequantized(lambda q: q.to(torch.float64)),
+        wrong=dequantized(lambda q, scale: q),
+        right=dequantized(lambda q, scale: q.to(scale.dtype)),
         truth=lambda q, scale, zero=128: scale * (q.to(torch.float64) - zero),
         inputs=bytes_of(200, 130, 255),
         probe=bytes_of(0, 3),

@@ -151,7 +151,7 @@ def _check_axes(signature: Signature, refuse: Callable[..., DeclarationError]) -
                     f"axis {token.text} is never bound", name, expected="axes of a tensor parameter", got=axes.text,
                     hint='an axis of which every tensor has its own size is "_"' if name in lists
                     else f'if its size is known only after the call: @tg.op(data_dependent="{token.name}")'
-                    if late else None,
+                    if late else "if a shape rule gives its size: -> Tensor, and @f.shape",
                 )  # fmt: skip
 
 

@@ -12,14 +12,14 @@ import torchgraft as tg
 DOUBLE = torch.tensor([0.3, -1.2, 0.7, 2.1], dtype=torch.float64)
 
 
-def with_values(values):
-    """Make a Function of other values of a sine, and the right derivative."""
+def with_values(values, dtype=None):
+    """Make a Function of other values of a sine, in a dtype or the argument's, and the right derivative."""
 
     class Sine(torch.autograd.Function):
         @staticmethod
         def forward(ctx, x):
             ctx.save_for_backward(x)
-            return values(x).to(x.dtype)
+            return values(x).to(dtype or x.dtype)
 
         @staticmethod
         def backward(ctx, grad):
@@ -102,3 +102,11 @@ def test_an_accumulator_of_c(size):
     report = tg.check(total, torch.rand(size, dtype=torch.float64), only="values")
     assert [finding.code for finding in report.findings] == ["values-jump"]
     assert "float32" in report.findings[0].cause
+
+
+def test_outputs_that_are_wider_than_their_arguments():
+    def values(x):
+        return torch.from_numpy(np.sin(x.detach().numpy().astype(np.float64)))
+
+    assert found(with_values(values, dtype=torch.float64), DOUBLE) == [("output-dtype", "PASS")]
+    assert found(with_values(values), DOUBLE) == []

@@ -38,6 +38,8 @@ def caches(case: Case) -> Iterator[Finding]:
     """
     if baseline(case).random:
         raise Skip("it draws random numbers")
+    if case.target.is_torch:
+        raise Skip("it is torch's own")
     if not may_fork():
         raise Skip("here can be no child process, in which calls with other options and dtypes leave nothing behind")
     longer = [resized(case, size, size + NEW) for size in itertools.islice(sizes(case), 2)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
@@ -231,7 +232,8 @@ def _wrong_second(base: Baseline, derived: Case, recorded: Linearization) -> Ite
         code, title = f"second-order-{finding.code}", f"Of the backward: {finding.title}"
         code, title = SECOND_CODES.get(finding.code, (code, title))
         where = f"second order: {finding.where.partition(';')[0]}; {base.case.label}"
-        cause = "; ".join(filter(None, [reason, finding.cause])) or None
+        lost = HIDDEN if finding.error is not None and math.isnan(finding.error) else None
+        cause = "; ".join(filter(None, [reason, finding.cause, lost])) or None
         finding = finding.but(code=code, title=title, where=where, cause=cause, hint=SECOND_HINT)
         yield finding.but(case=derived if told else None)
 
@@ -305,6 +307,8 @@ def _returned(base: Baseline) -> list[int]:
     """The inputs to which a gradient flows."""
     return [i for i, g in enumerate(base.gradients) if g is not None]
 
+
+HIDDEN = "0 times infinity: torch.where hides what is infinite from the first derivative, and not from the second"
 
 SECOND_CODES = {
     "wrong-gradient": ("wrong-second-derivative", "The second derivative is wrong"),
