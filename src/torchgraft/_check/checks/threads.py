@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 import sysconfig
@@ -16,10 +17,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..baseline import Baseline, baseline, vjp_of
-from ..case import Case
+from ... import _torch
+from ..baseline import Baseline, baseline, generator, vjp_of
+from ..case import Case, Linearization
+from ..children import threads as torch_threads
+from ..code import is_native
 from ..finding import Finding
-from ..variations import nearby
+from ..variations import STEPS, WORK, nearby
 from .ways import Made, Words, compared, kept, made, require_fixed, uncollected
 
 QUIET = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]), "<frozen")
@@ -41,8 +45,15 @@ ELSEWHERE = Words(
 )  # fmt: skip
 
 
+MANY, ROUNDS, THREADS = 2**17, 8, 4
+"""Elements that are worth several threads, and how often so many of them run."""
+
+
 def threads(case: Case) -> Iterator[Finding]:
-    """A call on another thread; two that take turns at each line of their Python code; a backward on another thread."""
+    """A call on another thread; two that take turns at each line of their Python code; a backward on another thread.
+
+    A C function is called on many samples as well, which torch's threads share among them.
+    """
     base, other = baseline(case), nearby(case)
     require_fixed(base, ", which threads share")
     (result,) = _in_threads([partial(made, case, base)])
@@ -61,6 +72,41 @@ def threads(case: Case) -> Iterator[Finding]:
         raises=Words("threads-raise", "The backward raises on another thread"),
         gradient=Words("threads", title, "state that belongs to a thread", "keep on ctx what backward needs"),
     )  # fmt: skip
+    if case.target.operator is not None and is_native(case.target):
+        yield from _among_samples(base)
+
+
+SHARED = Words(
+    "threads", "The threads of one call disturb each other: {} is another in some of many samples",
+    "a C function writes into a static or global variable", "ask for memory with tg.Workspace, or use a local array",
+)  # fmt: skip
+
+
+def _among_samples(base: Baseline) -> Iterator[Finding]:
+    """Compare calls on several threads with one on one thread. A race shows only where there are several cores."""
+    case, source = base.case, generator(base.case, 99)
+    count = MANY // max(1, sum(primal.numel() for primal in case.primals))
+    near = [1 + torch.rand((count, *p.shape), dtype=torch.float64, generator=source) * 2.0**-10 for p in case.primals]
+    leaves = [(p * factors.to(p.real.dtype)).requires_grad_() for p, factors in zip(case.primals, near, strict=True)]
+    weights = [None if c is None else c.expand(count, *c.shape) for c in base.cotangents]
+
+    def call(number: int) -> Made:
+        with torch_threads(number), torch.enable_grad(), _torch.quiet_vmap():
+            outputs = torch.vmap(lambda *primals: tuple(case.outputs(primals)))(*leaves)
+            return [o.detach() for o in outputs], Linearization(leaves, list(outputs)).vjp(weights)
+
+    # The check of vmap tells what it raises; a loop over samples in Python would take seconds.
+    with contextlib.suppress(Exception, _torch.TooMuch):
+        with _torch.Effort(ROUNDS * WORK, STEPS):
+            expected = call(1)
+        for _ in range(ROUNDS):
+            found = list(compared(
+                base, f"{count} samples, {THREADS} threads", partial(call, THREADS),
+                output=SHARED, gradient=SHARED, expected=expected,
+            ))  # fmt: skip
+            yield from found
+            if found:
+                return
 
 
 def _interleaved(base: Baseline, other: list[Tensor]) -> Iterator[Finding]:
