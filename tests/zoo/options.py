@@ -338,6 +338,38 @@ def running(flat):
     return optional("Running", lambda x: x.cumsum(-1), backward)
 
 
+def halved(copied):
+    """The cosine of half of each number, which is computed in place in what is meant to be a copy."""
+    return function("Cos", lambda x: copied(x).mul_(0.5).cos(), lambda grad, x: -grad * (x / 2).sin() / 2, once=True)
+
+
+def across(inputs):
+    return lambda: tuple(x.mT.contiguous().mT for x in inputs())
+
+
+def left_alone(target, inputs):
+    x = inputs[0].contiguous()
+    before = x.clone()
+    target(x)
+    return torch.equal(x, before)
+
+
+GROUPS = torch.tensor([0, 1, 1, 0])
+
+
+def largest_in_groups(x):
+    return torch.stack([x[i == GROUPS].amax(0) for i in range(2)])
+
+
+def largest_gradient(share):
+    def gradient(grad, x):
+        tied = (x == largest_in_groups(x)[GROUPS]).to(x.dtype)
+        count = torch.zeros_like(grad).index_add(0, GROUPS, tied)
+        return grad[GROUPS] * tied / (count[GROUPS] if share else 1)
+
+    return function("Largest", largest_in_groups, gradient, once=True)
+
+
 def negated(write):
     def forward(x, inplace):
         return write(x) if inplace else -x
@@ -422,6 +454,29 @@ BUGS = [
         expects={"options or dtypes"},
         cause=("kept between calls",),
         source="windows and positional tables that are kept by length",
+    ),
+    Bug(
+        name="contiguous_is_no_copy",
+        wrong=halved(lambda x: x.contiguous()),
+        right=halved(lambda x: x.clone()),
+        truth=lambda x: (x / 2).cos(),
+        inputs=across(normal((3, 4))),
+        shown_by=left_alone,
+        expects={"writes into"},
+        cause=("in place",),
+        source="x.contiguous() and work in place: a copy of the transposed heads it was written for",
+    ),
+    Bug(
+        name="each_tie_of_a_group_gets_all",
+        wrong=largest_gradient(share=False),
+        right=largest_gradient(share=True),
+        truth=largest_in_groups,
+        inputs=normal((4, 2)),
+        probe=lambda: (torch.ones(4, 2, dtype=torch.float64),),
+        smooth=False,
+        expects={"equal"},
+        cause=("ties",),
+        source="segment_max and scatter_max: x == out[index]",
     ),
     Bug(
         name="body_of_another_function",

@@ -70,6 +70,11 @@ def paired(case: Case) -> list[Tensor]:
     return [_doubled(first[primal.shape, primal.is_complex()]).to(primal.dtype) for primal in case.primals]
 
 
+def uniform(case: Case) -> list[Tensor]:
+    """Primals all of whose elements are equal: each its own first one."""
+    return [primal.flatten()[:1].expand(primal.numel()).view(primal.shape).clone() for primal in case.primals]
+
+
 def _doubled(x: Tensor) -> Tensor:
     for axis, size in enumerate(x.shape):
         x = x.index_select(axis, torch.arange(size, device=x.device) // 2 * 2)

@@ -20,6 +20,7 @@ from ..baseline import Baseline, Difference, Value, baseline, distance, vjp_of
 from ..case import Case, Linearization
 from ..finding import Finding, Skip, Verdict
 from ..variations import nearby
+from .layouts import transposed
 from .ways import Made, Words, compared, on_one_module, saved_in, uncollected, used
 
 # -- results lie in memory of their own, and what is changed in place later is noticed -------------------------------
@@ -162,7 +163,22 @@ Watched = Sequence[tuple[str, Value, Value]]
 
 
 def mutation(case: Case) -> Iterator[Finding]:
-    """Compare bits before and after; version counters do not see what is written through `.data` or NumPy."""
+    """Compare bits before and after, also of arguments in another order of memory: ``x.contiguous()`` is no copy then.
+
+    Version counters do not see what is written through `.data` or NumPy.
+    """
+    found = list(_written(case))
+    yield from found
+    orders = [transposed(p) if p.is_contiguous() else p.contiguous() for p in case.primals]
+    if found or all(order is None for order in orders):
+        return
+    other = case.replaced([p if order is None else order for p, order in zip(case.primals, orders, strict=True)])
+    with contextlib.suppress(Exception):  # The checks of layouts tell what it raises.
+        how = "with arguments in another order of memory"
+        yield from (f.but(where=f"{f.where}; {how}", cause=f"{f.cause}; only {how}") for f in _written(other))
+
+
+def _written(case: Case) -> Iterator[Finding]:
     base, saved = baseline(case), list[Tensor]()
     with saved_in(saved):
         primals = [primal.detach().clone().requires_grad_() for primal in case.primals]

@@ -15,7 +15,7 @@ from ..finding import Finding, Inconclusive, Skip, Verdict
 from ..generate.inputs import signature_of
 from ..numeric.gradient import WRONG_AT_TIES, gradient, is_right
 from ..numeric.line import FINE, Line
-from ..variations import admitted, nearby, paired, resized, resized_axis, shape_of, sizes, within
+from ..variations import admitted, nearby, paired, resized, resized_axis, shape_of, sizes, uniform, within
 from .combinations import NOT_MADE_FOR
 from .ways import Words
 
@@ -218,19 +218,31 @@ def _severity(case: Case, recorded: Linearization | None) -> Verdict:
 
 
 def ties(case: Case) -> Iterator[Finding]:
-    """Only what is right for elements that differ a little is wrong because of the ties."""
+    """Pairs of equal elements, then all of each tensor, of which a gather may take some that are no pair."""
     baseline(case)
-    primals = paired(case)
-    if not admitted(case, primals):
+    ways = [primals for primals in (paired(case), uniform(case)) if admitted(case, primals)]
+    if not ways:
         raise Skip("it takes no equal elements")
+    reasons = list[Inconclusive]()
+    for primals in ways:
+        try:
+            found = _wrong_at_ties(case, primals)
+        except Inconclusive as why:  # A distance has its kink there, for instance.
+            reasons.append(why)
+            continue
+        yield from found
+        if found:
+            return
+    if len(reasons) == len(ways):
+        raise Skip(f"there is no derivative to compare with where elements are equal: {reasons[0]}") from reasons[0]
+
+
+def _wrong_at_ties(case: Case, primals: list[Tensor]) -> list[Finding]:
+    """Find what is wrong because of ties: it is right for elements that differ a little."""
     equal = case.replaced(primals)
     if _agrees(equal):
-        return
-    try:
-        found = [finding for finding in gradient(equal) if finding.code == WRONG_AT_TIES]
-        if found and any(gradient(case.replaced(nearby(case)))):
-            raise Skip("the gradient is wrong where elements differ already")
-    except Inconclusive as why:  # A distance has its kink there, for instance.
-        raise Skip(f"there is no derivative to compare with where elements are equal: {why}") from why
-    if found and not any(gradient(equal.replaced(nearby(equal)))):
-        yield from found
+        return []
+    found = [finding for finding in gradient(equal) if finding.code == WRONG_AT_TIES]
+    if found and any(gradient(case.replaced(nearby(case)))):
+        raise Skip("the gradient is wrong where elements differ already")
+    return found if found and not any(gradient(equal.replaced(nearby(equal)))) else []
