@@ -322,6 +322,21 @@ def bytes_of(*numbers):
     return lambda: (torch.tensor(numbers, dtype=torch.uint8), scale.clone().requires_grad_())
 
 
+def onto_the_ball(x):
+    length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    return x / length.clamp(min=1)
+
+
+def ball_gradient(outside):
+    def gradient(grad, x):
+        length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+        unit = x / length
+        along = (grad - unit * (unit * grad).sum(-1, keepdim=True)) / length
+        return torch.where(outside(length > 1), along, grad)
+
+    return function("Ball", onto_the_ball, gradient, once=True)
+
+
 # -- memory -----------------------------------------------------------------------------------------------------------
 
 
@@ -477,6 +492,17 @@ BUGS = [
         expects={"equal"},
         cause=("ties",),
         source="segment_max and scatter_max: x == out[index]",
+    ),
+    Bug(
+        name="decided_for_the_whole_batch",
+        wrong=ball_gradient(lambda outside: outside.any()),
+        right=ball_gradient(lambda outside: outside),
+        truth=onto_the_ball,
+        inputs=lambda: (normal((3, 4))()[0] + 2,),
+        probe=given([[0.1, 0.2], [3.0, 4.0]]),
+        expects=GRADIENT,
+        cause=("slices of unlike sizes",),
+        source="projections and small angles: one row decides by which formula all are computed",
     ),
     Bug(
         name="body_of_another_function",

@@ -80,7 +80,7 @@ def cumsum(vmap):
 def test_a_vmap_rule_that_takes_the_mapped_axis_for_the_first():
     (finding,) = findings("vmap", cumsum(lambda apply, dims, x: (apply(x), 0)), X)
     assert finding.code == "vmap-output"
-    assert "in_dims=(2,)" in finding.where
+    assert "in_dims=(1,)" in finding.where
 
 
 def test_a_vmap_rule_that_takes_all_inputs_for_mapped():

@@ -42,7 +42,7 @@ TRAITS: dict[str, tuple[str, ...]] = {
     "mode": ("", STRICT, "autocast in the backward", THREADS, GRAPH, "a checkpoint"),
     "order": ("", "second order", "third order", "forward mode", "vmap", "vmap of vmap", "forward over reverse"),
 }
-_APART = {"values": 3, "cotangents": 1, "sizes": 2, "precision": 2}
+_APART = {"values": 4, "cotangents": 1, "sizes": 2, "precision": 2}
 ARRAY = [len(traits) - _APART.get(dimension, 0) for dimension, traits in TRAITS.items()]
 """Traits of each dimension of which each pair is in some row. The last ones of some are looked at alone."""
 COMPLEX = TRAITS["precision"].index("complex numbers")
@@ -80,7 +80,7 @@ _SINGLE = tuple(
 )
 FIRST = (
     *_SINGLE,
-    *((7, 0, 6, 0, 0, 0, 0), (10, 0, 6, 0, 0, 0, 0)),
+    *((7, 0, 6, 0, 0, 0, 0), (11, 0, 6, 0, 0, 0, 0)),
     *((1, 5, 0, 0, 0, 0, 0), (1, 0, 0, 3, 0, 0, 0), (3, 0, 0, 1, 0, 0, 0)),
 )
 """Calls with one trait: beside others it may not show. Long sweeps of values and domains need two, so do 0 times

@@ -16,7 +16,8 @@ from ..variations import nearby
 from .orders import push
 from .ways import Refused, Words, attempt, claimed, may_refuse, placed, require_dense, require_fixed, used
 
-SAMPLES = 3
+SAMPLES, MOST = 3, 6
+"""Samples that are mapped; or as many as a first axis is long, up to so many."""
 
 Batch = list[Tensor]
 InDims = tuple[int | None, ...]
@@ -45,8 +46,8 @@ def mapped(case: Case) -> Iterator[Finding]:
         raise refused[0]
 
 
-def _samples(case: Case) -> list[Batch]:
-    return [case.primals, nearby(case), nearby(case, salt=1)]
+def _samples(case: Case, count: int = SAMPLES) -> list[Batch]:
+    return [case.primals, *(nearby(case, salt=i) for i in range(count - 1))]
 
 
 def _map(function: Callable[..., tuple[Tensor, ...]], stacked: Batch, dims: InDims | int = 0) -> tuple[Tensor, ...]:
@@ -55,14 +56,20 @@ def _map(function: Callable[..., tuple[Tensor, ...]], stacked: Batch, dims: InDi
 
 
 def _values(base: Baseline) -> Iterator[Finding]:
-    """Compare the outputs of vmapped calls."""
+    """Compare the outputs of vmapped calls, of as many samples as a first axis is long: mistaken axes fit then."""
     case = base.case
-    samples = _samples(case)
+    lengths = [len(primal) for primal in case.primals if primal.dim() > 1 and 1 < len(primal) <= MOST]
+    samples = _samples(case, lengths[0] if lengths else SAMPLES)
     for dims in _in_dims(case.primals):
-        loop = [[samples[0 if dim is None else i][j] for j, dim in enumerate(dims)] for i in range(SAMPLES)]
+        loop = [[samples[0 if dim is None else i][j] for j, dim in enumerate(dims)] for i in range(len(samples))]
         columns = zip(dims, zip(*samples, strict=True), strict=True)
         stacked = [column[0].clone() if dim is None else torch.stack(column, dim) for dim, column in columns]
-        found = attempt(partial(_map, lambda *primals: tuple(case.outputs(primals)), stacked, dims))
+        try:
+            found = attempt(partial(_map, lambda *primals: tuple(case.outputs(primals)), stacked, dims))
+        except Refused:
+            if any(dims):  # A rule may refuse other places than the first.
+                continue
+            raise
         expected = [torch.stack(column) for column in zip(*(case.values(sample) for sample in loop), strict=True)]
         worst = base.differing_outputs(found, expected)[:1]
         words = Words("vmap-output", "An output under vmap is another than in a loop", *_cause_and_hint(case, dims))
@@ -84,13 +91,13 @@ def _cause_and_hint(case: Case, dims: InDims) -> tuple[str, str]:
 
 
 def _in_dims(primals: Batch) -> Iterator[InDims]:
-    """All mapped at the front, each alone, all at the back."""
+    """All mapped at the front, second, at the back; and each alone."""
     count = len(primals)
-    yield (0,) * count
-    if count > 1:
-        yield from (tuple(0 if i == j else None for i in range(count)) for j in range(min(count, 3)))
-    if any(primal.dim() for primal in primals):
-        yield tuple(primal.dim() for primal in primals)
+    ways = [tuple(min(place, primal.dim()) for primal in primals) for place in (0, 1, max(p.dim() for p in primals))]
+    for places in dict.fromkeys(ways):
+        yield places
+        if count > 1:
+            yield from (tuple(places[i] if i == j else None for i in range(count)) for j in range(min(count, 3)))
 
 
 GRADIENT = Words(
