@@ -369,6 +369,23 @@ def left_alone(target, inputs):
     return torch.equal(x, before)
 
 
+def products(one_argument):
+    """The products of two lists of numbers, each with each."""
+
+    def gradient(grad, x, y):
+        if one_argument(x, y):
+            return (grad @ y).add_(x @ grad), torch.zeros_like(y)
+        return grad @ y, x @ grad
+
+    return function("Products", lambda x, y: x[:, None] * y, gradient, once=True)
+
+
+def beside_itself_detached(target, inputs):
+    x = inputs[0].clone().requires_grad_()
+    weights = torch.arange(x.numel() ** 2, dtype=x.dtype).view(x.numel(), -1)
+    return torch.autograd.grad((target(x, x.detach()) * weights).sum(), x)
+
+
 GROUPS = torch.tensor([0, 1, 1, 0])
 
 
@@ -480,6 +497,17 @@ BUGS = [
         expects={"writes into"},
         cause=("in place",),
         source="x.contiguous() and work in place: a copy of the transposed heads it was written for",
+    ),
+    Bug(
+        name="one_address_for_one_argument",
+        wrong=products(lambda x, y: x.data_ptr() == y.data_ptr()),
+        right=products(lambda x, y: False),
+        truth=lambda x, y: x[:, None] * y,
+        inputs=normal((4,), (3,)),
+        shown_by=beside_itself_detached,
+        expects={"how the function is called"},
+        cause=("one address",),
+        source="kernel matrices of x with itself: k(x, x.detach()) stops the gradient of one",
     ),
     Bug(
         name="each_tie_of_a_group_gets_all",

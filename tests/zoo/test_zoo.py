@@ -30,7 +30,7 @@ def finders(bug: Bug) -> set[str]:
 bugs = pytest.mark.parametrize("bug", ZOO, ids=name)
 
 # Two orders of calls are compared, each in a child; where another test has left a thread, there can be none.
-NEEDS_A_CHILD = {"table_of_the_first_width"}
+NEEDS_A_CHILD = {"table_of_the_first_width", "table_in_the_dtype_of_the_first_call"}
 
 # To try all checks and to explain what they find takes seconds. The right version is looked at for one bug of each
 # family and for each check, and with compilers for one of each family.

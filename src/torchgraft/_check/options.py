@@ -54,7 +54,7 @@ def options(case: Case) -> Iterator[tuple[str, Case]]:
 def _candidates(case: Case) -> Iterator[tuple[str, Case]]:
     """Cases with a flag turned, a number that is larger, negative or 0, another word, a list one longer."""
     words = words_in_code(case.target) if any(isinstance(option, str) for option in _numbers(case).values()) else []
-    hints = _Hints(words, sorted({primal.dim() for primal in case.primals}))
+    hints = _Hints(words, sorted({leaf.dim() for leaf in case.leaves if isinstance(leaf, Tensor)}))
     for i, (name, leaf) in enumerate(zip(case.leaf_names, case.leaves, strict=True)):
         for other in _others(leaf, name, case.target.signature.get(name), hints):
             leaves = case.leaves
@@ -169,7 +169,7 @@ _PLAIN = str | int | float | complex | Enum
 
 
 class _Hints(NamedTuple):
-    """Words in the target's code, and numbers of axes of its primals: other values of options are made of them."""
+    """Words in the target's code, and numbers of axes of its tensors: other values of options are made of them."""
 
     words: list[str]
     axes: list[int]

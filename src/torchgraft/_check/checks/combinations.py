@@ -24,7 +24,22 @@ from ..numeric.gradient import compare, is_right
 from ..numeric.line import CLOSE, FINE, Line, largest, near
 from ..numeric.probe import Probe
 from ..variations import LARGE, MASKED, STEPS, tried, with_precision, with_sizes, with_values, within, zero_vjp
-from .traits import COMPLEX, FIRST, GRAPH, HOW, ORDERS, OWN, ROWS, SHARED, TRAITS, TWICE, forward_mode, passed, twice
+from .traits import (
+    COMPLEX,
+    DETACHED,
+    FIRST,
+    GRAPH,
+    HOW,
+    ORDERS,
+    OWN,
+    ROWS,
+    SHARED,
+    TRAITS,
+    TWICE,
+    forward_mode,
+    passed,
+    twice,
+)
 
 Row = tuple[int, ...]
 SLOW, ENOUGH, LONGEST = 0.02, 50_000, 7
@@ -255,12 +270,12 @@ class Calls:
     def _passed(self, row: Row) -> Iterator[Finding]:
         """Pass the same numbers in another way, and in a mode."""
         line, arguments, mode = self._line(row), TRAITS["arguments"][row[4]], TRAITS["mode"][row[5]]
-        if arguments == TWICE and not _takes(twice(line.case)):
-            raise Skip("it refuses the values of one for the other")
-        found = passed(line, arguments, mode)
-        if arguments == TWICE:
-            line = Line(twice(line.case), TRAITS["cotangents"][row[1]])
-        expected, least = line.gradients, _least(line, mode)
+        if arguments in (TWICE, DETACHED):
+            recorded = tried(twice(line.case), self._steps)
+            if recorded is None:
+                raise Skip("it refuses the values of one for the other")
+            line = Line(twice(line.case), TRAITS["cotangents"][row[1]], recorded)
+        found, expected, least = passed(line, arguments, mode), line.gradients, _least(line, mode)
         finite = all(bool(g.isfinite().all()) for g in expected if g is not None)
         if near(found, expected, least) or not finite or not _conditioned(line.case):
             return
@@ -323,13 +338,6 @@ class Calls:
         cause = "; ".join(filter(None, [cause, finding.cause])) or None
         given = self.free or not strange
         return finding.but(code=code, title=title, where=where, cause=cause, hint=hint, given=given, case=case)
-
-
-def _takes(case: Case) -> bool:
-    """Return True if the forward takes a case."""
-    with contextlib.suppress(Exception):
-        return bool(case.values())
-    return False
 
 
 def _elementwise(case: Case, masked: Case, outputs: list[Tensor]) -> bool:

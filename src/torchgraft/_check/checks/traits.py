@@ -30,6 +30,7 @@ OWN = ("operator", "function", "library")
 """Kinds of targets whose derivatives are no one else's."""
 
 TWICE, BESIDE = "one tensor twice", "another use of the arguments"
+DETACHED = "one tensor twice, once detached"
 STRICT, THREADS = "deterministic algorithms and anomaly detection", "another number of threads"
 GRAPH = "the graph of the backward"
 
@@ -38,16 +39,17 @@ TRAITS: dict[str, tuple[str, ...]] = {
     "cotangents": ("", "that sum to zero", "that are tiny", "with one element", "of ones", "of zeros"),
     "sizes": ("", *SHAPES),
     "precision": ("", "another precision", "bfloat16", "float16", "complex numbers"),
-    "arguments": ("", TWICE, "views", "parameters", "another layout", BESIDE),
+    "arguments": ("", TWICE, "views", "parameters", "another layout", BESIDE, DETACHED),
     "mode": ("", STRICT, "autocast in the backward", THREADS, GRAPH, "a checkpoint"),
     "order": ("", "second order", "third order", "forward mode", "vmap", "vmap of vmap", "forward over reverse"),
 }
-_APART = {"values": 4, "cotangents": 1, "sizes": 2, "precision": 2}
+_APART = {"values": 4, "cotangents": 1, "sizes": 2, "precision": 2, "arguments": 1}
 ARRAY = [len(traits) - _APART.get(dimension, 0) for dimension, traits in TRAITS.items()]
 """Traits of each dimension of which each pair is in some row. The last ones of some are looked at alone."""
 COMPLEX = TRAITS["precision"].index("complex numbers")
 HOW = {
     TWICE: "it treats arguments that are one tensor in another way, and autograd adds up both gradients",
+    DETACHED: "it takes arguments at one address for one argument, and gives the gradient of both to one of them",
     BESIDE: "a hook on an argument changes the gradients of all its uses: put it on a copy, such as x.view_as(x)",
     "views": "it reads or writes beyond its argument, or takes it for the owner of its memory",
     "parameters": "it asks for the class of its arguments, or whether they are leaves",
@@ -82,6 +84,7 @@ FIRST = (
     *_SINGLE,
     *((7, 0, 6, 0, 0, 0, 0), (11, 0, 6, 0, 0, 0, 0)),
     *((1, 5, 0, 0, 0, 0, 0), (1, 0, 0, 3, 0, 0, 0), (3, 0, 0, 1, 0, 0, 0)),
+    (0, 0, 0, 0, 6, 0, 0),
 )
 """Calls with one trait: beside others it may not show. Long sweeps of values and domains need two, so do 0 times
 infinity, what overflows in float16, and what cancels in float32.
@@ -92,12 +95,8 @@ infinity, what overflows in float16, and what cancels in float32.
 
 
 def passed(line: Line, arguments: str, mode: str) -> list[Value]:
-    """The gradients where arguments are passed in a way, in a mode.
-
-    Raises:
-        Skip: no two arguments are alike, one of which would be passed twice.
-    """
-    case = twice(line.case) if arguments == TWICE else line.case
+    """The gradients where arguments are passed in a way, in a mode; of what is passed twice, the line is `twice`."""
+    case = line.case
     leaves, given = _given(case, arguments)
     function = _recomputed(case) if mode == "a checkpoint" else case.outputs
     others = _other_gradients(line, leaves) if arguments == BESIDE else []
@@ -111,9 +110,11 @@ def passed(line: Line, arguments: str, mode: str) -> list[Value]:
         return [None if g is None else g - other for g, other in zip(found, others, strict=True)]
     if arguments == "views":
         return [None if g is None else g[1] for g in found]
+    if arguments == DETACHED:
+        found[_alike(case)[1]] = line.gradients[_alike(case)[1]]  # Nobody asked for it.
     if arguments == TWICE:
         i, j = _alike(case)
-        second = case.linearize().vjp(line.cotangents)[j]
+        second = line.gradients[j]
         found[i] = found[i] if second is None or found[i] is None else found[i] - second  # type: ignore[operator]
         found[j] = second
     return found
@@ -129,7 +130,7 @@ def twice(case: Case) -> Case:
     """The case with the first of two alike primals in both places.
 
     Raises:
-        Skip: no two are alike.
+        Skip: no two have the same number of axes.
     """
     i, j = _alike(case)
     return case.replaced([case.primals[i] if k == j else primal for k, primal in enumerate(case.primals)])
@@ -139,7 +140,7 @@ def _alike(case: Case) -> tuple[int, int]:
     """Places of two primals of one kind, which are no parameters of a module."""
     primals, fixed = case.primals, case.parameters
     for i, j in itertools.combinations([i for i in range(len(primals)) if i not in fixed], 2):
-        if primals[i].shape == primals[j].shape and primals[i].dtype == primals[j].dtype:
+        if primals[i].dim() == primals[j].dim() and primals[i].dtype == primals[j].dtype:
             return i, j
     raise Skip("no two arguments are alike")
 
@@ -160,9 +161,10 @@ def _given(case: Case, arguments: str) -> tuple[list[Tensor], list[Tensor]]:
             made = [None if i in fixed else way(p) for i, (way, p) in enumerate(zip(ways, primals, strict=True))]
             primals = [p if other is None else other for p, other in zip(primals, made, strict=True)]
     leaves = [p.requires_grad_() for p in primals]
-    if arguments == TWICE:
+    if arguments in (TWICE, DETACHED):
         i, j = _alike(case)
-        return leaves, [leaves[i] if k == j else leaf for k, leaf in enumerate(leaves)]
+        other = leaves[i] if arguments == TWICE else leaves[i].detach()
+        return leaves, [other if k == j else leaf for k, leaf in enumerate(leaves)]
     return leaves, leaves
 
 
