@@ -99,7 +99,7 @@ def _written(case: Case) -> list[Finding]:
 
 
 def _other_calls(case: Case) -> list[Finding]:
-    """Look at some other values, and at the second order, the forward mode and vmap; what cannot be told is not."""
+    """Look at some other values, and at the second order, the forward mode and vmap, as far as they can be told."""
     calls, found = Calls(case), list[Finding]()
     for dimension, name in OTHERS:
         row = tuple(traits.index(name) if key == dimension else 0 for key, traits in TRAITS.items())
