@@ -29,7 +29,7 @@ REFUSALS = Path(__file__).with_name("refusals.md")
 LAYERS = {
     layer.name: layer for maker in {**ENDS, **DERIVATIVES, **VALUES, **RECORDS} for layer in [maker(Seeded(3), 1)]
 }
-SEED, CASES, MANY = 20, 100, 400
+SEED, CASES, MANY = 20, 100, 300
 
 
 @pytest.fixture(scope="module")
