@@ -47,7 +47,7 @@ NORMS = {"p", "ord", "norm"}
 def options(case: Case) -> Iterator[tuple[str, Case]]:
     """Cases with one option changed, of those that the target takes."""
     if "options" not in case.memo:
-        case.memo["options"] = [row for row in _candidates(case) if tried(row[1]) is not None]
+        case.memo["options"] = [row for row in _candidates(case) if tried(row[1], given=case) is not None]
     yield from case.memo["options"]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -134,23 +135,39 @@ def admitted(case: Case, primals: Sequence[Tensor]) -> bool:
 
 WORK = 3_000_000
 """Elements that torch may compute in a call with other arguments, where each operation counts as a thousand."""
-STEPS, LINES = 20_000, 200_000
-"""Calls of functions of Python that such a call may take, and lines: a step of 0 makes loops that do not end."""
+STEPS, LINES, LONGER = 20_000, 200_000, 4
+"""Functions and lines of Python that such a call may run, beside this multiple of those of the given call.
+
+A step of 0 makes loops that do not end.
+"""
 
 
-def tried(case: Case, steps: int = STEPS) -> Linearization | None:
+def tried(case: Case, *, given: Case) -> Linearization | None:
     """The forward pass of a case with other arguments, and a backward for its work; None if refused, or too long.
 
     What the backward raises is found where it is called again.
+
+    Args:
+        case: to call.
+        given: the case that it was made of, whose work says how much there may be.
     """
+    steps, lines = _limits(given)
     try:
         # A call that is stopped leaves modes as they were.
-        with torch.set_grad_enabled(torch.is_grad_enabled()), _torch.Effort(WORK, steps, LINES):
+        with torch.set_grad_enabled(torch.is_grad_enabled()), _torch.Effort(WORK, steps, lines):
             recorded = case.linearize()
             zero_vjp(recorded)
     except (Exception, _torch.TooMuch):
         return None
     return recorded
+
+
+def _limits(case: Case) -> tuple[int, int]:
+    if "limits" not in case.memo:
+        with contextlib.suppress(Exception), _torch.Effort(sys.maxsize, lines=sys.maxsize) as effort:
+            zero_vjp(case.linearize())
+        case.memo["limits"] = STEPS + LONGER * effort.calls, LINES + LONGER * effort.lines
+    return case.memo["limits"]  # type: ignore[no-any-return]
 
 
 def zero_vjp(recorded: Linearization) -> None:

@@ -30,12 +30,13 @@ class Effort(TorchDispatchMode):
 
     Attributes:
         calls: that have begun.
+        lines: that have run, where there is a limit.
     """
 
     def __init__(self, limit: int, calls: int | None = None, lines: int | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._left, self._most_calls, self._most_lines = limit, calls, lines
-        self.calls = self._lines = 0
+        self.calls = self.lines = 0
         self._counts = self._traces = False
 
     def __enter__(self) -> Effort:
@@ -65,15 +66,15 @@ class Effort(TorchDispatchMode):
 
     def _trace(self, frame: FrameType, event: str, argument: Any) -> Any:
         if event == "line":
-            self._lines += 1
-            if self._most_lines is not None and self._lines > self._most_lines:
+            self.lines += 1
+            if self._most_lines is not None and self.lines > self._most_lines:
                 self._stop(frame)
         return self._trace
 
     def _stop(self, frame: FrameType) -> None:
         running = _names(frame)
         if "_find_and_load" in running:
-            self.calls = self._lines = 0  # No other call pays for an import, and half a module must not stay.
+            self.calls = self.lines = 0  # No other call pays for an import, and half a module must not stay.
         elif running.isdisjoint(("__exit__", "__del__")):  # They give back what was changed.
             raise TooMuch
 

@@ -58,7 +58,8 @@ def _after_others(given: Sequence[Case]) -> list[list[Value]]:
     found: list[list[Value]] = []
     for case in given:
         others = [other for _, other in itertools.islice(options(case), MOST)]
-        others += [other for other in [with_precision(case, "another precision")] if tried(other) is not None]
+        narrow = with_precision(case, "another precision")
+        others += [] if tried(narrow, given=case) is None else [narrow]
         for other in others:
             _called(other)
         found.append(_called(case) if others else [])

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import sys
 import time
 from collections.abc import Callable, Hashable, Iterator
 
@@ -23,7 +22,7 @@ from ..generate.inputs import signature_of
 from ..numeric.gradient import compare, is_right
 from ..numeric.line import CLOSE, FINE, Line, largest, near
 from ..numeric.probe import Probe
-from ..variations import LARGE, MASKED, STEPS, tried, with_precision, with_sizes, with_values, within, zero_vjp
+from ..variations import LARGE, MASKED, tried, with_precision, with_sizes, with_values, within
 from .traits import (
     COMPLEX,
     DETACHED,
@@ -44,8 +43,6 @@ from .traits import (
 Row = tuple[int, ...]
 SLOW, ENOUGH, LONGEST = 0.02, 50_000, 7
 """Seconds of a slow call, elements of a large one, and the stride in which the rows are tried of such."""
-LONGER = 4
-"""The multiple of the given call's calls of Python that one with other arguments may take besides."""
 SCALE = 2.0**-10
 """Part of the given outputs that others have at least where an accuracy is declared: solvers have absolute ones."""
 NOT_MADE_FOR = "if it is not made for them, give `samples`, or refuse them"
@@ -94,10 +91,7 @@ class Calls:
     def __init__(self, case: Case) -> None:
         self.case = case
         self.free = signature_of(case.target) is not None
-        with _torch.Effort(sys.maxsize) as effort:
-            plain = case.linearize()
-            zero_vjp(plain)
-        self._steps = STEPS + LONGER * effort.calls
+        plain = case.linearize()
         nodes = _torch.nodes_in_graph(plain.outputs)
         self.own = case.target.kind in OWN or any(
             isinstance(node, torch.autograd.function.FunctionCtx) for node in nodes
@@ -138,7 +132,7 @@ class Calls:
                 case = self._with_own_parameters(with_values(case, TRAITS["values"][values]))
             if precision:
                 case = with_precision(case, TRAITS["precision"][precision])
-            recorded = tried(case, self._steps) if within(case) else None
+            recorded = tried(case, given=self.case) if within(case) else None
         except Exception:
             return None
         if recorded is None:
@@ -271,7 +265,7 @@ class Calls:
         """Pass the same numbers in another way, and in a mode."""
         line, arguments, mode = self._line(row), TRAITS["arguments"][row[4]], TRAITS["mode"][row[5]]
         if arguments in (TWICE, DETACHED):
-            recorded = tried(twice(line.case), self._steps)
+            recorded = tried(twice(line.case), given=self.case)
             if recorded is None:
                 raise Skip("it refuses the values of one for the other")
             line = Line(twice(line.case), TRAITS["cotangents"][row[1]], recorded)
