@@ -229,17 +229,18 @@ class Case:
         Args:
             wanted: which primals require grad; all by default.
         """
-        wanted = wanted or [True] * len(self._positions)
         given = self.primals if primals is None else primals
         try:
-            return self.record(self._leaves(given, wanted))
+            return self.record(self.leaves_of(given, wanted))
         except RuntimeError as error:
             if "leaf Variable that requires grad" not in str(error):
                 raise
         self._in_place = True
-        return self.record(self._leaves(given, wanted))
+        return self.record(self.leaves_of(given, wanted))
 
-    def _leaves(self, tensors: Sequence[Tensor], wanted: Sequence[bool]) -> list[Tensor]:
+    def leaves_of(self, tensors: Sequence[Tensor], wanted: Sequence[bool] | None = None) -> list[Tensor]:
+        """Copies of tensors in the place of the primals, which require grad if wanted; parameters are parameters."""
+        wanted = wanted or [True] * len(tensors)
         leaves = [tensor.detach().clone().requires_grad_(want) for tensor, want in zip(tensors, wanted, strict=True)]
         for i in self.parameters:
             leaves[i] = nn.Parameter(leaves[i], leaves[i].requires_grad)

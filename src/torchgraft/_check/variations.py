@@ -151,7 +151,7 @@ def tried(case: Case, *, given: Case) -> Linearization | None:
         case: to call.
         given: the case that it was made of, whose work says how much there may be.
     """
-    steps, lines = _limits(given)
+    steps, lines = limits(given)
     try:
         # A call that is stopped leaves modes as they were.
         with torch.set_grad_enabled(torch.is_grad_enabled()), _torch.Effort(WORK, steps, lines):
@@ -162,7 +162,8 @@ def tried(case: Case, *, given: Case) -> Linearization | None:
     return recorded
 
 
-def _limits(case: Case) -> tuple[int, int]:
+def limits(case: Case) -> tuple[int, int]:
+    """The calls and lines of Python that a call with other arguments than those of a case may take."""
     if "limits" not in case.memo:
         with contextlib.suppress(Exception), _torch.Effort(sys.maxsize, lines=sys.maxsize) as effort:
             zero_vjp(case.linearize())

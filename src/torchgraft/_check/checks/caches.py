@@ -15,7 +15,7 @@ from ..children import may_fork, run_in_child, survive
 from ..code import is_native
 from ..finding import Finding, Skip
 from ..options import options
-from ..variations import resized, sizes, tried, with_precision
+from ..variations import limits, resized, sizes, tried, with_precision
 from .ways import Words
 
 MOST = 8
@@ -43,6 +43,8 @@ def caches(case: Case) -> Iterator[Finding]:
     if not may_fork():
         raise Skip("here can be no child process, in which calls with other options and dtypes leave nothing behind")
     longer = [resized(case, size, size + NEW) for size in itertools.islice(sizes(case), 2)]
+    for long in longer:  # To measure its own would be the first call at its size.
+        long.memo["limits"] = limits(case)
     after = run_in_child(partial(_after_others, longer))
     if not any(after):
         raise Skip("it takes no other options or dtypes")

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ... import _torch
 from ..baseline import Baseline, Difference, Value, baseline, distance, vjp_of
@@ -145,7 +145,7 @@ def _among_other_calls(base: Baseline) -> Iterator[Finding]:
 def _between(base: Baseline) -> Iterator[Finding]:
     """Call one module with other arguments between the forward and the backward of a call."""
     case = base.case
-    leaves: list[Tensor] = [nn.Parameter(primal.clone()) for primal in case.primals]
+    leaves = case.leaves_of(case.primals)
     (parameters, *args), kwargs = case.arguments(leaves)
     (_, *others), named = case.arguments(elsewhere(case))
     module = copied(case.target.origin, parameters)
@@ -180,7 +180,7 @@ def _after_a_step(base: Baseline) -> Iterator[Finding]:
 
 
 def _stepped(kept: Case, base: Baseline, moved: Sequence[Tensor], recorded: bool) -> Made:
-    leaves: list[Tensor] = [nn.Parameter(primal.clone(), recorded) for primal in base.case.primals]
+    leaves = base.case.leaves_of(base.case.primals, [recorded] * len(base.case.primals))
 
     def call() -> Made:
         if not recorded:

@@ -58,7 +58,7 @@ def _map(function: Callable[..., tuple[Tensor, ...]], stacked: Batch, dims: InDi
 def _values(base: Baseline) -> Iterator[Finding]:
     """Compare the outputs of vmapped calls, of as many samples as a first axis is long: mistaken axes fit then."""
     case = base.case
-    lengths = [len(primal) for primal in case.primals if primal.dim() > 1 and 1 < len(primal) <= MOST]
+    lengths = [len(primal) for primal in case.primals if primal.dim() and 1 < len(primal) <= MOST]
     samples = _samples(case, lengths[0] if lengths else SAMPLES)
     for dims in _in_dims(case.primals):
         loop = [[samples[0 if dim is None else i][j] for j, dim in enumerate(dims)] for i in range(len(samples))]
@@ -67,9 +67,9 @@ def _values(base: Baseline) -> Iterator[Finding]:
         try:
             found = attempt(partial(_map, lambda *primals: tuple(case.outputs(primals)), stacked, dims))
         except Refused:
-            if any(dims):  # A rule may refuse other places than the first.
-                continue
-            raise
+            if set(dims) == {0}:
+                raise
+            continue  # A rule may refuse other places than the first, and inputs that are not mapped.
         expected = [torch.stack(column) for column in zip(*(case.values(sample) for sample in loop), strict=True)]
         worst = base.differing_outputs(found, expected)[:1]
         words = Words("vmap-output", "An output under vmap is another than in a loop", *_cause_and_hint(case, dims))
