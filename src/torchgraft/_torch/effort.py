@@ -40,7 +40,7 @@ class Effort(TorchDispatchMode):
         self._counts = self._traces = False
 
     def __enter__(self) -> Effort:
-        """Begin to count."""
+        """Begin to count operations, calls and lines."""
         super().__enter__()  # type: ignore[no-untyped-call]
         self._counts = sys.getprofile() is None
         self._traces = self._most_lines is not None and sys.gettrace() is None
@@ -51,7 +51,7 @@ class Effort(TorchDispatchMode):
         return self
 
     def __exit__(self, *error: Any) -> None:
-        """Stop the count."""
+        """Stop the count of operations, calls and lines."""
         if self._traces:
             sys.settrace(None)
         if self._counts:

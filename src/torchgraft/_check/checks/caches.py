@@ -1,4 +1,4 @@
-"""What is kept between calls: a table may have been made for other options, or in another dtype."""
+"""Tables and results that are kept between calls, and made for other options or in another dtype."""
 
 from __future__ import annotations
 
