@@ -351,6 +351,27 @@ def test_an_option_with_which_a_loop_does_not_end_is_not_tried():
     assert report.ok, report
 
 
+@pytest.mark.parametrize("place", [lambda axis, q: axis, lambda axis, q: axis % q.dim()], ids=["wrong", "right"])
+def test_an_axis_of_a_tensor_without_gradient_counted_from_the_end(place):
+    class Scaled(Function):
+        @staticmethod
+        def forward(ctx, q, scale, axis):
+            if scale.shape != (q.shape[axis],):
+                raise ValueError("one scale for each slice")
+            ctx.q, ctx.axis = q, axis
+            return q * scale.view([-1 if i == axis % q.dim() else 1 for i in range(q.dim())])
+
+        @staticmethod
+        def backward(ctx, grad):
+            others = [i for i in range(ctx.q.dim()) if i != place(ctx.axis, ctx.q)]
+            return None, (grad * ctx.q).sum(others).expand(ctx.q.shape[ctx.axis]), None
+
+    codes = torch.tensor([[3, -5, 7], [1, 0, -2]])
+    found = tg.check(Scaled.apply, codes, normal(2).requires_grad_(), 0, only="options").findings
+    said = [finding.where.partition(";")[0] for finding in found if finding.severity is tg.Verdict.FAIL]
+    assert said == ["axis=-2"] * (place(-1, codes) == -1)
+
+
 def test_a_tensor_that_may_be_left_out():
     class Biased(Function):
         @staticmethod

@@ -32,14 +32,20 @@ def test_what_takes_too_much_is_stopped(work):
     assert sys.getprofile() is None
 
 
-def test_a_loop_without_calls_is_stopped():
+@pytest.mark.parametrize("tracer", [None, lambda frame, event, argument: None], ids=["alone", "beside a tracer"])
+def test_a_loop_without_calls_is_stopped(tracer):
     def endless():
         while True:
             pass
 
-    with pytest.raises(_torch.TooMuch), _torch.Effort(MUCH, lines=1000):
-        endless()
-    assert sys.gettrace() is None
+    before = sys.gettrace()
+    sys.settrace(tracer)
+    try:
+        with pytest.raises(_torch.TooMuch), _torch.Effort(MUCH, lines=1000):
+            endless()
+        assert sys.gettrace() is tracer
+    finally:
+        sys.settrace(before)
 
 
 def test_what_gives_back_is_not_stopped():

@@ -21,7 +21,8 @@ class TooMuch(BaseException):
 class Effort(TorchDispatchMode):
     """Within, a call is stopped that computes too much.
 
-    Python functions are not counted where a profiler counts them already, nor are lines where a debugger stops.
+    Python functions are not counted where a profiler counts them already. A tracer, of what measures coverage or of a
+    debugger, is put aside while lines are counted: loops that do not end must end there too.
 
     Args:
         limit: elements that torch may make, where each operation counts as a thousand.
@@ -37,23 +38,24 @@ class Effort(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self._left, self._most_calls, self._most_lines = limit, calls, lines
         self.calls = self.lines = 0
-        self._counts = self._traces = False
+        self._counts = False
+        self._tracer: Any = None
 
     def __enter__(self) -> Effort:
         """Begin to count operations, calls and lines."""
         super().__enter__()  # type: ignore[no-untyped-call]
         self._counts = sys.getprofile() is None
-        self._traces = self._most_lines is not None and sys.gettrace() is None
         if self._counts:
             sys.setprofile(self._count)
-        if self._traces:
+        if self._most_lines is not None:
+            self._tracer = sys.gettrace()
             sys.settrace(self._trace)
         return self
 
     def __exit__(self, *error: Any) -> None:
         """Stop the count of operations, calls and lines."""
-        if self._traces:
-            sys.settrace(None)
+        if self._most_lines is not None:
+            sys.settrace(self._tracer)
         if self._counts:
             sys.setprofile(None)
         super().__exit__(*error)  # type: ignore[no-untyped-call]

@@ -1,6 +1,7 @@
 """Checks of one call among others: the same again, interleaved, on threads, with nothing recorded."""
 
 import gc
+import os
 import random
 import threading
 from contextlib import nullcontext
@@ -160,6 +161,27 @@ def test_a_gradient_in_a_buffer_that_two_threads_fill():
     buffer = torch.zeros(3, dtype=DOUBLE)
     filled = function(lambda x: x.sin(), lambda g, x: torch.mul(g, x.cos(), out=buffer))
     assert all(alarms("threads", filled, X) == {"threads"} for _ in range(5))
+
+
+@pytest.mark.skipif(os.cpu_count() == 1, reason="a race needs two cores")
+@pytest.mark.parametrize("kept", ["static", ""])
+def test_a_variable_that_the_threads_of_one_call_share(kept):
+    source = f"""
+    void doubled(int64_t n, const T *x, T *out) {{
+        {kept} volatile T sum;
+        sum = 0;
+        for (int64_t i = 0; i < 200; i++) sum += 1;
+        for (int64_t i = 0; i < n; i++) out[i] = 2 * x[i] + (sum - 200);
+    }}"""
+
+    @tg.op(kernel=tg.c(source))
+    def doubled(x: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch n"]: ...
+
+    @doubled.adjoint("x")
+    def _(grad):
+        return 2 * grad
+
+    assert alarms("threads", doubled, normal(2, 6)) == ({"threads"} if kept else set())
 
 
 @pytest.mark.slow
@@ -368,6 +390,37 @@ class Workspace(nn.Module):
                 return grad * ctx.slope, None
 
         return Sine.apply(x, self.slope)
+
+
+class LastInput(nn.Module):
+    """The backward takes the last input of the layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(normal(3, seed=1))
+
+    def forward(self, x):
+        layer = self
+
+        class Square(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, weight):
+                layer.last = x
+                ctx.save_for_backward(weight)
+                return x * x * weight
+
+            @staticmethod
+            @torch.autograd.function.once_differentiable
+            def backward(ctx, grad):
+                (weight,) = ctx.saved_tensors
+                return 2 * grad * layer.last * weight, grad * layer.last**2
+
+        return Square.apply(x, self.weight)
+
+
+def test_an_input_that_the_layer_keeps():
+    """It keeps what is no parameter: a parameter could not be followed by another tensor."""
+    assert alarms("state", LastInput(), X) == {"state-between-calls"}
 
 
 def test_a_buffer_that_the_next_call_overwrites():

@@ -91,6 +91,42 @@ def test_a_vmap_rule_that_takes_all_inputs_for_mapped():
     assert alarms("vmap", modern(torch.mul, lambda g, x, y: (g * y, g * x), vmap=rule), X, X + 1) == {"vmap-output"}
 
 
+def test_a_vmap_rule_that_fits_by_chance():
+    """Where two tensors need the same axes in front, the first is taken for the batch if it is as long."""
+
+    def matmul(moved):
+        def rule(apply, dims, x, y):
+            tensors = [
+                t[None].expand(max(map(len, (x, y))), *t.shape) if dim is None else moved(t, dim)
+                for t, dim in zip((x, y), dims, strict=True)
+            ]
+            return apply(*tensors), 0
+
+        def forward(x, y):
+            if x.shape[:-2] != y.shape[:-2]:
+                raise ValueError("the same axes in front")
+            return x @ y.mT
+
+        return modern(forward, lambda g, x, y: (g @ y, g.mT @ x), vmap=rule)
+
+    assert not alarms("vmap", matmul(lambda tensor, dim: tensor.movedim(dim, 0)), normal(4, 5), normal(2, 5))
+    assert alarms("vmap", matmul(lambda tensor, dim: tensor), normal(4, 5), normal(2, 5)) == {"vmap-output"}
+
+
+def test_a_vmap_rule_that_refuses_what_is_not_mapped():
+    def rule(apply, dims, x, y):
+        if x.shape != y.shape:
+            raise ValueError("of one shape")
+        return apply(x, y), 0
+
+    def forward(x, y):
+        return x / y
+
+    target = modern(forward, lambda g, x, y: (g / y, -g * x / y**2), vmap=rule)
+    (finding,) = findings("vmap", target, normal(4), normal(4, seed=1))
+    assert "in_dims=(1, 1)" in finding.where
+
+
 def test_a_backward_that_mixes_the_samples():
     """Its own rule runs the backward on the whole batch."""
 

@@ -167,7 +167,7 @@ def mutation(case: Case) -> Iterator[Finding]:
 
     Version counters do not see what is written through `.data` or NumPy.
     """
-    found = list(_written(case))
+    found = list(_changes(case))
     yield from found
     orders = [transposed(p) if p.is_contiguous() else p.contiguous() for p in case.primals]
     if found or all(order is None for order in orders):
@@ -175,10 +175,10 @@ def mutation(case: Case) -> Iterator[Finding]:
     other = case.replaced([p if order is None else order for p, order in zip(case.primals, orders, strict=True)])
     with contextlib.suppress(Exception):  # The checks of layouts tell what it raises.
         how = "with arguments in another order of memory"
-        yield from (f.but(where=f"{f.where}; {how}", cause=f"{f.cause}; only {how}") for f in _written(other))
+        yield from (f.but(where=f"{f.where}; {how}", cause=f"{f.cause}; only {how}") for f in _changes(other))
 
 
-def _written(case: Case) -> Iterator[Finding]:
+def _changes(case: Case) -> Iterator[Finding]:
     base, saved = baseline(case), list[Tensor]()
     with saved_in(saved):
         primals = [primal.detach().clone().requires_grad_() for primal in case.primals]

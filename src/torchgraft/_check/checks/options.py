@@ -18,14 +18,14 @@ from ..variations import LARGE, SWEPT, nearby, resized, shape_of, sizes, within
 from .combinations import Calls
 from .memory import mutation
 from .sizes import look_at
-from .traits import TRAITS
+from .traits import row_of
 from .ways import Words
 
 OTHERS = (
-    *(("values", name) for name in (LARGE, SWEPT)),
-    *(("order", name) for name in ("second order", "forward mode", "vmap")),
+    *(row_of(values=values) for values in (LARGE, SWEPT)),
+    *(row_of(order=order) for order in ("second order", "forward mode", "vmap")),
 )
-"""Traits of which each call with another option has one in turn."""
+"""Other calls that are looked at with each option."""
 
 
 def other_options(case: Case) -> Iterator[Finding]:
@@ -101,8 +101,7 @@ def _written(case: Case) -> list[Finding]:
 def _other_calls(case: Case) -> list[Finding]:
     """Look at some other values, and at the second order, the forward mode and vmap, as far as they can be told."""
     calls, found = Calls(case), list[Finding]()
-    for dimension, name in OTHERS:
-        row = tuple(traits.index(name) if key == dimension else 0 for key, traits in TRAITS.items())
+    for row in OTHERS:
         with contextlib.suppress(Skip, Inconclusive):
             finding = calls.look(row)
             found += [] if finding is None else [calls.told(row, finding)]

@@ -19,7 +19,7 @@ from ..finding import Finding, Skip, Verdict
 from ..numeric.line import CLOSE, Line, largest, near, products
 from ..numeric.probe import Probe
 from ..numeric.vectors import flatten
-from ..variations import ENDS, SHAPES, VALUES, nearby, within
+from ..variations import ENDS, LARGE, SHAPES, SWEPT, VALUES, nearby, within
 from .layouts import lazy, strided, transposed
 from .orders import backward_case, push, second_order, tangents
 from .vmap import mapped
@@ -74,6 +74,12 @@ _STORED = """
 ROWS = tuple(tuple(map(int, row)) for row in _STORED.split())
 """Calls that have each pair of traits, made by `benchmarks/covering.py`; the first is plain."""
 
+
+def row_of(**names: str) -> tuple[int, ...]:
+    """The row with these traits, by their dimensions."""
+    return tuple(traits.index(names.get(dimension, "")) for dimension, traits in TRAITS.items())
+
+
 _SINGLE = tuple(
     tuple(place * (dimension == other) for other in range(len(TRAITS)))
     for dimension in range(4)
@@ -82,9 +88,12 @@ _SINGLE = tuple(
 )
 FIRST = (
     *_SINGLE,
-    *((7, 0, 6, 0, 0, 0, 0), (11, 0, 6, 0, 0, 0, 0)),
-    *((1, 5, 0, 0, 0, 0, 0), (1, 0, 0, 3, 0, 0, 0), (3, 0, 0, 1, 0, 0, 0)),
-    (0, 0, 0, 0, 6, 0, 0),
+    row_of(values=SWEPT, sizes="thousands of elements"),
+    row_of(values=ENDS, sizes="thousands of elements"),
+    row_of(values=LARGE, cotangents="of zeros"),
+    row_of(values=LARGE, precision="float16"),
+    row_of(values="tiny values", precision="another precision"),
+    row_of(arguments=DETACHED),
 )
 """Calls with one trait: beside others it may not show. Long sweeps of values and domains need two, so do 0 times
 infinity, what overflows in float16, and what cancels in float32.
