@@ -96,11 +96,9 @@ def test_a_vmap_rule_that_fits_by_chance():
 
     def matmul(moved):
         def rule(apply, dims, x, y):
-            tensors = [
-                t[None].expand(max(map(len, (x, y))), *t.shape) if dim is None else moved(t, dim)
-                for t, dim in zip((x, y), dims, strict=True)
-            ]
-            return apply(*tensors), 0
+            pairs = list(zip((x, y), dims, strict=True))
+            size = next(tensor.shape[dim] for tensor, dim in pairs if dim is not None)
+            return apply(*(t.expand(size, *t.shape) if dim is None else moved(t, dim) for t, dim in pairs)), 0
 
         def forward(x, y):
             if x.shape[:-2] != y.shape[:-2]:
