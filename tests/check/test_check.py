@@ -13,6 +13,7 @@ from torchgraft import Verdict
 from torchgraft._check.clock import Clock
 from torchgraft._check.prepare import CASES, prepare
 from torchgraft._check.target import make_target
+from torchgraft.scipy.special import jv
 
 X = torch.tensor([0.5, -1.25, 2.0], dtype=torch.float64)
 
@@ -52,6 +53,13 @@ def test_a_name_that_is_nearly_one():
         tg.check(torch.sin, X, only="layouts")
     assert error.value.got == "layouts"
     assert "layouts of inputs" in error.value.hint
+
+
+def test_what_runs_once_looks_in_double_precision():
+    """Differences in sixteen bits tell little, and the fourth case of this operator has no more."""
+    cases = prepare(make_target(jv), seed=0, clock=Clock()).cases
+    assert cases[3].primals[0].dtype == torch.float16
+    assert "float64" in results(tg.check(jv, only="ties"))["ties"].case
 
 
 def test_keywords_names_and_progress():
