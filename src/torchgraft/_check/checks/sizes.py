@@ -14,7 +14,7 @@ from ..case import Case, Linearization
 from ..finding import Finding, Inconclusive, Skip, Verdict
 from ..generate.inputs import signature_of
 from ..numeric.gradient import WRONG_AT_TIES, gradient, is_right
-from ..numeric.line import FINE, Line
+from ..numeric.line import shown_right
 from ..variations import admitted, nearby, paired, resized, resized_axis, shape_of, sizes, uniform, within
 from .combinations import NOT_MADE_FOR
 from .ways import Words
@@ -187,17 +187,10 @@ def look_at(case: Case, where: str) -> list[Finding]:
         few = where == "a size" and any(leaf.numel() < 2 for leaf in case.leaves if isinstance(leaf, Tensor))
         hint = "treat empty tensors and single elements as the forward does" if few else None
         return [Words("backward-raises", title, "", hint, _severity(case, recorded)).at("the backward", error)]
-    if any(primal.numel() for primal in case.primals) and not _agrees(case):
+    if any(primal.numel() for primal in case.primals) and not shown_right(case):
         with contextlib.suppress(Skip, Inconclusive):
             return list(gradient(case))
     return []
-
-
-def _agrees(case: Case) -> bool:
-    """Return True if one number shows already that the gradient is right."""
-    with contextlib.suppress(Exception):
-        return Line(case).agrees(FINE)
-    return False
 
 
 def _severity(case: Case, recorded: Linearization | None) -> Verdict:
@@ -240,7 +233,7 @@ def ties(case: Case) -> Iterator[Finding]:
 def _wrong_at_ties(case: Case, primals: list[Tensor]) -> list[Finding]:
     """Find what is wrong because of ties: it is right for elements that differ a little."""
     equal = case.replaced(primals)
-    if _agrees(equal):
+    if shown_right(equal):
         return []
     found = [finding for finding in gradient(equal) if finding.code == WRONG_AT_TIES]
     if found and any(gradient(case.replaced(nearby(case)))):

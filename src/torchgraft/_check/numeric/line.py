@@ -6,6 +6,7 @@ disagree, or tell nothing, the checks look closely.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 from collections.abc import Callable, Iterator, Sequence
@@ -35,6 +36,7 @@ class Line:
         recorded: the case linearized, if that was done before.
 
     Attributes:
+        kind: of the cotangents, as it was given.
         cotangents: one for each output that requires grad, None for the others.
         gradients: given by the backward for them.
         direction: a tensor for each primal.
@@ -48,7 +50,7 @@ class Line:
         self.cotangents = [cotangent(o, cotangents, source) if o.requires_grad else None for o in recorded.outputs]
         self.gradients = [None if g is None else g.detach() for g in recorded.vjp(self.cotangents)]
         self.direction = [alike(case.target, unit(p) * signed(p, source), p) for p in self.primals]
-        self._kind, self._source = cotangents, source
+        self.kind, self._source = cotangents, source
         self._weights: list[list[Value]] = []
 
     @property
@@ -72,22 +74,26 @@ class Line:
         """The size of the numbers that derivatives are computed from, and rounded with."""
         return max(scale_of(primal, self.outputs, self.cotangents) for primal in self.primals)
 
-    def agrees(self, close: float = CLOSE) -> bool:
+    def agrees(self, close: float = CLOSE, *, rounding: float = 64) -> bool:
         """Return True if the backward gives the number that differences give; with few digits, as in double precision.
 
         False proves nothing: there may be no differences, or too rough ones.
+
+        Args:
+            close: the relative deviation of the number that is allowed.
+            rounding: the deviation of gradients with few digits that is allowed, in epsilons of the largest.
         """
         if self.double:
             weights = self.dense
             terms = products(self.gradients, self.direction)
             return is_slope(terms, lambda step: float(flatten(self.case.values(self._moved(step))) @ weights), close)
         wide = self.wide()
-        return wide is not None and near(self.gradients, wide.gradients, 64 * self.epsilon) and wide.agrees(close)
+        return wide is not None and near(self.gradients, wide.gradients, rounding * self.epsilon) and wide.agrees(close)
 
     def wide(self) -> Line | None:
         """Return the line in double precision; None where the target does not take it."""
         try:
-            wide = Line(self.case.with_leaves([in_double(leaf) for leaf in self.case.leaves]), self._kind)
+            wide = Line(self.case.with_leaves([in_double(leaf) for leaf in self.case.leaves]), self.kind)
         except Exception:
             return None
         return wide if wide.double else None
@@ -156,6 +162,13 @@ class Line:
 
     def _weight(self, gradient: Value) -> Value:
         return None if gradient is None or not gradient.requires_grad else signed(gradient.detach(), self._source)
+
+
+def shown_right(case: Case) -> bool:
+    """Return True if one number shows already that the gradient is right, to the digits that it has."""
+    with contextlib.suppress(Exception):
+        return Line(case).agrees(FINE, rounding=4)
+    return False
 
 
 def _sum(terms: Iterator[Tensor]) -> Tensor:
