@@ -122,3 +122,22 @@ def test_claims_are_made_for_each_device():
     assert scaled.capabilities()["reverse"]
     assert not scaled.capabilities("meta")["reverse"]
     assert "on meta, no: scaled.adjoint[x] is on arrays, for the CPU alone" in str(scaled)
+
+
+def test_an_adjoint_beside_an_argument_without_derivative():
+    """It is linear in the upstream gradient; nobody differentiates it by the other."""
+
+    @tg.op
+    def weighed(x: Float[np.ndarray, "n"], w: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
+        return w * x
+
+    weighed.nondifferentiable("w")
+
+    @weighed.adjoint("x")
+    def _(grad: np.ndarray, w: np.ndarray):
+        return w * grad
+
+    assert answers(weighed)["second order"] == "yes"
+    x, w, grad = (torch.tensor([a, 2.0], dtype=torch.float64, requires_grad=a != 3) for a in (1.0, 3.0, 5.0))
+    (found,) = torch.autograd.grad(weighed(x, w), x, grad, create_graph=True)
+    assert torch.autograd.grad(found.sum(), grad)[0].tolist() == [3, 2]

@@ -134,9 +134,8 @@ def _second_order(record: Record, name: str, device: str) -> Capability:
         why = f"is {rule.medium}" if rule.is_operator else "reads a floating Saved output"
         return Capability("no", f"{rule.label} {why}: write it with torch functions")
     if rule.kind == "adjoint" and rule.is_operator:
-        missing = [
-            read for read in rule.reads if _is_input(record.signature, read) and record.reverse_rule(read) is None
-        ]
+        read = [name for name in rule.reads if _is_input(record.signature, name)]
+        missing = [name for name in read if record.reverse_rule(name) is None and name not in record.nondifferentiable]
         if missing:
             return Capability("no", f'add @{record.name}.adjoint("{_shown(record, missing[0])}")')
         return Capability("yes", "adjoints")

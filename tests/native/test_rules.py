@@ -388,6 +388,27 @@ def test_a_kernel_in_c_for_the_cpu_alone():
         triple.kernel("cuda", tg.c("..."))(lambda x: None)
 
 
+def test_an_axis_of_the_upstream_gradient_is_given_by_a_number():
+    source = tg.c("""
+    void rep(const T *x, int64_t k, T *out) { for (int64_t i = 0; i < k; i++) out[i] = *x; }
+    void rep_vjp(const T *grad, int64_t k, T *grad_x) {
+        *grad_x = 0;
+        for (int64_t i = 0; i < k; i++) *grad_x += grad[i];
+    }
+    """)
+
+    @tg.op(kernel=source)
+    def rep(x: Float[Tensor, "*batch"], k: int) -> Float[Tensor, "*batch {k}"]:
+        return tg.native
+
+    @rep.vjp("x", kernel=source)
+    def rep_vjp(grad, k):
+        return tg.native
+
+    x = torch.ones(2, requires_grad=True)
+    assert torch.autograd.grad(rep(x, 3).sum(), x)[0].tolist() == [3, 3]
+
+
 # -- refused -----------------------------------------------------------------------------------------------------------
 
 

@@ -274,7 +274,7 @@ class Array(Argument):
 
     def each(self, statement: str, slot: str = "") -> Iterator[str]:
         """A statement about ``{tensor}``, whose handle is in ``{slot}``; for a list, about each item."""
-        yield statement.format(tensor=f"&{self.field}", slot=slot)
+        yield _filled(statement, f"&{self.field}", slot)
 
     def values(self) -> list[str]:
         if self.core is None:
@@ -345,7 +345,7 @@ class Arrays(Array):
 
     def each(self, statement: str, slot: str = "") -> Iterator[str]:
         yield f"for (int64_t tg_i = 0; tg_i < {self.field}_length; tg_i++)"
-        yield "    " + statement.format(tensor=f"&{self.field}[tg_i]", slot=f"{self.field}_items[tg_i]")
+        yield "    " + _filled(statement, f"&{self.field}[tg_i]", f"{self.field}_items[tg_i]")
 
     def values(self) -> list[str]:
         sizes = [f"{self.field}_sizes"] if of_items(self.name, self.core) else []
@@ -375,6 +375,11 @@ class Scratch(Argument):
 
     def values(self) -> list[str]:
         return [f"({self.element} *)tg_w_{self.name}"]
+
+
+def _filled(statement: str, tensor: str, slot: str) -> str:
+    """Return a statement with what ``{tensor}`` and ``{slot}`` stand for; names of axes have braces too."""
+    return statement.replace("{tensor}", tensor).replace("{slot}", slot)
 
 
 def of_items(name: str, core: Axes | None) -> list[str]:
