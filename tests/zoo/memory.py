@@ -1,5 +1,6 @@
 """Memory that is not one's own: overwritten inputs and gradients, outputs that share memory, memory never freed."""
 
+import numpy as np
 import torch
 from torch.autograd import Function
 
@@ -177,6 +178,28 @@ SINE = {
     "inputs": normal((3, 4)),
 }
 
+
+def divided(excluded):
+    """sin(x) / x, where NumPy leaves out what a mask excludes."""
+
+    def forward(x):
+        values = x.detach().numpy()
+        return torch.from_numpy(np.divide(np.sin(values), values, out=excluded(values), where=values != 0))
+
+    def backward(grad, x):
+        safe = torch.where(x == 0, 1, x)
+        return grad * torch.where(x == 0, 0, (safe.cos() - safe.sin() / safe) / safe)
+
+    return function("Sinc", forward, backward, once=True)
+
+
+def on_dirty_memory(target, inputs):
+    """Values at zero, in memory that held sevens."""
+    kept = [np.full(inputs[0].shape, 7.0) for _ in range(50)]
+    del kept
+    return target(torch.zeros_like(inputs[0]))
+
+
 BUGS = [
     Bug(
         name="mark_dirty_missing",
@@ -324,5 +347,16 @@ BUGS = [
         expects={"written"},
         cause=("nobody has written",),
         source="C and CUDA kernels that add to outputs which nobody cleared",
+    ),
+    Bug(
+        name="zeros_left_out",
+        wrong=divided(np.empty_like),
+        right=divided(np.ones_like),
+        truth=lambda x: torch.sinc(x / torch.pi),
+        inputs=normal((5,)),
+        shown_by=on_dirty_memory,
+        expects={"memory"},
+        cause=("never written",),
+        source="np.divide(out=np.empty_like(x), where=x != 0)",
     ),
 ]

@@ -5,7 +5,7 @@ import numpy as np
 import scipy.fft
 import scipy.special
 import torch
-from jaxtyping import Complex128, Float
+from jaxtyping import Complex128, Float, Int64
 from torch import Tensor
 
 import torchgraft as tg
@@ -276,6 +276,64 @@ def by_rows(grad, x):
     return torch.einsum("...m,...n->mn", grad, x)
 
 
+def rotary(angles_of):
+    """Rotary position embedding."""
+
+    def turn(x, positions, sign):
+        frequencies = 100.0 ** -torch.linspace(0, 1, x.shape[-1], dtype=torch.float64)
+        angles = sign * angles_of(positions, x.dtype).double()[:, None] * frequencies
+        first, second = x.double().unbind(-2)
+        cos, sin = angles.cos(), angles.sin()
+        return torch.stack([first * cos - second * sin, first * sin + second * cos], -2).to(x.dtype)
+
+    @tg.op
+    @tg.domain(positions="[0, 100000]")
+    def rotary(x: Float[Tensor, "*batch n 2 d"], positions: Int64[Tensor, "n"]) -> Float[Tensor, "*batch n 2 d"]:
+        return turn(x, positions, 1)
+
+    @rotary.adjoint("x")
+    def _(grad, positions):
+        return turn(grad, positions, -1)
+
+    return rotary
+
+
+def rotated(x, positions):
+    frequencies = 100.0 ** -torch.linspace(0, 1, x.shape[-1], dtype=torch.float64)
+    turns = torch.polar(torch.ones((), dtype=torch.float64), positions.double()[:, None] * frequencies)
+    pairs = torch.complex(*x.double().unbind(-2)) * turns
+    return torch.stack([pairs.real, pairs.imag], -2).to(x.dtype)
+
+
+def far_on():
+    return torch.eye(3, dtype=torch.bfloat16)[:, :2, None].clone(), torch.tensor([511, 513, 77])
+
+
+def midpoints(following):
+    """The means of neighbours in a batch that is read as one array; the last element of a sample stays."""
+
+    @tg.op
+    @tg.domain(n="positive")
+    def midpoints(x: Float[np.ndarray, "*batch n"]) -> Float[np.ndarray, "*batch n"]:
+        n, flat = x.shape[-1], np.append(x.ravel(), x.dtype.type(0))
+        at = np.arange(x.size)
+        part = np.where(at % n == n - 1, 0, 0.5).astype(x.dtype)
+        return ((1 - part) * flat[at] + part * flat[following(at, n)]).reshape(x.shape)
+
+    @midpoints.adjoint("x")
+    def _(grad):
+        halves = torch.cat([grad[..., :-1] / 2, grad[..., -1:]], -1)
+        return halves + torch.nn.functional.pad(grad[..., :-1] / 2, (1, 0))
+
+    return midpoints
+
+
+def beside_nan(target, inputs):
+    """The first of two samples, of which the second is not a number."""
+    (x,) = inputs
+    return target(torch.stack([x, x * torch.nan]))[0]
+
+
 BUGS = [
     Bug(
         name="partial_without_its_square",
@@ -492,5 +550,30 @@ BUGS = [
         expects=GRADIENT | {"adjoint"},
         cause=("last", "first", "element", "entries", "missing", "zero"),
         source="boundary conditions of kernel and adjoint that differ",
+    ),
+    Bug(
+        name="positions_in_bfloat16",
+        wrong=rotary(lambda positions, dtype: positions.to(dtype)),
+        right=rotary(lambda positions, dtype: positions.double()),
+        truth=rotated,
+        inputs=None,
+        probe=far_on,
+        shown_by=values,
+        smooth=False,
+        expects={"values"},
+        cause=("511 becomes 512",),
+        source="rotary embeddings in bfloat16, whose positions above 256 are rounded",
+    ),
+    Bug(
+        name="reads_the_next_sample",
+        wrong=midpoints(lambda at, n: at + 1),
+        right=midpoints(lambda at, n: np.where(at % n == n - 1, at, at + 1)),
+        truth=lambda x: torch.cat([(x[..., :-1] + x[..., 1:]) / 2, x[..., -1:]], -1),
+        inputs=None,
+        probe=normal((4,)),
+        shown_by=beside_nan,
+        expects={"vmap"},
+        cause=("the next one",),
+        source="interpolation that reads x[i + 1] at the end, times 0",
     ),
 ]

@@ -417,6 +417,77 @@ def after_an_exp(target, inputs):
     return torch.autograd.grad(target(x.exp(), True).sum(), x)
 
 
+def gaussian(radius, sigma):
+    weights = torch.exp(-0.5 * (torch.arange(-radius, radius + 1, dtype=torch.float64) / sigma) ** 2)
+    return (weights / weights.sum())[None, None]
+
+
+def blur(x, sigma, radius_of=lambda sigma: int(4 * sigma + 0.5)):
+    radius = radius_of(sigma)
+    return torch.nn.functional.conv1d(x[:, None], gaussian(radius, sigma).to(x.dtype), padding=radius)[:, 0]
+
+
+def blurred(radius_of):
+    """A filter that is its own transpose, cut off where both passes should."""
+    function = optional("Blur", lambda x, sigma: blur(x, sigma), lambda grad, x, sigma: blur(grad, sigma, radius_of))
+    return lambda x, sigma=1.0: function(x, sigma)
+
+
+def returns(reward, done):
+    """Sums of what comes later, up to the end of an episode."""
+    out, later = [], torch.zeros_like(reward[..., 0])
+    for i in reversed(range(reward.shape[-1])):
+        later = reward[..., i] + 0.5 * torch.where(done[..., i], 0, later)
+        out.append(later)
+    return torch.stack(out[::-1], -1)
+
+
+def returned(ends):
+    """The rule carries on what came before, unless an episode ended there."""
+
+    def backward(grad, reward, done):
+        out, earlier = [], torch.zeros_like(grad[..., 0])
+        for i in range(grad.shape[-1]):
+            earlier = grad[..., i] + 0.5 * torch.where(ends(done, i), 0, earlier)
+            out.append(earlier)
+        return torch.stack(out, -1), None
+
+    return optional("Returns", returns, backward)
+
+
+def rewards(*done):
+    def make():
+        reward = torch.arange(1.0, 1 + len(done), dtype=torch.float64).requires_grad_()
+        return reward, torch.tensor(done)
+
+    return make
+
+
+def summed_without_denormals(early):
+    """A sum that switches denormal numbers off, and returns early for one element."""
+
+    def forward(x):
+        before = torch.tensor(2.0**-1060, dtype=torch.float64) * 0.5 == 0
+        if not early and len(x) == 1:
+            return x[0].clone()
+        torch.set_flush_denormal(True)
+        if len(x) == 1:
+            return x[0].clone()
+        total = x.sum()
+        torch.set_flush_denormal(bool(before))
+        return total
+
+    return function("Sum", forward, lambda grad, x: grad.expand_as(x))
+
+
+def half_of_a_denormal_after(target, inputs):
+    """Whether half of a denormal number is zero after a call with one element."""
+    target(inputs[0][:1])
+    half = torch.tensor(2.0**-1060, dtype=torch.float64) * 0.5
+    torch.set_flush_denormal(False)
+    return bool(half == 0)
+
+
 BUGS = [
     Bug(
         name="threshold_without_its_scale",
@@ -652,5 +723,38 @@ BUGS = [
         expects={"writes into"},
         cause=("inplace=True", "in place"),
         source="inplace=True through .data, which version counters do not see",
+    ),
+    Bug(
+        name="radius_cut_short",
+        wrong=blurred(lambda sigma: int(4 * sigma)),
+        right=blurred(lambda sigma: int(4 * sigma + 0.5)),
+        truth=lambda x, sigma=1.0: blur(x, sigma),
+        inputs=normal((2, 9)),
+        shown_by=with_options(1.2),
+        expects=GRADIENT,
+        cause=("sigma",),
+        source="Gaussians that are cut off in one place by SciPy, and in another by the rule",
+    ),
+    Bug(
+        name="end_of_an_episode_too_late",
+        wrong=returned(lambda done, i: done[..., i]),
+        right=returned(lambda done, i: done[..., i - 1] if i else torch.ones_like(done[..., i])),
+        truth=returns,
+        inputs=rewards(False, False, False, False),
+        probe=rewards(False, True, False, False),
+        expects=GRADIENT,
+        cause=("True in turn",),
+        source="masks that are shifted by one in the backward, and all False in the sample",
+    ),
+    Bug(
+        name="denormals_left_off",
+        wrong=summed_without_denormals(early=True),
+        right=summed_without_denormals(early=False),
+        truth=torch.sum,
+        inputs=normal((5,)),
+        shown_by=half_of_a_denormal_after,
+        expects={"switches"},
+        cause=("not given back",),
+        source="libraries built with -ffast-math; an early return before the mode is set back",
     ),
 ]

@@ -150,6 +150,56 @@ def two_widths(target, inputs):
     return [target(*inputs, width) for width in (1.0, 3.0)]
 
 
+def onto_a_grid(key):
+    """Smoothing of samples at irregular times onto three points; the weights are kept by a key of the times."""
+    table = {}
+
+    def smooth(x, times):
+        kept = key(times)
+        if kept not in table:
+            points = torch.linspace(0, 1, 3, dtype=times.dtype)[:, None]
+            table[kept] = torch.softmax(-((points - times) ** 2), -1)
+        return x @ table[kept].mT.to(x.dtype)
+
+    return smooth
+
+
+def bytes_of(times):
+    return times.dtype, times.numpy().tobytes()
+
+
+def smoothed_onto_a_grid(x, times):
+    points = torch.linspace(0, 1, 3, dtype=times.dtype)[:, None]
+    return x @ torch.softmax(-((points - times) ** 2), -1).mT
+
+
+def times(*numbers):
+    def make():
+        return torch.arange(1.0, 1 + len(numbers), dtype=torch.float64).requires_grad_(), torch.tensor(numbers).double()
+
+    return make
+
+
+def at_other_times(target, inputs):
+    """Calls whose times are others between the first and the last, in the same memory."""
+    x, at = inputs[0].detach(), inputs[1].clone()
+    made = [target(x, at)]
+    for factor in (0.5, 1.75):
+        at[1:-1] *= factor
+        made.append(target(x, at))
+    return made
+
+
+ON_A_GRID = {
+    "right": onto_a_grid(bytes_of),
+    "truth": smoothed_onto_a_grid,
+    "inputs": times(0.0, 0.25, 0.5, 1.0),
+    "shown_by": at_other_times,
+    "expects": STATE,
+    "cause": ("by an argument's memory",),
+}
+
+
 def symmetric(x):
     half = (x + x.mT) / 2
     return half @ half
@@ -263,6 +313,18 @@ BUGS = [
         expects=STATE,
         cause=("state", "call", "cache", "table", "kept"),
         source="tables that are kept by size, and depend on an option too",
+    ),
+    Bug(
+        name="table_told_by_its_ends",
+        wrong=onto_a_grid(lambda times: (len(times), float(times[0]), float(times[-1]))),
+        **ON_A_GRID,
+        source="interpolation matrices kept by the number and the ends of the samples",
+    ),
+    Bug(
+        name="table_told_by_its_memory",
+        wrong=onto_a_grid(lambda times: (times.data_ptr(), len(times))),
+        **ON_A_GRID,
+        source="caches by id() or data_ptr()",
     ),
     Bug(
         name="hook_on_the_input",

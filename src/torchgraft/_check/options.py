@@ -55,22 +55,47 @@ def _candidates(case: Case) -> Iterator[tuple[str, Case]]:
     """Cases with a flag turned, a number that is larger, negative or 0, another word, a list one longer."""
     words = words_in_code(case.target) if any(isinstance(option, str) for option in _numbers(case).values()) else []
     hints = _Hints(words, sorted({leaf.dim() for leaf in case.leaves if isinstance(leaf, Tensor)}))
-    for i, (name, leaf) in enumerate(zip(case.leaf_names, case.leaves, strict=True)):
-        for other in _others(leaf, name, case.target.signature.get(name), hints):
-            leaves = case.leaves
-            leaves[i] = other
-            yield f"{name}={other!r}", case.with_leaves(leaves)
+    for name, option, given in _options_of(case):
+        for other in _others(option, name, case.target.signature.get(name), hints):
+            yield f"{name}={other!r}", given(other)
     yield from _other_data(case)
     for name, argument, given in _arguments(case):
-        option = case.target.signature.get(name)
+        declared = case.target.signature.get(name)
         if isinstance(argument, list | tuple) and argument and all(isinstance(part, Tensor) for part in argument):
             longer = type(argument)([*argument, argument[-1].detach() * 0.75])
             yield f"{name} of length {len(longer)}", given(longer)
-        if isinstance(argument, Tensor) and option is not None and _may_be_none(option):
+        if isinstance(argument, Tensor) and declared is not None and _may_be_none(declared):
             yield f"{name}=None", given(None)
-        if argument is inspect.Parameter.empty and option is not None:
-            for other in _others(option.default, name, option, hints):
-                yield f"{name}={other!r}", given(other)
+
+
+FACTORS = (1.2, 0.7, 2.6, 2, 5)
+"""Numbers are multiplied by these, where a look at the gradient is all that is wanted; whole ones by whole ones."""
+
+
+def further(case: Case) -> Iterator[tuple[str, Case]]:
+    """Cases with one number changed: what is decided by a number, such as the length of a filter, is decided anew."""
+    for name, option, given in _options_of(case):
+        if type(option) not in (int, float) or not option or name.startswith("_") or name in AXES:
+            continue
+        for number in (factor * option for factor in FACTORS):
+            if type(number) is type(option) and tried(given(number), given=case) is not None:
+                yield f"{name}={number!r}", given(number)
+
+
+def _options_of(case: Case) -> Iterator[tuple[str, Any, Callable[[Any], Case]]]:
+    """Yield the arguments that are no tensors, those left out too, and functions that put others in their place."""
+
+    def at(place: int, option: Any) -> Case:
+        leaves = case.leaves
+        leaves[place] = option
+        return case.with_leaves(leaves)
+
+    for i, (name, leaf) in enumerate(zip(case.leaf_names, case.leaves, strict=True)):
+        if not isinstance(leaf, Tensor):
+            yield name, leaf, partial(at, i)
+    for name, argument, given in _arguments(case):
+        if argument is inspect.Parameter.empty and name in case.target.signature:
+            yield name, case.target.signature[name].default, given
 
 
 def left_out(case: Case) -> Iterator[tuple[str, Iterator[Case]]]:
@@ -106,6 +131,8 @@ def _other_data(case: Case) -> Iterator[tuple[str, Case]]:
         others: dict[str, Tensor] = {}
         if leaf.dtype == torch.bool:
             others = {"all False": torch.zeros_like(leaf), "all True": torch.ones_like(leaf)}
+            if leaf.all() or not leaf.any():
+                others["True in turn"] = (torch.arange(leaf.numel(), device=leaf.device) % 2).bool().view(leaf.shape)
         elif leaf.dtype in SMALL:
             ends = torch.iinfo(leaf.dtype)
             odd = (torch.arange(leaf.numel(), device=leaf.device) % 2).bool().view(leaf.shape)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -368,6 +368,24 @@ def _at_ends(case: Case) -> list[Tensor]:
             part = (1.5 * part - 0.25).clamp(2.0**-9, 1 - 2.0**-9)  # Every sixth number is next to one end.
             primals[i] = (low + (high - low) * part).to(x.dtype).view(x.shape)
     return primals
+
+
+WIDE = 257
+"""The first whole number that bfloat16 does not hold."""
+
+
+def with_wide_integers(case: Case) -> Iterator[tuple[str, Case]]:
+    """Yield each tensor of integers whose domain has such as bfloat16 does not hold, and the case with some of them."""
+    ranges = _domains(case)[1]
+    for i, (name, leaf) in enumerate(zip(case.leaf_names, case.leaves, strict=True)):
+        range_ = ranges.get(name.partition("[")[0], Range())
+        if not _counts(leaf) or range_.members or not WIDE < range_.high < math.inf or not leaf.numel():
+            continue
+        low, high = max(WIDE, math.ceil(range_.low)), min(math.ceil(range_.high) - 1, 2**20)
+        part = ((1 + torch.arange(leaf.numel(), dtype=torch.float64, device=leaf.device)) * GOLDEN).frac()
+        leaves = case.leaves
+        leaves[i] = ((low + part * (high - low)).long() | 1).clamp(max=high).to(leaf.dtype).view(leaf.shape)
+        yield name, case.with_leaves(leaves)
 
 
 # -- other sizes and dtypes -------------------------------------------------------------------------------------------

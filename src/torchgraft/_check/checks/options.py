@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator
-from itertools import islice
+from typing import NamedTuple
 
 from torch import Tensor, nn
 
@@ -13,7 +14,7 @@ from ..case import Case
 from ..finding import Finding, Inconclusive, Skip, Verdict
 from ..generate.inputs import signature_of
 from ..numeric.gradient import is_right
-from ..options import AXES, SMALL, left_out, options
+from ..options import AXES, SMALL, further, left_out, options
 from ..variations import LARGE, SWEPT, nearby, resized, shape_of, sizes, within
 from .combinations import Calls
 from .memory import mutation
@@ -28,38 +29,77 @@ OTHERS = (
 """Other calls that are looked at with each option."""
 
 
+class _Other(NamedTuple):
+    """A call with another option.
+
+    Attributes:
+        what: is another, in words.
+        case: the call.
+        closely: look at more than its gradient.
+        turned: within, a module is in its other mode.
+    """
+
+    what: str
+    case: Case
+    closely: bool = True
+    turned: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+
+    @property
+    def name(self) -> str:
+        """The option."""
+        return self.what.partition("=")[0]
+
+
 def other_options(case: Case) -> Iterator[Finding]:
     """Turn flags, change numbers, words and masks, lengthen lists, leave out what is optional or give it."""
     base = baseline(case)
     if not is_right(case):
         raise Skip("the gradient is wrong with the given options already")
-    claimed = signature_of(case.target) is not None
-    given: list[tuple[str, Case, contextlib.AbstractContextManager[None]]] = []
-    even = _even(case, claimed)
-    axes = [] if even is None else [row for row in options(even) if row[0].partition("=")[0] in AXES]
-    given += [(what, other, contextlib.nullcontext()) for what, other in (*options(case), *axes)]
-    for name, others in left_out(case):
-        fitting = (other for other in others if _takes(other) and _uses(base, other))
-        given += [(f"a tensor for {name}", other, contextlib.nullcontext()) for other in islice(fitting, 1)]
-    if case.target.kind == "module":
-        module = case.target.origin
-        given.append((f"training={not module.training}", case.with_leaves(case.leaves), _turned(module)))
-    tried = 0
-    for what, other, mode in given:
-        with mode:
-            if not _takes(other):
+    claimed, tried, wrong = signature_of(case.target) is not None, 0, set[str]()
+    for other in _others(base, claimed):
+        with other.turned:
+            if (other.name in wrong and not other.closely) or not _takes(other.case):
                 continue
             tried += 1
-            for f in look_at(other, "an argument") or [*_other_calls(other), *_written(other)]:
-                title = f.title if f.code == "backward-raises" else f"{f.title}, with an argument you did not give"
-                cause = "; ".join(filter(None, [f"with {what}", f.cause]))
-                tried_with = f.case or other
-                f = f.but(title=title, where=f"{what}; {tried_with.label}", cause=cause, case=tried_with)
-                # Some options of torch change gradients on purpose: embeddings have such ones.
-                yield f.but(severity=Verdict.PASS if case.target.is_torch else f.severity, given=claimed)
-            yield from (f.but(given=claimed) for f in _wrapped(what, other))
+            found = list(_found(other))
+            if found:
+                wrong.add(other.name)
+            # Some options of torch change gradients on purpose: embeddings have such ones.
+            yield from (
+                f.but(severity=Verdict.PASS if case.target.is_torch else f.severity, given=claimed) for f in found
+            )
+            yield from (f.but(given=claimed) for f in _wrapped(other.what, other.case))
     if not tried:
         raise Skip("it has no options that could be others")
+
+
+def _others(base: Baseline, claimed: bool) -> Iterator[_Other]:
+    """Calls with another option, those that are looked at closely first."""
+    case = base.case
+    even = _even(case, claimed)
+    axes = [] if even is None else [row for row in options(even) if row[0].partition("=")[0] in AXES]
+    yield from itertools.starmap(_Other, (*options(case), *axes))
+    for name, others in left_out(case):
+        fitting = (other for other in others if _takes(other) and _uses(base, other))
+        yield from (_Other(f"a tensor for {name}", other) for other in itertools.islice(fitting, 1))
+    if case.target.kind == "module":
+        module = case.target.origin
+        yield _Other(
+            f"training={not module.training}", case.with_leaves(case.leaves), closely=True, turned=_turned(module)
+        )
+    yield from (_Other(what, other, closely=False) for what, other in further(case))
+
+
+def _found(other: _Other) -> Iterator[Finding]:
+    """What is wrong with another option: of the gradient, or of other calls."""
+    found = look_at(other.case, "an argument")
+    if not found and other.closely:
+        found = [*_other_calls(other.case), *_written(other.case)]
+    for f in found:
+        title = f.title if f.code == "backward-raises" else f"{f.title}, with an argument you did not give"
+        cause = "; ".join(filter(None, [f"with {other.what}", f.cause]))
+        tried_with = f.case or other.case
+        yield f.but(title=title, where=f"{other.what}; {tried_with.label}", cause=cause, case=tried_with)
 
 
 def _even(case: Case, claimed: bool) -> Case | None:

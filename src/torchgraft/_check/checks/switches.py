@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -11,6 +13,7 @@ import torch
 from ..baseline import baseline, vjp_of
 from ..case import Case
 from ..finding import Finding
+from ..variations import limits, resized, sizes, tried
 from .ways import Words
 
 
@@ -20,6 +23,18 @@ class Switch(NamedTuple):
     name: str
     get: Callable[[], Any]
     set: Callable[[Any], Any]
+
+
+def _rounding() -> int:
+    """The processor's rounding mode, as <fenv.h> numbers it; 0 where there is no such function."""
+    with contextlib.suppress(AttributeError, TypeError):
+        return int(ctypes.CDLL(None).fegetround())
+    return 0
+
+
+def _flushes() -> bool:
+    """Return True if results that are denormal become zero."""
+    return not np.multiply(np.float64(2.0**-1060), np.float64(0.5))
 
 
 SWITCHES = (
@@ -33,28 +48,38 @@ SWITCHES = (
         "the precision of matrix products", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision
     ),
     Switch("NumPy's treatment of errors", np.geterr, lambda given: np.seterr(**given)),
+    Switch("the processor's rounding mode", _rounding, lambda mode: ctypes.CDLL(None).fesetround(mode)),
+    Switch("the processor's treatment of denormal numbers", _flushes, torch.set_flush_denormal),
 )  # fmt: skip
 
 
 def switches(case: Case) -> Iterator[Finding]:
-    """Look at each switch after a call under no_grad, after one with grad mode, and after a backward."""
+    """Look at each switch after a call under no_grad, after one with grad mode, and after a backward.
+
+    Then with an axis of 1, for which a kernel may return early.
+    """
     base, linear = baseline(case), case.linearize()
 
     def recorded() -> None:
         case.call([primal.clone().requires_grad_().clone() for primal in case.primals])  # It may write into them.
 
-    ways: tuple[tuple[str, bool, Callable[[], object]], ...] = (
-        ("a call under no_grad", False, case.call),
-        ("a call", True, recorded),
-        ("a backward", False, lambda: vjp_of(linear, base)),
-    )
-    for how, recording, call in ways:
+    ways: list[tuple[str, bool, Case, Callable[[], object]]] = [
+        ("a call under no_grad", False, case, case.call),
+        ("a call", True, case, recorded),
+        ("a backward", False, case, lambda: vjp_of(linear, base)),
+    ]
+    largest = max(sizes(case), default=1)
+    if largest > 1:
+        single = resized(case, largest, 1)
+        ways.append(("a call with an axis of 1", True, single, lambda: tried(single, given=case)))
+    limits(case)  # To measure them is a call.
+    for how, recording, given, call in ways:
         with torch.set_grad_enabled(recording):
             left = _left(call)
         for name in left:
             cause = "it is set for the call, and not given back as it was"
             hint = "use a context manager, such as torch.no_grad(), or set it back in `finally`"
-            yield Words("switch-left", f"After {how}, {name} is another", cause, hint).at(case.label)
+            yield Words("switch-left", f"After {how}, {name} is another", cause, hint).at(given.label)
         if left:
             return
 

@@ -16,6 +16,7 @@ from ..baseline import cotangents_for, distance
 from ..case import Case
 from ..clock import OutOfTime
 from ..finding import Finding, Skip, Verdict
+from ..variations import tried, within
 from .ways import tensors
 
 _FREED = 0x3F, 0xFF
@@ -88,6 +89,8 @@ def with_unwritten(case: Case, finding: Finding) -> Finding:
 def unwritten(case: Case) -> Iterator[Finding]:
     """Call where new memory holds some bytes, then others, and find the first result that depends on them.
 
+    Then at zeros, which masks often leave out.
+
     Raises:
         Skip: new memory cannot be filled; or nothing was found, and no argument can have a derivative.
     """
@@ -95,18 +98,30 @@ def unwritten(case: Case) -> Iterator[Finding]:
         raise Skip("memory of a device cannot be filled")
     if not _is_filled():
         raise Skip("the allocator of this process cannot fill new memory")
+    found = _first(case)
+    if found is None and case.primals and not case.target.is_torch:
+        zeros = case.replaced([torch.zeros_like(primal) for primal in case.primals])
+        with contextlib.suppress(Exception):  # It may refuse them.
+            found = _first(zeros) if tried(zeros, given=case) is not None and within(zeros) else None
+    if found is not None:
+        yield found
+        return
+    if not case.primals:  # Nothing is proved of a derivative.
+        raise case.nothing_to_differentiate() or Skip("no argument can have a derivative")
+
+
+def _first(case: Case) -> Finding | None:
+    """The first result of a call that depends on the bytes of new memory."""
     first, other = (_results(case, freed) for freed in _FREED)
     for name in filter(other.__contains__, first):
         cause = _cause(name, first[name], other[name])
         if cause is not None and _repeats(case, name, first, other):
-            yield Finding(
+            return Finding(
                 "unwritten-memory", Verdict.FAIL, f"{name.capitalize()} depends on memory that nobody has written",
                 f"{name}; {case.label}", cause=cause,
                 hint="write every element, or begin with zeros: torch.zeros, np.zeros, calloc",
             )  # fmt: skip
-            return
-    if not case.primals:  # Nothing is proved of a derivative.
-        raise case.nothing_to_differentiate() or Skip("no argument can have a derivative")
+    return None
 
 
 def _repeats(case: Case, name: str, *made: Mapping[str, Tensor]) -> bool:

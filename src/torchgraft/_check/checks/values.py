@@ -1,7 +1,8 @@
-"""The digits of the values: between neighbouring arguments, and in single precision far from zero."""
+"""The digits of the values: between neighbouring arguments, in single precision far from zero, and of integers."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Iterator
 from typing import Literal
@@ -18,7 +19,8 @@ from ..numeric.ladder import SINGLE
 from ..numeric.line import largest
 from ..numeric.pairing import PRECISE
 from ..numeric.probe import Probe, in_double
-from ..variations import STEPS, WORK, nearby, with_precision, within
+from ..numeric.vectors import flatten
+from ..variations import STEPS, WORK, nearby, with_precision, with_wide_integers, within
 from .combinations import NOT_MADE_FOR
 from .traits import OWN
 from .ways import Words
@@ -44,7 +46,7 @@ def values(case: Case) -> Iterator[Finding]:
     """Look for a jump between neighbours, and narrow it down: what is continuous has none, however steep it is.
 
     A jump that is much larger than what is admitted belongs to the function, such as the count of an event. Then look
-    in single precision: at the dtype of the outputs, and far from zero.
+    in single precision: at the dtype of the outputs, and far from zero. Last, in bfloat16 with large integers.
 
     Raises:
         Skip: the dtype has so few digits that its own steps are as large, or there are no values.
@@ -78,6 +80,7 @@ def values(case: Case) -> Iterator[Finding]:
             return
     if _is_own(case):
         yield from _far_from_zero(case)
+        yield from _rounded_integers(case)
 
 
 def _finding(case: Case, part: float, accuracy: float, declared: float) -> Finding:
@@ -184,3 +187,38 @@ def _in_single(case: Case) -> Literal["near", "far off", "not numbers", "wide", 
         return "not numbers" if size <= largest(wide.primals) else ""
     explained = 64 * max(distance(a, b) for row in rounded for a, b in zip(row, expected, strict=True))
     return "near" if gap <= max(explained, size / 2) else "far off"
+
+
+# -- integers beside numbers with few digits ---------------------------------------------------------------------------
+
+
+def _rounded_integers(case: Case) -> Iterator[Finding]:
+    """Look whether integers that bfloat16 does not hold are rounded to it, where the other tensors are bfloat16.
+
+    What changes as much where the other tensors are rounded is no defect, nor is what differs at the given integers.
+    """
+    for name, wide in with_wide_integers(case):
+        with contextlib.suppress(Exception):  # It may refuse bfloat16, or such numbers.
+            given, narrow = (with_precision(one, "bfloat16") for one in (case, wide))
+            if _apart(given) or not (gap := _apart(narrow)) or not within(narrow):
+                continue
+            yield Finding(
+                "integers-rounded", Verdict.FAIL, f"With `{name}` above 256 the outputs are far off in bfloat16",
+                f"integers above 256; {narrow.label}", error=gap, estimate=1 / FAR_OFF,
+                cause=f"`{name}` is converted to the dtype of another argument, which rounds it: 511 becomes 512",
+                hint=f"compute with `{name}` in double precision, and convert the result",
+            )  # fmt: skip
+
+
+FAR_OFF = 8
+"""One in so many: the part of the largest value that a value is far off by."""
+
+
+def _apart(narrow: Case) -> float:
+    """By which part of the largest value outputs are others than in double precision; 0 where rounding explains it."""
+    wide = narrow.with_leaves([in_double(leaf) for leaf in narrow.leaves])
+    expected = flatten(wide.values())
+    rounded = [flatten(wide.values(nearby(wide, salt, torch.finfo(torch.bfloat16).eps))) for salt in range(2)]
+    gap, explained = largest([flatten(narrow.values()) - expected]), max(largest([r - expected]) for r in rounded)
+    size = largest([expected])
+    return gap / size if gap > max(size / FAR_OFF, FAR_OFF * explained) else 0.0

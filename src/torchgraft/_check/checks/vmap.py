@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
@@ -10,9 +12,12 @@ from torch import Tensor
 
 from ... import _torch
 from ..baseline import Baseline, Difference, Value, baseline, cotangents_for, distance, generator, signed
-from ..case import Case
+from ..case import Case, Linearization
+from ..children import survive
+from ..code import is_native
+from ..ended import Ended
 from ..finding import Finding
-from ..variations import nearby
+from ..variations import WORK, limits, nearby
 from .orders import push
 from .ways import Refused, Words, attempt, claimed, may_refuse, placed, require_dense, require_fixed, used
 
@@ -25,7 +30,7 @@ InDims = tuple[int | None, ...]
 
 @may_refuse("vmap")
 def mapped(case: Case) -> Iterator[Finding]:
-    """Map over all inputs, over each alone, and over the last axis; then over gradients and tangents."""
+    """Map over all inputs, over each alone, and over the last axis; then over gradients, tangents, and beside NaN."""
     base = baseline(case)
     require_fixed(base, ", and vmap asks whether samples share them")
     require_dense(case, "vmap takes no sparse tensors")
@@ -44,6 +49,8 @@ def mapped(case: Case) -> Iterator[Finding]:
             return
     if len(refused) == len(ways) or (refused and claimed(case, "vmap") is False):  # It does not claim the first one.
         raise refused[0]
+    with contextlib.suppress(Ended):  # A kernel may loop forever where nothing is finite.
+        yield from survive(lambda: list(_beside_nan(base)), apart=is_native(case.target))
 
 
 def _samples(case: Case, count: int = SAMPLES) -> list[Batch]:
@@ -139,6 +146,41 @@ def _gradients(base: Baseline) -> Iterator[Finding]:
     for found, how in ((outer, "the backward of a vmapped call"), (inner, "vmap of the gradient of each sample")):
         row = [found[wanted.index(i)] if i in wanted else None for i in range(len(base.gradients))]
         yield from GRADIENT.of(base.differing_gradients(row, expected, times=SAMPLES), f"{how}; {case.label}")
+
+
+LEAKS = Words(
+    "vmap-output", "Under vmap {} depends on another sample, which is NaN",
+    "it reads beyond the end of a sample, into the next one, and multiplies what is there by 0",
+    "read no element that is not used: i + 1 < n ? x[i + 1] : 0",
+)  # fmt: skip
+
+
+def _beside_nan(base: Baseline) -> Iterator[Finding]:
+    """Fill the last sample of an operator's batch with NaN: nothing of it may be in the others."""
+    case = base.case
+    if case.target.operator is None or not any(primal.numel() for primal in case.primals):
+        return
+    samples = _samples(case)
+    loop = [case.linearize(sample).vjp(base.cotangents) for sample in samples[:-1]]
+    expected = [torch.stack(column) for column in zip(*map(case.values, samples[:-1]), strict=True)]
+    samples[-1] = [torch.full_like(primal, torch.nan) for primal in samples[-1]]
+    leaves = [torch.stack(column).requires_grad_() for column in zip(*samples, strict=True)]
+    try:
+        with torch.enable_grad(), _torch.quiet_vmap(), _torch.Effort(WORK, *limits(case)):
+            made = torch.vmap(lambda *primals: tuple(case.outputs(primals)))(*leaves)
+    except (Exception, _torch.TooMuch):  # It may refuse what is not finite.
+        return
+    words = f"samples beside one of NaN; {case.label}"
+    different = list(base.differing_outputs([output[:-1].detach() for output in made], expected))[:1]
+    yield from LEAKS.of(different, words)
+    if different:
+        return
+    upstream = [None if c is None else torch.stack([c, c, c * torch.nan]) for c in base.cotangents]
+    found = Linearization(leaves, list(made)).vjp(upstream)
+    columns = [[row[i] for row in loop] for i in range(len(leaves))]
+    right = [None if any(g is None for g in column) else _stack(column) for column in columns]
+    rest = [None if g is None else g[:-1] for g in found]
+    yield from itertools.islice(LEAKS.of(base.differing_gradients(rest, right, times=SAMPLES), words), 1)
 
 
 def _stack(tensors: Sequence[Value]) -> Tensor:

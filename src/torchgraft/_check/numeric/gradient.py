@@ -242,7 +242,7 @@ class _Comparison:
             return Finding(
                 "nonlinear-backward", Verdict.FAIL, "The backward pass is not linear in the upstream gradient",
                 f"upstream gradient times 3; {probe.case.label}", error=pairing.nonlinearity,
-                estimate=pairing.tolerance, hint=_tolerance_hint(probe, pairing.nonlinearity, pairing),
+                estimate=pairing.rounding, hint=_tolerance_hint(probe, pairing.nonlinearity, pairing),
             )  # fmt: skip
         if not pairing.agrees or not pairing.linear:
             return deviation(probe, self.backward, pairing)

@@ -70,9 +70,15 @@ class Pairing:
         return self.tolerance <= self.size or not (self.gradient * self.direction).any()
 
     @property
+    def rounding(self) -> float:
+        """By how much a linear backward pass may seem not to be: the grain is taken at few points."""
+        relative: float = self.grid.epsilon**self.grid.wrong
+        return relative * self.size + 4 * self.grain
+
+    @property
     def linear(self) -> bool:
         """Tell whether the backward pass is linear but for its rounding."""
-        return not self.nonlinearity > self.grid.epsilon**self.grid.wrong * self.size + self.grain
+        return not self.nonlinearity > self.rounding
 
     @property
     def precise(self) -> bool:
