@@ -46,7 +46,7 @@ class _Other(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The option."""
+        """The name of the option."""
         return self.what.partition("=")[0]
 
 
@@ -91,7 +91,7 @@ def _others(base: Baseline, claimed: bool) -> Iterator[_Other]:
 
 
 def _found(other: _Other) -> Iterator[Finding]:
-    """What is wrong with another option: of the gradient, or of other calls."""
+    """Look at the gradient with another option, then at other calls."""
     found = look_at(other.case, "an argument")
     if not found and other.closely:
         found = [*_other_calls(other.case), *_written(other.case)]

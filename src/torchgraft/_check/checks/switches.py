@@ -1,4 +1,4 @@
-"""The switches of torch and NumPy, which a call leaves as they were."""
+"""The switches of torch, NumPy and the processor, which a call leaves as they were."""
 
 from __future__ import annotations
 
