@@ -316,7 +316,7 @@ BUGS = [
     ),
     Bug(
         name="table_told_by_its_ends",
-        wrong=onto_a_grid(lambda times: (len(times), float(times[0]), float(times[-1]))),
+        wrong=onto_a_grid(lambda times: (times.dtype, len(times), float(times[0]), float(times[-1]))),
         **ON_A_GRID,
         source="interpolation matrices kept by the number and the ends of the samples",
     ),

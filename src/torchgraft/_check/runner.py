@@ -37,7 +37,7 @@ CALLS = 4_000
 """Calls of the target that the search for a smaller case may take."""
 
 TRIES, FEW_TRIES = 150, 2
-"""Smaller cases that are tried, and with checks that need a compiler."""
+"""Smaller cases that are tried, and with checks that need a compiler or children of their own."""
 
 LARGE = 100_000
 """Elements of cases from which on torch has as many threads as it is set to, and one check alone fills memory."""
@@ -304,8 +304,9 @@ def _smallest(check: Check, case: Case, finding: Finding) -> tuple[Case, Finding
         alike = (f for f in check.look(smaller) if f.code == finding.code and f.severity is finding.severity)
         return next(alike, None)
 
+    dear = check.needs or check.probes == "children"
     with contextlib.suppress(Exception, OutOfTime):  # Odd targets can break it.
-        case = _shrunk(case, lambda smaller: again(smaller) is not None, tries=FEW_TRIES if check.needs else TRIES)
+        case = _shrunk(case, lambda smaller: again(smaller) is not None, tries=FEW_TRIES if dear else TRIES)
         finding = again(case) or finding
     return case, finding
 

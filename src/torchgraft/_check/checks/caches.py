@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,20 +24,6 @@ from .ways import Words
 MOST = 8
 """Calls with other options before the one that is looked at."""
 
-NEW = 13
-"""By so much an axis becomes longer, to a size that no other check tries."""
-
-CACHED = Words(
-    "state-between-calls", "The output is another after calls with other options or dtypes",
-    "a table or a result that is kept between calls was made for others",
-    "keep it under a key that has all options, dtypes and devices it is made from",
-)  # fmt: skip
-REWRITTEN = Words(
-    "state-between-calls", "The output is another where an argument held other numbers in the call before",
-    "what is kept between calls is told by an argument's memory, or by some of its numbers",
-    "keep it with a copy of all numbers that it is made from, and compare these",
-)  # fmt: skip
-
 
 def caches(case: Case) -> Iterator[Finding]:
     """Call with other options, dtypes and numbers first: a table that is kept may be made for them.
@@ -50,30 +36,58 @@ def caches(case: Case) -> Iterator[Finding]:
         raise Skip("it is torch's own")
     if not may_fork():
         raise Skip("here can be no child process, in which calls with other options and dtypes leave nothing behind")
-    longer = [resized(case, size, size + NEW) for size in itertools.islice(sizes(case), 2)]
-    for long in longer:  # To measure its own would be the first call at its size.
-        long.memo["limits"] = limits(case)
-    after = run_in_child(partial(_after_others, longer))
-    plain = survive(lambda: _twice(longer), apart=is_native(case.target))
-    for given, calls, (other, again) in zip(longer, after, plain, strict=True):
-        for one, words, how in zip(calls, (REWRITTEN, CACHED), ("numbers", "options or dtypes"), strict=True):
-            if one and _same(other, again) and not _same(one, again):  # It may count its calls.
-                yield words.at(f"a call after others with other {how}; {given.label}")
-                return
+    rows = [(way, resized(case, size, size + way.more)) for way in WAYS for size in sizes(case)[:2]]
+    for _, longer in rows:  # To measure its own would be the first call at its size.
+        longer.memo["limits"] = limits(case)
+    after = run_in_child(lambda: [way.look(longer) for way, longer in rows])
+    plain = survive(lambda: [(_called(longer), _called(longer)) for _, longer in rows], apart=is_native(case.target))
+    for (way, longer), one, (other, again) in zip(rows, after, plain, strict=True):
+        if one and _same(other, again) and not _same(one, again):  # It may count its calls.
+            yield way.words.at(f"a call after others; {longer.label}")
+            return
 
 
-def _after_others(given: Sequence[Case]) -> list[tuple[list[Value], list[Value]]]:
-    """Outputs and gradients of cases after a call with other numbers, and after some with other options and dtypes."""
-    found: list[tuple[list[Value], list[Value]]] = []
-    for case in given:
-        rewritten = _called(case, _rewritten)
-        others = [other for _, other in itertools.islice(options(case), MOST)]
-        narrow = with_precision(case, "another precision")
-        others += [] if tried(narrow, given=case) is None else [narrow]
-        for other in others:
-            _called(other)
-        found.append((rewritten, _called(case) if others else []))
-    return found
+def _after_options(case: Case) -> list[Value]:
+    """Outputs and gradients after calls with other options and dtypes; nothing without such calls."""
+    others = [other for _, other in itertools.islice(options(case), MOST)]
+    narrow = with_precision(case, "another precision")
+    others += [] if tried(narrow, given=case) is None else [narrow]
+    for other in others:
+        _called(other)
+    return _called(case) if others else []
+
+
+def _after_numbers(case: Case) -> list[Value]:
+    """Outputs and gradients after a call with other numbers in the same memory."""
+    return _called(case, _rewritten)
+
+
+class Way(NamedTuple):
+    """Calls before the one that is looked at.
+
+    Attributes:
+        more: by so much an axis becomes longer, to a size that no other check tries.
+        look: makes the calls, and returns outputs and gradients of the last one.
+        words: what is said where these are others than without the calls before.
+    """
+
+    more: int
+    look: Callable[[Case], list[Value]]
+    words: Words
+
+
+WAYS = (
+    Way(13, _after_options, Words(
+        "state-between-calls", "The output is another after calls with other options or dtypes",
+        "a table or a result that is kept between calls was made for others",
+        "keep it under a key that has all options, dtypes and devices it is made from",
+    )),
+    Way(15, _after_numbers, Words(
+        "state-between-calls", "The output is another where an argument held other numbers in the call before",
+        "what is kept between calls is told by an argument's memory, or by some of its numbers",
+        "keep it with a copy of all numbers that it is made from, and compare these",
+    )),
+)  # fmt: skip
 
 
 def _rewritten(case: Case) -> Linearization:
@@ -100,10 +114,6 @@ def _between(x: Tensor) -> Tensor:
     inside = (order > order.min()) & (order < order.max())
     inside[0] = inside[-1] = False
     return torch.where(inside, flat + (flat.mean() - flat) / 16, flat).view(x.shape)
-
-
-def _twice(given: Sequence[Case]) -> list[tuple[list[Value], list[Value]]]:
-    return [(_called(case), _called(case)) for case in given]
 
 
 def _called(case: Case, record: Callable[[Case], Linearization] = Case.linearize) -> list[Value]:
