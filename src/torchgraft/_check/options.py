@@ -14,10 +14,11 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin
 import torch
 from torch import Tensor
 
+from .._spec.domain import Range
 from .case import Case
 from .code import words_in_code
 from .target import differentiable
-from .variations import shape_of, tried
+from .variations import domains, shape_of, tried
 
 FAMILIES = (
     ("none", "mean", "sum"),
@@ -73,13 +74,27 @@ FACTORS = (1.2, 0.7, 2.6, 2, 5)
 
 
 def further(case: Case) -> Iterator[tuple[str, Case]]:
-    """Cases with one number changed: what is decided by a number, such as the length of a filter, is decided anew."""
+    """Cases with one number changed: what is decided by a number, such as the length of a filter, is decided anew.
+
+    Where a domain is declared, its ends and its members are tried too.
+    """
+    ranges = domains(case)[1]
     for name, option, given in _options_of(case):
-        if type(option) not in (int, float) or not option or name.startswith("_") or name in AXES:
+        if type(option) not in (int, float) or name.startswith("_") or name in AXES:
             continue
-        for number in (factor * option for factor in FACTORS):
-            if type(number) is type(option) and tried(given(number), given=case) is not None:
+        numbers = [factor * option for factor in FACTORS] + _points(ranges.get(name.partition("[")[0], Range()))
+        for number in dict.fromkeys(n for n in numbers if type(n) is type(option) and n != option):
+            if tried(given(number), given=case) is not None:
                 yield f"{name}={number!r}", given(number)
+
+
+def _points(domain: Range) -> list[Any]:
+    """Numbers of a domain, whole ones and others: its members, or its ends and its middle."""
+    if domain.members:
+        return list(domain.members)[:WORDS]
+    ends = [end for end in (domain.low, domain.high) if math.isfinite(end)]
+    points = [*ends, sum(ends) / 2] if len(ends) == 2 else ends
+    return [number for point in points for number in (float(point), round(point))]
 
 
 def _options_of(case: Case) -> Iterator[tuple[str, Any, Callable[[Any], Case]]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -80,8 +80,7 @@ def prepare(
         try:
             with staying():  # Samples are code of the user's too.
                 if inputs or kwargs:
-                    watched = clock.watch(target)
-                    _give(made, _moved(make_case(watched, inputs, kwargs or {}, seed=seed), watched, device))
+                    _give(made, inputs, kwargs or {}, seed, device)
                 else:
                     _generate(made, seed, device, apart=_may_die(made, seed, device))
         except Ended as end:
@@ -102,13 +101,43 @@ def require_device(device: str, argument: str) -> None:
         raise ArgumentError("cannot be used", argument=argument, expected="cpu, cuda, ...", got=reason) from error
 
 
-def _give(made: Prepared, case: Case) -> None:
-    """The caller's case, if the target takes it."""
+def _give(made: Prepared, inputs: Sequence[Any], kwargs: Mapping[str, Any], seed: int, device: str) -> None:
+    """The caller's case, if the target takes it; tensors for which it refuses a gradient are left out, and named so."""
+
+    def make() -> Case:
+        watched = made.clock.watch(made.target)
+        return _moved(make_case(watched, inputs, kwargs, seed=seed), watched, device)
+
+    case = make()
     refused = attempt(case, apart=is_native(case.target))
+    if refused is None and (data := _data_among(case, (inputs, kwargs))):
+        declared = replace(made.target.declared, left_out=(*made.target.declared.left_out, *sorted(data)))
+        made.target = replace(made.target, constants=made.target.constants | data, declared=declared)
+        case = make()
     if refused is None:
         made.cases.append(case)
     else:
         made.results.append(_refused(made.target, Refusal(case, case.label, refused, sample=False, deliberate=True)))
+
+
+def _data_among(case: Case, given: Any) -> set[str]:
+    """Name the tensors for which the target refuses a gradient, where nobody said which ones have any."""
+    primals = range(len(case.primals))
+    marked = any(isinstance(leaf, Tensor) and leaf.requires_grad for leaf in _torch.pytree.tree_leaves(given))
+    if marked or len(primals) < 2 or _records(case, primals):
+        return set()
+    data = {i for i in primals if i not in case.parameters and not _records(case, [i])}
+    rest = [i for i in primals if i not in data]
+    return {case.names[i] for i in data} if rest and _records(case, rest) else set()
+
+
+def _records(case: Case, wanted: Collection[int]) -> bool:
+    """Return True if a forward pass is recorded where these primals require grad."""
+    try:
+        case.linearize(wanted=[i in wanted for i in range(len(case.primals))])
+    except Exception:
+        return False
+    return True
 
 
 def _may_die(made: Prepared, seed: int, device: str) -> bool:

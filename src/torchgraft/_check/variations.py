@@ -88,11 +88,11 @@ def within(case: Case) -> bool:
     Raises:
         TorchgraftError: the operator does not take these arguments at all.
     """
-    names, ranges = _domains(case)
+    names, ranges = domains(case)
     return all(_admits(range_, names.get(name)) for name, range_ in ranges.items())
 
 
-def _domains(case: Case) -> tuple[dict[str, Any], dict[str, Range]]:
+def domains(case: Case) -> tuple[dict[str, Any], dict[str, Range]]:
     """The sizes and arguments of a case by name, and the declared domains of some of them."""
     op = case.target.operator
     if op is None or not op._record.domains:
@@ -357,7 +357,7 @@ def with_values(case: Case, name: str) -> Case:
 
 def _at_ends(case: Case) -> list[Tensor]:
     """Primals next to both ends of their domains, and anywhere between; those without a domain as they are."""
-    ranges, primals = _domains(case)[1], case.primals
+    ranges, primals = domains(case)[1], case.primals
     for i, (name, x) in enumerate(zip(case.names, primals, strict=True)):
         range_ = ranges.get(name.partition("[")[0], Range())
         if x.numel() and not x.is_complex() and not range_.everything and not range_.members:
@@ -376,7 +376,7 @@ WIDE = 257
 
 def with_wide_integers(case: Case) -> Iterator[tuple[str, Case]]:
     """Yield each tensor of integers whose domain has such as bfloat16 does not hold, and the case with some of them."""
-    ranges = _domains(case)[1]
+    ranges = domains(case)[1]
     for i, (name, leaf) in enumerate(zip(case.leaf_names, case.leaves, strict=True)):
         range_ = ranges.get(name.partition("[")[0], Range())
         if not _counts(leaf) or range_.members or not WIDE < range_.high < math.inf or not leaf.numel():

@@ -21,14 +21,16 @@ from ..finding import Finding, Inconclusive, Skip, Verdict
 from ..generate.inputs import signature_of
 from ..numeric.gradient import compare, is_right
 from ..numeric.line import CLOSE, FINE, Line, largest, near
-from ..numeric.probe import Probe
-from ..variations import LARGE, MASKED, tried, with_precision, with_sizes, with_values, within
+from ..numeric.probe import Probe, in_double
+from ..numeric.vectors import flatten
+from ..variations import ENDS, LARGE, MASKED, nearby, tried, with_precision, with_sizes, with_values, within
 from .traits import (
     COMPLEX,
     DETACHED,
     FIRST,
     GRAPH,
     HOW,
+    LAYOUT,
     ORDERS,
     OWN,
     ROWS,
@@ -37,6 +39,7 @@ from .traits import (
     TWICE,
     forward_mode,
     passed,
+    turned,
     twice,
 )
 
@@ -185,7 +188,8 @@ class Calls:
             yield row[:6], self._passed
         # The check `second order` knows what is meant beside a surrogate.
         if order and self.own and not self.case.target.declared.surrogates:
-            yield (self._in_double(row)[:4], order, mode if TRAITS["mode"][mode] in SHARED else 0), self._order
+            shared = mode if TRAITS["mode"][mode] in SHARED else 0
+            yield (self._in_double(row)[:4], order, shared, _is_turned(row)), self._order
 
     def _attempt(self, row: Row, probe: Callable[[Row], Iterator[Finding]]) -> Finding | None:
         try:
@@ -208,8 +212,10 @@ class Calls:
 
     def _gradient(self, row: Row) -> Iterator[Finding]:
         line = self._line(row)
-        # Single is compared with double: a number of the backward that stays in single shows there.
-        digits = line.double and not (row[0] or row[2]) and line.case is not self.case
+        # Single is compared with double: a number of the backward that stays in single shows there. What is declared
+        # of accuracy holds all over the declared domain.
+        claimed = line.case.target.declared.error and TRAITS["values"][row[0]] == ENDS
+        digits = line.double and (claimed or not (row[0] or row[2])) and line.case is not self.case
         if not line.agrees(FINE if digits else CLOSE) and (line.double or self._computes_the_same(row[3])):
             yield from self._meant(line.case, compare(line.case, line.dense), severities=_LOST if digits else _WRONG)
             if self.own and not row[1] and not line.double:  # Tiny upstream gradients are 0 in float16.
@@ -232,6 +238,7 @@ class Calls:
 
     def _order(self, row: Row) -> Iterator[Finding]:
         line, mode = self._line(self._in_double(row)), TRAITS["mode"][row[5]]
+        line = turned(line) if _is_turned(row) else line
         with forward_mode(mode if mode in SHARED else ""):
             found = ORDERS[TRAITS["order"][row[6]]](line)
             for finding in self._meant(line.case, found, smooth=line.case is not self.case):
@@ -328,10 +335,16 @@ class Calls:
         cause = f"only with {' and '.join(parts.values())}" if parts else None
         hint = finding.hint
         if strange:
-            hint = "; ".join(filter(None, [hint, NOT_MADE_FOR]))
+            refuse = "the declared domain has such arguments" if parts.get("values") == ENDS else NOT_MADE_FOR
+            hint = "; ".join(filter(None, [hint, refuse]))
         cause = "; ".join(filter(None, [cause, finding.cause])) or None
         given = self.free or not strange
         return finding.but(code=code, title=title, where=where, cause=cause, hint=hint, given=given, case=case)
+
+
+def _is_turned(row: Row) -> bool:
+    """Return True if derivatives of other orders are taken where arguments lie in another order of memory."""
+    return TRAITS["arguments"][row[4]] == LAYOUT and not any(row[:4])
 
 
 def _elementwise(case: Case, masked: Case, outputs: list[Tensor]) -> bool:
@@ -342,13 +355,20 @@ def _elementwise(case: Case, masked: Case, outputs: list[Tensor]) -> bool:
 
 
 def _far_off(line: Line) -> Iterator[Finding]:
-    """Look for gradients in few digits that are far from those in double precision, where the values are near."""
+    """Look for values in few digits that are far from those in double precision, then for gradients."""
     wide = line.wide()
+    dtype = max((primal.dtype for primal in line.primals), key=lambda dtype: torch.finfo(dtype).eps)
+    if wide is not None and largest(wide.outputs) < torch.finfo(dtype).max and (gap := apart(line.case)):
+        yield Finding(
+            "values-far-off", Verdict.FAIL, f"The outputs are far off in {str(dtype)[6:]}", "the outputs", error=gap,
+            estimate=1 / FAR_OFF, cause="a number on the way overflows, or is nothing but rounding",
+            hint="compute in more digits, and convert the result at the end",
+        )  # fmt: skip
+        return
     if wide is None or not near(line.outputs, wide.outputs, 64 * line.epsilon) or not wide.agrees():
         return
     for name, found, expected in zip(line.case.names, line.gradients, wide.gradients, strict=True):
         gap, size = distance(found, expected), largest([expected])
-        dtype = max((primal.dtype for primal in line.primals), key=lambda dtype: torch.finfo(dtype).eps)
         # A smaller gradient may be a difference of numbers as large as upstream gradients.
         if gap > size / 8 > 8 * line.epsilon * largest(line.cotangents):
             yield Finding(
@@ -357,6 +377,21 @@ def _far_off(line: Line) -> Iterator[Finding]:
                 hint="compute in more digits, and convert the gradient at the end; or avoid the cancellation",
             )  # fmt: skip
             return
+
+
+FAR_OFF = 8
+"""One in so many: the part of the largest value that a value is far off by."""
+
+
+def apart(narrow: Case) -> float:
+    """By which part of the largest value outputs are others than in double precision; 0 where rounding explains it."""
+    wide = narrow.with_leaves([in_double(leaf) for leaf in narrow.leaves])
+    epsilon = max(torch.finfo(primal.dtype).eps for primal in narrow.primals)
+    expected = flatten(wide.values())
+    rounded = [flatten(wide.values(nearby(wide, salt, epsilon))) for salt in range(2)]
+    gap, explained = largest([flatten(narrow.values()) - expected]), max(largest([r - expected]) for r in rounded)
+    size = largest([expected])
+    return gap / size if gap > max(size / FAR_OFF, FAR_OFF * explained) else 0.0
 
 
 def _conditioned(case: Case) -> bool:

@@ -19,6 +19,7 @@ from ... import _torch
 from ..baseline import Baseline, Difference, Value, baseline, distance, vjp_of
 from ..case import Case, Linearization
 from ..finding import Finding, Skip, Verdict
+from ..target import borrowed, can_be_copied, copied
 from ..variations import nearby
 from .layouts import transposed
 from .ways import Made, Words, compared, on_one_module, saved_in, uncollected, used
@@ -51,6 +52,7 @@ def aliasing(case: Case) -> Iterator[Finding]:
         yield from _written_output(base, i)
     if all(leaf.layout == torch.strided for leaf in case.leaves if isinstance(leaf, Tensor)):
         yield from _written_inputs(base)  # Sparse tensors do not count what is written into them.
+    yield from _changed_numbers(base)
 
 
 def _shared_parameters(case: Case) -> Iterator[Finding]:
@@ -156,6 +158,37 @@ def _written_inputs(base: Baseline) -> Iterator[Finding]:
             yield from compared(base, how, write, gradient=INPUT_OVERWRITTEN, expected=expected)
 
 
+NUMBER_CHANGED = Words(
+    "number-read-late", "The gradient is wrong after a number of the module was changed",
+    "the backward reads an attribute of the module when it runs", "keep the number on ctx in the forward",
+)  # fmt: skip
+
+
+def _changed_numbers(base: Baseline) -> Iterator[Finding]:
+    """A gradient belongs to the numbers that a module had in the call, such as a temperature that falls.
+
+    What torch runs again in a backward reads them again: only derivatives that are not torch's own are looked at.
+    """
+    case, module = base.case, base.case.target.origin
+    if case.target.kind != "module" or not can_be_copied(module):
+        return
+    (parameters, *_), _ = case.arguments([primal.clone().requires_grad_() for primal in case.primals])
+    own = copied(module, parameters)
+    numbers = [(part, name) for part in own.modules() for name, value in vars(part).items() if type(value) is float]
+    recorded = case.calling(borrowed(own, lasting=True)).linearize()
+    if not numbers or not _torch.functions_in_graph(recorded.outputs):
+        return
+
+    def change() -> Made:
+        for part, name in numbers:
+            setattr(part, name, 1.5 * getattr(part, name) + 0.125)
+        return (), recorded.vjp(base.cotangents)
+
+    names = ", ".join(sorted({name for _, name in numbers}))
+    with contextlib.suppress(Exception):  # To refuse is right.
+        yield from compared(base, f"{names} changed between forward and backward", change, gradient=NUMBER_CHANGED)
+
+
 # -- what a call must leave as it was: inputs, saved tensors, upstream gradients -------------------------------------
 
 Watched = Sequence[tuple[str, Value, Value]]
@@ -214,13 +247,23 @@ def _overwritten(base: Baseline) -> Iterator[Finding]:
     others = [(name, leaf, leaf.clone()) for name, leaf in named if isinstance(leaf, Tensor) and name not in plain]
     if not others:
         return
+    versions = [leaf._version for _, leaf, _ in others]
     with torch.no_grad():
         case.call_with(args, kwargs)
         changed = [row for row in others if distance(*row[1:])]
+        unseen = [row for row, version in zip(others, versions, strict=True) if row[1]._version == version]
+        yield from _changed(UNSEEN_CHANGE, case, unseen)
+        if any(distance(*row[1:]) for row in unseen):
+            return
         if changed and base.differing_outputs(case.target.differentiable(case.call_with(args, kwargs))):
             yield from _changed(ARGUMENT_CHANGED, case, changed)
 
 
+UNSEEN_CHANGE = Words(
+    "input-changed", "The forward writes into {}, and autograd does not know",
+    "it is written through .data, NumPy or an operator that does not declare it: what saved it before gets a wrong "
+    "gradient", "write by an operation in place, such as x.copy_(), or declare it: mutates_args=",
+)  # fmt: skip
 ARGUMENT_CHANGED = Words(
     "input-changed", "The forward writes into {}, and the same call then gives another output",
     "the forward changes an argument that needs no gradient", "work on a copy",

@@ -32,14 +32,14 @@ OWN = ("operator", "function", "library")
 TWICE, BESIDE = "one tensor twice", "another use of the arguments"
 DETACHED = "one tensor twice, once detached"
 STRICT, THREADS = "deterministic algorithms and anomaly detection", "another number of threads"
-GRAPH = "the graph of the backward"
+GRAPH, LAYOUT = "the graph of the backward", "another layout"
 
 TRAITS: dict[str, tuple[str, ...]] = {
     "values": ("", *VALUES, ENDS),
     "cotangents": ("", "that sum to zero", "that are tiny", "with one element", "of ones", "of zeros"),
     "sizes": ("", *SHAPES),
     "precision": ("", "another precision", "bfloat16", "float16", "complex numbers"),
-    "arguments": ("", TWICE, "views", "parameters", "another layout", BESIDE, DETACHED),
+    "arguments": ("", TWICE, "views", "parameters", LAYOUT, BESIDE, DETACHED),
     "mode": ("", STRICT, "autocast in the backward", THREADS, GRAPH, "a checkpoint"),
     "order": ("", "second order", "third order", "forward mode", "vmap", "vmap of vmap", "forward over reverse"),
 }
@@ -53,7 +53,7 @@ HOW = {
     BESIDE: "a hook on an argument changes the gradients of all its uses: put it on a copy, such as x.view_as(x)",
     "views": "it reads or writes beyond its argument, or takes it for the owner of its memory",
     "parameters": "it asks for the class of its arguments, or whether they are leaves",
-    "another layout": "it reads the memory of its arguments, or of what it saved, as if it were contiguous",
+    LAYOUT: "it reads the memory of its arguments, or of what it saved, as if it were contiguous",
     STRICT: "it asks for torch.are_deterministic_algorithms_enabled() or torch.is_anomaly_enabled()",
     "autocast in the backward": "the backward computes in the precision of an autocast that is around it",
     THREADS: "it depends on the number of threads: they share a buffer, or leave something out at their borders",
@@ -94,9 +94,10 @@ FIRST = (
     row_of(values=LARGE, precision="float16"),
     row_of(values="tiny values", precision="another precision"),
     row_of(arguments=DETACHED),
+    row_of(arguments=LAYOUT, order="second order"),
 )
 """Calls with one trait: beside others it may not show. Long sweeps of values and domains need two, so do 0 times
-infinity, what overflows in float16, and what cancels in float32.
+infinity, what overflows in float16, what cancels in float32, and a copy that is saved in the place of an argument.
 """
 
 
@@ -154,6 +155,16 @@ def _alike(case: Case) -> tuple[int, int]:
     raise Skip("no two arguments are alike")
 
 
+def turned(line: Line) -> Line:
+    """Return the line with its primals in another order of memory, where they have two axes."""
+    case = line.case
+    others = [None if i in case.parameters else transposed(p) for i, p in enumerate(case.primals)]
+    if not any(isinstance(other, Tensor) for other in others):
+        raise Skip("no argument has two axes")
+    pairs = zip(case.primals, others, strict=True)
+    return Line(case.replaced([primal if other is None else other for primal, other in pairs]), line.kind)
+
+
 def _given(case: Case, arguments: str) -> tuple[list[Tensor], list[Tensor]]:
     """Leaves, and what is passed of them."""
     primals = [primal.detach().clone() for primal in case.primals]
@@ -164,7 +175,7 @@ def _given(case: Case, arguments: str) -> tuple[list[Tensor], list[Tensor]]:
         case "parameters":
             leaves = [nn.Parameter(p) for p in primals]
             return leaves, leaves
-        case "another layout":
+        case _ if arguments == LAYOUT:
             fixed = case.parameters
             ways = [lazy if p.is_complex() else transposed if p.dim() > 1 else strided for p in primals]
             made = [None if i in fixed else way(p) for i, (way, p) in enumerate(zip(ways, primals, strict=True))]
