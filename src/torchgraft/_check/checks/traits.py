@@ -162,7 +162,10 @@ def turned(line: Line) -> Line:
     if not any(isinstance(other, Tensor) for other in others):
         raise Skip("no argument has two axes")
     pairs = zip(case.primals, others, strict=True)
-    return Line(case.replaced([primal if other is None else other for primal, other in pairs]), line.kind)
+    try:
+        return Line(case.replaced([primal if other is None else other for primal, other in pairs]), line.kind)
+    except Exception as error:
+        raise Skip("it refuses another layout, or writes into its arguments") from error
 
 
 def _given(case: Case, arguments: str) -> tuple[list[Tensor], list[Tensor]]:
