@@ -7,6 +7,8 @@ from typing import Literal
 import numpy as np
 import pytest
 import torch
+from jaxtyping import Float
+from torch import Tensor
 from torch.autograd import Function
 
 import torchgraft as tg
@@ -149,6 +151,41 @@ QUIET = {
 def test_right_ones_are_not_blamed(name):
     forward, backward, *inputs = QUIET[name]
     found = findings(function(forward, backward), *inputs)
+    assert not found, found[0]
+
+
+@tg.op
+@tg.domain(n="positive", d="positive", tolerance="[0.0001, 0.1]", x="[-100, 100]")
+def to_unit(x: Float[Tensor, "*batch n d"], tolerance: float = 0.01) -> Float[Tensor, "*batch n d"]:
+    """Rows over their lengths; zeros for rows that are tiny beside the longest one."""
+    kept, rows = _kept(x, tolerance)
+    return torch.where(kept, rows / _lengths(rows), 0)
+
+
+@to_unit.vjp("x")
+def _(grad, x, tolerance):
+    kept, rows = _kept(x, tolerance)
+    direction = rows / _lengths(rows)
+    across = grad - direction * (grad * direction).sum(-1, keepdim=True)
+    return torch.where(kept, across / _lengths(rows), 0)
+
+
+def _lengths(x):
+    size = x.abs().amax(-1, keepdim=True)
+    size = torch.where(size > 0, size, 1)
+    return size * torch.linalg.vector_norm(x / size, dim=-1, keepdim=True)
+
+
+def _kept(x, tolerance):
+    length = _lengths(x.double())
+    kept = length > tolerance * length.amax((-2, -1), keepdim=True)
+    return kept, torch.where(kept, x, 1)
+
+
+def test_rounding_along_an_axis_of_1_is_no_third_derivative():
+    """The derivative is 0 there, and all that is left of it is rounding: about two grains."""
+    x = torch.randn(2, 3, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    found = tg.check(to_unit, x, only="combinations").findings
     assert not found, found[0]
 
 

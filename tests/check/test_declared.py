@@ -74,3 +74,32 @@ def test_a_check_of_nothing_names_the_declaration():
 def test_without_a_declaration_nothing_is_left_out():
     found = tg.check(torch.sin, torch.ones(3, dtype=torch.int64))
     assert "left out" not in str(found)
+
+
+class Weighted(torch.autograd.Function):
+    """x times t; t is data."""
+
+    refusal: type[Exception] = ValueError
+
+    @classmethod
+    def forward(cls, ctx, x, t):
+        if ctx.needs_input_grad[1]:
+            raise cls.refusal("times are data")
+        ctx.save_for_backward(t)
+        return x * t
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ctx.saved_tensors[0], None
+
+
+class Misspelt(Weighted):
+    refusal = NameError
+
+
+def test_tensors_for_which_a_gradient_is_refused_are_left_out_and_named():
+    x, t = torch.tensor([1.0, 2.0], dtype=torch.float64), torch.tensor([3.0, 5.0], dtype=torch.float64)
+    found = tg.check(Weighted.apply, x, t, only=("gradient", "outputs"))
+    assert found.headline == "PASS (left out: t)"
+    assert not tg.check(Weighted.apply, x, t.clone().requires_grad_(), only="gradient").ok  # It is asked for.
+    assert not tg.check(Misspelt.apply, x, t, only="gradient").ok  # That is no refusal.

@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import Function
 from torch.nn import functional
 
 from .bug import Bug, function, normal
@@ -89,6 +90,47 @@ def gain(x, weight):
     return x * weight
 
 
+class Tempered(nn.Module):
+    """The sine of numbers over a temperature, which the backward reads from the module, or from ctx."""
+
+    def __init__(self, late):
+        super().__init__()
+        self.late, self.temperature = late, 2.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        return TemperedSine.apply(x, self)
+
+
+class TemperedSine(Function):
+    @staticmethod
+    def forward(ctx, x, module):
+        ctx.save_for_backward(x)
+        ctx.module, ctx.temperature = module, module.temperature
+        return torch.sin(x / module.temperature)
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        temperature = ctx.module.temperature if ctx.module.late else ctx.temperature
+        return grad * torch.cos(x / temperature) / temperature, None
+
+
+class TemperedByTorch(Tempered):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.sin(x / self.temperature)
+
+
+def as_it_cools(target, inputs):
+    """The gradient of calls at two temperatures."""
+    x = inputs[0].clone().requires_grad_()
+    total = target(x).sum()
+    target.temperature = 1.0
+    total = total + target(x).sum()
+    (gradient,) = torch.autograd.grad(total, x)
+    target.temperature = 2.0
+    return gradient
+
+
 BUGS = [
     Bug(
         name="filter_gradient",
@@ -160,5 +202,16 @@ BUGS = [
         expects={"state", "determin", "call", "repeat", "random", "gradient", "inconclusive"},
         cause=("no argument", "state", "call", "differ", "determin"),
         source="warm-up schedules within forward",
+    ),
+    Bug(
+        name="temperature_read_late",
+        wrong=Tempered(late=True),
+        right=Tempered(late=False),
+        truth=TemperedByTorch(late=False),
+        inputs=normal((4,)),
+        shown_by=as_it_cools,
+        expects={"number of the module"},
+        cause=("attribute",),
+        source="self.temperature or self.scale in a backward, annealed while training",
     ),
 ]

@@ -79,6 +79,31 @@ SINH = {"right": function("Sinh", lambda x: x.sinh(), lambda grad, x: grad * x.c
 SINE = function("Sin", lambda x: x.sin(), lambda grad, x: grad * x.cos())
 PRODUCT = function("Product", product, lambda grad, x, y: (grad * y, grad * x))
 
+
+class Halves(Function):
+    """The cubes of halves."""
+
+    kept = staticmethod(lambda x: x)
+
+    @classmethod
+    def forward(cls, ctx, x):
+        ctx.save_for_backward(cls.kept(x))
+        return (x.contiguous() / 2) ** 3
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return grad * 3 / 8 * x**2
+
+
+class HalvesOfACopy(Halves):
+    kept = staticmethod(torch.Tensor.contiguous)
+
+
+def second_of_a_transpose(target, inputs):
+    return second(target, tuple(x.mT.contiguous().mT for x in inputs))
+
+
 BUGS = [
     Bug(
         name="saved_intermediates",
@@ -167,5 +192,16 @@ BUGS = [
         expects=SECOND,
         cause=("detach", "upstream", "once_differentiable", "second", "graph", "zero", "missing"),
         source="grad_output.detach() or .data at the top of backward",
+    ),
+    Bug(
+        name="contiguous_copy_saved",
+        wrong=HalvesOfACopy.apply,
+        right=Halves.apply,
+        truth=lambda x: (x / 2) ** 3,
+        inputs=normal((3, 2)),
+        shown_by=second_of_a_transpose,
+        expects=SECOND,
+        cause=("another layout",),
+        source="x = x.contiguous() at the top of forward, and then saved",
     ),
 ]

@@ -84,8 +84,9 @@ def further(case: Case) -> Iterator[tuple[str, Case]]:
             continue
         numbers = [factor * option for factor in FACTORS] + _points(ranges.get(name.partition("[")[0], Range()))
         for number in dict.fromkeys(n for n in numbers if type(n) is type(option) and n != option):
-            if tried(given(number), given=case) is not None:
-                yield f"{name}={number!r}", given(number)
+            other = given(number)
+            if tried(other, given=case) is not None:
+                yield f"{name}={number!r}", other
 
 
 def _points(domain: Range) -> list[Any]:

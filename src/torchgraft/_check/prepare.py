@@ -22,7 +22,7 @@ from .clock import Clock, OutOfTime
 from .code import is_native
 from .ended import Ended, staying
 from .finding import Finding, Verdict
-from .generate.inputs import Inputs, Refusal, attempt, make_case
+from .generate.inputs import Inputs, Refusal, attempt, is_deliberate, make_case
 from .report.result import Result
 from .target import Target
 
@@ -132,11 +132,11 @@ def _data_among(case: Case, given: Any) -> set[str]:
 
 
 def _records(case: Case, wanted: Collection[int]) -> bool:
-    """Return True if a forward pass is recorded where these primals require grad."""
+    """Return True unless the target refuses that these primals require grad; any other error is one of its own."""
     try:
         case.linearize(wanted=[i in wanted for i in range(len(case.primals))])
-    except Exception:
-        return False
+    except Exception as error:
+        return not is_deliberate(case, error)
     return True
 
 

@@ -342,3 +342,38 @@ def test_refusals_of_what_is_claimed(monkeypatch):
             (finding,) = findings(name, target, X)
             assert finding.code == "false-claim"
             assert "jvp" in finding.cause
+
+
+# -- beside a sample of NaN -------------------------------------------------------------------------------------------
+# The zoo has a kernel that reads the next sample.
+
+
+def rule_that(looks):
+    @tg.op
+    def doubled(x: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch n"]:
+        return 2 * x
+
+    @doubled.vjp("x")
+    def _(grad, x):
+        return looks(grad, x)
+
+    return doubled
+
+
+def refuses_nan(grad, x):
+    if not x.isfinite().all():
+        raise ValueError("x must be finite")
+    return 2 * grad
+
+
+def takes_the_next_sample_times_zero(grad, x):
+    return 2 * grad + 0 * x.reshape(-1).roll(-1).view(x.shape)
+
+
+def test_a_rule_may_refuse_nan():
+    assert not findings("vmap", rule_that(refuses_nan), X)
+
+
+def test_a_rule_that_reads_the_next_sample():
+    (finding,) = findings("vmap", rule_that(takes_the_next_sample_times_zero), X)
+    assert "depends on another sample" in finding.title

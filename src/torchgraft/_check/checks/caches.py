@@ -40,6 +40,8 @@ def caches(case: Case) -> Iterator[Finding]:
     for _, longer in rows:  # To measure its own would be the first call at its size.
         longer.memo["limits"] = limits(case)
     after = run_in_child(lambda: [way.look(longer) for way, longer in rows])
+    if not any(after):
+        raise Skip("it takes no other sizes")
     plain = survive(lambda: [(_called(longer), _called(longer)) for _, longer in rows], apart=is_native(case.target))
     for (way, longer), one, (other, again) in zip(rows, after, plain, strict=True):
         if one and _same(other, again) and not _same(one, again):  # It may count its calls.
@@ -58,7 +60,10 @@ def _after_options(case: Case) -> list[Value]:
 
 
 def _after_numbers(case: Case) -> list[Value]:
-    """Outputs and gradients after a call with other numbers in the same memory."""
+    """Outputs and gradients after a call with other numbers in the same memory.
+
+    It is the first at its size: a table that is told by some of the numbers would have been filled before.
+    """
     return _called(case, _rewritten)
 
 

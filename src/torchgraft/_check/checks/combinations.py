@@ -21,9 +21,8 @@ from ..finding import Finding, Inconclusive, Skip, Verdict
 from ..generate.inputs import signature_of
 from ..numeric.gradient import compare, is_right
 from ..numeric.line import CLOSE, FINE, Line, largest, near
-from ..numeric.probe import Probe, in_double
-from ..numeric.vectors import flatten
-from ..variations import ENDS, LARGE, MASKED, nearby, tried, with_precision, with_sizes, with_values, within
+from ..numeric.probe import Probe
+from ..variations import LARGE, MASKED, tried, with_precision, with_sizes, with_values, within
 from .traits import (
     COMPLEX,
     DETACHED,
@@ -197,8 +196,10 @@ class Calls:
         except (Skip, Inconclusive):
             return None
         except Exception as error:
-            if TRAITS["mode"][row[5]] == GRAPH or _is_turned(row):
-                return None  # To refuse derivatives of the backward is right; the checks of layouts tell the other.
+            if TRAITS["mode"][row[5]] == GRAPH:
+                return None  # To refuse derivatives of the backward is right.
+            if _is_turned(row):
+                return None  # The checks of layouts tell what is refused there.
             strange = row[0] or row[2] or row[3]
             refused = row[3] and (isinstance(error, DtypeError) or "not implemented for" in str(error))
             # A kernel may refuse values. One tensor given twice has other values than the target was given.
@@ -212,10 +213,8 @@ class Calls:
 
     def _gradient(self, row: Row) -> Iterator[Finding]:
         line = self._line(row)
-        # Single is compared with double: a number of the backward that stays in single shows there. What is declared
-        # of accuracy holds all over the declared domain.
-        claimed = line.case.target.declared.error and TRAITS["values"][row[0]] == ENDS
-        digits = line.double and (claimed or not (row[0] or row[2])) and line.case is not self.case
+        # Single is compared with double: a number of the backward that stays in single shows there.
+        digits = line.double and not (row[0] or row[2]) and line.case is not self.case
         if not line.agrees(FINE if digits else CLOSE) and (line.double or self._computes_the_same(row[3])):
             yield from self._meant(line.case, compare(line.case, line.dense), severities=_LOST if digits else _WRONG)
             if self.own and not row[1] and not line.double:  # Tiny upstream gradients are 0 in float16.
@@ -335,8 +334,7 @@ class Calls:
         cause = f"only with {' and '.join(parts.values())}" if parts else None
         hint = finding.hint
         if strange:
-            refuse = "the declared domain has such arguments" if parts.get("values") == ENDS else NOT_MADE_FOR
-            hint = "; ".join(filter(None, [hint, refuse]))
+            hint = "; ".join(filter(None, [hint, NOT_MADE_FOR]))
         cause = "; ".join(filter(None, [cause, finding.cause])) or None
         given = self.free or not strange
         return finding.but(code=code, title=title, where=where, cause=cause, hint=hint, given=given, case=case)
@@ -370,21 +368,6 @@ def _far_off(line: Line) -> Iterator[Finding]:
                 hint="compute in more digits, and convert the gradient at the end; or avoid the cancellation",
             )  # fmt: skip
             return
-
-
-FAR_OFF = 8
-"""One in so many: the part of the largest value that a value is far off by."""
-
-
-def apart(narrow: Case) -> float:
-    """By which part of the largest value outputs are others than in double precision; 0 where rounding explains it."""
-    wide = narrow.with_leaves([in_double(leaf) for leaf in narrow.leaves])
-    epsilon = max(torch.finfo(primal.dtype).eps for primal in narrow.primals)
-    expected = flatten(wide.values())
-    rounded = [flatten(wide.values(nearby(wide, salt, epsilon))) for salt in range(2)]
-    gap, explained = largest([flatten(narrow.values()) - expected]), max(largest([r - expected]) for r in rounded)
-    size = largest([expected])
-    return gap / size if gap > max(size / FAR_OFF, FAR_OFF * explained) else 0.0
 
 
 def _conditioned(case: Case) -> bool:

@@ -69,7 +69,7 @@ def switches(case: Case) -> Iterator[Finding]:
         ("a backward", False, case, lambda: vjp_of(linear, base)),
     ]
     largest = max(sizes(case), default=1)
-    if largest > 1 and case.target.kind != "module" and not case.target.is_torch:  # Theirs crash at sizes that misfit.
+    if largest > 1 and case.target.kind != "module":  # Kernels crash where a module's own parameters do not fit.
         single = resized(case, largest, 1)
         ways.append(("a call with an axis of 1", True, single, lambda: tried(single, given=case)))
     limits(case)  # To measure them is a call.

@@ -19,8 +19,9 @@ from ..numeric.ladder import SINGLE
 from ..numeric.line import largest
 from ..numeric.pairing import PRECISE
 from ..numeric.probe import Probe, in_double
+from ..numeric.vectors import flatten
 from ..variations import STEPS, WORK, nearby, with_precision, with_wide_integers, within
-from .combinations import FAR_OFF, NOT_MADE_FOR, apart
+from .combinations import NOT_MADE_FOR
 from .traits import OWN
 from .ways import Words
 
@@ -199,7 +200,7 @@ def _rounded_integers(case: Case) -> Iterator[Finding]:
     for name, wide in with_wide_integers(case):
         with contextlib.suppress(Exception):  # It may refuse bfloat16, or such numbers.
             given, narrow = (with_precision(one, "bfloat16") for one in (case, wide))
-            if apart(given) or not (gap := apart(narrow)) or not within(narrow):
+            if _apart(given) or not (gap := _apart(narrow)) or not within(narrow):
                 continue
             yield Finding(
                 "integers-rounded", Verdict.FAIL, f"With `{name}` above 256 the outputs are far off in bfloat16",
@@ -207,3 +208,18 @@ def _rounded_integers(case: Case) -> Iterator[Finding]:
                 cause=f"`{name}` is converted to the dtype of another argument, which rounds it: 511 becomes 512",
                 hint=f"compute with `{name}` in double precision, and convert the result",
             )  # fmt: skip
+
+
+FAR_OFF = 8
+"""One in so many: the part of the largest value that a value is far off by."""
+
+
+def _apart(narrow: Case) -> float:
+    """By which part of the largest value outputs are others than in double precision; 0 where rounding explains it."""
+    wide = narrow.with_leaves([in_double(leaf) for leaf in narrow.leaves])
+    epsilon = max(torch.finfo(primal.dtype).eps for primal in narrow.primals)
+    expected = flatten(wide.values())
+    rounded = [flatten(wide.values(nearby(wide, salt, epsilon))) for salt in range(2)]
+    gap, explained = largest([flatten(narrow.values()) - expected]), max(largest([r - expected]) for r in rounded)
+    size = largest([expected])
+    return gap / size if gap > max(size / FAR_OFF, FAR_OFF * explained) else 0.0

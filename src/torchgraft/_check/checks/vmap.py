@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
@@ -165,22 +164,19 @@ def _beside_nan(base: Baseline) -> Iterator[Finding]:
     expected = [torch.stack(column) for column in zip(*map(case.values, samples[:-1]), strict=True)]
     samples[-1] = [torch.full_like(primal, torch.nan) for primal in samples[-1]]
     leaves = [torch.stack(column).requires_grad_() for column in zip(*samples, strict=True)]
-    try:
-        with torch.enable_grad(), _torch.quiet_vmap(), _torch.Effort(WORK, *limits(case)):
-            made = torch.vmap(lambda *primals: tuple(case.outputs(primals)))(*leaves)
-    except (Exception, _torch.TooMuch):  # It may refuse what is not finite.
-        return
-    words = f"samples beside one of NaN; {case.label}"
-    different = list(base.differing_outputs([output[:-1].detach() for output in made], expected))[:1]
-    yield from LEAKS.of(different, words)
-    if different:
-        return
     upstream = [None if c is None else torch.stack([c, c, c * torch.nan]) for c in base.cotangents]
-    found = Linearization(leaves, list(made)).vjp(upstream)
-    columns = [[row[i] for row in loop] for i in range(len(leaves))]
+    made, found = list[Tensor](), list[Value]()
+    with contextlib.suppress(Exception, _torch.TooMuch), _torch.Effort(WORK, *limits(case)):
+        with torch.enable_grad(), _torch.quiet_vmap():  # The kernel may refuse what is not finite, and so may the rule.
+            made += torch.vmap(lambda *primals: tuple(case.outputs(primals)))(*leaves)
+        found += Linearization(leaves, made).vjp(upstream)
+    columns = [[row[i] for row in loop] for i in range(len(found))]
     right = [None if any(g is None for g in column) else _stack(column) for column in columns]
-    rest = [None if g is None else g[:-1] for g in found]
-    yield from itertools.islice(LEAKS.of(base.differing_gradients(rest, right, times=SAMPLES), words), 1)
+    different = base.differing_outputs([output[:-1].detach() for output in made], expected) if made else []
+    if found and not different:
+        rest = [None if g is None else g[:-1] for g in found]
+        different = base.differing_gradients(rest, right, times=SAMPLES)
+    yield from LEAKS.of(different[:1], f"samples beside one of NaN; {case.label}")
 
 
 def _stack(tensors: Sequence[Value]) -> Tensor:

@@ -144,7 +144,7 @@ class Inputs:
             if error is None:
                 yield case
                 continue
-            label, deliberate = case.label, _is_deliberate(case, error)
+            label, deliberate = case.label, is_deliberate(case, error)
             if deliberate and isinstance(error, _VALUES) and _reference_takes(case):
                 label, deliberate = f"{label}, of which the reference gives the value", False
             self.refused.append(Refusal(case, label, error, sample, deliberate))
@@ -189,7 +189,7 @@ def attempt(case: Case, *, apart: bool = False) -> Exception | None:
     return None
 
 
-def _is_deliberate(case: Case, error: Exception) -> bool:
+def is_deliberate(case: Case, error: Exception) -> bool:
     """Tell whether an error says that the arguments are wrong, rather than that the target is.
 
     C functions say so by a code, torch of dtypes that it has no code for, and of empty tensors in any words.
