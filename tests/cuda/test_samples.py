@@ -245,7 +245,7 @@ BY_HAND = """
 __global__ void scaled(int64_t batch, int64_t n, const T *x, const T *w, double by, T *out) {
     for (int64_t b = blockIdx.x; b < batch; b += gridDim.x)
         for (int64_t i = threadIdx.x + threadIdx.y * blockDim.x; i < n; i += blockDim.x * blockDim.y)
-            out[b * n + i] = x[b * n + i] * w[i] * (float)by;
+            out[b * n + i] = x[b * n + i] * w[i] * (T)by;
 }
 
 extern "C" __global__ void __launch_bounds__(128) total(int64_t count, const T *x, const int64_t *y, double *out) {
