@@ -77,6 +77,18 @@ def test_masked_values_are_for_functions_that_sum(pair, found):
     assert ("nan-gradient" in codes) is found
 
 
+def test_a_limit_at_infinity_is_no_mask():
+    """A power is nothing there too, but not at -10,000; its derivative, infinity times nothing, is nobody's."""
+
+    def potential(x):
+        return -1 / (x.square().sum(-1) + 0.01).sqrt()
+
+    def backward(grad, x, out):
+        return (grad * (x.square().sum(-1) + 0.01) ** -1.5)[..., None] * x
+
+    assert not findings(function(potential, backward), normal(2, 3), only="combinations")
+
+
 def test_equal_values_may_be_refused():
     def ratio(a, b):
         if torch.equal(a, b):

@@ -47,6 +47,8 @@ SLOW, ENOUGH, LONGEST = 0.02, 50_000, 7
 """Seconds of a slow call, elements of a large one, and the stride in which the rows are tried of such."""
 SCALE = 2.0**-10
 """Part of the given outputs that others have at least where an accuracy is declared: solvers have absolute ones."""
+FAR = -10_000.0
+"""A number that logits are masked with in the place of minus infinity."""
 NOT_MADE_FOR = "if it is not made for them, give `samples`, or refuse them"
 """The last words of a hint about arguments that nobody gave."""
 MOST = 3
@@ -153,7 +155,7 @@ class Calls:
             return False
         if TRAITS["values"][values] != MASKED:
             return True
-        return self._known((values, 0, 0)) is not None if any(others) else not _elementwise(self.case, case, outputs)
+        return self._known((values, 0, 0)) is not None if any(others) else _leaves_out(self.case, case, outputs)
 
     def _with_own_parameters(self, case: Case) -> Case:
         """The case with a module's own parameters: kernels that trust their module crash where they do not fit."""
@@ -345,11 +347,16 @@ def _is_turned(row: Row) -> bool:
     return TRAITS["arguments"][row[4]] == LAYOUT and not any(row[:4])
 
 
-def _elementwise(case: Case, masked: Case, outputs: list[Tensor]) -> bool:
-    """Return True if the outputs of elements that are not masked are what they are without a mask."""
-    kept = masked.primals[0].isfinite()
-    rows = zip(outputs, baseline(case).outputs, strict=True)
-    return all(a.shape == b.shape == kept.shape and torch.equal(a[kept], b[kept]) for a, b in rows)
+def _leaves_out(case: Case, masked: Case, outputs: list[Tensor]) -> bool:
+    """Return True if masked elements count as nothing, very negative ones too, and are not left alone by all others.
+
+    A sum of powers has a limit at infinity as well, and no mask is made for it.
+    """
+    kept, base = masked.primals[0].isfinite(), baseline(case).outputs
+    if all(a.shape == b.shape == kept.shape and torch.equal(a[kept], b[kept]) for a, b in zip(outputs, base, strict=True)):
+        return False
+    far = tried(masked.replaced([primal.clamp(min=FAR) for primal in masked.primals]), given=case)
+    return far is not None and near(far.outputs, outputs, 64 * torch.finfo(outputs[0].dtype).eps)
 
 
 def _far_off(line: Line) -> Iterator[Finding]:
