@@ -1143,6 +1143,20 @@ def test_check_says_where_sizes_change():
     assert tg.check(above, torch.tensor([1.0, 2.1, 3.0], dtype=torch.float64)).verdict == "PASS"
 
 
+def test_check_takes_no_values_that_happen_to_be_a_bound():
+    @tg.op(data_dependent="k")
+    @tg.domain(low="[-1, 0]", high="[0, 1]")
+    def within(x: Float[Tensor, "n"], low: float, high: float) -> Float[Tensor, "k"]:
+        return x[(x >= low) & (x <= high)]
+
+    @within.vjp("x")
+    def _(grad, x, low, high):
+        return torch.zeros_like(x).index_add(0, torch.nonzero((x >= low) & (x <= high))[:, 0], grad)
+
+    report = tg.check(within)
+    assert report.verdict == "PASS", str(report)
+
+
 def test_plain_tensors_are_direct():
     """The tests above that mean the hot path do not go through the dispatcher."""
     assert is_direct(list(points()[0]))

@@ -352,8 +352,9 @@ def _leaves_out(case: Case, masked: Case, outputs: list[Tensor]) -> bool:
 
     A sum of powers has a limit at infinity as well, and no mask is made for it.
     """
-    kept, base = masked.primals[0].isfinite(), baseline(case).outputs
-    if all(a.shape == b.shape == kept.shape and torch.equal(a[kept], b[kept]) for a, b in zip(outputs, base, strict=True)):
+    kept = masked.primals[0].isfinite()
+    rows = zip(outputs, baseline(case).outputs, strict=True)
+    if all(a.shape == b.shape == kept.shape and torch.equal(a[kept], b[kept]) for a, b in rows):
         return False
     far = tried(masked.replaced([primal.clamp(min=FAR) for primal in masked.primals]), given=case)
     return far is not None and near(far.outputs, outputs, 64 * torch.finfo(outputs[0].dtype).eps)

@@ -30,6 +30,8 @@ from ..case import Case, Linearization
 from ..checks.reference import reference_outputs
 from ..children import survive
 from ..ended import Ended
+from ..finding import Inconclusive
+from ..late import alike
 from ..target import Target, contexts, differentiable, function_of
 from .arguments import PRECISIONS, Arguments
 from .sizes import Draw, Impossible
@@ -142,12 +144,33 @@ class Inputs:
             case = make_case(self.target, args, kwargs, seed=next(counter), traits=traits)
             error = attempt(case, apart=self.apart)
             if error is None:
-                yield case
+                if sample or not _is_at_a_jump(case):
+                    yield case
                 continue
             label, deliberate = case.label, is_deliberate(case, error)
             if deliberate and isinstance(error, _VALUES) and _reference_takes(case):
                 label, deliberate = f"{label}, of which the reference gives the value", False
             self.refused.append(Refusal(case, label, error, sample, deliberate))
+
+
+def _is_at_a_jump(case: Case) -> bool:
+    """Tell whether sizes that hang on values change next to the point: by chance a value is at a bound."""
+    if not case.target.late:
+        return False
+    try:
+        for sign in (1, -1):
+            case.values([primal + sign * _small(case, primal) for primal in case.primals])
+    except Inconclusive:
+        return True
+    except Exception:  # The checks report it.
+        return False
+    return False
+
+
+def _small(case: Case, primal: Tensor) -> Tensor:
+    """A change of each element, up and down in turn, which keeps equal elements equal."""
+    step = torch.finfo(primal.dtype).eps ** 0.5 * (float(primal.abs().max()) if primal.numel() else 0.0)
+    return alike(case.target, step * (1 - 2 * (torch.arange(primal.numel()) % 2)).view(primal.shape), primal)
 
 
 def make_case(
