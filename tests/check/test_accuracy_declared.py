@@ -47,7 +47,13 @@ def solver(tolerance, factor=1.0):
     return Solve.apply
 
 
-@pytest.mark.parametrize(("tolerance", "only"), [(1e-3, ()), (1e-6, PLAIN), (1e-8, PLAIN), (1e-12, PLAIN)])
+@pytest.mark.parametrize(
+    ("tolerance", "only"),
+    [
+        pytest.param(1e-3, (), marks=pytest.mark.slow, id="all checks"),
+        *((tolerance, PLAIN) for tolerance in (1e-3, 1e-6, 1e-8, 1e-12)),
+    ],
+)
 def test_a_solver_passes_at_its_accuracy(tolerance, only):
     report = tg.check(solver(tolerance), Y0, RATES, accuracy=10 * tolerance, only=only)
     assert report.headline == f"PASS (to {10 * tolerance:g})", str(report)

@@ -87,9 +87,11 @@ def test_differences_prove_the_right_one(bug: Bug):
 def quick(bug: Bug) -> set[str]:
     """List the checks to find a bug with, and that of the gradient, on whose verdict others wait; all if none is known.
 
-    A notice of a bug for compilers is left out where it is expected elsewhere.
+    A notice of a bug for compilers is left out where it is expected elsewhere, and combinations, which take longest,
+    where another check finds it.
     """
     known = finders(bug) - (COMPILERS - bug.expects)
+    known = known - {"combinations"} or known
     return known | {"gradient"} if known else set()
 
 
