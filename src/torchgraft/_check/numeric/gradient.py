@@ -284,7 +284,7 @@ class _Comparison:
         if self._enough(self.known):
             if self.rough:
                 rough = " and ".join(f"`{name}`" for name in self.rough)
-                raise Inconclusive(f"the outputs jump or have kinks where {rough} changes")
+                raise Inconclusive(f"the outputs jump or have kinks where {rough} changes; give smooth points")
             return
         if not finite[wanted].any():
             raise Inconclusive("no element of the outputs is finite")
