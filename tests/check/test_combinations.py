@@ -477,6 +477,16 @@ def test_masks_of_one_value():
     assert tg.check(safe, normal(3), mask, only="options").ok
 
 
+def test_a_mask_that_leaves_out_an_infinity():
+    """With True everywhere the values are infinite, for which nobody asked."""
+
+    def energy(r, q, mask):
+        return q * torch.where(mask, 1 / torch.where(mask, r, 1), 0)
+
+    r, mask = torch.tensor([1.0, 0.0, 2.5, 0.0], dtype=torch.float64), torch.tensor([True, False, True, False])
+    assert tg.check(energy, r, normal(4), mask, only="options").ok
+
+
 def test_small_integers_at_their_ends():
     def scaled(grad, s, q, out):
         return grad * (q - 3), None  # in eight bits -128 - 3 is 125

@@ -193,6 +193,18 @@ def divided(excluded):
     return function("Sinc", forward, backward, once=True)
 
 
+def midpoint(halves):
+    return function("Midpoint", lambda x, y: (x + y) / 2, lambda grad, x, y: halves(grad / 2))
+
+
+def accumulated(target, inputs):
+    """The gradients that two backwards leave in `.grad`."""
+    leaves = [value.clone().requires_grad_() for value in inputs]
+    for _ in range(2):
+        target(*leaves).sum().backward()
+    return [leaf.grad for leaf in leaves]
+
+
 def on_dirty_memory(target, inputs):
     """Values at zero, in memory that held sevens."""
     kept = [np.full(inputs[0].shape, 7.0) for _ in range(50)]
@@ -358,5 +370,16 @@ BUGS = [
         expects={"memory"},
         cause=("never written",),
         source="np.divide(out=np.empty_like(x), where=x != 0)",
+    ),
+    Bug(
+        name="two_gradients_in_one_memory",
+        wrong=midpoint(lambda half: (half.view(-1).view_as(half), half.view_as(half))),
+        right=midpoint(lambda half: (half, half.clone())),
+        truth=lambda x, y: (x + y) / 2,
+        inputs=normal((2, 3), (2, 3)),
+        shown_by=accumulated,
+        expects={"add up"},
+        cause=("views of one memory",),
+        source="views of one buffer that are returned for two inputs, and gradients that are accumulated",
     ),
 ]

@@ -1,5 +1,7 @@
 """Modules: parameters are inputs too, and checking `input` alone leaves their gradients unseen."""
 
+import copy
+
 import torch
 from torch import Tensor, nn
 from torch.autograd import Function
@@ -131,6 +133,26 @@ def as_it_cools(target, inputs):
     return gradient
 
 
+class Kept(Layer):
+    """A layer that keeps what it calls as a lambda, which reads the parameters of the layer that made it."""
+
+    def __init__(self, call, **shapes):
+        super().__init__(call, **shapes)
+        self.run = lambda x: call(x, *self.parameters())
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.run(x)
+
+
+def moved_copy(target, inputs):
+    """The output of a copy with other parameters."""
+    other = copy.deepcopy(target)
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.add_(0.5)
+        return other(*inputs)
+
+
 BUGS = [
     Bug(
         name="filter_gradient",
@@ -213,5 +235,16 @@ BUGS = [
         expects={"number of the module"},
         cause=("attribute",),
         source="self.temperature or self.scale in a backward, annealed while training",
+    ),
+    Bug(
+        name="lambda_of_the_original",
+        wrong=Kept(function("Gain", gain, lambda g, x, w: (g * w, (g * x).sum_to_size(w.shape))), weight=(4,)),
+        right=Layer(function("Gain", gain, lambda g, x, w: (g * w, (g * x).sum_to_size(w.shape))), weight=(4,)),
+        truth=Layer(gain, weight=(4,)),
+        inputs=normal((3, 4)),
+        shown_by=moved_copy,
+        expects={"copy"},
+        cause=("lambda",),
+        source="self.act = lambda x: f(x, self.scale), and an average of the weights by copy.deepcopy",
     ),
 ]

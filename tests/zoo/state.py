@@ -111,6 +111,23 @@ def masks_agree(target, inputs):
     return torch.equal(out == 0, slope == 0)
 
 
+def phases(source):
+    """Cosines with random phases, which are the same in each call."""
+
+    def shifted(x):
+        return x + torch.randn(x.shape[-1], generator=source().manual_seed(0), dtype=x.dtype)
+
+    return function("Phases", lambda x: shifted(x).cos(), lambda grad, x: -grad * shifted(x).sin())
+
+
+def drawn_after_a_call(target, inputs):
+    """Numbers that somebody else draws after a call."""
+    with torch.random.fork_rng():
+        torch.manual_seed(5)
+        target(*inputs)
+        return torch.rand(3)
+
+
 WEIGHT = normal((4,), seed=5)()[0].requires_grad_()
 SINE = {
     "right": function("Sin", lambda x: x.sin(), lambda grad, x: grad * x.cos()),
@@ -345,5 +362,16 @@ BUGS = [
         expects=STATE | {"gradient"},
         cause=("state", "call", "cache", "element"),
         source="caches by shape",
+    ),
+    Bug(
+        name="generator_set_by_the_forward",
+        wrong=phases(lambda: torch.default_generator),
+        right=phases(torch.Generator),
+        truth=lambda x: (x + torch.randn(3, generator=torch.Generator().manual_seed(0), dtype=x.dtype)).cos(),
+        inputs=normal((2, 3)),
+        shown_by=drawn_after_a_call,
+        expects={"generator", "randomness"},
+        cause=("this seed",),
+        source="torch.manual_seed in a forward, so that random features are the same in each call",
     ),
 ]

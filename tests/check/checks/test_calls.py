@@ -301,6 +301,27 @@ def test_a_backward_that_seeds_the_generator():
     assert alarms("randomness", plain(forward, backward(own=True)), X) == set()
 
 
+@pytest.mark.parametrize(
+    ("seed", "whose"), [(torch.manual_seed, "torch's"), (np.random.seed, "NumPy's"), (random.seed, "Python's")]
+)
+def test_a_forward_that_seeds_a_generator(seed, whose):
+    def forward(ctx, x):
+        seed(0)
+        return x * 2
+
+    (finding,) = findings("randomness", plain(forward, lambda ctx, g: g * 2), X)
+    assert finding.title == f"The forward seeds {whose} global generator"
+    assert (
+        findings("randomness", plain(lambda ctx, x: x + np.random.rand() * random.random(), lambda ctx, g: g), X) == []
+    )
+
+
+def test_generators_are_left_as_they_were():
+    before = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()
+    assert findings("randomness", SIN, X) == []
+    assert (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()) == before
+
+
 @pytest.mark.slow
 def test_a_case_is_not_written_to():
     case = case_of(InPlace.apply, normal(3, 4))

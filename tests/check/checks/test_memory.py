@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from jaxtyping import Int
-from torch import Tensor
+from torch import Tensor, nn
 
 import torchgraft as tg
 from torchgraft._check.checks import unwritten
@@ -178,6 +178,42 @@ def test_a_buffer_for_all_outputs():
 def test_a_buffer_for_all_gradients():
     buffer = torch.zeros(3, 4, dtype=DOUBLE)
     assert "result-overwritten" in alarms("aliasing", function(torch.sin, lambda g, x: buffer.copy_(g * x.cos())), X)
+
+
+def test_gradients_that_are_one_memory():
+    """Each becomes the `.grad` of a leaf, and what is added to one is added to the other."""
+
+    def backward(share):
+        def halves(ctx, g):
+            half = g / 2
+            return half.view_as(half), half.view_as(half) if share else half.clone()
+
+        return halves
+
+    target = lambda share: plain(lambda ctx, x, y: (x + y) / 2, backward(share))  # noqa: E731
+    assert alarms("aliasing", target(share=True), normal(3), normal(3, seed=1)) == {"gradients-overlap"}
+    assert alarms("aliasing", target(share=False), normal(3), normal(3, seed=1)) == set()
+
+
+class Gained(nn.Module):
+    def __init__(self, keep):
+        super().__init__()
+        self.gain, self.unused = nn.Parameter(normal(3)), nn.Parameter(normal(2))
+        self.run = (lambda x: x * self.gain) if keep else self.scale
+
+    def scale(self, x):
+        return x * self.gain
+
+    def forward(self, x):
+        return self.run(x)
+
+
+def test_a_copy_of_a_module_that_reads_the_original():
+    """A method is bound anew in the copy; a parameter that nothing uses is no finding."""
+    (finding,) = findings("aliasing", Gained(keep=True), normal(3))
+    assert finding.code == "copy-reads-original"
+    assert "gain" in finding.title
+    assert findings("aliasing", Gained(keep=False), normal(3)) == []
 
 
 def test_a_gradient_that_is_an_input():

@@ -344,7 +344,7 @@ class _Watch(torch.overrides.TorchFunctionMode):
 
 
 def randomness(case: Case) -> Iterator[Finding]:
-    """Look at torch's generator: no backward seeds it, and no operator draws from it and does not say so.
+    """Look at global generators: no call seeds them, and no operator draws from torch's and does not say so.
 
     The seed of an operator is given, and changes what it returns.
 
@@ -386,17 +386,42 @@ def _unseeded(case: Case) -> Iterator[Finding]:
 
 
 def _reset(base: Baseline) -> Iterator[Finding]:
-    """Look whether torch's generator is in the same state after a backward, whatever it was before."""
-    states = []
-    with torch.random.fork_rng(devices=[]):
-        for seed in (1, 2):
-            recorded = base.case.linearize()
-            torch.default_generator.manual_seed(seed)
-            vjp_of(recorded, base)
-            states.append(torch.get_rng_state())
-    if torch.equal(*states):
+    """Look whether a generator is in the same state after a pass, whatever it was before."""
+    before, reset = _torch.Generators.snapshot(), list[tuple[str, str]]()
+    try:
+        first = {name: _torch.Generators.snapshot() for name in _passes(base, seed=1)}
+        for name in _passes(base, seed=2):
+            moved = first[name].all_moved()
+            reset += [(name, whose) for whose in GENERATORS if whose not in moved]
+    finally:
+        before.restore()
+    for name, whose in reset:
         yield Words(
-            "generator-reset", "The backward seeds torch's global generator",
+            "generator-reset", f"The {name} seeds {GENERATORS[whose]} global generator",
             "all random numbers that are drawn after it are those of this seed",
-            "draw from a torch.Generator of its own, or save in forward what was drawn",
-        ).at(f"the state of torch's generator after a backward; {base.case.label}")  # fmt: skip
+            "draw from a generator of its own, or save in forward what was drawn",
+        ).at(f"the state of {GENERATORS[whose]} generator after a {name}; {base.case.label}")  # fmt: skip
+
+
+GENERATORS = {"torch": "torch's", "numpy.random": "NumPy's", "random": "Python's"}
+"""Whose the generators are, by the names that they are watched under."""
+
+
+def _passes(base: Baseline, *, seed: int) -> Iterator[str]:
+    """Run a forward and a backward, with seeded generators before each, and yield the name of each behind it."""
+    case = base.case
+    args, kwargs = case.arguments([primal.clone() for primal in case.primals])
+    _seed_all(seed)
+    with torch.no_grad():
+        case.target.function(*args, **kwargs)  # `Case.call` would put the generator back.
+    yield "forward"
+    recorded = case.linearize()
+    _seed_all(seed)
+    vjp_of(recorded, base)
+    yield "backward"
+
+
+def _seed_all(seed: int) -> None:
+    torch.default_generator.manual_seed(seed)
+    np.random.seed(seed)
+    random.seed(seed)

@@ -40,13 +40,21 @@ INPUT_OVERWRITTEN = Words(
     "an input was kept outside of save_for_backward", SAVE,
 )  # fmt: skip
 
+ACCUMULATED = Words(
+    "gradients-overlap", "Two backwards add up wrongly in {}",
+    "two gradients are views of one memory, or one that is kept for the next call",
+    "return memory of its own for each input",
+)  # fmt: skip
+
 
 def aliasing(case: Case) -> Iterator[Finding]:
     """Look at memory, call again, and write into outputs and inputs."""
     base = baseline(case)
     yield from _shared_parameters(case)
+    yield from _parameters_of_the_original(base)
     yield from _kept_results(base)
     yield from _shared_gradients(base)
+    yield from _accumulated(base)
     yield from _shared_outputs(base)
     for i in used(base):
         yield from _written_output(base, i)
@@ -65,6 +73,26 @@ def _shared_parameters(case: Case) -> Iterator[Finding]:
                 "one is made of the other by .data, .detach() or a view",
                 "tie them as one parameter: decoder.weight = encoder.weight",
             ).at(f"the parameters {name} and {other}; {case.label}")  # fmt: skip
+
+
+def _parameters_of_the_original(base: Baseline) -> Iterator[Finding]:
+    """A copy of a module, such as an average of its weights, computes with its own parameters.
+
+    Calls are made with copies: what has no effect in them may have one in the module itself.
+    """
+    case, gradients = base.case, base.gradients
+    idle = [i for i in sorted(case.parameters) if (g := gradients[i]) is None or not bool(g.any())]
+    for i in idle:
+        others = nearby(case)
+        moved = [others[k] if k == i else primal for k, primal in enumerate(case.primals)]
+        with contextlib.suppress(Exception):  # The module is made for no other parameters.
+            found = case.calling(borrowed(case.target.origin)).values(moved)
+            if base.differing_outputs(found) and not base.differing_outputs(case.values(moved)):
+                yield Words(
+                    "copy-reads-original", f"A copy of the module computes with the original's {case.names[i]}",
+                    "copy.deepcopy keeps a lambda, or a function in a function, that reads the original",
+                    "make it a method of the module",
+                ).at(f"copy.deepcopy(module); {case.label}")  # fmt: skip
 
 
 def _results(base: Baseline, recorded: Linearization) -> dict[str, Tensor]:
@@ -93,6 +121,22 @@ def _shared_gradients(base: Baseline) -> Iterator[Finding]:
             title = f"{what.capitalize()} is memory of {name}"
             cause = "the backward returns a saved tensor, or a view of one"
             yield Words("gradient-aliases", title, cause, "return a copy").at(f"{what}; {base.case.label}")
+
+
+def _accumulated(base: Baseline) -> Iterator[Finding]:
+    """Two backwards add up in the `.grad` of each leaf, which keeps the memory that the first one gave."""
+
+    def accumulate() -> Made:
+        leaves = base.case.leaves_of(base.case.primals)
+        for _ in range(2):
+            recorded = base.case.record(leaves)
+            outputs = [recorded.outputs[i] for i in used(base)]
+            torch.autograd.backward(outputs, [c.clone() for c in base.cotangents if c is not None], inputs=leaves)
+        return (), [None if leaf.grad is None else leaf.grad / 2 for leaf in leaves]
+
+    if not base.random:
+        with contextlib.suppress(Exception):  # Other checks tell what raises.
+            yield from compared(base, "two backwards that add up in .grad", accumulate, gradient=ACCUMULATED)
 
 
 def _shared_outputs(base: Baseline) -> Iterator[Finding]:

@@ -58,7 +58,7 @@ def other_options(case: Case) -> Iterator[Finding]:
     claimed, tried, wrong = signature_of(case.target) is not None, 0, set[str]()
     for other in _others(base, claimed):
         with other.turned:
-            if (other.name in wrong and not other.closely) or not _takes(other.case):
+            if (other.name in wrong and not other.closely) or not _takes(base, other.case):
                 continue
             tried += 1
             found = list(_found(other))
@@ -80,7 +80,7 @@ def _others(base: Baseline, claimed: bool) -> Iterator[_Other]:
     axes = [] if even is None else [row for row in options(even) if row[0].partition("=")[0] in AXES]
     yield from itertools.starmap(_Other, (*options(case), *axes))
     for name, others in left_out(case):
-        fitting = (other for other in others if _takes(other) and _uses(base, other))
+        fitting = (other for other in others if _takes(base, other) and _uses(base, other))
         yield from (_Other(f"a tensor for {name}", other) for other in itertools.islice(fitting, 1))
     if case.target.kind == "module":
         module = case.target.origin
@@ -148,11 +148,17 @@ def _other_calls(case: Case) -> list[Finding]:
     return found
 
 
-def _takes(case: Case) -> bool:
-    """Return True if the forward takes an option, and has a derivative there."""
+def _takes(base: Baseline, case: Case) -> bool:
+    """Return True if the forward takes an option, and has a derivative there: a mask may have left out an infinity."""
     with contextlib.suppress(Exception):
-        return within(case) and any(o.requires_grad for o in case.linearize().outputs)
+        outputs = case.linearize().outputs
+        finite = all(map(_is_finite, outputs)) or not all(map(_is_finite, base.outputs))
+        return finite and within(case) and any(o.requires_grad for o in outputs)
     return False
+
+
+def _is_finite(output: Tensor) -> bool:
+    return bool(output.isfinite().all())
 
 
 def _uses(base: Baseline, other: Case) -> bool:
