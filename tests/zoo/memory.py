@@ -197,6 +197,30 @@ def midpoint(halves):
     return function("Midpoint", lambda x, y: (x + y) / 2, lambda grad, x, y: halves(grad / 2))
 
 
+def painted(mark):
+    """Write the sine into a canvas, and return that."""
+
+    class Painted(Function):
+        @staticmethod
+        def forward(ctx, canvas, x):
+            ctx.save_for_backward(x)
+            canvas.copy_(x.sin())
+            mark(ctx, canvas)
+            return canvas
+
+        @staticmethod
+        def backward(ctx, grad):
+            return torch.zeros_like(grad), grad * ctx.saved_tensors[0].cos()
+
+    return Painted.apply
+
+
+def gradient_of_the_canvas(target, inputs):
+    canvas, x = (value.clone() for value in inputs)
+    target(canvas, x.requires_grad_())
+    return torch.autograd.grad(canvas.sum(), x)[0] if canvas.requires_grad else None
+
+
 def accumulated(target, inputs):
     """The gradients that two backwards leave in `.grad`."""
     leaves = [value.clone().requires_grad_() for value in inputs]
@@ -381,5 +405,16 @@ BUGS = [
         expects={"add up"},
         cause=("views of one memory",),
         source="views of one buffer that are returned for two inputs, and gradients that are accumulated",
+    ),
+    Bug(
+        name="canvas_that_is_not_marked",
+        wrong=painted(lambda ctx, canvas: None),
+        right=painted(lambda ctx, canvas: ctx.mark_dirty(canvas)),
+        truth=lambda canvas, x: canvas.copy_(x.sin()),
+        inputs=lambda: (torch.zeros(3, dtype=torch.float64), normal((3,))()[0].requires_grad_()),
+        shown_by=gradient_of_the_canvas,
+        expects={"written"},
+        cause=("does not know",),
+        source="buffers that a caller passes, in which a forward writes without mark_dirty",
     ),
 ]

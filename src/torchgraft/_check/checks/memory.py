@@ -56,6 +56,7 @@ def aliasing(case: Case) -> Iterator[Finding]:
     yield from _shared_gradients(base)
     yield from _accumulated(base)
     yield from _shared_outputs(base)
+    yield from _written_data(base)
     for i in used(base):
         yield from _written_output(base, i)
     if all(leaf.layout == torch.strided for leaf in case.leaves if isinstance(leaf, Tensor)):
@@ -163,6 +164,27 @@ def _shared_outputs(base: Baseline) -> Iterator[Finding]:
                 "one is overwritten with the other, and autograd does not know: a NumPy view, or .data",
                 "return memory of its own: .clone(), or .copy() of an array",
             ).at(f"{base.output_name(i)}; {case.label}")  # fmt: skip
+
+
+def _written_data(base: Baseline) -> Iterator[Finding]:
+    """An output that is written into a tensor without a gradient: whoever reads that tensor loses the gradient."""
+    case = base.case
+    args, kwargs = case.arguments(case.leaves_of(case.primals))
+    leaves = _torch.pytree.tree_leaves((args, kwargs))
+    data = [(i, leaf) for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor) and not leaf.requires_grad]
+    if not data or case.target.kind in ("operator", "library"):  # They declare what they write into.
+        return
+    before = [leaf._version for _, leaf in data]
+    with contextlib.suppress(Exception), torch.enable_grad():
+        outputs = case.target.differentiable(case.call_with(args, kwargs))
+        for (i, leaf), version in zip(data, before, strict=True):
+            shared = any(o.requires_grad and _torch.shares_memory(o, leaf) for o in outputs)
+            if shared and leaf._version != version and not leaf.requires_grad:
+                yield Words(
+                    "written-without-gradient", f"What is written into `{case.leaf_names[i]}` has no gradient there",
+                    "the output lies in an argument, and autograd does not know that it was written",
+                    f"ctx.mark_dirty({case.leaf_names[i]})",
+                ).at(f"`{case.leaf_names[i]}`; {case.label}")  # fmt: skip
 
 
 def _written_output(base: Baseline, index: int) -> Iterator[Finding]:
