@@ -18,7 +18,8 @@ from .calls import captures, determinism, modes, randomness, state
 from .combinations import combinations
 from .compilers import compiled, exported, fake, opcheck, traced
 from .layouts import autocast, gradients, inputs
-from .memory import aliasing, leaks, mutation
+from .leaks import leaks
+from .memory import aliasing, mutation
 from .mesh import parts
 from .options import other_options
 from .orders import second_order, tangents

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ... import _torch
 from ..baseline import Baseline, Difference, Value, copies, short, vjp_of
-from ..case import Case
+from ..case import Case, Linearization
 from ..finding import Finding, Skip, Verdict
 from ..target import borrowed, can_be_copied, copied
 
@@ -106,6 +106,12 @@ def placed(base: Baseline, given: Iterable[Value]) -> list[Value]:
 def used(base: Baseline) -> list[int]:
     """The outputs that have an upstream gradient."""
     return [i for i, cotangent in enumerate(base.cotangents) if cotangent is not None]
+
+
+def results_of(base: Baseline, recorded: Linearization) -> dict[str, Tensor]:
+    """Outputs and gradients, by their names."""
+    found = {base.output_name(i): output for i, output in enumerate(recorded.outputs)}
+    return found | {base.gradient_name(i): g for i, g in enumerate(vjp_of(recorded, base)) if g is not None}
 
 
 def require_dense(case: Case, why: str) -> None:

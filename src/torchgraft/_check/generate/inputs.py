@@ -168,7 +168,7 @@ def _is_at_a_jump(case: Case) -> bool:
 
 
 def _small(case: Case, primal: Tensor) -> Tensor:
-    """A change of each element, up and down in turn, which keeps equal elements equal."""
+    """A change of each element, zeros too, up and down in turn, which keeps equal elements equal."""
     step = torch.finfo(primal.dtype).eps ** 0.5 * (float(primal.abs().max()) if primal.numel() else 0.0)
     return alike(case.target, step * (1 - 2 * (torch.arange(primal.numel()) % 2)).view(primal.shape), primal)
 
