@@ -216,6 +216,21 @@ def test_a_copy_of_a_module_that_reads_the_original():
     assert findings("aliasing", Gained(keep=False), normal(3)) == []
 
 
+def test_a_parameter_whose_gradient_is_lost_is_one_of_the_copy():
+    product = plain(lambda ctx, x, gain: x * gain, lambda ctx, g: (g, torch.zeros_like(g)))
+
+    class Lost(Gained):
+        def scale(self, x):
+            return product(x, self.gain)
+
+    assert "copy-reads-original" not in alarms("aliasing", Lost(keep=False), normal(3))
+
+
+def test_data_that_is_returned_and_not_written():
+    target = plain(lambda ctx, table, x: (table, x * 2), lambda ctx, g, h: (None, h * 2))
+    assert "written-without-gradient" not in alarms("aliasing", target, normal(3), normal(3, seed=1).requires_grad_())
+
+
 def test_a_gradient_that_is_an_input():
     half_square = function(lambda x: (x * x / 2).sum(), lambda g, x: x.mul_(1).detach() if g == 0 else x.detach())
     (finding,) = findings("aliasing", half_square, X)
