@@ -125,6 +125,11 @@ class Case:
         return ", ".join(f"{name}: {describe(value)}" for name, value in pairs)
 
     @property
+    def device_type(self) -> str:
+        """The type of the device that the arguments are on, such as ``"cuda"``."""
+        return next((leaf.device.type for leaf in self._flat if isinstance(leaf, Tensor)), "cpu")
+
+    @property
     def primals(self) -> list[Tensor]:
         """The tensors to differentiate by, without graph; a sparse tensor's values."""
         chosen = [self._flat[i] for i in self._positions]

@@ -16,7 +16,8 @@ from .target import Target
 
 
 def alike(target: Target, change: Tensor, at: Tensor) -> Tensor:
-    """A change of a tensor that keeps equal elements equal, where sizes may hang on that; else as it is."""
+    """A change of a tensor, on its device; equal elements stay equal, where sizes may hang on that."""
+    change = change.to(at.device)
     if not target.late or not at.numel():
         return change
     parts = (torch.view_as_real(at) if at.is_complex() else at[..., None]).reshape(at.numel(), -1)

@@ -92,7 +92,7 @@ def _simple(primal: Tensor) -> Iterator[Tensor]:
     yield torch.ones_like(primal)
     yield sign
     if primal.ndim:
-        steps = torch.arange(1, primal.numel() + 1, dtype=torch.float64).reshape(primal.shape)
+        steps = torch.arange(1, primal.numel() + 1, dtype=torch.float64, device=primal.device).reshape(primal.shape)
         yield (sign * steps).to(primal.dtype)
     for digits in (0, 1, 2):
         parts = torch.view_as_real(primal.resolve_conj()) if primal.is_complex() else primal

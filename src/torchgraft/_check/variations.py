@@ -240,7 +240,7 @@ def _cut(leaf: Tensor, axis: int, new: int, last: bool) -> Tensor:
     if new <= size:
         return leaf.narrow(axis, size - new if last else 0, new) if new < size else leaf
     if size:
-        return leaf.index_select(axis, torch.arange(new) % size)
+        return leaf.index_select(axis, torch.arange(new, device=leaf.device) % size)
     return leaf.new_zeros((*leaf.shape[:axis], new, *leaf.shape[axis + 1 :]))
 
 
@@ -398,7 +398,7 @@ def _each(change: Change) -> Callable[[Case], Case]:
 def _more_axes(x: Tensor, count: int, lead: tuple[int, ...] = (2, 1, 3, 1, 1)) -> Tensor:
     """Axes in front, as many as make so many; their slices have different values."""
     lead = lead[: max(0, count - x.dim())]
-    factors = 1 + torch.arange(math.prod(lead), dtype=torch.float64).view(*lead, *(1,) * x.dim()) / 16
+    factors = 1 + torch.arange(math.prod(lead), dtype=torch.float64, device=x.device).view(*lead, *(1,) * x.dim()) / 16
     return (x * factors.to(x.real.dtype)).to(x.dtype)
 
 

@@ -10,17 +10,16 @@ import torch
 from torch import _C
 
 
-def _any_autocast() -> bool:
-    return torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")
+def _enabled() -> list[str]:
+    """The device types where autocast is on, of all that have one; a backend outside of torch has its own name."""
+    own = _C._get_privateuse1_backend_name()
+    kinds = ("cpu", "cuda", "mtia", "maia", "xpu", "ipu", "hpu", "xla", "mps", own)
+    return [kind for kind in kinds if torch.is_autocast_enabled(kind)]
 
 
-any_autocast: Callable[[], bool] = getattr(_C, "_is_any_autocast_enabled", _any_autocast)
+any_autocast: Callable[[], bool] = getattr(_C, "_is_any_autocast_enabled", lambda: bool(_enabled()))
 
-AUTOCAST_KEYS = tuple(
-    key
-    for key in ("AutocastCPU", "AutocastCUDA", "AutocastXPU", "AutocastMPS", "AutocastPrivateUse1")
-    if hasattr(_C.DispatchKey, key)
-)
+AUTOCAST_KEYS = tuple(key for key in dir(_C.DispatchKey) if key.startswith("Autocast"))
 """The dispatch keys under which autocast reaches an operator, one for each device type."""
 
 
@@ -44,7 +43,6 @@ def below_autocast() -> contextlib.AbstractContextManager[None]:
 def autocast_off() -> Iterator[None]:
     """Within, autocast is off for every device type where it is on."""
     with contextlib.ExitStack() as stack:
-        for device in ("cpu", "cuda", "xpu", "mps"):
-            if torch.is_autocast_enabled(device):
-                stack.enter_context(torch.autocast(device, enabled=False))
+        for kind in _enabled():
+            stack.enter_context(torch.autocast(kind, enabled=False))
         yield

@@ -213,12 +213,12 @@ def _spread(x: Tensor, place: int, seed: int) -> Tensor:
     decades = 1.6 if torch.finfo(x.dtype).eps < 1e-4 else 1.0
     size = 10 ** (decades * torch.rand(x.shape, generator=generator, dtype=torch.float64) - 1)
     sign = 2 * torch.randint(0, 2, x.shape, generator=generator) - 1
-    return (sign * size).to(x.dtype)
+    return (sign * size).to(x)
 
 
 def _nudged(x: Tensor, place: int) -> Tensor:
     """Other values of the same signs, all different, each within a fifth; zeros move a little to both sides."""
-    i = torch.arange(x.numel(), dtype=torch.float64).reshape(x.shape)
+    i = torch.arange(x.numel(), dtype=torch.float64, device=x.device).reshape(x.shape)
     part = (i * 0.6180339887498949 + 0.31 + 0.17 * place).frac() - 0.5  # The golden ratio spreads them evenly.
     return torch.where(x == 0, part.to(x.dtype), x * (1 + 0.2 * part).to(x.dtype)).contiguous()
 

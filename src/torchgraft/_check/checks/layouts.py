@@ -179,7 +179,7 @@ def autocast(case: Case) -> Iterator[Finding]:
     require_fixed(base, ", and others in another dtype")
     how, title = "autocast to bfloat16", "It raises under autocast"
     try:
-        with torch.autocast("cpu", DTYPE):
+        with torch.autocast(case.device_type, DTYPE):
             recorded = single.linearize()
         title = "The backward raises after a forward under autocast"
         pairs = zip(base.cotangents, recorded.outputs, strict=True)

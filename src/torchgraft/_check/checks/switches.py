@@ -37,9 +37,21 @@ def _flushes() -> bool:
     return not np.multiply(np.float64(2.0**-1060), np.float64(0.5))
 
 
+def _autocast() -> dict[str, bool]:
+    """For each type of device whether autocast is on."""
+    accelerator = torch.accelerator.current_accelerator()
+    kinds = ["cpu", *([accelerator.type] if accelerator else [])]
+    return {kind: torch.is_autocast_enabled(kind) for kind in kinds}
+
+
+def _set_autocast(given: dict[str, bool]) -> None:
+    for kind, on in given.items():
+        torch.set_autocast_enabled(kind, on)
+
+
 SWITCHES = (
     Switch("grad mode", torch.is_grad_enabled, torch.set_grad_enabled),
-    Switch("autocast", lambda: torch.is_autocast_enabled("cpu"), lambda on: torch.set_autocast_enabled("cpu", on)),
+    Switch("autocast", _autocast, _set_autocast),
     Switch("the default dtype", torch.get_default_dtype, torch.set_default_dtype),
     Switch("the number of threads", torch.get_num_threads, torch.set_num_threads),
     Switch("deterministic algorithms", torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),

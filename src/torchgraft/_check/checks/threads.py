@@ -87,7 +87,7 @@ def _among_samples(base: Baseline) -> Iterator[Finding]:
     case, source = base.case, generator(base.case, 99)
     count = MANY // max(1, sum(primal.numel() for primal in case.primals))
     near = [1 + torch.rand((count, *p.shape), dtype=torch.float64, generator=source) * 2.0**-10 for p in case.primals]
-    leaves = [(p * factors.to(p.real.dtype)).requires_grad_() for p, factors in zip(case.primals, near, strict=True)]
+    leaves = [(p * factors.to(p.real)).requires_grad_() for p, factors in zip(case.primals, near, strict=True)]
     weights = [None if c is None else c.expand(count, *c.shape) for c in base.cotangents]
 
     def call(number: int) -> Made:

@@ -113,7 +113,7 @@ def passed(line: Line, arguments: str, mode: str) -> list[Value]:
     with forward_mode(mode), torch.enable_grad():
         uses = [leaf * 1 for leaf in leaves] if others else []
         recorded = Linearization(leaves, [*function(given), *uses])
-    with _backward_mode(mode):
+    with _backward_mode(mode, case.device_type):
         found = recorded.vjp([*line.cotangents, *others], create_graph=mode == GRAPH)
     found = [None if g is None else g.detach() for g in found]
     if others:  # Each use has its own gradient, and these are added up.
@@ -237,9 +237,9 @@ def forward_mode(mode: str, *, anomaly: bool = False) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _backward_mode(mode: str) -> Iterator[None]:
+def _backward_mode(mode: str, device_type: str) -> Iterator[None]:
     if mode == "autocast in the backward":
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast(device_type, torch.bfloat16):
             yield
     else:
         with forward_mode(mode, anomaly=True):
