@@ -15,6 +15,8 @@ _WHEEL = "pip install nvidia-cuda-nvrtc"
 _WHERE = ("nvidia/*/lib/libnvrtc.so.1?", "nvidia/*/lib/libnvrtc.so.1?.*")
 _FLOW = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 _CANCELLED = 16
+_NO_SIZE = "cannot be statically determined"
+"""What the assembler warns of where functions call one another in a circle, or by pointers: their stack has no size."""
 _NAMES = ("libnvrtc.so.13", "libnvrtc.so.12")
 
 
@@ -81,7 +83,7 @@ def compiled(
         seconds: after which NVRTC is stopped; version 12.8 and later can be.
 
     Raises:
-        BuildError: NVRTC refused it, with its own message; or it is not there.
+        BuildError: NVRTC refused it, with its own message; its stack has no size; or NVRTC is not there.
         TooLong: it was stopped.
     """
     library, program = _loaded(operator), ctypes.c_void_p()
@@ -92,20 +94,36 @@ def compiled(
     if failed:
         raise _refused(library, failed, "", operator)
     try:
-        options = [f"--gpu-architecture={architecture}", "-default-device", "-std=c++20", "-w", *flags]
-        passed = (ctypes.c_char_p * len(options))(*map(str.encode, options))
+        options = [f"--gpu-architecture={architecture}", "-default-device", "-std=c++20", *flags]
         end = time.monotonic() + seconds
         is_over = _FLOW(lambda *_: int(time.monotonic() > end))  # It lives as long as the compilation.
         if hasattr(library, "nvrtcSetFlowCallback"):
             library.nvrtcSetFlowCallback(program, is_over, None)
-        failed = library.nvrtcCompileProgram(program, len(options), passed)
+        failed = _run(library, program, options)
         if failed == _CANCELLED:
             raise TooLong
         if failed:
-            raise _refused(library, failed, _read(library, program, "ProgramLog").decode(errors="replace"), operator)
+            _run(library, program, [*options, "-w"])  # Its log has no warnings, which hide the error.
+            raise _refused(library, failed, _log(library, program), operator)
+        if _NO_SIZE in _log(library, program):
+            raise BuildError(
+                "calls functions to a depth that the compiler does not know, and the stack of a GPU's threads is small",
+                operator=operator, expected="no function that calls itself, and no pointers to functions",
+                got="one of them", hint="write a loop; or pass tensors on the CPU",
+            )  # fmt: skip
         return _read(library, program, "PTX" if architecture.startswith("compute") else "CUBIN")
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def _run(library: ctypes.CDLL, program: ctypes.c_void_p, options: Sequence[str]) -> int:
+    passed = (ctypes.c_char_p * len(options))(*map(str.encode, options))
+    status: int = library.nvrtcCompileProgram(program, len(options), passed)
+    return status
+
+
+def _log(library: ctypes.CDLL, program: ctypes.c_void_p) -> str:
+    return _read(library, program, "ProgramLog").decode(errors="replace")
 
 
 def _read(library: ctypes.CDLL, program: ctypes.c_void_p, what: str) -> bytes:

@@ -32,13 +32,15 @@ static double power(double c, double x, double p, wide e) {
 
 /* Derivative n of (x/2)^v/Gamma(v + 1) (1 + sign (x/2)^2/(v + 1)), DLMF 10.2.2, 10.25.2. */
 static double first_kind_near_0(double v, double x, int n, int sign) {
-    if (v < 0 && integer(v)) return (sign < 0 ? parity(v) : 1) * first_kind_near_0(-v, x, n, sign);
+    double mirrored = 1;
+    if (v < 0 && integer(v)) mirrored = sign < 0 ? parity(v) : 1, v = -v;
     if (v > 10) return 0;
     double m = fabs(v), inverse; /* 1/Gamma(v + 1) = inverse exp(e), DLMF 5.5.3 */
     wide e;
     inverse = reciprocal_gamma(v > -1 ? v : m - 1, &e);
     if (v < -1) inverse = sinpi_(m) / PI / inverse, e = -e;
     double c[] = {1, v / 2, v * (v - 1) / 4}, d[] = {1, (v + 2) / 2, (v + 2) * (v + 1) / 4}, p = v + 2 - n;
+    inverse *= mirrored;
     double first = power(inverse * c[n], x, v - n, e);
     return (x > 0 ? p > -0.5 : p >= 0) ? first + power(inverse * sign * d[n] / (v + 1), x, p, e) : first;
 }
@@ -63,9 +65,9 @@ static double kv_scaled(double v, double x, int n, int scale) {
     return scale ? scaled(k.s[n], k.es) : scaled(k.f[n], k.e);
 }
 
-static double iv_scaled(double v, double x, int n, int scale) {
+/* For x >= 0: no function calls itself, as the stack of a GPU's thread has a fixed size. */
+static double iv_right(double v, double x, int n, int scale) {
     if (unknown(v, x)) return NAN;
-    if (x < 0) return integer(v) ? parity(v) * parity(n) * iv_scaled(v, -x, n, scale) : NAN;
     if (isinf(x)) return scale ? 0 : INFINITY;
     if (x < TINY) {
         double i[3];
@@ -84,14 +86,19 @@ static double iv_scaled(double v, double x, int n, int scale) {
     return sum(a, e, 2 / PI * combine(sinpi_(m), (scale ? scaled_k : k.f)[n], 0, 0), k.e + shift);
 }
 
+static double iv_scaled(double v, double x, int n, int scale) {
+    if (x < 0 && !integer(v)) return NAN;
+    double i = iv_right(v, fabs(x), n, scale);
+    return x < 0 ? parity(v) * parity(n) * i : i;
+}
+
 double iv_n(double v, double x, int n) { return iv_scaled(v, x, n, 0); }
 double kv_n(double v, double x, int n) { return kv_scaled(v, x, n, 0); }
 double ive_n(double v, double x, int n) { return iv_scaled(v, x, n, -1); }
 double kve_n(double v, double x, int n) { return kv_scaled(v, x, n, 1); }
 
-double jv_n(double v, double x, int n) {
+static double jv_right(double v, double x, int n) {
     if (unknown(v, x)) return NAN;
-    if (x < 0) return integer(v) ? parity(v) * parity(n) * jv_n(v, -x, n) : NAN;
     if (isinf(x)) return 0;
     if (x < TINY) return first_kind_near_0(v, x, n, -1);
     double m = fabs(v);
@@ -99,6 +106,12 @@ double jv_n(double v, double x, int n) {
     if (v >= 0) return scaled(j.f[n], j.e);
     bessel y = y_of(m, x);
     return sum(combine(cospi_(m), j.f[n], 0, 0), j.e, combine(-sinpi_(m), y.f[n], 0, 0), y.e);
+}
+
+double jv_n(double v, double x, int n) {
+    if (x < 0 && !integer(v)) return NAN;
+    double j = jv_right(v, fabs(x), n);
+    return x < 0 ? parity(v) * parity(n) * j : j;
 }
 
 double yv_n(double v, double x, int n) {
@@ -125,22 +138,26 @@ static double first_kind_dv_at_0(double v, int n) {
 }
 
 /* Where 1/x may overflow one term of f_v' = (f_{v-1} +- f_{v+1})/2 is all: DLMF 10.6.1, 10.29.1. */
-static bool next_to_0(double x, int n) { return n == 1 && x < 1e-300; }
+static bool next_to_0(double x, int n) { return n == 1 && x > 0 && x < 1e-300; }
 
-static double kv_scaled_dv(double v, double x, int n, int scale) {
+static double kv_at(double v, double x, int n, int scale) {
     if (unknown(v, x) || x < 0) return NAN;
     if (v == 0 || isinf(x)) return 0;
     if (x == 0) return copysign(INFINITY, n == 0 ? v : -v);
-    if (next_to_0(x, n) && fabs(v) >= 0.5) return -kv_scaled_dv(v > 0 ? v + 1 : v - 1, x, 0, 0) / 2;
     bessel k = k_of(fabs(v), x);
     return copysign(1, v) * (scale ? scaled(k.t[n], k.es) : scaled(k.d[n], k.e));
 }
 
-static double iv_scaled_dv(double v, double x, int n, int scale) {
+static double kv_scaled_dv(double v, double x, int n, int scale) {
+    bool one_term = next_to_0(x, n) && fabs(v) >= 0.5;
+    double k = kv_at(one_term ? v + copysign(1, v) : v, x, one_term ? 0 : n, one_term ? 0 : scale);
+    return one_term ? -k / 2 : k;
+}
+
+static double iv_at(double v, double x, int n, int scale) {
     if (unknown(v, x) || x < 0) return NAN;
     if (isinf(x)) return scale || v == 0 ? 0 : copysign(INFINITY, -v);
     if (x == 0) return first_kind_dv_at_0(v, n);
-    if (next_to_0(x, n)) return iv_scaled_dv(v - 1, x, 0, 0) / 2;
     double m = fabs(v);
     wide shift = scale * (wide)x;
     if (m >= 0.5 || x * x <= 2) {
@@ -159,16 +176,21 @@ static double iv_scaled_dv(double v, double x, int n, int scale) {
     return sum(even_part, x + shift, -combine(cospi_(m), f, sinpi_(m) / PI, by_order), k.e + shift);
 }
 
+static double iv_scaled_dv(double v, double x, int n, int scale) {
+    bool one_term = next_to_0(x, n);
+    double i = iv_at(one_term ? v - 1 : v, x, one_term ? 0 : n, one_term ? 0 : scale);
+    return one_term ? i / 2 : i;
+}
+
 double iv_dv(double v, double x, int n) { return iv_scaled_dv(v, x, n, 0); }
 double kv_dv(double v, double x, int n) { return kv_scaled_dv(v, x, n, 0); }
 double ive_dv(double v, double x, int n) { return iv_scaled_dv(v, x, n, -1); }
 double kve_dv(double v, double x, int n) { return kv_scaled_dv(v, x, n, 1); }
 
-double jv_dv(double v, double x, int n) {
+static double jv_at(double v, double x, int n) {
     if (unknown(v, x) || x < 0) return NAN;
     if (isinf(x)) return 0;
     if (x == 0) return first_kind_dv_at_0(v, n);
-    if (next_to_0(x, n)) return jv_dv(v - 1, x, 0) / 2;
     double m = fabs(v), s = sinpi_(m), c = cospi_(m);
     bessel j = j_of(m, x);
     if (v >= 0) return scaled(j.d[n], j.e);
@@ -176,17 +198,28 @@ double jv_dv(double v, double x, int n) {
     return sum(PI * s * j.f[n] - c * j.d[n], j.e, combine(PI * c, y.f[n], s, y.d[n]), y.e);
 }
 
-double yv_dv(double v, double x, int n) {
+double jv_dv(double v, double x, int n) {
+    bool one_term = next_to_0(x, n);
+    double j = jv_at(one_term ? v - 1 : v, x, one_term ? 0 : n);
+    return one_term ? j / 2 : j;
+}
+
+static double yv_at(double v, double x, int n) {
     if (unknown(v, x) || x < 0) return NAN;
     if (isinf(x)) return 0;
     double m = fabs(v), s = sinpi_(m), c = cospi_(m);
     if (x == 0 && v == 0) return n == 0 ? -PI / 2 : 0;
     if (x == 0) return copysign(INFINITY, v > 0 ? -1 : c != 0 ? c : -s) * (n == 0 ? 1 : -1);
-    if (next_to_0(x, n) && m >= 0.5) return (v > 0 ? -yv_dv(v + 1, x, 0) : yv_dv(v - 1, x, 0)) / 2;
     bessel y = y_of(m, x);
     if (v >= 0) return scaled(y.d[n], y.e);
     bessel j = j_of(m, x);
     return sum(-PI * c * j.f[n] - s * j.d[n], j.e, combine(PI * s, y.f[n], -c, y.d[n]), y.e);
+}
+
+double yv_dv(double v, double x, int n) {
+    bool one_term = next_to_0(x, n) && fabs(v) >= 0.5;
+    double y = yv_at(one_term ? v + copysign(1, v) : v, x, one_term ? 0 : n);
+    return one_term ? y * -copysign(0.5, v) : y;
 }
 
 /* ---- values where SciPy's are not ---- */

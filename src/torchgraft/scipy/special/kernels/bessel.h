@@ -29,6 +29,7 @@
  * Second derivatives in the argument are those of the power series, term by term; beyond it Bessel's equation gives them,
  * and quadrature those of the scaled functions.
  */
+#include <float.h>
 #include <math.h>
 #include <stdbool.h>
 
@@ -300,7 +301,7 @@ static dd exponent(double x, dd f, double v, double t) { return dd_add(dd_mul(f,
 
 /* Nodes t = j h >= 0 (the integrand is even) outwards from the one next to base, sinh base = v/x; u = t - base. */
 OWN_CALL static bessel k_integral(double v, double x) {
-    double r = hypot(v, x), h = step(14, 2.4, r), base = asinh_ratio(v, r, x), mid = rint(base / h),
+    double r = fmin(hypot(v, x), DBL_MAX), h = step(14, 2.4, r), base = asinh_ratio(v, r, x), mid = rint(base / h),
            off = mid * h - base;
     wide E = wide_exp(base), xc = x * ((E + 1 / E) / 2), xs = base > 0.1 ? x * ((E - 1 / E) / 2) : x * wide_sinh(base);
     double c = (double)xc, s = (double)xs, rho = (double)(v - xs), S1 = sinh(h / 2), C1 = cosh(h / 2), f = 0, d = 0,
@@ -536,11 +537,12 @@ OWN_CALL static bessel j_of(double v, double x) {
 
 OWN_CALL static bessel y_of(double v, double x) {
     if (is_far(v, x) && zeta_of(v, x) > GONE) return (bessel){.f = {-1, 1, -1}, .d = {-1, 1}, .e = INFINITY};
-    if (x * x <= 8 && v < 10) {
-        bessel y = temme(v, x, -1);
-        if (isfinite(y.f[0]) && isfinite(y.d[0])) return y; /* else with an exponent */
-    }
-    return hankel(v, x).y;
+    if (x * x > 8 || v >= 10) return hankel(v, x).y;
+    bessel near = temme(v, x, -1);
+    if (isfinite(near.f[0]) && isfinite(near.d[0])) return near; /* else with an exponent */
+    bessel y = hankel(v, x).y;
+    if (isfinite(near.f[0])) y.f[0] = scaled(near.f[0], -y.e); /* next to 0 hankel's has nine digits */
+    return y;
 }
 
 /*

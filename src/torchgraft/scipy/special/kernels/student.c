@@ -111,10 +111,11 @@ double stdtr_dv(double v, double t) {
     if (outside(v, t)) return NAN;
     if (isinf(t) || t == 0 || isinf(v)) return 0;
     point p = point_at(v, t);
-    if (p.y < 1e-200) return stdtr_dv(v, t * 0x1p300) * 0x1p-300; /* it is linear, and y no normal number */
+    double unit = 1;
+    if (p.y < 1e-200) p = point_at(v, t * 0x1p300), unit = 0x1p-300; /* it is linear, and y no normal number */
     int below;
     double upper = 0.5 * fabs(integrals(p, &below).weighted);
-    return copysign(scale_of(p.v) * exp(-0.5 * p.v * p.z) * upper, t);
+    return copysign(scale_of(p.v) * exp(-0.5 * p.v * p.z) * upper * unit, t);
 }
 
 /* The integral of w below z >= 1, where v is small: of e^(-v s/2)/2, and of the rest of w, over (0, inf) less above z.
