@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
 import statistics
 import time
 from collections.abc import Callable
@@ -10,11 +12,13 @@ import torch
 from _cuda.place import Place, Result, row
 from jaxtyping import Float
 from torch import Tensor
+from torch.utils.cpp_extension import load_inline
 
 import torchgraft as tg
 from examples.gelu_scalar import gelu
 from torchgraft._build.cuda import nvrtc, text
 from torchgraft._build.cuda.headers import headers
+from torchgraft.scipy import special
 
 
 @tg.op(kernel=tg.c("T plus(T x, T y) { return x + y; }"))
@@ -57,24 +61,42 @@ def _(place: Place) -> Result:
     return milliseconds(statistics.median(times)), "", milliseconds(statistics.median(times))
 
 
-@row("first call of a new operator", "")
-def _(place: Place) -> Result:
-    number = time.time_ns()
+def first_call(place: Place, number: int) -> float:
+    """Seconds of the first call of an operator, whose source is another one for each number."""
 
     @tg.op(kernel=tg.c(f"T first(T x) {{ return x + {number}.0; }}"))
     def first(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
         return tg.native
 
     x = torch.ones(8, device=place.device)
+    plus(x, x)  # The launcher is built once for a machine.
     start = time.perf_counter()
     first(x)
     place.wait()
-    ours = time.perf_counter() - start
+    return time.perf_counter() - start
+
+
+@row("C source to first result, cold", "250 ms")
+def _(place: Place) -> Result:
+    number = time.time_ns()
+    ours = statistics.median(first_call(place, number + i) for i in range(5))
+    if not place.is_gpu:
+        return milliseconds(ours), "", milliseconds(ours)
     start = time.perf_counter()
-    torch.compile(lambda x: x + float(number), backend="inductor" if place.is_gpu else "eager")(x)
+    source = f"torch::Tensor first(torch::Tensor x) {{ return x + {number}.0; }}"
+    built = load_inline(f"first{number}", "torch::Tensor first(torch::Tensor x);", source, functions=["first"])
+    built.first(torch.ones(8, device=place.device))
     place.wait()
     rival = time.perf_counter() - start
-    return milliseconds(ours), f"torch.compile {milliseconds(rival)}", ratio(ours, rival)
+    return milliseconds(ours), f"load_inline {rival:.1f} s", ratio(ours, rival)
+
+
+@row("C source to first result, compiled before", "20 ms")
+def _(place: Place) -> Result:
+    number = time.time_ns()
+    first_call(place, number)
+    ours = statistics.median(first_call(place, number) for _ in range(5))
+    return milliseconds(ours), "", milliseconds(ours)
 
 
 @row("price of a call on the host, 2 tensors of 8 elements", "that of C on the CPU + the driver's")
@@ -147,3 +169,41 @@ def _(place: Place) -> Result:
         lambda: torch.autograd.grad(torch.nn.functional.gelu(x), x, gradient),
     )
     return milliseconds(one), f"F.gelu {milliseconds(other)}", ratio(one, other)
+
+
+def chain(add: Callable[..., Tensor], exp: Callable[..., Tensor], x: Tensor) -> Tensor:
+    """Five elementwise operators, one after another."""
+    return add(exp(add(exp(x), x)), add(x, x))
+
+
+@row("5 elementwise in a row, float32, 1e8 elements, compiled", "", needs_gpu=True)
+def _(place: Place) -> Result:
+    x = torch.rand(place.elements, device=place.device)
+    ours, rival = (
+        torch.compile(functools.partial(chain, *functions)) for functions in ((plus, expo), (torch.add, torch.exp))
+    )
+    one, other = place.on_device(lambda: ours(x), lambda: rival(x))
+    return milliseconds(one), f"Inductor, which fuses them {milliseconds(other)}", ratio(one, other)
+
+
+def beside_cupy(name: str, *ranges: tuple[float, float]) -> None:
+    """A row about a special function, which memory does not limit."""
+
+    @row(f"{name}, float64, 1e7 elements", "", needs_gpu=True)
+    def _(place: Place) -> Result:
+        cupyx = importlib.import_module("cupyx.scipy.special")
+        cupy = importlib.import_module("cupy")
+        values = [
+            low + (high - low) * torch.rand(place.elements // 10, dtype=torch.float64, device=place.device)
+            for low, high in ranges
+        ]
+        theirs = [cupy.from_dlpack(value) for value in values]
+        ours, rival = getattr(special, name), getattr(cupyx, name)
+        one, other = place.on_device(lambda: ours(*values), lambda: rival(*theirs))
+        return milliseconds(one), f"CuPy {milliseconds(other)}", ratio(one, other)
+
+
+beside_cupy("digamma", (-9, 30))
+beside_cupy("expi", (-9, 30))
+beside_cupy("ellipk", (-9, 0.999))
+beside_cupy("gammainc", (0.1, 30), (0, 40))

@@ -29,8 +29,10 @@ PRECISIONS = by_default(FLOATS, QUICK.__contains__, str)
 
 @pytest.mark.parametrize("dtype", PRECISIONS)
 @pytest.mark.parametrize("name", NAMES)
-def test_it_gives_what_the_cpu_gives(name, dtype):
+@pytest.mark.parametrize("filled", [0, launcher.FILLED], ids=["in groups", "one by one"])
+def test_it_gives_what_the_cpu_gives(name, dtype, filled, monkeypatch):
     """Values, over random shapes, layouts and numbers; each element of each output is written once, and no other."""
+    monkeypatch.setattr(launcher, "FILLED", filled)
     chance = random.Random(f"{name} {dtype}")
     cases = [arguments(chance, name, dtype) for _ in range(60)]
     expected = [ON_CPU[name](*args, **options) for args, options in cases]
@@ -46,6 +48,13 @@ def test_it_gives_what_the_cpu_gives(name, dtype):
             elements = sum(out.numel() for out in listed(made))
             assert (count, most) == ((elements * launched, 1) if elements else (0, 0)), args
     assert driver.guards == 0
+
+
+def test_groups_stay_within_rows():
+    with pytest.MonkeyPatch.context() as patch, emulated():
+        patch.setattr(launcher, "FILLED", 0)
+        x = torch.rand(3, 9)[:, :5]
+        torch.testing.assert_close(make()["root"](x), x.sqrt())
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int8, torch.uint8], ids=str)
@@ -164,7 +173,7 @@ def test_later_calls_bring_their_own():
 
 def test_it_is_written_where_it_is():
     """Its value before, the other one and the result are the tensors of the frame, behind two words of a number."""
-    y, x, after = (2 + text.AXES + 2 + i * (1 + text.AXES) for i in range(3))
+    y, x, after = (3 + text.AXES + 2 + i * (1 + text.AXES) for i in range(3))
     with emulated() as driver:
         op, written, other = make()["scale_"], torch.ones(4), torch.arange(4.0)
         op(written, other)  # The first call says how they look.
@@ -242,10 +251,12 @@ def test_more_axes_than_a_kernel_walks_along():
 
 FAULTS = {
     "one stride for all tensors": ("_STEP", "tg_f.s_{0}", "tg_f.s_x"),
-    "the last element is left out": ("_LOOP", "tg_i < (tg_index)tg_f.n;", "tg_i + 1 < (tg_index)tg_f.n;"),
+    "the last element is left out": ("_ELEMENTS", "tg_i < tg_n;", "tg_i + 1 < tg_n;"),
     "axes in the other order": ("_WALK", "tg_d = tg_f.dim; tg_d-- > 0;", "tg_d = 0; tg_d < tg_f.dim; tg_d++"),
     "the remainder is forgotten": ("_WALK", "tg_rest % (tg_index)tg_f.size[tg_d]", "tg_rest"),
-    "the grid's stride is forgotten": ("_LOOP", "tg_i += tg_step", "tg_i += 1"),
+    "the grid's stride is forgotten": ("_ELEMENTS", "tg_i += tg_step", "tg_i += 1"),
+    "a group runs past the end": ("_ELEMENTS", "tg_n - tg_i < tg_per ? tg_n - tg_i : tg_per", "tg_per"),
+    "neighbours that lie together": ("_IN_ROWS", "tg_f.s_{0}[tg_f.dim - 1]", "sizeof({1})"),
 }
 
 
@@ -256,7 +267,7 @@ def test_a_fault_of_the_generator_is_seen(fault, monkeypatch):
     assert old in getattr(text, template)
     monkeypatch.setattr(text, template, getattr(text, template).replace(old, new))
     with pytest.raises((AssertionError, Ended)):  # Some write where there is no memory.
-        run_in_child(lambda: test_it_gives_what_the_cpu_gives("soft", torch.float32))
+        run_in_child(lambda: test_it_gives_what_the_cpu_gives("soft", torch.float32, 0, monkeypatch))
 
 
 LAUNCHER_FAULTS = {
@@ -272,6 +283,7 @@ LAUNCHER_FAULTS = {
     "no context": ("    if (context) return;", "    return;", test_the_stream_and_the_device_are_torchs),
     "a launch for nothing": ("if (samples == 0 || ", "if (", test_nothing_is_launched_for_nothing),
     "loaded at each call": ("    if (*function) return *function;\n", "", test_a_kernel_is_loaded_once),
+    "a group across rows": ("(!flat && walk", "(0 && !flat && walk", test_groups_stay_within_rows),
     "an index of 32 bits": ("samples > INT32_MAX ? 2 : 0", "0", test_more_elements_than_32_bits_count),
     "loaded in a capture": ("    if (capturing)\n", "    if (0)\n", test_a_kernel_that_is_not_loaded_is_not_captured),
     "an error that is lost": ("if (!status) return;\n    char", "return;\n    char", test_what_the_driver_says_is_told),

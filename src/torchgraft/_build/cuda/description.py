@@ -12,7 +12,7 @@ from ..._spec.axes import Axes
 from ..c_arguments import CODES, Argument, Array, Number, SeedOfSample
 from ..prototype import Prototype
 from ..source import Source
-from .text import ENTRIES, sizes_of, trailing, words_of
+from .text import ENTRIES, neighbours, sizes_of, trailing, words_of
 
 DEVICES = 64
 """Devices that a kernel is loaded on."""
@@ -23,7 +23,7 @@ TENSOR, SEED, INTEGER, FLOAT, BOOLEAN = range(5)
 TYPE_CODES = CODES | {torch.float16: 5, torch.bfloat16: 15}
 """Torch's numbers of dtypes, as `c10::ScalarType` has them."""
 
-_COUNTS = ("argument_count", "result_count", "tensor_count", "number_count", "size_count", "by_hand", "trailing")
+_COUNTS = ("argument_count", "result_count", "tensor_count", "number_count", "size_count", "by_hand", "trailing", "neighbours")
 
 
 class Slot(ctypes.Structure):
@@ -71,6 +71,7 @@ def describe(prototype: Prototype, source: Source, dtypes: Mapping[str, torch.dt
         prototype.signature.name.encode(), (Slot * len(arguments))(*arguments), (Slot * len(results))(*results),
         len(arguments), len(results), len(tensors) + len(results), sum(map(words_of, prototype.arguments)),
         -1 if prototype.scalar else len(sizes_of(prototype)), source.launch is not None, len(trailing(prototype)),
+        neighbours(prototype, dtypes),
     )  # fmt: skip
     kernel.kept = [arguments, results]
     return kernel

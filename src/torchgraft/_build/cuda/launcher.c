@@ -8,7 +8,7 @@
 #include <sched.h>
 #include <stdio.h>
 
-/* TG_AXES, TG_TENSORS, TG_THREADS, TG_WORDS and TG_DEVICES are those of `text.py` and `launcher.py`, which builds this file. */
+/* TG_AXES, TG_TENSORS, TG_THREADS, TG_FILLED, TG_WORDS and TG_DEVICES are those of `text.py` and `launcher.py`, which builds this file. */
 #define TG_ENTRIES 4
 #define TG_BLOCKS 1048576 /* of a launch; where there is more to do, each thread does more */
 
@@ -30,6 +30,7 @@ struct tg_kernel {
     int64_t size_count; /* of the axes; -1 where an element is seen */
     int64_t by_hand;    /* the caller says grid, block and shared memory, behind the sizes */
     int64_t trailing;   /* lists after the arguments: sizes, shapes of outputs */
+    int64_t neighbours; /* that a thread takes at once, where there are many */
     const void *images[TG_DEVICES][TG_ENTRIES]; /* machine code; NULL where none was asked for yet */
     void *functions[TG_DEVICES][TG_ENTRIES];    /* as the driver knows them, once they are loaded */
     int64_t shared[TG_DEVICES];                 /* bytes of shared memory that the driver was asked for */
@@ -130,6 +131,14 @@ static bool tg_is_flat(const tg_walk *walk, const tg_tensor *tensors, int64_t co
     return true;
 }
 
+/* How many neighbours a thread takes at once. Few elements are one for each, so that all threads have work; and a group
+ * lies within a row. */
+static int64_t tg_per(const tg_kernel *kernel, const tg_walk *walk, bool flat, int64_t samples) {
+    const int64_t most = kernel->neighbours;
+    if (samples < most * TG_FILLED || (!flat && walk->sizes[walk->dim - 1] % most)) return 1;
+    return most;
+}
+
 static void *tg_function(tg_call *call, tg_kernel *kernel, int entry, void *stream) {
     const int device = call->device_index;
     if (device >= TG_DEVICES) tg_fail(call, "there are more than %d devices", TG_DEVICES);
@@ -149,7 +158,7 @@ enum { TG_GRID, TG_BLOCK = 3, TG_SHARED = 6, TG_EXTENTS };
 
 #define TG_PLAIN_SHARED 49152 /* bytes that a block has without being asked for */
 #define TG_MAX_SHARED 8       /* CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES */
-#define TG_FIXED (2 + TG_AXES) /* words of a frame before sizes, numbers and tensors */
+#define TG_FIXED (3 + TG_AXES) /* words of a frame before sizes, numbers and tensors */
 #define TG_OF_TENSOR (1 + TG_AXES)
 
 typedef struct {
@@ -202,8 +211,10 @@ static void tg_lay(tg_call *call, tg_kernel *kernel, const int64_t *sizes, const
     if (walk.dim > TG_AXES)
         tg_fail(call, "the tensors walk along %lld axes, a kernel along %d at most: pass contiguous ones",
                 (long long)walk.dim, TG_AXES);
+    const int64_t per = tg_per(kernel, &walk, flat, samples);
     *at++ = samples;
     *at++ = walk.dim;
+    *at++ = per;
     for (int64_t d = 0; d < TG_AXES; d++) *at++ = d < walk.dim ? walk.sizes[d] : 0;
     if (size_count) memcpy(at, sizes, (size_t)size_count * sizeof *at);
     at += size_count;
@@ -216,7 +227,7 @@ static void tg_lay(tg_call *call, tg_kernel *kernel, const int64_t *sizes, const
     launch->words = at - launch->frame;
     /* The index of a thread that has run past the end must still fit. */
     launch->function = tg_function(call, kernel, kernel->by_hand ? 0 : (samples > INT32_MAX ? 2 : 0) + !flat, stream);
-    const int64_t blocks = tg_min((samples + TG_THREADS - 1) / TG_THREADS, TG_BLOCKS);
+    const int64_t blocks = tg_min(((samples + per - 1) / per + TG_THREADS - 1) / TG_THREADS, TG_BLOCKS);
     const int64_t plain[TG_EXTENTS] = {blocks, 1, 1, TG_THREADS, 1, 1, 0};
     memcpy(launch->extents, kernel->by_hand ? sizes + size_count : plain, sizeof plain);
 }

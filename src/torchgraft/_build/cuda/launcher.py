@@ -20,7 +20,7 @@ from ..shipped import FOLDER
 from ..toolchain import HEADER, SHIM, compiler
 from .description import DEVICES
 from .device import Device
-from .text import AXES, TENSORS, THREADS, WORDS
+from .text import AXES, FILLED, TENSORS, THREADS, WORDS
 
 _SOURCE = Path(__file__).with_name("launcher.c")
 _numbers = itertools.count()
@@ -98,7 +98,8 @@ def source_file() -> Path:
 
 def limits() -> dict[str, int]:
     """The sizes that its source takes as macros, without their ``TG_``."""
-    return {"AXES": AXES, "TENSORS": TENSORS, "WORDS": WORDS, "THREADS": THREADS, "DEVICES": DEVICES}
+    sizes = {"AXES": AXES, "TENSORS": TENSORS, "WORDS": WORDS, "DEVICES": DEVICES}
+    return sizes | {"THREADS": THREADS, "FILLED": FILLED}
 
 
 def _options() -> list[str]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
 
@@ -38,6 +38,9 @@ SLOTS = 64
 THREADS = 256
 """Threads of a block, where nobody says."""
 
+FILLED = 262144
+"""Threads that a large device runs at the same time: fewer elements are one for each thread."""
+
 ENTRIES = ("tg_flat32", "tg_rows32", "tg_flat64", "tg_rows64")
 """Names of the kernels, as `launcher.c` numbers them."""
 
@@ -62,7 +65,7 @@ static inline void tg_check() {{
 }}
 
 struct tg_frame {{
-    int64_t n, dim, size[{axes}];
+    int64_t n, dim, per, size[{axes}];
 {fields}
 }};
 
@@ -72,7 +75,22 @@ TG_ENTRY({threads}) {entry}(TG_CONSTANT tg_frame tg_f) {{
 }}
 """
 
-_LOOP = """\
+_ELEMENTS = """\
+    const tg_index tg_n = (tg_index)tg_f.n, tg_per = (tg_index)tg_f.per;
+    const tg_index tg_step = (tg_index)gridDim.x * blockDim.x * tg_per;
+    for (tg_index tg_i = ((tg_index)blockIdx.x * blockDim.x + threadIdx.x) * tg_per; tg_i < tg_n; tg_i += tg_step) {{
+        const int tg_many = (int)(tg_n - tg_i < tg_per ? tg_n - tg_i : tg_per);
+{walk}
+{packs}
+{loads}
+        for (int tg_k = 0; tg_k < {most}; tg_k++)
+            if (tg_k < tg_many) {{ {call} }}
+{stores}
+    }}"""
+"""A thread takes some neighbours at once, so that it reads and writes up to 16 bytes at once: one by one of half
+precision halves what a GPU's memory could do. Few elements are one for each thread, as the launcher says."""
+
+_SAMPLES = """\
     const tg_index tg_step = (tg_index)gridDim.x * blockDim.x;
     for (tg_index tg_i = (tg_index)blockIdx.x * blockDim.x + threadIdx.x; tg_i < (tg_index)tg_f.n; tg_i += tg_step) {{
 {walk}
@@ -99,6 +117,12 @@ _WALK = """\
         }}"""
 
 _STEP = "tg_o_{0} += tg_at * tg_f.s_{0}[tg_d];"
+_PACK = "tg_pack<{1}, {2}> tg_l_{0};"
+_LOAD = "tg_load(tg_l_{0}, tg_f.p_{0} + {3}, tg_many);"
+_STORE = "tg_store(tg_l_{0}, tg_f.p_{0} + {3}, tg_many);"
+_FLAT = "(int64_t)tg_i * sizeof({1}), sizeof({1})"
+_IN_ROWS = "tg_o_{0}, tg_f.s_{0}[tg_f.dim - 1]"
+"""Where the elements are that a thread takes at once, and how far apart."""
 
 
 Unfit = tuple[str | None, str, str, str]
@@ -128,7 +152,7 @@ def _reasons(prototype: Prototype, source: Source) -> Iterator[Unfit]:
         yield (None, "takes more arguments than torch passes to a launch", f"{SLOTS - 1 - len(trailing(prototype))}",
                str(len(prototype.arguments)))  # fmt: skip
     tensors = len(prototype.arrays) + len(prototype.results)
-    words = 2 + AXES + len(prototype.sizes) + sum(map(words_of, prototype.arguments)) + tensors * (1 + AXES)
+    words = 3 + AXES + len(prototype.sizes) + sum(map(words_of, prototype.arguments)) + tensors * (1 + AXES)
     if tensors > TENSORS or words > WORDS:
         yield (None, "takes more than the frame of a kernel holds", f"{TENSORS} tensors, {WORDS} words",
                f"{tensors} tensors, {words} words")  # fmt: skip
@@ -266,15 +290,36 @@ def _work(prototype: Prototype, dtypes: Mapping[str, torch.dtype], source: Sourc
     """Make the statements of a thread: a loop over elements or samples, or one call of a kernel by hand."""
     if source.launch:
         return "    " + _call(prototype, "tg_f.p_{0}".format, dtypes)
-    names = [*(a.name for a in prototype.arrays), *(r.name for r in prototype.results)]
-    rows = "rows" in entry
-    place = "(tg_f.p_{0} + tg_o_{0})" if rows else "(tg_f.p_{0} + (int64_t)tg_i * sizeof({1}))"
+    arrays, results = [a.name for a in prototype.arrays], [r.name for r in prototype.results]
     walk = _WALK.format(
-        starts=", ".join(f"tg_o_{name} = 0" for name in names),
-        steps=" ".join(_STEP.format(name) for name in names),
+        starts=", ".join(f"tg_o_{name} = 0" for name in (*arrays, *results)),
+        steps=" ".join(_STEP.format(name) for name in (*arrays, *results)),
     )
-    call = _call(prototype, lambda name: place.format(name, _stored(dtypes[name])), dtypes)
-    return _LOOP.format(walk=walk if rows else "", call=call)
+    if not prototype.scalar:
+        return _SAMPLES.format(walk=walk, call=_call(prototype, "(tg_f.p_{0} + tg_o_{0})".format, dtypes))
+    rows, most = "rows" in entry, neighbours(prototype, dtypes)
+    place = _IN_ROWS if rows else _FLAT
+
+    def each(text: str, names: Sequence[str]) -> str:
+        return "\n".join(
+            f"        {text.format(name, _stored(dtypes[name]), most, place.format(name, _stored(dtypes[name])))}"
+            for name in names
+            if name in dtypes
+        )
+
+    return _ELEMENTS.format(
+        walk=walk if rows else "",
+        packs=each(_PACK, [*arrays, *results]),
+        loads=each(_LOAD, arrays),
+        most=most,
+        call=_call(prototype, "(tg_l_{0}.at + tg_k)".format, dtypes),
+        stores=each(_STORE, results),
+    )
+
+
+def neighbours(prototype: Prototype, dtypes: Mapping[str, torch.dtype]) -> int:
+    """How many elements a thread takes at once, where there are many: 16 bytes of the largest; a sample is one."""
+    return max(1, 16 // max(dtype.itemsize for dtype in dtypes.values())) if prototype.scalar and dtypes else 1
 
 
 def mended(body: str) -> str:
@@ -344,5 +389,6 @@ def _value(argument: Argument, at: Callable[[str], str], dtypes: Mapping[str, to
         return "nullptr"
     place = f"(const {_stored(dtypes[argument.name])} *){at(argument.name)}"
     if isinstance(argument, SeedOfSample):  # One number is that of all, from which each sample has its own.
-        return f"(tg_f.shared_{argument.name} ? tg_fold(tg_get({place}), (int64_t)tg_i) : tg_get({place}))"
+        index = "(int64_t)tg_i + tg_k" if scalar else "(int64_t)tg_i"
+        return f"(tg_f.shared_{argument.name} ? tg_fold(tg_get({place}), {index}) : tg_get({place}))"
     return f"tg_get({place})" if scalar else place

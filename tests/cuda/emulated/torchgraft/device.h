@@ -53,20 +53,30 @@ template <class S> static inline S tg_get(const S *place) { return *place; }
 
 static inline void tg_put(tg_half *place, float value) {
     _Float16 rounded = (_Float16)value;
-    tg_written[place]++;
     memcpy(place, &rounded, sizeof rounded);
 }
 
 static inline void tg_put(tg_bfloat16 *place, float value) {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
-    tg_written[place]++;
     place->bits = value != value ? 0x7fc0 : (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
 template <class S, class V> static inline void tg_put(S *place, V value) {
-    tg_written[place]++;
     *place = (S)value;
+}
+
+template <class S, int N> struct tg_pack { S at[N]; };
+
+template <class S, int N> static inline void tg_load(tg_pack<S, N> &pack, const char *from, int64_t stride, int many) {
+    for (int k = 0; k < many; k++) memcpy(&pack.at[k], from + k * stride, sizeof(S));
+}
+
+template <class S, int N> static inline void tg_store(const tg_pack<S, N> &pack, char *to, int64_t stride, int many) {
+    for (int k = 0; k < many; k++) {
+        tg_written[to + k * stride]++;
+        memcpy(to + k * stride, &pack.at[k], sizeof(S));
+    }
 }
 
 TG_CONVERSIONS(tg_half)

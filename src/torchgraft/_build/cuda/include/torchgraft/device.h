@@ -35,5 +35,26 @@ static inline void tg_put(tg_bfloat16 *place, float value) {
 
 template <class S, class V> static inline void tg_put(S *place, V value) { *place = (S)value; }
 
+/* Neighbours that a thread takes at once, by one instruction where they lie together. */
+template <class S, int N> struct alignas(sizeof(S) * N) tg_pack { S at[N]; };
+
+template <class S, int N> static inline bool tg_whole(const char *place, int64_t stride, int many) {
+    return many == N && stride == sizeof(S) && (uint64_t)place % sizeof(tg_pack<S, N>) == 0;
+}
+
+template <class S, int N> static inline void tg_load(tg_pack<S, N> &pack, const char *from, int64_t stride, int many) {
+    if (tg_whole<S, N>(from, stride, many)) pack = *(const tg_pack<S, N> *)from;
+    else
+        for (int k = 0; k < N; k++)
+            if (k < many) pack.at[k] = *(const S *)(from + k * stride);
+}
+
+template <class S, int N> static inline void tg_store(const tg_pack<S, N> &pack, char *to, int64_t stride, int many) {
+    if (tg_whole<S, N>(to, stride, many)) *(tg_pack<S, N> *)to = pack;
+    else
+        for (int k = 0; k < N; k++)
+            if (k < many) *(S *)(to + k * stride) = pack.at[k];
+}
+
 TG_CONVERSIONS(tg_half)
 TG_CONVERSIONS(tg_bfloat16)
