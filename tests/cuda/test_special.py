@@ -252,7 +252,7 @@ def test_functions_in_c_give_what_the_cpu_gives(name):
     made = tuple(value[:-1] for value in made) if isinstance(made, tuple) else made[:-1]
     # Of another size: an operator remembers by sizes and devices what a call needs.
     expected = op(*(a[:-1] if isinstance(a, torch.Tensor) and a.dim() else a for a in make()))
-    torch.testing.assert_close(made, expected, rtol=5e-14, atol=0, equal_nan=True)
+    torch.testing.assert_close(made, expected, rtol=5e-13, atol=0, equal_nan=True)
 
 
 @pytest.mark.filterwarnings("ignore:floating point number truncated")  # SciPy's, of the order of expn.
@@ -261,7 +261,7 @@ def test_values_of_our_own_are_right_wherever_those_of_the_cpu_are(name, label):
     with emulated() as driver:
         outputs = found(name, label, inputs_of(label))
         assert driver.launches
-    assert misses(label, outputs) == []
+    assert misses(label, outputs, slack=4) == []
 
 
 def anywhere(name):

@@ -80,6 +80,7 @@ def test_scaled_values_of_negative_order_are_those_of_scipy_where_k_is_small(poi
         ("iv", 0.5, 1e-310), ("kve", 1e4, 1e15), ("ive", -170.6, 1e15), ("jv", 1.0, 1e20), ("jve", -0.5, 1e-308),
         ("jv", 0.5, 1e308), ("yv", -2.5, 1.7e308), ("kve", 0.5, 1e308), ("ive", 0.5, 1.7e308),
         ("yv", -0.5, 2.3e-308), ("yv", -0.5, 1e-305), ("kve", 2.5, 1.7e308),
+        ("yv", 1.0, 1e-307), ("yv", 0.999, 2.3e-308), ("jv", 1543.3245, 1541.7759), ("yv", 2489.3975, 2477.7252),
     ],
     ids=str,
 )  # fmt: skip
@@ -87,6 +88,14 @@ def test_values_that_scipy_has_wrong(point):
     """Digits lost next to integer orders, 0 and infinity too early, NaN at the ends."""
     name, v, z = point
     assert getattr(special, name)(*tensors(v, z)).item() == pytest.approx(exact(name, v, z, (0, 0)), rel=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("v", "x", "j"), [(1e8 + 0.5, 1e8 - 100, 7.7497979112385987e-4), (1e14 + 0.5, 1e14, 9.6368486887013636e-6)]
+)
+def test_orders_a_little_above_a_large_argument(v, x, j):
+    """The phase is a small difference of numbers like v^(2/3); the values are those of DLMF 10.20.4."""
+    assert special.jv(*tensors(v, x)).item() == pytest.approx(j, rel=1e-14)
 
 
 def test_scaled_values_of_negative_order_have_all_digits():

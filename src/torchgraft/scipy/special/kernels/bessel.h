@@ -341,7 +341,7 @@ OWN_CALL static bessel k_integral(double v, double x) {
  * theta = 2 atan(sinh s), s = j h: double exponential decay as theta -> pi.
  */
 OWN_CALL static bessel steepest(double v, double x, int sign) {
-    double c0 = v / x, r0 = sign > 0 ? hypot(v, x) / x : sqrt((v - x) * (v + x)) / x;
+    double c0 = v / x, r0 = sign > 0 ? hypot(c0, 1) : sqrt((v - x) * (v + x)) / x;
     double tau0 = sign > 0 ? asinh(c0) : asinh(r0), near = sign > 0 ? 0 : 1 / tau0; /* J: r = 0 at theta ~ i tau0 */
     double h = step(20 + 30 * near * near, 10, x * r0);
     double S = 0, C = 1, S1 = sinh(h), C1 = cosh(h), f = 0, d = 0, g = 0, p = 0, m = 0;
@@ -440,7 +440,7 @@ OWN_CALL static node hankel_node(const contour *p, double u, double S, double C)
     if (p->a < 0) {
         n.theta = 2 * atan(y);
         n.re = p->xc * minus(S, u, 1) + p->rho * u + p->xs * S * S / (1 + C) - xsh * y * sine;
-        n.im = xch * sine - p->v * n.theta;
+        n.im = xch * minus(sine, n.theta, -1) + (p->rho + p->xc * S * S / (1 + C) + p->xs * S) * n.theta;
     } else {
         double z = dy / (1 + y * tb), eta = 2 * atan(z); /* eta = theta - b */
         double se = 2 * z / (1 + z * z), ve = z * se; /* sin, 1 - cos */
