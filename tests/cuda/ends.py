@@ -65,6 +65,7 @@ def misses(label, outputs, slack=1):
             is_normal = abs(value) >= sys.float_info.min  # SciPy's are 0 instead.
             if not known and not (origin == "number" and is_normal):
                 continue  # It is not known that there is a value.
-            if not is_close(value, rows[i][0] if known else other, slack * (allowed(label, origin) if known else 1e-11)):
+            most = allowed(label, origin) if known else 1e-11  # Two values of one accuracy, or one that is exact.
+            if not is_close(value, rows[i][0] if known else other, slack * most):
                 missed.append((point, value))
     return missed

@@ -55,6 +55,28 @@ def test_every_entry_has_its_name(entry):
     assert [name.encode() in image for name in text.ENTRIES] == [name == entry for name in text.ENTRIES]
 
 
+def test_functions_that_call_themselves_are_refused():
+    """The stack of a thread has a size that the compiler finds out; a table of functions is no circle."""
+    circle = """
+static int fib(int n) { return n < 2 ? n : fib(n - 1) + fib(n - 2); }
+T odd(T x) { return (T)fib((int)x); }
+"""
+    table = """
+static double one(double x) { return x * x; }
+static double two(double x) { return x + 1; }
+static double (*const table[2])(double) = {one, two};
+T odd(T x) { return (T)table[x > 0](x); }
+"""
+    refused, served = (
+        tg.op(kernel=tg.c(text), name="odd")(_odd)._record.kernels[None].native for text in (circle, table)
+    )
+    with pytest.raises(tg.BuildError, match="stack of a GPU") as caught:
+        code(refused, torch.float32, "sm_90")
+    assert caught.value.operator == "odd"
+    assert "calls itself" in caught.value.expected
+    assert code(served, torch.float32, "sm_90").startswith(b"\x7fELF")
+
+
 def test_what_nvrtc_refuses_is_told_with_the_users_line():
     source = tg.c("\nT odd(T x) {\n    return nothing(x);\n}\n")
     native = tg.op(kernel=source, name="odd")(_odd)._record.kernels[None].native

@@ -8,6 +8,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 import torchgraft as tg
+from torchgraft._check.case import Case
+from torchgraft._check.checks.ways import claimed
+from torchgraft._check.target import make_target
 
 from .draws import TOLERANCES, apart
 from .operators import FLOATS, make
@@ -293,6 +296,13 @@ def test_a_kernel_by_hand_is_launched_as_declared():
         assert scaled(torch.ones(0, 5), torch.ones(5)).shape == (0, 5)
         assert scaled(torch.ones(2, 0), torch.ones(0)).shape == (2, 0)
         assert driver.launches == launches
+
+
+def test_what_the_checker_reads_is_said_of_the_device(monkeypatch):
+    case = Case(make_target(make_scaled()), (torch.ones(2, 5), torch.ones(5)))
+    assert not claimed(case, "forward")
+    monkeypatch.setattr(type(case), "device_type", "cuda")
+    assert claimed(case, "forward")
 
 
 def test_shared_memory_beyond_what_a_block_has():

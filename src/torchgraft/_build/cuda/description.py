@@ -23,7 +23,9 @@ TENSOR, SEED, INTEGER, FLOAT, BOOLEAN = range(5)
 TYPE_CODES = CODES | {torch.float16: 5, torch.bfloat16: 15}
 """Torch's numbers of dtypes, as `c10::ScalarType` has them."""
 
-_COUNTS = ("argument_count", "result_count", "tensor_count", "number_count", "size_count", "by_hand", "trailing", "neighbours")
+_COUNTS = (
+    "argument_count", "result_count", "tensor_count", "number_count", "size_count", "by_hand", "trailing", "neighbours",
+)  # fmt: skip
 
 
 class Slot(ctypes.Structure):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -15,8 +16,10 @@ _WHEEL = "pip install nvidia-cuda-nvrtc"
 _WHERE = ("nvidia/*/lib/libnvrtc.so.1?", "nvidia/*/lib/libnvrtc.so.1?.*")
 _FLOW = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 _CANCELLED = 16
-_NO_SIZE = "cannot be statically determined"
-"""What the assembler warns of where functions call one another in a circle, or by pointers: their stack has no size."""
+_FRAME = re.compile(r"\b[1-9]\d* bytes stack frame")
+_SIZE = "bytes cumulative stack size"
+"""What the assembler says of functions that need a stack, and of all together: it does not where they call one another
+in a circle, as no size is enough then."""
 _NAMES = ("libnvrtc.so.13", "libnvrtc.so.12")
 
 
@@ -94,32 +97,27 @@ def compiled(
     if failed:
         raise _refused(library, failed, "", operator)
     try:
-        options = [f"--gpu-architecture={architecture}", "-default-device", "-std=c++20", *flags]
+        options = [f"--gpu-architecture={architecture}", "-default-device", "-std=c++20", "-w", "-Xptxas=-v", *flags]
+        passed = (ctypes.c_char_p * len(options))(*map(str.encode, options))
         end = time.monotonic() + seconds
         is_over = _FLOW(lambda *_: int(time.monotonic() > end))  # It lives as long as the compilation.
         if hasattr(library, "nvrtcSetFlowCallback"):
             library.nvrtcSetFlowCallback(program, is_over, None)
-        failed = _run(library, program, options)
+        failed = library.nvrtcCompileProgram(program, len(options), passed)
         if failed == _CANCELLED:
             raise TooLong
         if failed:
-            _run(library, program, [*options, "-w"])  # Its log has no warnings, which hide the error.
             raise _refused(library, failed, _log(library, program), operator)
-        if _NO_SIZE in _log(library, program):
+        log = _log(library, program)
+        if _FRAME.search(log) and _SIZE not in log:
             raise BuildError(
                 "calls functions to a depth that the compiler does not know, and the stack of a GPU's threads is small",
-                operator=operator, expected="no function that calls itself, and no pointers to functions",
-                got="one of them", hint="write a loop; or pass tensors on the CPU",
+                operator=operator, expected="no function that calls itself, or another one that calls it",
+                got="one that does", hint="write a loop; or pass tensors on the CPU",
             )  # fmt: skip
         return _read(library, program, "PTX" if architecture.startswith("compute") else "CUBIN")
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))
-
-
-def _run(library: ctypes.CDLL, program: ctypes.c_void_p, options: Sequence[str]) -> int:
-    passed = (ctypes.c_char_p * len(options))(*map(str.encode, options))
-    status: int = library.nvrtcCompileProgram(program, len(options), passed)
-    return status
 
 
 def _log(library: ctypes.CDLL, program: ctypes.c_void_p) -> str:

@@ -318,7 +318,7 @@ def _work(prototype: Prototype, dtypes: Mapping[str, torch.dtype], source: Sourc
 
 
 def neighbours(prototype: Prototype, dtypes: Mapping[str, torch.dtype]) -> int:
-    """How many elements a thread takes at once, where there are many: 16 bytes of the largest; a sample is one."""
+    """Count the elements that a thread takes at once, where there are many: 16 bytes of the largest; or 1 sample."""
     return max(1, 16 // max(dtype.itemsize for dtype in dtypes.values())) if prototype.scalar and dtypes else 1
 
 

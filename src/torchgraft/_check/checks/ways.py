@@ -189,7 +189,7 @@ def attempt(function: Callable[[], T]) -> T:
 def claimed(case: Case, transform: str) -> bool | None:
     """Return what `Op.capabilities` says of a transform; None where it does not know, or the target is no operator."""
     operator = case.target.operator
-    said = None if operator is None else operator.capabilities()[transform]
+    said = None if operator is None else operator.capabilities(case.device_type)[transform]
     return None if said is None or said.answer == "unknown" else bool(said)
 
 
