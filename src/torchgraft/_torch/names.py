@@ -47,6 +47,7 @@ NAMES = (
     "torch._C._functorch:set_single_level_autograd_function_allowed",
     "torch._C._functorch:unwrap_if_dead",
     "torch._C:_get_dispatch_mode",
+    "torch._C:_get_privateuse1_backend_name",
     "torch._C:_is_fwd_grad_enabled",
     "torch._C:_is_tracing",
     "torch._C:_jit_get_operation",
