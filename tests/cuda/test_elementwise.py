@@ -194,6 +194,11 @@ def test_it_is_written_where_it_is():
         assert torch.equal(rows, torch.stack([2 + other, torch.ones(4)], dim=1))
 
 
+def test_groups_are_written_where_they_are(monkeypatch):
+    monkeypatch.setattr(launcher, "FILLED", 0)
+    test_it_is_written_where_it_is()
+
+
 def test_threads_share_it():
     with emulated(), ThreadPoolExecutor(4) as threads:
         op = make()["shifted"]
