@@ -288,7 +288,7 @@ LAUNCHER_FAULTS = {
     "no context": ("    if (context) return;", "    return;", test_the_stream_and_the_device_are_torchs),
     "a launch for nothing": ("if (samples == 0 || ", "if (", test_nothing_is_launched_for_nothing),
     "loaded at each call": ("    if (*function) return *function;\n", "", test_a_kernel_is_loaded_once),
-    "a group across rows": ("(!flat && walk", "(0 && !flat && walk", test_groups_stay_within_rows),
+    "a group across rows": ("return flat || walk", "return 1 || walk", test_groups_stay_within_rows),
     "an index of 32 bits": ("samples > INT32_MAX ? 2 : 0", "0", test_more_elements_than_32_bits_count),
     "loaded in a capture": ("    if (capturing)\n", "    if (0)\n", test_a_kernel_that_is_not_loaded_is_not_captured),
     "an error that is lost": ("if (!status) return;\n    char", "return;\n    char", test_what_the_driver_says_is_told),

@@ -135,8 +135,8 @@ static bool tg_is_flat(const tg_walk *walk, const tg_tensor *tensors, int64_t co
  * lies within a row. */
 static int64_t tg_per(const tg_kernel *kernel, const tg_walk *walk, bool flat, int64_t samples) {
     const int64_t most = kernel->neighbours;
-    if (samples < most * TG_FILLED || (!flat && walk->sizes[walk->dim - 1] % most)) return 1;
-    return most;
+    if (most == 1 || samples < most * TG_FILLED) return 1;
+    return flat || walk->sizes[walk->dim - 1] % most == 0 ? most : 1;
 }
 
 static void *tg_function(tg_call *call, tg_kernel *kernel, int entry, void *stream) {
