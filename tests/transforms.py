@@ -65,7 +65,7 @@ class Subject:
 
 def weights(like: Tensor) -> Tensor:
     """Different weights for each element, made without randomness so that every transform can carry them."""
-    ramp = torch.arange(like.numel(), dtype=torch.float64).reshape(like.shape).to(like.dtype)
+    ramp = torch.arange(like.numel(), dtype=torch.float64, device=like.device).reshape(like.shape).to(like.dtype)
     return (ramp + 1).cos()
 
 

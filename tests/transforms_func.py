@@ -192,7 +192,7 @@ def _(s: Subject) -> Any:
     def loss(first: Tensor, others: tuple[Tensor, ...], scale: Tensor) -> Tensor:
         return scale * s.loss(first, *others)
 
-    scales = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
+    scales = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64, device=s.x[0].device)
     return vmap(grad(loss), in_dims=(None, 0, 0))(s.x[0], s.stacked()[1:], scales)
 
 

@@ -306,8 +306,7 @@ def test_a_fault_of_the_launcher_is_seen(fault, monkeypatch, tmp_path):
     def run():
         launcher.loaded.cache_clear()
         with pytest.raises((AssertionError, pytest.fail.Exception, tg.KernelError)):
-            for _ in range(5):  # Threads that share a frame need not meet each time.
-                test()
+            [test() for _ in range(5)]  # Threads that share a frame need not meet each time.
 
     with contextlib.suppress(Ended):  # Some write where there is no memory.
         run_in_child(run)

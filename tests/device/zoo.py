@@ -1,13 +1,7 @@
-"""What the checker says of the zoo on another device than the CPU.
-
-Run `python -m tests.device.zoo START STEP`: it prints how many bugs were looked at, and what was other than on the CPU.
-"""
+"""What the checker says of the zoo on another device than the CPU."""
 
 from __future__ import annotations
 
-import json
-import sys
-import warnings
 from typing import Any
 
 import torch
@@ -19,7 +13,7 @@ import torchgraft as tg
 from ..zoo import ZOO
 from ..zoo.bug import Bug
 from ..zoo.judge import alarms, found
-from .own import NAME, begin, moved
+from .own import NAME, moved
 
 OF_THE_CPU = {
     "added_to_new_memory", "output_never_written",  # Memory of a device cannot be filled beforehand.
@@ -54,14 +48,8 @@ def told(bug: Bug) -> list[str]:
     return [*said, *(["the wrong one is not found"] if not found(bug, wrong) and bug.name not in OF_THE_CPU else [])]
 
 
-def main() -> None:
-    begin()
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
-    bugs = ZOO[int(sys.argv[1]) :: int(sys.argv[2])]
-    bugs = [bug for bug in bugs if bug.family != "mesh" and all(runs(t, bug) for t in moved((bug.wrong, bug.right)))]
-    print(json.dumps({"count": len(bugs), "other": {bug.name: said for bug in bugs if (said := told(bug))}}))
-
-
-if __name__ == "__main__":
-    main()
+def looked_at(start: int, step: int) -> tuple[int, dict[str, list[str]]]:
+    """How many bugs serve the device, and what is other than on the CPU."""
+    bugs = [bug for bug in ZOO[start::step] if bug.family != "mesh"]
+    bugs = [bug for bug in bugs if all(runs(target, bug) for target in moved((bug.wrong, bug.right)))]
+    return len(bugs), {bug.name: said for bug in bugs if (said := told(bug))}

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 import torch
 from torch import _C, Tensor
 
+from ..errors import UnsupportedError
 from .tracing import vmap_escapes_tracer
 
 Samples = Callable[..., tuple[Tensor, ...]]
@@ -15,13 +16,32 @@ is_legacy_batched: Callable[[Tensor], bool] = _C._functorch.is_legacy_batchedten
 """Whether ``autograd.grad(is_grads_batched=True)`` made the tensor: it maps by an older `vmap` than functorch's."""
 
 
+LEVELS = 64
+"""Of the older `vmap`, by which one tensor is mapped at most."""
+
+
 def legacy_unwrap(tensors: Iterable[Tensor]) -> tuple[int, list[Tensor], list[int | None]]:
     """The level of the older `vmap` at hand, the tensors without it, and where their mapped axes are."""
-    level = _C._vmapmode_increment_nesting() - 1
-    _C._vmapmode_decrement_nesting()
     found = [(tensor, is_legacy_batched(tensor)) for tensor in tensors]
+    level = _level_of(next(tensor for tensor, mapped in found if mapped))
     plain = [torch._remove_batch_dim(tensor, level, 1, 0) if mapped else tensor for tensor, mapped in found]
     return level, plain, [0 if mapped else None for _, mapped in found]
+
+
+def _level_of(tensor: Tensor) -> int:
+    """The level that this thread is at. Autograd calls backwards of other devices on threads that know of none."""
+    level = _C._vmapmode_increment_nesting() - 1
+    _C._vmapmode_decrement_nesting()
+    if level:
+        return level
+    for i in range(1, LEVELS):
+        if not is_legacy_batched(torch._remove_batch_dim(tensor, i, 1, 0)):
+            return i
+    raise UnsupportedError(
+        "a gradient is mapped twice on a thread of a device, which does not know by which of the two first",
+        expected="one autograd.grad(is_grads_batched=True)", got="one within another",
+        hint="map by torch.vmap and torch.func.vjp",
+    )  # fmt: skip
 
 
 def legacy_wrap(tensor: Tensor, level: int) -> Tensor:
