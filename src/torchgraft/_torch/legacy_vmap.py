@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 import torch
 from torch import _C, Tensor
 
-from ..errors import UnsupportedError
 from .tracing import vmap_escapes_tracer
 
 Samples = Callable[..., tuple[Tensor, ...]]
@@ -37,11 +36,10 @@ def _level_of(tensor: Tensor) -> int:
     for i in range(1, LEVELS):
         if not is_legacy_batched(torch._remove_batch_dim(tensor, i, 1, 0)):
             return i
-    raise UnsupportedError(
-        "a gradient is mapped twice on a thread of a device, which does not know by which of the two first",
-        expected="one autograd.grad(is_grads_batched=True)", got="one within another",
-        hint="map by torch.vmap and torch.func.vjp",
-    )  # fmt: skip
+    raise NotImplementedError(
+        "torchgraft: one autograd.grad(is_grads_batched=True) within another, on a device whose backward has a thread of "
+        "its own, which does not know the order of the two. Map by torch.vmap and torch.func.vjp."
+    )
 
 
 def legacy_wrap(tensor: Tensor, level: int) -> Tensor:
