@@ -37,8 +37,8 @@ def _level_of(tensor: Tensor) -> int:
         if not is_legacy_batched(torch._remove_batch_dim(tensor, i, 1, 0)):
             return i
     raise NotImplementedError(
-        "torchgraft: one autograd.grad(is_grads_batched=True) within another, on a device whose backward has a thread of "
-        "its own, which does not know the order of the two. Map by torch.vmap and torch.func.vjp."
+        "torchgraft: one autograd.grad(is_grads_batched=True) within another, on a device whose backward has a thread "
+        "of its own, which does not know the order of the two. Map by torch.vmap and torch.func.vjp."
     )
 
 
