@@ -251,7 +251,7 @@ def _nudged(case: Case, tensor: Tensor, sample: int, source: torch.Generator) ->
     else:
         steps = (torch.arange(tensor.numel()) % 2 * 4 - 2).reshape(tensor.shape)
     steps = alike(case.target, steps, tensor)
-    units = steps.to(tensor.device, torch.float64) * torch.finfo(tensor.dtype).eps
+    units = steps.to(torch.float64) * torch.finfo(tensor.dtype).eps
     return (tensor * (1 + units)).to(tensor.dtype)
 
 

@@ -18,8 +18,8 @@ _FLOW = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 _CANCELLED = 16
 _FRAME = re.compile(r"\b[1-9]\d* bytes stack frame")
 _SIZE = "bytes cumulative stack size"
-"""What the assembler says of functions that need a stack, and of all together: it does not where they call one another
-in a circle, as no size is enough then."""
+"""Words of the assembler's log: the stack of one function, and that of all together. The second is missing where
+functions call one another in a circle, as no size is enough then."""
 _NAMES = ("libnvrtc.so.13", "libnvrtc.so.12")
 
 

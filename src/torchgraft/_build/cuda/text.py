@@ -122,7 +122,7 @@ _LOAD = "tg_load(tg_l_{0}, tg_f.p_{0} + {3}, tg_many);"
 _STORE = "tg_store(tg_l_{0}, tg_f.p_{0} + {3}, tg_many);"
 _FLAT = "(int64_t)tg_i * sizeof({1}), sizeof({1})"
 _IN_ROWS = "tg_o_{0}, tg_f.s_{0}[tg_f.dim - 1]"
-"""Where the elements are that a thread takes at once, and how far apart."""
+"""Offset of the elements that a thread takes at once, and the distance between them, in bytes."""
 
 
 Unfit = tuple[str | None, str, str, str]
