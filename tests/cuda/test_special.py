@@ -192,45 +192,67 @@ WIDE = {
 """Expressions of `wide.h`, and the same in many digits; the arguments are a third of numbers."""
 
 
-@pytest.mark.parametrize("expression", WIDE)
-def test_wide_numbers_have_their_digits(expression):
-    head = kernel_text("wide.h")
-    body = f"wide x = (wide)a / 3, y = (wide)b / 3, r = {expression}; *hi = (double)r; *lo = (double)(r - *hi);"
+INFINITE = "w + 1", "1 - w", "w * 2", "w / 2", "1 / w", "wide_exp(w)", "wide_log(w)", "wide_sqrt(w)", "wide_abs(w)"
 
-    @tg.op(kernel=source(f"{head}\nvoid parts(double a, double b, double *hi, double *lo) {{ {body} }}"))
+
+def one_of(expressions):
+    """C that gives `r` the value of the expression number `which`: all of them are compiled once."""
+    cases = "".join(f" case {i}: r = {expression}; break;" for i, expression in enumerate(expressions))
+    return f"switch (which) {{{cases} }}"
+
+
+@pytest.fixture(scope="module")
+def parts():
+    head = kernel_text("wide.h")
+    body = f"wide x = (wide)a / 3, y = (wide)b / 3, r = 0; {one_of(WIDE)} *hi = (double)r; *lo = (double)(r - *hi);"
+
+    @tg.op(kernel=source(f"{head}\nvoid parts(double a, double b, int64_t which, double *hi, double *lo) {{ {body} }}"))
     def parts(
-        a: Float64[Tensor, "..."], b: Float64[Tensor, "..."]
+        a: Float64[Tensor, "..."], b: Float64[Tensor, "..."], which: int
     ) -> tuple[Float64[Tensor, "..."], Float64[Tensor, "..."]]:
         return tg.native
 
+    return parts
+
+
+@pytest.mark.parametrize("expression", WIDE)
+def test_wide_numbers_have_their_digits(parts, expression):
     log, b = draws((-9, 9), (-90, 90))
     a = log.exp()
     with emulated():
-        hi, lo = parts(a, b)
+        hi, lo = parts(a, b, list(WIDE).index(expression))
     with mpmath.workprec(300):
         for x, y, high, low in zip(*(value.tolist() for value in (a, b, hi, lo)), strict=True):
             exact = WIDE[expression](mpmath.mpf(x) / 3, mpmath.mpf(y) / 3)
             assert abs(high + mpmath.mpf(low) - exact) <= 2**-75 * abs(exact)
 
 
-@pytest.mark.parametrize("expression", ["w + 1", "1 - w", "w * 2", "w / 2", "1 / w", "wide_exp(w)", "wide_log(w)",
-                                        "wide_sqrt(w)", "wide_abs(w)"])  # fmt: skip
-def test_wide_numbers_are_infinite_as_others_are(expression):
-    plain = expression.replace("wide_abs", "fabs").replace("wide_", "")
-    head = kernel_text("wide.h")
+@pytest.fixture(scope="module")
+def wide_and_plain():
+    wide = f"wide w = x, r = 0; {one_of(INFINITE)} return (double)r - 0.0;"
+    plain = [expression.replace("wide_abs", "fabs").replace("wide_", "") for expression in INFINITE]
 
-    @tg.op(kernel=source(f"{head}\ndouble at(double x) {{ wide w = x; return (double)({expression}) - 0.0; }}"))
-    def at(x: Float64[Tensor, "..."]) -> Float64[Tensor, "..."]:
+    @tg.op(kernel=source(f"{kernel_text('wide.h')}\ndouble at(double x, int64_t which) {{ {wide} }}"))
+    def at(x: Float64[Tensor, "..."], which: int) -> Float64[Tensor, "..."]:
         return tg.native
 
-    @tg.op(kernel=source(f"#include <math.h>\ndouble by_c(double w) {{ return {plain}; }}"))
-    def by_c(w: Float64[Tensor, "..."]) -> Float64[Tensor, "..."]:
+    head = "#include <math.h>\n#include <stdint.h>\ndouble by_c(double w, int64_t which)"
+
+    @tg.op(kernel=source(f"{head} {{ double r = 0; {one_of(plain)} return r; }}"))
+    def by_c(w: Float64[Tensor, "..."], which: int) -> Float64[Tensor, "..."]:
         return tg.native
 
+    return at, by_c
+
+
+@pytest.mark.parametrize("expression", INFINITE)
+def test_wide_numbers_are_infinite_as_others_are(wide_and_plain, expression):
+    at, by_c = wide_and_plain
+    which = INFINITE.index(expression)
     x = torch.tensor([0.0, -0.0, math.inf, -math.inf, math.nan, sys.float_info.max], dtype=torch.float64)
     with emulated():
-        made = at(x)
-    torch.testing.assert_close(made, by_c(x), rtol=1e-15, atol=0, equal_nan=True)
+        made = at(x, which)
+    torch.testing.assert_close(made, by_c(x, which), rtol=1e-15, atol=0, equal_nan=True)
 
 
 def in_c(name):

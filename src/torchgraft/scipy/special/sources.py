@@ -65,11 +65,12 @@ def whole(file: str) -> Kernel:
 def source(*parts: str) -> Source:
     """Texts in C, with the functions of SciPy that they declare as ``TG_IMPORT(double, scipy_jv, ...)``.
 
-    They are compiled without fused multiplications, as SciPy is.
+    They are compiled without fused multiplications, as SciPy is. A file serves several operators: functions that are
+    static, and that one of them does not call, cost it no compiler's time.
     """
     lent = [name for part in parts for name in _lent(part)]
     imports = {f"scipy_{name}": f"scipy.special.cython_special:{EXPORTED.get(name, name)}" for name in lent}
-    return replace(c("".join(parts), flags=["-ffp-contract=off"], imports=imports), parts=parts)
+    return replace(c("".join(parts), flags=["-ffp-contract=off", "-Wno-unused-function"], imports=imports), parts=parts)
 
 
 @functools.cache

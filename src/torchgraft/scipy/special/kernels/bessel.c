@@ -92,10 +92,10 @@ static double iv_scaled(double v, double x, int n, int scale) {
     return x < 0 ? parity(v) * parity(n) * i : i;
 }
 
-double iv_n(double v, double x, int n) { return iv_scaled(v, x, n, 0); }
-double kv_n(double v, double x, int n) { return kv_scaled(v, x, n, 0); }
-double ive_n(double v, double x, int n) { return iv_scaled(v, x, n, -1); }
-double kve_n(double v, double x, int n) { return kv_scaled(v, x, n, 1); }
+static double iv_n(double v, double x, int n) { return iv_scaled(v, x, n, 0); }
+static double kv_n(double v, double x, int n) { return kv_scaled(v, x, n, 0); }
+static double ive_n(double v, double x, int n) { return iv_scaled(v, x, n, -1); }
+static double kve_n(double v, double x, int n) { return kv_scaled(v, x, n, 1); }
 
 static double jv_right(double v, double x, int n) {
     if (unknown(v, x)) return NAN;
@@ -108,13 +108,13 @@ static double jv_right(double v, double x, int n) {
     return sum(combine(cospi_(m), j.f[n], 0, 0), j.e, combine(-sinpi_(m), y.f[n], 0, 0), y.e);
 }
 
-double jv_n(double v, double x, int n) {
+static double jv_n(double v, double x, int n) {
     if (x < 0 && !integer(v)) return NAN;
     double j = jv_right(v, fabs(x), n);
     return x < 0 ? parity(v) * parity(n) * j : j;
 }
 
-double yv_n(double v, double x, int n) {
+static double yv_n(double v, double x, int n) {
     if (unknown(v, x) || x < 0) return NAN;
     if (isinf(x)) return 0;
     double m = fabs(v), s = v < 0 ? sinpi_(m) : 0, c = v < 0 ? cospi_(m) : 1;
@@ -182,10 +182,10 @@ static double iv_scaled_dv(double v, double x, int n, int scale) {
     return one_term ? i / 2 : i;
 }
 
-double iv_dv(double v, double x, int n) { return iv_scaled_dv(v, x, n, 0); }
-double kv_dv(double v, double x, int n) { return kv_scaled_dv(v, x, n, 0); }
-double ive_dv(double v, double x, int n) { return iv_scaled_dv(v, x, n, -1); }
-double kve_dv(double v, double x, int n) { return kv_scaled_dv(v, x, n, 1); }
+static double iv_dv(double v, double x, int n) { return iv_scaled_dv(v, x, n, 0); }
+static double kv_dv(double v, double x, int n) { return kv_scaled_dv(v, x, n, 0); }
+static double ive_dv(double v, double x, int n) { return iv_scaled_dv(v, x, n, -1); }
+static double kve_dv(double v, double x, int n) { return kv_scaled_dv(v, x, n, 1); }
 
 static double jv_at(double v, double x, int n) {
     if (unknown(v, x) || x < 0) return NAN;
@@ -198,7 +198,7 @@ static double jv_at(double v, double x, int n) {
     return sum(PI * s * j.f[n] - c * j.d[n], j.e, combine(PI * c, y.f[n], s, y.d[n]), y.e);
 }
 
-double jv_dv(double v, double x, int n) {
+static double jv_dv(double v, double x, int n) {
     bool one_term = next_to_0(x, n);
     double j = jv_at(one_term ? v - 1 : v, x, one_term ? 0 : n);
     return one_term ? j / 2 : j;
@@ -216,7 +216,7 @@ static double yv_at(double v, double x, int n) {
     return sum(-PI * c * j.f[n] - s * j.d[n], j.e, combine(PI * s, y.f[n], -c, y.d[n]), y.e);
 }
 
-double yv_dv(double v, double x, int n) {
+static double yv_dv(double v, double x, int n) {
     bool one_term = next_to_0(x, n) && fabs(v) >= 0.5;
     double y = yv_at(one_term ? v + copysign(1, v) : v, x, one_term ? 0 : n);
     return one_term ? y * -copysign(0.5, v) : y;
@@ -226,18 +226,18 @@ double yv_dv(double v, double x, int n) {
 
 /* It gives 0, infinity or NaN long before they are right, next to 0 a Y of half an integer with a cosine that is not 0, and
  * what is left of its digits beyond 2^30 is not half. */
-bool doubtful(double theirs, double x) {
+static bool doubtful(double theirs, double x) {
     return theirs == 0 || !isfinite(theirs) || fabs(x) > 0x1p30 || (x != 0 && fabs(x) < 1e-304);
 }
 
 /* Of large orders it loses what the phase or the exponent has before the point; so does the phase of large arguments. */
-bool loses_digits(double v, double x) { return fabs(v) > 64 ? fmax(fabs(v), fabs(x)) > 1024 : fabs(x) > 0x1p15; }
+static bool loses_digits(double v, double x) { return fabs(v) > 64 ? fmax(fabs(v), fabs(x)) > 1024 : fabs(x) > 0x1p15; }
 
 /* Ours, where the function has a value: orders that are not finite, and such, are SciPy's. */
-double better(double theirs, double ours) { return isnan(ours) ? theirs : ours; }
+static double better(double theirs, double ours) { return isnan(ours) ? theirs : ours; }
 
 /*
  * For v < 0 its I is I_{-v} + (2/pi) sin(-pi v) K_{-v}, with a sine that has no digits next to integers, and a K
  * that is 0 for x > 354: it will not do unless K is small beside I.
  */
-bool needs_k(double v, double x) { return v < 0 && !(fabs(x) > 20 && fabs(x) > -v); }
+static bool needs_k(double v, double x) { return v < 0 && !(fabs(x) > 20 && fabs(x) > -v); }

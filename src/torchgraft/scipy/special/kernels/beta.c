@@ -267,9 +267,9 @@ static pair derivatives(double a, double b, double x, int want_a, int want_b) {
     return derivatives_at(p, binomial(p), a, b, want_a, want_b);
 }
 
-double betainc_da(double a, double b, double x) { return derivatives(a, b, x, 1, 0).da; }
+static double betainc_da(double a, double b, double x) { return derivatives(a, b, x, 1, 0).da; }
 
-double betainc_db(double a, double b, double x) { return derivatives(a, b, x, 0, 1).db; }
+static double betainc_db(double a, double b, double x) { return derivatives(a, b, x, 0, 1).db; }
 
 /* D a b/(n x y); D may be subnormal or 0, or 1/x infinite, where the density is a normal number */
 static double density_at(point p, mass d, double a, double b) {
@@ -282,7 +282,7 @@ static double density_at(point p, mass d, double a, double b) {
 static double density_at_0(double a, double b) { return a < 1 ? INFINITY : a == 1 ? b : 0; }
 
 /* dI/dx = x^(a-1) (1-x)^(b-1) / B(a, b) */
-double beta_density(double a, double b, double x) {
+static double beta_density(double a, double b, double x) {
     if (outside(a, b, x)) return NAN;
     if (isinf(a) || isinf(b)) return 0;
     if (x == 0) return density_at_0(a, b);
@@ -300,9 +300,9 @@ static pair ratios(double a, double b, double x, int want_a, int want_b) {
     return (pair){r.da * p.x.hi * p.y.hi / scale(a, b), r.db * p.x.hi * p.y.hi / scale(b, a), 0};
 }
 
-double betainc_da_over_density(double a, double b, double x) { return ratios(a, b, x, 1, 0).da; }
+static double betainc_da_over_density(double a, double b, double x) { return ratios(a, b, x, 1, 0).da; }
 
-double betainc_db_over_density(double a, double b, double x) { return ratios(a, b, x, 0, 1).db; }
+static double betainc_db_over_density(double a, double b, double x) { return ratios(a, b, x, 0, 1).db; }
 
 /* An x below the least normal number is that number or 0 in SciPy's inverses, but I is there a power of x: the true x is
  * LEAST e^s. */
@@ -323,13 +323,13 @@ static double shift(double a, double b, double p, double q) {
 }
 
 /* dx/da, dx/db of x = betaincinv(a, b, p), also of betainccinv(a, b, q), p + q = 1 */
-double betaincinv_da(double a, double b, double x, double p, double q) {
+static double betaincinv_da(double a, double b, double x, double p, double q) {
     if (!below_least(a, b, x, p, q)) return -betainc_da_over_density(a, b, x);
     double s = shift(a, b, p, q), f = exp(s);
     return f == 0 ? 0 : f * (-betainc_da_over_density(a, b, LEAST) - LEAST * s / a);
 }
 
-double betaincinv_db(double a, double b, double x, double p, double q) {
+static double betaincinv_db(double a, double b, double x, double p, double q) {
     if (!below_least(a, b, x, p, q)) return -betainc_db_over_density(a, b, x);
     double f = exp(shift(a, b, p, q));
     return f == 0 ? -0.0 : f * -betainc_db_over_density(a, b, LEAST);
@@ -338,7 +338,7 @@ double betaincinv_db(double a, double b, double x, double p, double q) {
 /* dx/dp of x = betaincinv(a, b, p), and -dx/dq of betainccinv(a, b, q), p + q = 1. 1/density would multiply the
  * rounding error of x by |a y - b x|/y; I/density is flat, and p is known. For x next to 1, where 1 - x has lost its
  * digits, call with y = betainccinv(b, a, p): betaincinv_dp(b, a, y, q, p). */
-double betaincinv_dp(double a, double b, double x, double p, double q) {
+static double betaincinv_dp(double a, double b, double x, double p, double q) {
     if (outside(a, b, x) || isnan(p) || isnan(q)) return NAN;
     if (below_least(a, b, x, p, q)) return exp(shift(a, b, p, q) + log(LEAST) - log(a) - log_of(p, q));
     if (at_boundary(a, b, x)) return 1 / beta_density(a, b, x);
@@ -446,13 +446,13 @@ static double step(double a, double b, double x) {
 static int are_huge(double a, double b) { return isinf(a + b) && fmin(a, b) > 1e40 && !isinf(a) && !isinf(b); }
 
 /* betainc(a, b, x) where SciPy says I */
-double betainc_value(double a, double b, double x, double I) {
+static double betainc_value(double a, double b, double x, double I) {
     if (are_huge(a, b) && x > 0 && x < 1) return step(a, b, x);
     return are_tiny(a, b) && x > 0 && x < 1 ? unless_lost(I, tiny_level(a, b, x / (1 - x)), 1e-12) : I;
 }
 
 /* betaincc(a, b, x) where SciPy says J, next to x = 0 also I of betainc: there J has lost 1 - x. */
-double betaincc_value(double a, double b, double x, double J, double I) {
+static double betaincc_value(double a, double b, double x, double J, double I) {
     if (I < 0.5 && x > 0) return 1 - betainc_value(a, b, x, I);
     if (are_huge(a, b) && x > 0 && x < 1) return 1 - step(a, b, x);
     if (!are_tiny(a, b) || !(x > 0 && x < 1)) return J;
@@ -467,11 +467,11 @@ static int is_doubtful(double a, double b, double p, double x) {
 }
 
 /* betaincinv(a, b, p) where SciPy says x */
-double betaincinv_value(double a, double b, double p, double x) {
+static double betaincinv_value(double a, double b, double p, double x) {
     return is_doubtful(a, b, p, x) ? unless_lost(x, quantile(a, b, p, 1 - p, x / (1 - x)).x, 1e-12) : x;
 }
 
 /* betainccinv(a, b, q) where SciPy says x */
-double betainccinv_value(double a, double b, double q, double x) {
+static double betainccinv_value(double a, double b, double q, double x) {
     return is_doubtful(a, b, q, x) ? unless_lost(x, quantile(a, b, 1 - q, q, x / (1 - x)).x, 1e-12) : x;
 }

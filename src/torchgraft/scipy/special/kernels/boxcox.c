@@ -32,10 +32,10 @@ static double boxcox_far(double L, double k, double n) {
 }
 
 /* (x^k - 1)/k where SciPy says f: NaN for an infinite k */
-double boxcox_value(double x, double k, double f) { return isinf(k) ? boxcox_far(log(x), k, 0) : f; }
+static double boxcox_value(double x, double k, double f) { return isinf(k) ? boxcox_far(log(x), k, 0) : f; }
 
 /* The same where there is no SciPy: on CUDA. */
-double boxcox_alone(double x, double k) {
+static double boxcox_alone(double x, double k) {
     double L = log(x), u = k * L;
     if (isinf(k)) return boxcox_far(L, k, 0);
     if (fabs(k) < 1e-19) return L;
@@ -43,7 +43,7 @@ double boxcox_alone(double x, double k) {
 }
 
 /* d^n/dk^n (x^k - 1)/k */
-double boxcox_dk(double x, double k, double n) {
+static double boxcox_dk(double x, double k, double n) {
     double L = log(x), u = k * L;
     if (isinf(k)) return boxcox_far(L, k, n);
     if (isnan(L) || isnan(k)) return NAN;
@@ -56,7 +56,7 @@ double boxcox_dk(double x, double k, double n) {
 }
 
 /* d^n/dk^n x^(k-1), the slope of the transform in x */
-double boxcox_dx(double x, double k, double n) {
+static double boxcox_dx(double x, double k, double n) {
     if (x < 0) return NAN;
     if (x == 0 && k > 1) return 0;
     return pow(x, k - 1) * (n == 0 ? 1 : pow(log(x), n));
@@ -82,20 +82,20 @@ static double inverse(double y, double k) {
 }
 
 /* The same where SciPy's, of 1 + w with a w that is rounded, has lost digits: next to w = 0 and -1, and at the ends. */
-double inv_boxcox_value(double y, double k, double scipys) {
+static double inv_boxcox_value(double y, double k, double scipys) {
     double w = k * y;
     double ours = fabs(w) < 1e-300 || w < -0.5 || isinf(k) ? inverse(y, k) : NAN;
     return isnan(ours) ? scipys : ours;
 }
 
 /* The same where there is no SciPy: on CUDA. */
-double inv_boxcox_alone(double y, double k) {
+static double inv_boxcox_alone(double y, double k) {
     double found = isnan(k) ? k : inverse(y, k);
     return isnan(found) ? exp(log1p(k * y) / k) : found;
 }
 
 /* its derivative in y, (1 + k y)^(1/k - 1) */
-double inv_boxcox_dy(double y, double k) {
+static double inv_boxcox_dy(double y, double k) {
     if (exponential(y, k)) return exp(y);
     if (isinf(k) && k * y > 0) return isinf(y) ? NAN : 0;
     double b = base(y, k);
@@ -106,7 +106,7 @@ double inv_boxcox_dy(double y, double k) {
 
 /* its derivative in k, (1 + k y)^(1/k) (w/(1 + w) - log(1 + w))/k^2. Next to w = 0, with q = w/(2 + w),
  * log(1 + w) = 2 atanh(q) and w/(1 + w) = 2 q/(1 + q). */
-double inv_boxcox_dk(double y, double k) {
+static double inv_boxcox_dk(double y, double k) {
     if (isinf(k) && k * y > 0) return isinf(y) ? NAN : -0.0;
     if (y == 0) return -0.0;
     double w = k == 0 ? 0 : k * y, q = w / (2 + w), b = base(y, k), value = inverse(y, k);

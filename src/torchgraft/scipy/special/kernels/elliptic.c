@@ -35,7 +35,7 @@ static integrals complete(double c) {
     return (integrals){k, k * (0.5 - m * sum), k * (0.5 + m * sum), 2 * k * sum};
 }
 
-double ellipk_by_c(double c, int n) {
+static double ellipk_by_c(double c, int n) {
     if (!(c >= 0)) return NAN;
     if (c == 0) return INFINITY;
     if (isinf(c)) return 0;
@@ -43,7 +43,7 @@ double ellipk_by_c(double c, int n) {
     return n == 1 ? i.b / (2 * c) : (i.j / 4 + i.b / (2 * c)) / c;
 }
 
-double ellipe_by_c(double c, int n) {
+static double ellipe_by_c(double c, int n) {
     if (!(c >= 0)) return NAN;
     if (c == 0) return -INFINITY;
     if (isinf(c)) return -0.0;
@@ -52,14 +52,14 @@ double ellipe_by_c(double c, int n) {
 }
 
 /* The values, where there is no SciPy: on CUDA. */
-double ellipk_alone(double c) {
+static double ellipk_alone(double c) {
     if (!(c >= 0)) return NAN;
     return c == 0 ? INFINITY : isinf(c) ? 0 : complete(c).k;
 }
 
 /* For c <= 1/2 by Legendre's relation (DLMF 19.7.1), where B would lose digits: with K', D' of the parameter c,
  * E = (pi/2 + K c D')/K'. A negative m turns into m/(m - 1) (DLMF 19.7.2). */
-double ellipe_alone(double c) {
+static double ellipe_alone(double c) {
     if (!(c >= 0)) return NAN;
     if (c == 0) return 1;
     if (isinf(c)) return INFINITY;

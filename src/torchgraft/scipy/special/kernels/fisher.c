@@ -108,12 +108,12 @@ static pair fisher_derivatives(double dfn, double dfd, double X) {
     return (pair){scaled_exp(d.e, f * r.da) * scale(b, a), scaled_exp(d.e, f * r.db) * scale(a, b), 0};
 }
 
-double fdtr_dfn(double dfn, double dfd, double X) { return fisher_derivatives(dfn, dfd, X).da; }
+static double fdtr_dfn(double dfn, double dfd, double X) { return fisher_derivatives(dfn, dfd, X).da; }
 
-double fdtr_dfd(double dfn, double dfd, double X) { return fisher_derivatives(dfn, dfd, X).db; }
+static double fdtr_dfd(double dfn, double dfd, double X) { return fisher_derivatives(dfn, dfd, X).db; }
 
 /* dF/dX = D a b/(n X) */
-double fisher_density(double dfn, double dfd, double X) {
+static double fisher_density(double dfn, double dfd, double X) {
     if (!(dfn > 0 && dfd > 0 && X >= 0) || isinf(dfn) || isinf(dfd)) return NAN;
     if (X == 0) return dfn < 2 ? INFINITY : dfn == 2;
     if (isinf(X)) return 0;
@@ -134,9 +134,9 @@ static double fisher_L(double dfn, double dfd, double X, int second) {
 }
 
 /* d log(dF/dX) / d dfn and / d dfd */
-double fisher_score_dfn(double dfn, double dfd, double X) { return fisher_L(dfn, dfd, X, 0); }
+static double fisher_score_dfn(double dfn, double dfd, double X) { return fisher_L(dfn, dfd, X, 0); }
 
-double fisher_score_dfd(double dfn, double dfd, double X) { return fisher_L(dfn, dfd, X, 1); }
+static double fisher_score_dfd(double dfn, double dfd, double X) { return fisher_L(dfn, dfd, X, 1); }
 
 /* I, of parameters from TINY on */
 static double level_of(point p) {
@@ -146,7 +146,7 @@ static double level_of(point p) {
 }
 
 /* fdtr where SciPy says F: it is 0 where F is not a normal number, and x loses digits where it is none */
-double fdtr_value(double dfn, double dfd, double X, double F) {
+static double fdtr_value(double dfn, double dfd, double X, double F) {
     double a = 0.5 * dfn, b = 0.5 * dfd;
     if (!(a > 0 && b > 0 && X > 0) || isinf(X) || fmax(a, b) > HUGE_PARAMETER) return F;
     if (is_next_to_0(a, b, X)) return unless_lost(F, exp(log_next_to_0(a, b, X)), 1e-12);

@@ -18,7 +18,7 @@
 
 #define LEAST 0x1p-1022
 
-double digamma_of(double x) { return psi(x); }
+static double digamma_of(double x) { return psi(x); }
 
 /* a (log x - psi(a)); finite for a -> 0 */
 static double scaled_log_gap(double a, double x) {
@@ -103,7 +103,7 @@ static double da_at(mass d, double a, double x) {
 }
 
 /* d/da P(a, x); that of Q is its negative */
-double gammainc_da(double a, double x) {
+static double gammainc_da(double a, double x) {
     if (outside(a, x)) return NAN;
     if (x == 0 || isinf(a) || isinf(x)) return 0;
     return da_at(poisson(a, x), a, x);
@@ -115,14 +115,14 @@ static double density_at_boundary(double a, double x) {
 }
 
 /* dP/dx = x^(a-1) e^-x / Gamma(a) */
-double density_of_gamma(double a, double x) {
+static double density_of_gamma(double a, double x) {
     if (outside(a, x)) return NAN;
     if (x == 0 || isinf(a) || isinf(x)) return density_at_boundary(a, x);
     return density_from(poisson(a, x), a, x);
 }
 
 /* (dP/da)/(dP/dx) = -dx/da of x = gammaincinv(a, p), and of gammainccinv(a, q) */
-double gammainc_da_over_density(double a, double x) {
+static double gammainc_da_over_density(double a, double x) {
     if (outside(a, x)) return NAN;
     if (x == 0 || isinf(a)) return 0;
     if (a == 0 || isinf(x)) return -INFINITY;
@@ -132,7 +132,7 @@ double gammainc_da_over_density(double a, double x) {
 /* dx/dp of x = gammaincinv(a, p), and -dx/dq of gammainccinv(a, q), p + q = 1. 1/density would multiply the rounding
  * error of x by |a - 1 - x|, 1e4 in far tails; P/density is flat, and p is known. An x below the least normal number has
  * lost its digits, but not log x, as P is there a power of x. */
-double gammaincinv_dp(double a, double x, double p, double q) {
+static double gammaincinv_dp(double a, double x, double p, double q) {
     if (outside(a, x) || isnan(p) || isnan(q)) return NAN;
     if (x < LEAST && a > 0 && p > 0 && q > 0) {
         mass d = poisson(a, LEAST);
@@ -157,8 +157,8 @@ double gammaincinv_dp(double a, double x, double p, double q) {
 /* Of a large a it breaks off its series, but for 4.5 standard deviations about x = a, after 2000 terms of too many. */
 #define LARGE_ONE(a, x) (a > 3e4 && x > 0 && !isinf(a) && !isinf(x))
 
-double gammainc_alone(double a, double x);
-double gammaincc_alone(double a, double x);
+static double gammainc_alone(double a, double x);
+static double gammaincc_alone(double a, double x);
 
 static double tail_of(double a, double x) {
     int below;
@@ -180,35 +180,35 @@ static double chi_term(double c, double v, double x, double n) {
 
 static int next_to_0(double v, double x) { return v >= 0 && x > 0 && x < ALMOST_0; }
 
-double chi_density(double v, double x) {
+static double chi_density(double v, double x) {
     if (!next_to_0(v, x)) return density_of_gamma(v / 2, x / 2) / 2;
     return v < 1e-300 ? v / 2 / x : v > 300 ? 0 : chi_term(v / 4, v, x, 1);
 }
 
-double chdtr_dv(double v, double x) {
+static double chdtr_dv(double v, double x) {
     if (!next_to_0(v, x)) return gammainc_da(v / 2, x / 2) / 2;
     return v > 300 ? -0.0 : chi_term(1, v, x, 0) * (log(x) - LOG_2 - psi(v / 2 + 1)) / 2;
 }
 
 /* P and Q where SciPy says so */
-double gammainc_value(double a, double x, double P) {
+static double gammainc_value(double a, double x, double P) {
     if (LARGE_ONE(a, x)) return unless_lost(P, gammainc_alone(a, x), 1e-13);
     if (SMALL(a, x) && a > 0 && x > 0) return unless_lost(P, a < TINY ? 1 : tail_of(a, x), 1e-14);
     return FAR_BELOW(a, x) && x > 0 && !isinf(a) ? unless_lost(P, tail_of(a, x), 1e-14) : P;
 }
 
-double gammaincc_value(double a, double x, double Q) {
+static double gammaincc_value(double a, double x, double Q) {
     if (LARGE_ONE(a, x)) return unless_lost(Q, gammaincc_alone(a, x), 1e-13);
     return FAR_ABOVE(a, x) && a > 0 && !isinf(x) ? unless_lost(Q, tail_of(a, x), 1e-14) : Q;
 }
 
 /* the same at v/2, x/2 */
-double chdtr_value(double v, double x, double P) {
+static double chdtr_value(double v, double x, double P) {
     if (v > 0 && x > 0 && x < ALMOST_0) return v > 300 ? 0 : chi_term(1, v, x, 0);
     return gammainc_value(v / 2, x / 2, P);
 }
 
-double chdtrc_value(double v, double x, double Q) {
+static double chdtrc_value(double v, double x, double Q) {
     if (!(v > 0 && x > 0 && x < ALMOST_0)) return gammaincc_value(v / 2, x / 2, Q);
     return v < 1e-6 ? -expm1(v / 2 * (log(x) - LOG_2) - lgamma_diff(1, v / 2)) : 1 - chi_term(1, fmin(v, 300), x, 0);
 }
@@ -250,11 +250,11 @@ static tails anywhere(double a, double x) {
     return both(a, x);
 }
 
-double gammainc_alone(double a, double x) { return anywhere(a, x).P; }
-double gammaincc_alone(double a, double x) { return anywhere(a, x).Q; }
+static double gammainc_alone(double a, double x) { return anywhere(a, x).P; }
+static double gammaincc_alone(double a, double x) { return anywhere(a, x).Q; }
 
 /* The x where P(a, x) = p and Q(a, x) = q = 1 - p, from SciPy's: Newton's method, in the logarithm of the smaller of both. */
-double gammaincinv_value(double a, double p, double q, double x) {
+static double gammaincinv_value(double a, double p, double q, double x) {
     if (!(LARGE_ONE(a, x) && a < NARROW && p > 0 && q > 0)) return x;
     double better = x, step = x;
     for (int i = 0; i < 20 && fabs(step) > 1e-16 * better; i++) {
@@ -266,12 +266,12 @@ double gammaincinv_value(double a, double p, double q, double x) {
     return unless_lost(x, better, 1e-14);
 }
 
-double chdtr_alone(double v, double x) {
+static double chdtr_alone(double v, double x) {
     if (v < 0 || x < 0) return NAN; /* their halves may be 0 */
     return v > 0 && x > 0 && x < ALMOST_0 ? chdtr_value(v, x, 0) : gammainc_alone(v / 2, x / 2);
 }
 
-double chdtrc_alone(double v, double x) {
+static double chdtrc_alone(double v, double x) {
     if (v < 0 || x < 0) return NAN;
     return v > 0 && x > 0 && x < ALMOST_0 ? chdtrc_value(v, x, 0) : gammaincc_alone(v / 2, x / 2);
 }

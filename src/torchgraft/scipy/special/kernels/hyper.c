@@ -251,7 +251,7 @@ static double hyp0f1_at(dd c, double z) {
     return tgamma(v) * pow(-z, (1 - v) / 2) * jv_at_root(v - 1, z);
 }
 
-double hyp0f1_derivative(double v, double z, int n) { return hyp0f1_at(dd_shift(v, n), z) / pochhammer(v, n); }
+static double hyp0f1_derivative(double v, double z, int n) { return hyp0f1_at(dd_shift(v, n), z) / pochhammer(v, n); }
 
 /* Not an integer, but next to one: SciPy takes it for the integer, or loses what the two differ by. */
 static bool beside_integer(double x, double distance) {
@@ -261,7 +261,7 @@ static bool beside_integer(double x, double distance) {
 
 /* SciPy's, which goes through Gamma(v) x^(1 - v) J: infinite, 0 or NaN where these are, few digits next to the
  * poles of Gamma, and of large z. There, ours. */
-double hyp0f1_value(double v, double z) {
+static double hyp0f1_value(double v, double z) {
     bool theirs_fails =
         fabs(z) > 1e4 || fabs(v) > 1e3 || (z < 0 && out_of_range(v, z)) || (v < 0.01 && beside_integer(v, 0.01));
     double theirs = theirs_fails ? NAN : scipy_hyp0f1(v, z, 0);
@@ -352,7 +352,7 @@ static double hyp1f1_at(dd a, dd b, double z) {
                : value;
 }
 
-double hyp1f1_derivative(double a, double b, double z, int n) {
+static double hyp1f1_derivative(double a, double b, double z, int n) {
     double ratio = pochhammer(a, n);
     if (ratio == 0) return isnan(b + z) ? NAN : 0;
     double quotient = 1;
@@ -523,7 +523,7 @@ static double hyp2f1_at(dd a, dd b, dd c, double z, bool plain) {
     return forms[0].rest.hi > 1e-100 ? sure(2, forms[0]) : NAN; /* some 300 steps */
 }
 
-double hyp2f1_derivative(double a, double b, double c, double z, int n) {
+static double hyp2f1_derivative(double a, double b, double c, double z, int n) {
     double ratio = 1;
     for (int i = 0; i < n; i++) {
         double next = (a + i) / (c + i) * (b + i);
@@ -543,6 +543,6 @@ static bool scipy_has_2f1(double a, double b, double c, double z) {
     return !beside_integer(c - a, 1e-9) && !beside_integer(c - b, 1e-9);
 }
 
-double hyp2f1_value(double a, double b, double c, double z) {
+static double hyp2f1_value(double a, double b, double c, double z) {
     return scipy_has_2f1(a, b, c, z) ? scipy_hyp2f1(a, b, c, z, 0) : hyp2f1_derivative(a, b, c, z, 0);
 }

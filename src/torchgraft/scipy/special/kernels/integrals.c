@@ -59,15 +59,15 @@ static double expn_of_any_order(double order, double x) {
     return exp(-x) * quotient;
 }
 
-double expn_derivative(double order, double x, int n) {
+static double expn_derivative(double order, double x, int n) {
     order = trunc(order); /* as SciPy does */
     if (!(order >= 0)) return NAN;
     return alternating(n, expn_of_any_order(order - n, x));
 }
 
-double exp1_derivative(double x, int n) { return expn_derivative(1, x, n); }
+static double exp1_derivative(double x, int n) { return expn_derivative(1, x, n); }
 
-double expi_derivative(double x, int n) {
+static double expi_derivative(double x, int n) {
     if (isinf(x)) return x > 0 ? x : -0.0;
     double quotient = exponential_sum(n - 1, -x) / x;
     for (int k = 1; k < n; k++) quotient *= -k / x;
@@ -99,7 +99,7 @@ static double circular(int m, int shift, double x) {
     }
 }
 
-double sici_derivative(double x, int n, bool cosine) {
+static double sici_derivative(double x, int n, bool cosine) {
     if (isinf(x)) return 0;
     if (!cosine && fabs(x) <= n + 1) return moment_series(n - 1, x, -1);
     double f = circular(0, cosine, x) / x;
@@ -107,7 +107,7 @@ double sici_derivative(double x, int n, bool cosine) {
     return f;
 }
 
-double shichi_derivative(double x, int n, bool cosine) {
+static double shichi_derivative(double x, int n, bool cosine) {
     if (isinf(x)) return !cosine && n % 2 ? INFINITY : cosine && n % 2 == 0 ? INFINITY : x;
     if (!cosine && fabs(x) <= n + 1) return moment_series(n - 1, x, 1);
     double size = fabs(x), small = exp(-2 * size), sinh_scaled = copysign(-expm1(-2 * size) / 2, x),
@@ -118,7 +118,7 @@ double shichi_derivative(double x, int n, bool cosine) {
 
 /* ---- Fresnel integrals ---- */
 
-double fresnel_derivative(double x, int n, bool cosine) {
+static double fresnel_derivative(double x, int n, bool cosine) {
     double s, c, before_s = 0, before_c = 0;
     sine_of_square(x, &s, &c);
     for (int m = 1; m < n; m++) {
@@ -130,7 +130,7 @@ double fresnel_derivative(double x, int n, bool cosine) {
 
 /* ---- Spence's function ---- */
 
-double spence_derivative(double z, int n) {
+static double spence_derivative(double z, int n) {
     double w = z - 1, power = 1, sum = 0, g = w == 0 ? -1 : fabs(w) < 0.5 ? -log1p(w) / w : -log(z) / w;
     if (!(z >= 0)) return NAN;
     if (isinf(z)) return alternating(n, 0.0);
@@ -156,7 +156,7 @@ double spence_derivative(double z, int n) {
 
 /* ---- error functions ---- */
 
-double dawsn_derivative(double x, int n) {
+static double dawsn_derivative(double x, int n) {
     double r = 1 / x, square = r * r;
     if (fabs(x) > 7) { /* the sum over k of (2k-1)!! / 2^(k+1) times the n-th derivative of x^-(2k+1) */
         double term = 0.5 * factorial(n), sum = 0;
@@ -178,7 +178,7 @@ double dawsn_derivative(double x, int n) {
     return d;
 }
 
-double erfi_derivative(double x, int n) {
+static double erfi_derivative(double x, int n) {
     double before = 0, h = 1;
     for (int m = 1; m < n; m++) {
         double next = 2 * (x * h + (m - 1) * before);
@@ -188,7 +188,7 @@ double erfi_derivative(double x, int n) {
     return TWO_OVER_SQRT_PI * h * exp_square(x, 1);
 }
 
-double erfcx_derivative(double x, int n) {
+static double erfcx_derivative(double x, int n) {
     if (x < 2) {
         double before = exp_square(x, 1) * erfc(x), d = 2 * x * before - TWO_OVER_SQRT_PI;
         for (int m = 1; m < n; m++) {

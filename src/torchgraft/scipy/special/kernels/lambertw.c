@@ -64,7 +64,7 @@ static double lower(double z) {
     return w;
 }
 
-double lambertw_of(double z, int k, double *u) {
+static double lambertw_of(double z, int k, double *u) {
     double s = above_branch_point(z), w;
     *u = NAN;
     if (!(s >= 0) || (k == -1 && z > 0)) return NAN;
@@ -74,7 +74,7 @@ double lambertw_of(double z, int k, double *u) {
     return w;
 }
 
-double lambertw_derivative(double z, int k, int n) {
+static double lambertw_derivative(double z, int k, int n) {
     double u, w = lambertw_of(z, k, &u), p[MOST + 1] = {1}, sum = 0;
     if (isnan(w) || n > MOST) return NAN;
     if (isinf(w)) return w > 0 ? (n % 2 ? 0.0 : -0.0) : w;
@@ -88,7 +88,7 @@ double lambertw_derivative(double z, int k, int n) {
     return result;
 }
 
-double lambertw_value(double z, int k) {
+static double lambertw_value(double z, int k) {
     double u;
     return lambertw_of(z, k, &u);
 }

@@ -21,16 +21,16 @@ static double ratio(double x) {
 }
 
 /* d log Phi / dx = phi/Phi */
-double log_ndtr_dx(double x) { return x <= -FAR ? fraction(-x) - x : x > 40 ? 0 : ratio(x); }
+static double log_ndtr_dx(double x) { return x <= -FAR ? fraction(-x) - x : x > 40 ? 0 : ratio(x); }
 
 /* phi/Phi + x */
-double log_ndtr_excess(double x) { return x <= -FAR ? fraction(-x) : x + log_ndtr_dx(x); }
+static double log_ndtr_excess(double x) { return x <= -FAR ? fraction(-x) : x + log_ndtr_dx(x); }
 
 /* d^2 log Phi / dx^2 */
-double log_ndtr_dxx(double x) { return x > 40 ? -0.0 : -log_ndtr_dx(x) * log_ndtr_excess(x); }
+static double log_ndtr_dxx(double x) { return x > 40 ? -0.0 : -log_ndtr_dx(x) * log_ndtr_excess(x); }
 
 /* dx/dy = 1/phi(x) where y = Phi(x): the tail over phi is flat, and y is known; 1/phi would multiply x's error by x^2. */
-double ndtri_dy(double x, double y) {
+static double ndtri_dy(double x, double y) {
     if (!(y >= 0 && y <= 1) || isnan(x)) return NAN;
     double tail = y < 0.5 ? y : 1 - y;
     return tail == 0 ? INFINITY : 1 / log_ndtr_dx(-fabs(x)) / tail;

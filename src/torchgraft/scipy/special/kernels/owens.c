@@ -29,7 +29,7 @@ static double joint(double h, double a) {
     return bell(h, 0) * bell(x, error) / (2 * PI);
 }
 
-double owens_t_derivative(double h, double a, int i, int j) {
+static double owens_t_derivative(double h, double a, int i, int j) {
     if (isnan(h) || isnan(a)) return NAN;
     if (isinf(h) || (j > 0 && isinf(a))) return 0;
     double b = 1 + a * a, slope = -bell(h, 0) * erf(a * h * SQRT_HALF) / (2 * SQRT_TWO_PI);
@@ -40,9 +40,9 @@ double owens_t_derivative(double h, double a, int i, int j) {
 }
 
 /* Where SciPy's values lose digits. */
-bool owens_t_by_series(double h, double a) { return fabs(a) < 0.01 && fabs(h) > 4 && fabs(h) < 40; }
+static bool owens_t_by_series(double h, double a) { return fabs(a) < 0.01 && fabs(h) > 4 && fabs(h) < 40; }
 
-double owens_t_series(double h, double a) {
+static double owens_t_series(double h, double a) {
     double power = a, sum = 0, term = 1, partial = 1, added = a, z = h * h / 2;
     for (int k = 1; fabs(added) > 1e-17 * fabs(sum); k++) {
         sum += added;
@@ -74,7 +74,7 @@ static double owens_t_inside(double h, double a) {
 }
 
 /* For a > 1 by T(h, a) + T(ah, 1/a), half the probability to be above h or above ah and not above both (Owen 1956) */
-double owens_t_alone(double h, double a) {
+static double owens_t_alone(double h, double a) {
     if (isnan(h) || isnan(a)) return NAN;
     double sign = a < 0 ? -1 : 1, b = fabs(a), x = fabs(h);
     if (b == 0 || isinf(x)) return 0;

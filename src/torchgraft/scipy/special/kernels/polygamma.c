@@ -67,7 +67,7 @@ static wide quotient_power(double s, wide p, wide q) {
 static double pi_cot(double r) { return copysign(PI * sin(PI * (0.5 - fabs(r))) / sin(PI * fabs(r)), r); }
 
 /* psi(x); at 0 the infinity of its side, at the other poles, which have two, NaN */
-double digamma_real(double x) {
+static double digamma_real(double x) {
     if (x > 0) return psi(x);
     if (x == 0) return -1 / x;
     double r = x - nearbyint(x);
@@ -75,7 +75,7 @@ double digamma_real(double x) {
 }
 
 /* psi(n, x); at the poles what SciPy says, (-1)^(n+1) inf */
-double polygamma_real(double n, double x) {
+static double polygamma_real(double n, double x) {
     if (!(n >= 0) || isinf(n) || n != floor(n) || isnan(x)) return NAN;
     if (n == 0) return digamma_real(x);
     double s = n + 1, even = fmod(s, 2) == 0 ? 1 : -1;
@@ -92,7 +92,7 @@ double polygamma_real(double n, double x) {
 }
 
 /* d/da log B(a, b) = psi(a) - psi(a+b), which loses nothing where b is small beside a */
-double betaln_da(double a, double b) {
+static double betaln_da(double a, double b) {
     if (isnan(a) || isnan(b)) return NAN;
     if (isinf(a)) return a > 0 && b < INFINITY ? -0.0 : NAN;
     if (isinf(b)) return b > 0 ? -INFINITY : NAN;
@@ -108,7 +108,7 @@ double betaln_da(double a, double b) {
 
 /* psi'(a) - psi'(a+b), likewise: recurrence (DLMF 5.15.5), then the asymptotic series (5.15.8) at p = 1/a less that at
  * q = 1/(a+b), by p^(m+1) - q^(m+1) = (p - q) sum, sum = p^m + p^(m-1) q + ... */
-double betaln_da_da(double a, double b) {
+static double betaln_da_da(double a, double b) {
     static const double c[] = {0.5, 1.0 / 6,  0, -1.0 / 30,     0, 1.0 / 42, 0, -1.0 / 30,
                                0,   5.0 / 66, 0, -691.0 / 2730, 0, 7.0 / 6,  0, -3617.0 / 510};
     if (!(a > 0 && b >= 0) || isinf(a) || isinf(b)) return polygamma_real(1, a) - polygamma_real(1, a + b);

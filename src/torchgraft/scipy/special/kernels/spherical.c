@@ -157,25 +157,25 @@ OWN_CALL static double k_positive(double n, double x, int64_t d) {
 
 static int outside(double n, double x) { return !(n >= 0) || isinf(n) || isnan(x); }
 
-double spherical_j(double n, double x, int64_t d) {
+static double spherical_j(double n, double x, int64_t d) {
     n = trunc(n); /* as SciPy does */
     if (outside(n, x)) return NAN;
     return x < 0 ? sign_of(n) * sign_of(d) * j_positive(n, -x, d) : j_positive(n, fabs(x), d);
 }
 
-double spherical_y(double n, double x, int64_t d) {
+static double spherical_y(double n, double x, int64_t d) {
     n = trunc(n);
     if (outside(n, x)) return NAN;
     return x < 0 ? -sign_of(n) * sign_of(d) * y_positive(n, -x, d) : y_positive(n, fabs(x), d);
 }
 
-double spherical_i(double n, double x, int64_t d) {
+static double spherical_i(double n, double x, int64_t d) {
     n = trunc(n);
     if (outside(n, x)) return NAN;
     return x < 0 ? sign_of(n) * sign_of(d) * i_positive(n, -x, d) : i_positive(n, fabs(x), d);
 }
 
-double spherical_k(double n, double x, int64_t d) {
+static double spherical_k(double n, double x, int64_t d) {
     n = trunc(n);
     if (outside(n, x)) return NAN;
     if (x >= 0) return k_positive(n, fabs(x), d);

@@ -95,7 +95,7 @@ static bool splits(double v, double x) { return x > 5 && x >= (v < 0 ? 0.5 : 0.9
 
 /* SciPy's value; ours where that loses digits, next to |v| from above and far from 0, and where it has no limits, next to 0
  * and of large orders. At two infinities it does not return. */
-double struve_value(double v, double x) {
+static double struve_value(double v, double x) {
     bool lost = ((fabs(v) > 15 && x <= 2 * fabs(v) && x >= 0.9 * fabs(v)) || x > 0x1p13) && splits(v, x);
     double limit;
     if (isnan(v + x) || isinf(v)) return isinf(x) ? NAN : scipy_struve(v, x, 0);
@@ -106,7 +106,7 @@ double struve_value(double v, double x) {
     return lost ? split(v, x, 0) : scipy_struve(v, x, 0);
 }
 
-double struve_derivative(double v, double x, int64_t n) {
+static double struve_derivative(double v, double x, int64_t n) {
     if (!isfinite(v) || isnan(x)) return NAN;
     if (x < 0) {
         return v == floor(v) ? -parity(v) * parity((double)n) * struve_derivative(v, -x, n) : NAN;

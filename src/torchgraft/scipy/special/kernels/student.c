@@ -92,7 +92,7 @@ static sums integrals(point p, int *below) {
 static int outside(double v, double t) { return !(v > 0) || isnan(t); }
 
 /* dF/dt */
-double student_density(double v, double t) {
+static double student_density(double v, double t) {
     if (outside(v, t)) return NAN;
     if (isinf(t)) return 0;
     point p = point_at(v, t);
@@ -100,14 +100,14 @@ double student_density(double v, double t) {
 }
 
 /* d log(dF/dt)/dv */
-double student_score(double v, double t) {
+static double student_score(double v, double t) {
     if (outside(v, t)) return NAN;
     point p = point_at(v, t);
     return 0.5 * twice_L(p.v, p.z);
 }
 
 /* dF/dv */
-double stdtr_dv(double v, double t) {
+static double stdtr_dv(double v, double t) {
     if (outside(v, t)) return NAN;
     if (isinf(t) || t == 0 || isinf(v)) return 0;
     point p = point_at(v, t);
@@ -164,7 +164,7 @@ static double t_of(point at, double p) {
 
 /* stdtrit(v, p) where SciPy says t: next to p = 1/2 it loses digits, it knows no t beyond 1e153 sqrt(v), nor p below the
  * normal numbers, and has few digits of what comes near. */
-double stdtrit_value(double v, double p, double t) {
+static double stdtrit_value(double v, double p, double t) {
     double half = fabs(p - 0.5);
     if (p == 0 && v > 0) return -INFINITY; /* SciPy says +infinity */
     bool far = p < 1e-20 || v < 1e-2 || !(fabs(t) < 1e20 * sqrt(v));
@@ -173,7 +173,7 @@ double stdtrit_value(double v, double p, double t) {
 }
 
 /* stdtr(v, t) where SciPy says F, whose t^2/v overflows */
-double stdtr_value(double v, double t, double F) {
+static double stdtr_value(double v, double t, double F) {
     if (!(fabs(t) > 1e100 || v < 1e-100) || !(v > 0 && v < MOST) || isnan(t) || isinf(t)) return F;
     point at = point_at(v, t);
     if (at.z < 1) return F;
@@ -182,7 +182,7 @@ double stdtr_value(double v, double t, double F) {
 }
 
 /* The same without SciPy's code. */
-double stdtr_alone(double v, double t) {
+static double stdtr_alone(double v, double t) {
     if (outside(v, t)) return NAN;
     if (isinf(t)) return t > 0;
     point at = point_at(v, t);
@@ -193,7 +193,7 @@ double stdtr_alone(double v, double t) {
 }
 
 /* Newton's method begins at a t that is too near to 0. */
-double stdtrit_alone(double v, double p) {
+static double stdtrit_alone(double v, double p) {
     if (!(v > 0 && p >= 0 && p <= 1)) return NAN;
     if (p == 0.5 || p == 0 || p == 1) return p == 0.5 ? 0 : p == 0 ? -INFINITY : INFINITY;
     double least = fmin(fmax(v, LEAST), MOST);
@@ -203,7 +203,7 @@ double stdtrit_alone(double v, double p) {
 static int nowhere(double v, double t, double p) { return outside(v, t) || !(p >= 0 && p <= 1); }
 
 /* dt/dv of t = stdtrit(v, p): -(dF/dv)/(dF/dt), which underflows nowhere */
-double stdtrit_dv(double v, double t, double p) {
+static double stdtrit_dv(double v, double t, double p) {
     if (nowhere(v, t, p)) return NAN;
     if (p == 0.5 || isinf(v)) return 0;
     if (p == 0 || p == 1) return p == 0 ? INFINITY : -INFINITY;
@@ -213,7 +213,7 @@ double stdtrit_dv(double v, double t, double p) {
 }
 
 /* dt/dp. 1/f would multiply the error of t by t^2; the tail over f is flat, and p is known. */
-double stdtrit_dp(double v, double t, double p) {
+static double stdtrit_dp(double v, double t, double p) {
     if (nowhere(v, t, p)) return NAN;
     if (p == 0 || p == 1) return INFINITY;
     int below;

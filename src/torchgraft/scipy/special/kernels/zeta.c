@@ -146,7 +146,7 @@ static double reflected_value(double s) {
     return product.hi * least * sine * hurwitz_value(t.hi, 1) * 0x1p100;
 }
 
-double riemann_derivative(double s, int n) {
+static double riemann_derivative(double s, int n) {
     if (isnan(s) || s == -INFINITY || n >= JET) return NAN;
     if (s == INFINITY) return 0;
     if (s == 1) return n % 2 ? -INFINITY : INFINITY;
@@ -166,7 +166,7 @@ static double below_0(double s, double q) {
 }
 
 /* What SciPy gives outside of the domain and at its ends. */
-double zeta_value(double s, double q) {
+static double zeta_value(double s, double q) {
     if (s == 1) return INFINITY;
     if (isnan(s) || isnan(q) || s < 1) return NAN;
     if (q <= 0) {
@@ -178,7 +178,7 @@ double zeta_value(double s, double q) {
     return hurwitz_value(s, q);
 }
 
-double zeta_derivative(double s, double q, int n, int k) {
+static double zeta_derivative(double s, double q, int n, int k) {
     if (isnan(s) || isnan(q) || s < 1 || n >= JET) return NAN;
     if (q < 0 && (q == floor(q) || s != floor(s) || n > 0)) return NAN;
     double sign = k % 2 ? -1 : 1;
@@ -193,7 +193,7 @@ double zeta_derivative(double s, double q, int n, int k) {
 }
 
 /* `less` is zeta(s) - 1, SciPy's, used from -0.35 to 1; it loses digits next to its zeros, and with large -s. */
-double riemann_value(double s, double less) {
+static double riemann_value(double s, double less) {
     if (isnan(s) || s == -INFINITY) return NAN;
     if (s == 1 || s == INFINITY) return s == 1 ? INFINITY : 1;
     if (s > 1) return hurwitz_value(s, 1);
@@ -201,4 +201,4 @@ double riemann_value(double s, double less) {
 }
 
 /* Without SciPy's code. */
-double riemann_alone(double s) { return riemann_value(s, hurwitz(s, 1, 0).c[0] - 1); }
+static double riemann_alone(double s) { return riemann_value(s, hurwitz(s, 1, 0).c[0] - 1); }
