@@ -8,10 +8,12 @@ import faulthandler
 import functools
 import gc
 import math
+import mmap
 import multiprocessing
 import os
 import pickle
 import signal
+import struct
 import sys
 import tempfile
 import threading
@@ -37,7 +39,34 @@ _MOVES = 0.01  # Seconds of CPU time in each second: a process that uses less st
 STUCK = 60.0  # Seconds of CPU time that one call may use: it is an endless loop, or too slow to be called again.
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG in Linux's <sys/prctl.h>.
 START = 60.0  # Seconds for the imports of a fresh process with limited time.
-_call: Path | None = None  # A child keeps its current call here, for its parent to read.
+
+
+class _Calls:
+    """The number of calls that a forked child has begun, and the label of the last, in memory that its parent sees.
+
+    A file in its place would cost twenty times what a small call does.
+    """
+
+    def __init__(self) -> None:
+        self._memory = mmap.mmap(-1, 2**14)
+
+    def begin(self, label: str) -> None:
+        text = label.encode()[: len(self._memory) - _HEAD.size]
+        _HEAD.pack_into(self._memory, 0, self.count + 1, len(text))
+        self._memory[_HEAD.size : _HEAD.size + len(text)] = text
+
+    @property
+    def count(self) -> int:
+        return _HEAD.unpack_from(self._memory)[0]  # type: ignore[no-any-return]
+
+    @property
+    def last(self) -> str:
+        length = _HEAD.unpack_from(self._memory)[1]
+        return self._memory[_HEAD.size : _HEAD.size + length].decode(errors="ignore")
+
+
+_HEAD = struct.Struct("qq")
+_calls: _Calls | None = None  # Of the child that this process is.
 
 
 def survive(work: Callable[[], T], *, apart: bool) -> T:
@@ -51,8 +80,8 @@ def survive(work: Callable[[], T], *, apart: bool) -> T:
 
 def begins(label: Callable[[], str]) -> None:
     """Keep the label of a call that begins in a child; elsewhere, where nobody asks, it is not made."""
-    if _call is not None:
-        _call.write_text(label())
+    if _calls is not None:
+        _calls.begin(label())
 
 
 @contextlib.contextmanager
@@ -109,18 +138,19 @@ def run_in_child(function: Callable[[], T], *, seconds_idle: float = 20.0, secon
             one call used very much.
     """
     _warm()
+    calls = _Calls()
     with tempfile.TemporaryDirectory(prefix="torchgraft-") as folder:
-        files = result, trace, call = [Path(folder, name) for name in ("result", "trace", "call")]
+        files = result, trace = [Path(folder, name) for name in ("result", "trace")]
         for file in files:
             file.touch()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of the threads of OpenMP.
             pid = os.fork()
         if pid == 0:
-            _live(function, result, trace, call, seconds_cpu)
+            _live(function, result, trace, calls, seconds_cpu)
         status = None
         try:
-            status = _wait(pid, seconds_idle, call)
+            status = _wait(pid, seconds_idle, calls)
             if status is None:
                 os.kill(pid, signal.SIGUSR1)  # The child writes where each thread is.
                 time.sleep(0.2)
@@ -132,12 +162,12 @@ def run_in_child(function: Callable[[], T], *, seconds_idle: float = 20.0, secon
                 os.killpg(pid, signal.SIGKILL)
         if status is None:
             said = f"its process used no CPU time for {seconds_idle:.3g} s"
-            raise Hung(said, line_in(trace), call.read_text())
+            raise Hung(said, line_in(trace), calls.last)
         if status == -signal.SIGXCPU:
             raise TimeOver(f"the process used {seconds_cpu:.3g} s of CPU time, and was killed")
         written = result.read_bytes()
         if status != 0 or not written.endswith(_DONE):
-            raise ended_with(status, trace, call.read_text())
+            raise ended_with(status, trace, calls.last)
     value, error = pickle.loads(written)
     if error is not None:
         raise error
@@ -152,7 +182,7 @@ def _warm() -> None:
         torch.autograd.grad(x.clone(), x, torch.ones(()))
 
 
-def _wait(pid: int, seconds_idle: float, call: Path) -> int | None:
+def _wait(pid: int, seconds_idle: float, calls: _Calls) -> int | None:
     """Return the exit status of the child, or minus the number of its signal; None if it stands still.
 
     Raises:
@@ -164,13 +194,13 @@ def _wait(pid: int, seconds_idle: float, call: Path) -> int | None:
     while not (ended := os.waitpid(pid, os.WNOHANG))[0]:
         now = time.monotonic()
         if now - moved > seconds_idle:
-            latest, last = _cpu_time(pid), call.stat()
+            latest = _cpu_time(pid)
             if abs(latest - used) < _MOVES * (now - moved):  # The time falls where one of the processes has ended.
                 return None
-            if last.st_mtime_ns != begun:
-                before, begun = latest, last.st_mtime_ns
-            elif last.st_size and latest - before > STUCK:
-                raise TimeOver(f"a call used {latest - before:.0f} s of CPU time, and was ended: {call.read_text()}")
+            if calls.count != begun:
+                before, begun = latest, calls.count
+            elif begun and latest - before > STUCK:
+                raise TimeOver(f"a call used {latest - before:.0f} s of CPU time, and was ended: {calls.last}")
             moved, used = now, latest
         time.sleep(min(0.001 + (now - start) / 10, 0.05))
     return os.waitstatus_to_exitcode(ended[1])
@@ -187,11 +217,11 @@ def _cpu_time(group: int) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def _live(function: Callable[[], Any], result: Path, trace: Path, call: Path, seconds_cpu: float) -> None:
+def _live(function: Callable[[], Any], result: Path, trace: Path, calls: _Calls, seconds_cpu: float) -> None:
     """Run the function, write its result, and end without what the parent does at its exit."""
     import resource  # Windows lacks it.
 
-    global _call
+    global _calls
     status = 1
     try:
         ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
@@ -208,7 +238,7 @@ def _live(function: Callable[[], Any], result: Path, trace: Path, call: Path, se
         faulthandler.enable(traces)
         faulthandler.register(signal.SIGUSR1, traces)
         _leave_at_exit()
-        _call = call
+        _calls = calls
         thread = threading.Thread(target=lambda: result.write_bytes(_outcome(function) + _DONE))
         thread.start()
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})  # The signal is for the thread that works.

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import functools
+import os
 import sys
 from types import FrameType
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 PRICE = 1000
 """Elements that cost as much as an operation itself."""
+
+
+_LIBRARIES = tuple(os.path.dirname(str(module.__file__)) + os.sep for module in (torch, os))
+_PACKAGES = f"{os.sep}site-packages{os.sep}"
 
 
 class TooMuch(BaseException):
@@ -21,13 +28,13 @@ class TooMuch(BaseException):
 class Effort(TorchDispatchMode):
     """Within, a call is stopped that computes too much.
 
-    Python functions are not counted where a profiler counts them already. A tracer, of what measures coverage or of a
-    debugger, is put aside while lines are counted: loops that do not end must end there too.
+    A tracer, of what measures coverage or of a debugger, is put aside: loops that do not end must end there too.
 
     Args:
         limit: elements that torch may make, where each operation counts as a thousand.
         calls: of functions of Python that may begin, as those of a solver of SciPy; None for no limit.
-        lines: of Python that may run, as those of a loop that does not end; None for no limit.
+        lines: of Python that may run, as those of a loop that does not end; None for no limit. Those of torch and of
+            Python's library are not counted.
 
     Attributes:
         calls: that have begun.
@@ -38,40 +45,33 @@ class Effort(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self._left, self._most_calls, self._most_lines = limit, calls, lines
         self.calls = self.lines = 0
-        self._counts = False
         self._tracer: Any = None
 
     def __enter__(self) -> Effort:
         """Begin to count operations, calls and lines."""
         super().__enter__()  # type: ignore[no-untyped-call]
-        self._counts = sys.getprofile() is None
-        if self._counts:
-            sys.setprofile(self._count)
-        if self._most_lines is not None:
-            self._tracer = sys.gettrace()
-            sys.settrace(self._trace)
+        self._tracer = sys.gettrace()
+        sys.settrace(self._call)
         return self
 
     def __exit__(self, *error: Any) -> None:
         """Stop the count of operations, calls and lines."""
-        if self._most_lines is not None:
-            sys.settrace(self._tracer)
-        if self._counts:
-            sys.setprofile(None)
+        sys.settrace(self._tracer)
         super().__exit__(*error)  # type: ignore[no-untyped-call]
 
-    def _count(self, frame: FrameType, event: str, argument: Any) -> None:
-        if event == "call":
-            self.calls += 1
-            if self._most_calls is not None and self.calls > self._most_calls:
-                self._stop(frame)
+    def _call(self, frame: FrameType, event: str, argument: Any) -> Any:
+        """Count a call; what is returned sees its lines."""
+        self.calls += 1
+        if self._most_calls is not None and self.calls > self._most_calls:
+            self._stop(frame)
+        return self._line if self._most_lines is not None and _may_loop(frame.f_code.co_filename) else None
 
-    def _trace(self, frame: FrameType, event: str, argument: Any) -> Any:
+    def _line(self, frame: FrameType, event: str, argument: Any) -> Any:
         if event == "line":
             self.lines += 1
             if self._most_lines is not None and self.lines > self._most_lines:
                 self._stop(frame)
-        return self._trace
+        return self._line
 
     def _stop(self, frame: FrameType) -> None:
         running = _names(frame)
@@ -93,6 +93,12 @@ class Effort(TorchDispatchMode):
         if self._left < 0:
             raise TooMuch
         return made
+
+
+@functools.cache
+def _may_loop(file: str) -> bool:
+    """Return False for code of torch and of Python's library: its loops end."""
+    return not file.startswith(_LIBRARIES) or (_PACKAGES in file and not file.startswith(_LIBRARIES[0]))
 
 
 def _names(frame: FrameType | None) -> set[str]:
