@@ -40,6 +40,13 @@ class Baseline:
     gradient_scale: list[float]
     random: bool
 
+    @property
+    def conditioned(self) -> bool:
+        """True if rounding the arguments leaves most digits of the values."""
+        epsilon = max(torch.finfo(primal.dtype).eps for primal in self.case.primals)
+        sizes = [float(output.abs().max()) for output in self.outputs if output.numel()]
+        return bool(max(self.output_slack, default=0.0) <= epsilon**0.375 * max(sizes, default=0.0))
+
     def output_name(self, index: int) -> str:
         """Return the name of an output in reports."""
         return "the output" if len(self.outputs) == 1 else f"output {index}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import math
 import re
@@ -139,8 +140,6 @@ def _like(primal: Tensor, shape: tuple[int, ...]) -> Tensor:
 def _other_data(case: Case) -> Iterator[tuple[str, Case]]:
     """Cases with other masks, small integers, and labels: those that an option such as ``ignore_index`` names."""
     named = {n: number for n, number in _numbers(case).items() if re.search("ignore|pad", n) and type(number) is int}
-    # A wrapper may leave to torch what is ignored by default; an operator names what it ignores.
-    ignored = named if case.target.operator else {"ignore_index": -100, **named}
     for i, (name, leaf) in enumerate(zip(case.leaf_names, case.leaves, strict=True)):
         if not isinstance(leaf, Tensor) or differentiable(leaf) or not leaf.numel() or leaf.layout != torch.strided:
             continue
@@ -153,15 +152,40 @@ def _other_data(case: Case) -> Iterator[tuple[str, Case]]:
             ends = torch.iinfo(leaf.dtype)
             odd = (torch.arange(leaf.numel(), device=leaf.device) % 2).bool().view(leaf.shape)
             others = {f"of ends of {leaf.dtype}": torch.where(odd, ends.max, ends.min).to(leaf.dtype)}
-        else:
-            for option, number in ignored.items() if leaf.dtype.is_signed else ():
-                marked = leaf.clone()
-                marked[(0,) * leaf.dim()] = number
-                others[f"with an element {option}={number}"] = marked
+        elif leaf.dtype.is_signed:
+            # A wrapper may leave to torch what is ignored by default; an operator names what it ignores.
+            default = {} if case.target.operator or not _ignores(case, i, IGNORED) else {"ignore_index": IGNORED}
+            for option, number in {**default, **named}.items():
+                others[f"with an element {option}={number}"] = _marked(leaf, number)
         for what, other in others.items():
             leaves = case.leaves
             leaves[i] = other
             yield f"{name} {what}", case.with_leaves(leaves)
+
+
+IGNORED = -100
+"""The label that torch's losses ignore by default."""
+
+
+def _ignores(case: Case, place: int, number: int) -> bool:
+    """Return True if a number in a tensor of integers is told from the next one: lengths may be any negative ones."""
+
+    def values(number: int) -> list[Tensor] | None:
+        leaves = case.leaves
+        leaves[place] = _marked(leaves[place], number)
+        with contextlib.suppress(Exception):
+            return case.with_leaves(leaves).values()
+        return None
+
+    found, other = values(number), values(number - 1)
+    return found is not None and (other is None or not all(map(torch.equal, found, other)))
+
+
+def _marked(integers: Tensor, number: int) -> Tensor:
+    """Integers of which the first is another number."""
+    marked = integers.clone()
+    marked[(0,) * marked.dim()] = number
+    return marked
 
 
 SMALL = (torch.int8, torch.uint8, torch.int16)

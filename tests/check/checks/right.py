@@ -89,6 +89,7 @@ MATMUL = modern(
     lambda apply, dims, x, y: (apply(_move(x, dims[0]), _move(y, dims[1])), 0),
 )
 
+LOGDET = modern(lambda a: a.det().abs().log(), lambda grad, a: grad[..., None, None] * a.inverse().mT.conj())
 CUBE = modern(lambda x: x**3, lambda grad, x: 3 * x**2 * grad, lambda dx, x: 3 * x**2 * dx)
 
 
@@ -143,6 +144,7 @@ RIGHT = {
     "rfft": (torch.fft.rfft, normal(8)),
     "svdvals": (torch.linalg.svdvals, normal(4, 3)),
     "inv": (torch.linalg.inv, SQUARE),
+    "logarithm of a determinant": (LOGDET, SQUARE[:2, :2]),
     "conv2d": (functional.conv2d, normal(2, 3, 6, 5), normal(4, 3, 2, 3), normal(4)),
     "max_pool2d": (lambda x: functional.max_pool2d(x, 2), normal(2, 3, 6, 6)),
     "embedding": (functional.embedding, INDEX, normal(5, 3)),

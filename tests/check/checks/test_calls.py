@@ -449,6 +449,36 @@ def test_a_buffer_that_the_next_call_overwrites():
     assert not alarms("state", Workspace(shared=False), normal(2, 3))
 
 
+class Dropped(nn.Module):
+    """A mask of a seed and of sizes, which the backward reads from the module, or from what was saved."""
+
+    def __init__(self, late):
+        super().__init__()
+        self.late = late
+
+    def forward(self, x, seed):
+        layer = self
+
+        class Drop(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, mask):
+                ctx.save_for_backward(mask)
+                return x * mask
+
+            @staticmethod
+            def backward(ctx, grad):
+                return grad * (layer.mask if layer.late else ctx.saved_tensors[0]), None
+
+        self.mask = torch.rand(x.shape, generator=torch.Generator().manual_seed(seed)).to(x.dtype)
+        return Drop.apply(x, self.mask)
+
+
+def test_a_mask_of_a_call_with_other_sizes():
+    (finding,) = findings("state", Dropped(late=True), normal(4, 5), 7)
+    assert "size 6 instead of 5" in finding.where
+    assert not alarms("state", Dropped(late=False), normal(4, 5), 7)
+
+
 def test_a_mask_that_the_backward_draws_again():
     """The generator is in another state there than it was in the forward."""
 

@@ -123,40 +123,44 @@ def state(case: Case) -> Iterator[Finding]:
     yield from _after_a_step(base)
     yield from _after_inference(base)
     if case.target.kind == "module" and can_be_copied(case.target.origin):
-        yield from _between(base)
         yield from _buffers(base)
 
 
 def _among_other_calls(base: Baseline) -> Iterator[Finding]:
-    """Call with other sizes and options between the forward and the backward of a call."""
+    """Call with other numbers, sizes and options between the forward and the backward of a call."""
     case = base.case
+    numbers = [("other numbers", case.replaced(elsewhere(case)))]
     longer = [(f"size {n + 1} instead of {n}", resized(case, n, n + 1)) for n in sizes(case)]
-    for what, other in [*longer, *itertools.islice(options(case), OTHERS)]:
-        recorded = case.linearize()
-        with contextlib.suppress(Exception):  # The target refuses it.
-            other.linearize()
-            found = vjp_of(recorded, base)
-            told = list(INTERLEAVED.of(base.differing_gradients(found), f"a call with {what} before the backward"))
-            yield from told
-            if told:
-                return
+    for what, other in [*numbers, *longer, *itertools.islice(options(case), OTHERS)]:
+        recorded, call = _first_call(case)
+        try:
+            call(other)
+        except Exception:  # The target refuses it.
+            continue
+
+        def backward(recorded: Linearization = recorded) -> Made:
+            return (), vjp_of(recorded, base)
+
+        where = f"a call with {what} before the backward"
+        found = list(compared(base, where, backward, raises=INTERLEAVED, gradient=INTERLEAVED))
+        yield from found
+        if found:
+            return
 
 
-def _between(base: Baseline) -> Iterator[Finding]:
-    """Call one module with other arguments between the forward and the backward of a call."""
-    case = base.case
+def _first_call(case: Case) -> tuple[Linearization, Callable[[Case], Linearization]]:
+    """A recorded call, and a function that makes another one: of the same module, whose parameters stay."""
+    module = case.target.origin
+    if case.target.kind != "module" or not can_be_copied(module):
+        return case.linearize(), Case.linearize
     leaves = case.leaves_of(case.primals)
-    (parameters, *args), kwargs = case.arguments(leaves)
-    (_, *others), named = case.arguments(elsewhere(case))
-    module = copied(case.target.origin, parameters)
+    (parameters, *_), _ = case.arguments(leaves)
+    one = copied(module, parameters)
 
-    def call() -> Made:
-        with torch.enable_grad():
-            first = case.target.differentiable(module(*args, **kwargs))
-            module(*others, **named)
-        return (), Linearization(leaves, first).vjp(base.cotangents)
+    def call(parameters: object, *args: Any, **kwargs: Any) -> Any:
+        return one(*args, **kwargs)
 
-    yield from compared(base, "another call of the module before the backward", call, gradient=INTERLEAVED)
+    return case.calling(call).record(leaves), lambda other: other.calling(call).linearize()
 
 
 def _after_a_step(base: Baseline) -> Iterator[Finding]:

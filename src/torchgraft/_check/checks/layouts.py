@@ -110,7 +110,10 @@ def inputs(case: Case) -> Iterator[Finding]:
 
 
 def _inputs(base: Baseline, layout: str, given: list[Tensor], dense: list[Tensor] | None) -> Iterator[Finding]:
-    base = base if dense is None else baseline(base.case.replaced(dense))
+    if dense is not None:
+        base = baseline(base.case.replaced(dense))
+        if not base.conditioned or not all(bool(output.isfinite().all()) for output in base.outputs):
+            raise Inconclusive("equal elements are next to where the target is defined")
     how, recorded = f"{layout} inputs", []
 
     def forward() -> Made:

@@ -91,13 +91,14 @@ FIRST = (
     row_of(values=SWEPT, sizes="thousands of elements"),
     row_of(values=ENDS, sizes="thousands of elements"),
     row_of(values=LARGE, cotangents="of zeros"),
+    row_of(values=LARGE, precision="another precision"),
     row_of(values=LARGE, precision="float16"),
     row_of(values="tiny values", precision="another precision"),
     row_of(arguments=DETACHED),
     row_of(arguments=LAYOUT, order="second order"),
 )
 """Calls with one trait: beside others it may not show. Long sweeps of values and domains need two, so do 0 times
-infinity, what overflows in float16, what cancels in float32, and a copy that is saved in the place of an argument.
+infinity, what overflows in few digits, what cancels in float32, and a copy that is saved in the place of an argument.
 """
 
 
@@ -144,6 +145,14 @@ def twice(case: Case) -> Case:
     """
     i, j = _alike(case)
     return case.replaced([case.primals[i] if k == j else primal for k, primal in enumerate(case.primals)])
+
+
+def fits(case: Case, arguments: str) -> bool:
+    """Return True if all that is passed has the sizes that were given: one tensor for another may have other ones."""
+    if arguments not in (TWICE, DETACHED):
+        return True
+    i, j = _alike(case)
+    return case.primals[i].shape == case.primals[j].shape
 
 
 def _alike(case: Case) -> tuple[int, int]:
