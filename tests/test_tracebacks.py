@@ -58,6 +58,21 @@ def test_a_call_is_the_last_line(capsys):
     assert "torchgraft/_" not in "\n".join(lines[:place])
 
 
+def test_arguments_that_python_refuses_end_in_the_line_of_a_first_call(capsys):
+    """The first call makes the function that refuses them."""
+
+    @tg.op
+    def halved(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+        return x / 2
+
+    for _ in range(2):
+        with pytest.raises(TypeError) as caught:
+            halved()
+        shown = printed(caught.value, capsys)
+        assert "halved() missing 1 required positional argument" in shown
+        assert "torchgraft/_op.py" not in shown
+
+
 def test_a_full_traceback_is_shown_where_the_environment_asks_for_it(capsys, monkeypatch):
     monkeypatch.setenv("TORCHGRAFT_TRACEBACK", "full")
     assert "eager_call.py" in printed(raised(lambda: double(torch.ones(2, 2))), capsys)

@@ -19,6 +19,7 @@ GENERATED = "<torchgraft "
 """Beginning of the file names of generated code."""
 
 _PACKAGE = str(Path(__file__).parent) + os.sep
+_CALL = f"{_PACKAGE}_op.py"
 _EXAMPLES = _PACKAGE + "_examples"  # A wheel carries them there, and they are written as users write.
 _TORCH = str(Path(torch.__file__).parent) + os.sep
 
@@ -60,6 +61,12 @@ def _shortened(trace: TracebackType | None) -> TracebackType | None:
     return short
 
 
+def _refuses_arguments(error: BaseException) -> bool:
+    """Return True for Python's own refusal of too many or too few arguments, where a first call makes the function."""
+    places = [(frame.f_code.co_filename, frame.f_code.co_name) for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return isinstance(error, TypeError) and places[-1:] == [(_CALL, "__call__")]
+
+
 def rendered(error: BaseException) -> list[str]:
     """The lines that a notebook shows of an error."""
     shorten(error)
@@ -75,7 +82,7 @@ def install(kind: type[BaseException]) -> None:
     before: Callable[..., Any] = sys.excepthook
 
     def hook(raised: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        if isinstance(error, kind):
+        if isinstance(error, kind) or _refuses_arguments(error):
             shorten(error)
             trace = error.__traceback__
         before(raised, error, trace)
