@@ -335,6 +335,19 @@ def rms(wide):
     return function(forward, backward)
 
 
+def test_an_order_that_few_digits_do_not_show():
+    """In float32 one minus a billionth is one: other elements are the largest there, and the gradient is as right."""
+
+    def backward(grad, x, out):
+        weights = torch.arange(1.0, 1 + x.shape[-1], dtype=x.dtype).expand_as(x)
+        return -grad[..., None] * torch.zeros_like(x).scatter(-1, (1 - x).sort(-1).indices, weights)
+
+    def forward(x):
+        return ((1 - x).sort(-1).values * torch.arange(1.0, 1 + x.shape[-1], dtype=x.dtype)).sum(-1)
+
+    assert not findings(function(forward, backward), normal(9))
+
+
 @pytest.mark.slow
 def test_a_backward_that_overflows_in_sixteen_bits():
     given = normal(4, 16).float()

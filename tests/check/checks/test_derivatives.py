@@ -217,6 +217,21 @@ def test_an_empty_filter_is_a_notice():
     assert (finding.code, finding.severity) == ("backward-raises", Verdict.PASS)
 
 
+def test_empty_weights_are_a_notice():
+    """The batch is in the first argument."""
+    weight = torch.tensor([[1, 2, 3, 4], [4, 3, 2, 1]], dtype=torch.int8)
+
+    def forward(x, weight, bias):
+        return torch.nn.functional.linear(x, weight.to(x.dtype), bias)
+
+    def backward(grad, x, weight, bias):
+        flat = grad.reshape(-1, grad.shape[-1])  # Torch refuses it where there are no outputs.
+        return grad @ weight.to(grad.dtype), None, flat.sum(0)
+
+    found = findings("sizes", function(forward, backward), normal(3, 4), weight, normal(2))
+    assert {(f.code, f.severity) for f in found} == {("backward-raises", Verdict.PASS)}
+
+
 def test_to_refuse_a_size_in_the_backward_is_loud():
     """Unless it is that of a small batch, or annotations admit it."""
 

@@ -71,9 +71,12 @@ def _has_outputs_of(case: Case, variant: Case) -> bool:
 
 
 def _has_small_batch(variant: Case, case: Case) -> bool:
-    """Return True if the first axis of a tensor has become empty or 1, as the last batch of an epoch may be."""
-    rows = ((shape_of(leaf)[:1], shape_of(other)[:1]) for leaf, other in zip(case.leaves, variant.leaves, strict=True))
-    return any(other in ((0,), (1,)) and leaf != other for leaf, other in rows)
+    """Return True if the first axis of the first tensor has become empty or 1, as the last batch of an epoch may be."""
+    rows = zip(case.leaf_names, case.leaves, variant.leaves, strict=True)
+    own = {case.names[i] for i in case.parameters}
+    first = next((rest for name, *rest in rows if name not in own and shape_of(rest[0])), None)
+    before, after = (shape_of(leaf)[:1] for leaf in first) if first else ((), ())
+    return after in ((0,), (1,)) and after != before
 
 
 @dataclass(frozen=True)
