@@ -12,7 +12,10 @@ from torch import Tensor
 from torch.autograd import Function
 
 import torchgraft as tg
+from torchgraft._check.case import Case
 from torchgraft._check.checks.traits import ARRAY, ROWS
+from torchgraft._check.target import make_target
+from torchgraft._check.variations import with_sizes
 
 from ..default import by_default, first_of_each
 from .twenty import RIGHT_SINE, TWENTY, function, normal, sine
@@ -550,6 +553,13 @@ def test_labels_that_a_wrapper_ignores_by_default():
     labels = torch.tensor([[0, 1], [2, 1], [1, 0], [2, 0]])[:, 0]
     found = tg.check(lambda x, labels: loss(x, labels, -100), normal(4, 3), labels, only="options").findings
     assert [finding.where.partition(";")[0] for finding in found] == ["labels with an element ignore_index=-100"]
+
+
+def test_thousands_of_elements_are_no_millions():
+    """Beside a mask of many there are numbers without axes."""
+    case = Case(make_target(torch.where), [torch.ones(10, 10) > 0, normal(), normal()])
+    larger = with_sizes(case, "thousands of elements", free=True)
+    assert 4096 < max(leaf.numel() for leaf in larger.leaves) < 5000
 
 
 def test_lengths_are_no_labels():

@@ -373,6 +373,18 @@ def test_an_input_with_jumps_does_not_hide_another():
     assert found.where.startswith("the output by `input 0`;")
 
 
+def test_a_branch_that_the_point_alone_is_on():
+    """The factor of the identity has other signs than those of all matrices around it."""
+
+    def factor(x):
+        return torch.linalg.qr(x).Q
+
+    identity = torch.eye(3).double()
+    with pytest.raises(Inconclusive, match="at jumps"):
+        look(factor, identity)
+    assert only(look(altered(factor, lambda grad: (2 * grad,)), identity)).severity is Verdict.FAIL
+
+
 # -- what cannot be told ------------------------------------------------------------------------------------------
 
 

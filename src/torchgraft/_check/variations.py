@@ -405,9 +405,9 @@ def _more_axes(x: Tensor, count: int, lead: tuple[int, ...] = (2, 1, 3, 1, 1)) -
 def _many(case: Case) -> Case:
     """More than 4096 elements: kernels share them out among threads and blocks."""
     size = max(sizes(case))
-    largest = max(case.primals, key=Tensor.numel)
-    equal = list(largest.shape).count(size) or 1
-    larger = resized(case, size, math.ceil((4200 * size**equal / max(largest.numel(), 1)) ** (1 / equal)))
+    largest = max((shape_of(leaf) for leaf in case.leaves), key=math.prod)  # A mask may be larger than all primals.
+    equal = largest.count(size) or 1
+    larger = resized(case, size, math.ceil((4200 * size**equal / max(math.prod(largest), 1)) ** (1 / equal)))
     return larger.replaced(nearby(larger, spread=2.0**-3))
 
 

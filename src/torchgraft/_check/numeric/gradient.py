@@ -105,7 +105,7 @@ class _Comparison:
         for direction, alone in self._directions():
             found = self._along(direction, alone)
             yield from self._moving()
-            if found is not None and self._hangs_on_ties():
+            if found is not None and (self._hangs_on_ties() or self._jumps()):
                 break
             if found is not None and found.severity is Verdict.FAIL:
                 yield found
@@ -116,7 +116,7 @@ class _Comparison:
             return
         ties = self._ties()
         found = None if ties is None else self._along(ties)
-        if found is not None:
+        if found is not None and not self._jumps():
             yield found.but(code=WRONG_AT_TIES, title="The gradient is wrong where elements are equal")
             return
         if self.drowned and self.probe.reference is not None:  # Where fewer digits cannot tell, float64 may.
@@ -138,7 +138,7 @@ class _Comparison:
             found = not_a_number(self.probe, self.backward, cotangent)
         else:
             found = self._judged(second_look(self.probe, self.backward, self.ladder, pairing))
-        if found is not None and (not _tied(self.probe.case.primals) or self._additive()):
+        if found is not None and (not _tied(self.probe.case.primals) or self._additive()) and not self._jumps():
             yield found
 
     def _hangs_on_ties(self) -> bool:
@@ -158,6 +158,29 @@ class _Comparison:
         with contextlib.suppress(Exception):
             near = (flatten(apart.values()) - values).abs() <= 2.0**-4 * values.abs() + least
             return bool((near | ~values.isfinite()).all()) and not any(gradient(apart))
+        return False
+
+    def _jumps(self) -> bool:
+        """Return True if values jump at the point itself, and nothing is wrong next to it.
+
+        A QR decomposition of the identity has other signs than those of all matrices around it.
+        """
+        case, probe = self.probe.case, self.probe
+        if "beside" in case.memo:
+            return False
+        direction = probe.direction(self.generator)
+        step = probe.grid.smallest
+        with contextlib.suppress(Exception):
+            near, far = (
+                torch.stack([probe.at(probe.point + move * direction) for move in (-h, h)]) - probe.values
+                for h in (step, 64 * step)
+            )
+            sizes = probe.values[probe.values.isfinite()].abs()
+            least = probe.grid.epsilon**0.25 * float(sizes.max())
+            if ((near.abs() > far.abs() / 4) & (near.abs() > least)).any():
+                beside = case.replaced(probe.inputs.unflatten(probe.point + 64 * step * direction))
+                beside.memo["beside"] = True
+                return not any(gradient(beside))
         return False
 
     def _additive(self) -> bool:
