@@ -165,8 +165,8 @@ class _Comparison:
 
         A QR decomposition of the identity has other signs than those of all matrices around it.
         """
-        case, probe = self.probe.case, self.probe
-        if "beside" in case.memo:
+        case, probe = self.probe.case, self.probe.reference or self.probe
+        if "beside" in case.memo or probe.grid != GRIDS[torch.float64]:
             return False
         direction = probe.direction(self.generator)
         step = probe.grid.smallest
@@ -178,7 +178,7 @@ class _Comparison:
             sizes = probe.values[probe.values.isfinite()].abs()
             least = probe.grid.epsilon**0.25 * float(sizes.max())
             if ((near.abs() > far.abs() / 4) & (near.abs() > least)).any():
-                beside = case.replaced(probe.inputs.unflatten(probe.point + 64 * step * direction))
+                beside = case.replaced(self.probe.inputs.unflatten(probe.point + 64 * step * direction))
                 beside.memo["beside"] = True
                 return not any(gradient(beside))
         return False
