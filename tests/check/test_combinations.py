@@ -351,6 +351,21 @@ def test_an_order_that_few_digits_do_not_show():
     assert not findings(function(forward, backward), normal(9))
 
 
+def test_a_cancellation_next_to_an_end():
+    """Where zeros are refused, tiny numbers are told from them."""
+
+    def forward(x):
+        if bool((x >= 0).any()):
+            raise ValueError("negative numbers")
+        return torch.log(-torch.expm1(x))
+
+    wrong = function(forward, lambda grad, x, out: -grad * x.exp() / (1 - x.exp()))
+    right = function(forward, lambda grad, x, out: grad * x.exp() / torch.expm1(x))
+    given = -normal(8).abs() - 0.1
+    assert "tiny values; another precision" in findings(wrong, given)[0].where
+    assert not findings(right, given)
+
+
 @pytest.mark.slow
 def test_a_backward_that_overflows_in_sixteen_bits():
     given = normal(4, 16).float()

@@ -251,6 +251,23 @@ def test_an_output_that_is_kept_on_ctx():
     assert alarms("aliasing", plain(forward, lambda ctx, g: g * ctx.y), X) == {"output-overwritten"}
 
 
+@pytest.mark.parametrize("guarded", [True, False])
+def test_indices_that_are_refilled(guarded):
+    """To refuse is right."""
+
+    def forward(ctx, x, index):
+        ctx.index, ctx.size = index, len(x)
+        ctx.save_for_backward(index)
+        return x[index]
+
+    def backward(ctx, grad):
+        index = ctx.saved_tensors[0] if guarded else ctx.index
+        return grad.new_zeros(ctx.size).index_add(0, index, grad), None
+
+    found = findings("aliasing", plain(forward, backward), normal(4), torch.tensor([2, 0, 2]))
+    assert [f.code for f in found] == ([] if guarded else ["input-overwritten"])
+
+
 def test_an_input_that_is_kept_on_ctx():
     def forward(ctx, x):
         ctx.x = x

@@ -91,6 +91,16 @@ def test_a_vmap_rule_that_takes_all_inputs_for_mapped():
     assert alarms("vmap", modern(torch.mul, lambda g, x, y: (g * y, g * x), vmap=rule), X, X + 1) == {"vmap-output"}
 
 
+def test_a_vmap_rule_that_takes_one_axis_for_all():
+    def rule(apply, dims, x, y):
+        axis = next(dim for dim in dims if dim is not None)
+        moved = (t[None] if dim is None else t.movedim(axis, 0) for t, dim in zip((x, y), dims, strict=True))
+        return apply(*moved), 0
+
+    (finding,) = findings("vmap", modern(torch.mul, lambda g, x, y: (g * y, g * x), vmap=rule), X, X + 1)
+    assert "in_dims=(0, 1)" in finding.where
+
+
 def test_a_vmap_rule_that_fits_by_chance():
     """Where two tensors need the same axes in front, the first is taken for the batch if it is as long."""
 
@@ -186,6 +196,23 @@ def test_a_fake_kernel_that_forgets_the_layout():
     """Right for contiguous inputs."""
     assert alarms("fake", library(lambda x: 2 * x, lambda x: x.new_empty(x.shape)), X) == {"fake-stride"}
     assert findings("fake", library(lambda x: 2 * x, torch.empty_like), X) == []
+
+
+def test_a_fake_kernel_of_one_axis_alone():
+    """Right for the axis that is given."""
+
+    def summed(x: Tensor, dim: int) -> Tensor:
+        return x.sum(dim)
+
+    made = torch.library.custom_op(f"test_checks::fake{next(COUNT)}", summed, mutates_args=())
+    made.register_fake(lambda x, dim: x.new_empty(x.shape[:dim] + x.shape[dim + 1 :]))
+    made.register_autograd(
+        lambda ctx, g: (g.unsqueeze(ctx.dim).expand(ctx.shape), None),
+        setup_context=lambda ctx, inputs, output: vars(ctx).update(shape=inputs[0].shape, dim=inputs[1]),
+    )
+    (finding,) = findings("fake", made, X, 0)
+    assert finding.code == "fake-shape"
+    assert "dim=-1" in finding.where
 
 
 def test_what_has_no_fake():

@@ -21,7 +21,9 @@ from ... import _torch
 from ..baseline import Baseline, Difference, Value, baseline
 from ..case import Case, Linearization
 from ..finding import Finding, LeftOut, Skip, Verdict
+from ..options import options
 from ..variations import nearby, resized, values_of
+from .calls import OTHERS
 from .layouts import transposed
 from .sizes import variants
 from .ways import (
@@ -213,7 +215,7 @@ def require_operator(case: Case) -> None:
 
 @may_refuse("compile", wholly=False)
 def fake(case: Case) -> Iterator[Finding]:
-    """Real and fake calls of an operator at several sizes and in several layouts."""
+    """Real and fake calls of an operator at several sizes, in several layouts, and with several options."""
     require_operator(case)
     baseline(case)
     require_dense(case, "sparse tensors have no fake ones of their own")
@@ -224,10 +226,11 @@ def fake(case: Case) -> Iterator[Finding]:
     if any(primal is not None for primal in laid_out):
         primals = [p if other is None else other for p, other in zip(case.primals, laid_out, strict=True)]
         extra.append(("transposed inputs", case, primals, fake_call))
-    for variant in variants(case):
-        with contextlib.suppress(Exception):  # The target takes no such size.
-            variant.case.values(nearby(variant.case))
-            extra.append((variant.what, variant.case, variant.case.primals, fake_call))
+    changed = ((variant.what, variant.case) for variant in variants(case))
+    for what, other in (*changed, *itertools.islice(options(case), OTHERS)):
+        with contextlib.suppress(Exception):  # The target takes no such size or option.
+            other.values(nearby(other))
+            extra.append((what, other, other.primals, fake_call))
     for what, other, primals, call in extra:
         with contextlib.suppress(Refused):
             strides = call is fake_call

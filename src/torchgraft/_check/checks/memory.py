@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -13,7 +14,7 @@ from ... import _torch
 from ..baseline import Baseline, Difference, Value, baseline, distance, vjp_of
 from ..case import Case, Linearization
 from ..finding import Finding
-from ..target import borrowed, can_be_copied, copied
+from ..target import borrowed, can_be_copied, copied, differentiable
 from ..variations import nearby
 from .layouts import transposed
 from .ways import Made, Words, compared, on_one_module, results_of, saved_in, used
@@ -212,6 +213,22 @@ def _written_inputs(base: Baseline) -> Iterator[Finding]:
         with contextlib.suppress(RuntimeError):
             how = f"{name}.mul_(2) between forward and backward"
             yield from compared(base, how, write, gradient=INPUT_OVERWRITTEN, expected=expected)
+    for i, (name, leaf) in enumerate(zip(case.leaf_names, case.leaves, strict=True)):
+        if isinstance(leaf, Tensor) and not differentiable(leaf):
+            with contextlib.suppress(RuntimeError):
+                how = f"{name}.zero_() between forward and backward"
+                refilled = partial(_refilled, base, case, i)
+                yield from compared(base, how, refilled, gradient=INPUT_OVERWRITTEN, expected=expected)
+
+
+def _refilled(base: Baseline, case: Case, place: int) -> Made:
+    """The gradients of a call, one of whose tensors of integers is overwritten before the backward."""
+    leaves = case.leaves_of(case.primals)
+    args, kwargs = case.arguments(leaves)
+    with torch.enable_grad():
+        recorded = Linearization(leaves, case.target.differentiable(case.call_with(args, kwargs)))
+    _torch.pytree.tree_leaves((args, kwargs))[place].zero_()
+    return (), recorded.vjp(base.cotangents)
 
 
 NUMBER_CHANGED = Words(

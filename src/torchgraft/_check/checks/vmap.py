@@ -66,7 +66,7 @@ def _values(base: Baseline) -> Iterator[Finding]:
     case = base.case
     lengths = [len(primal) for primal in case.primals if primal.dim() and 1 < len(primal) <= MOST]
     samples = _samples(case, lengths[0] if lengths else SAMPLES)
-    for dims in _in_dims(case.primals):
+    for dims in dict.fromkeys(_in_dims(case.primals)):
         loop = [[samples[0 if dim is None else i][j] for j, dim in enumerate(dims)] for i in range(len(samples))]
         columns = zip(dims, zip(*samples, strict=True), strict=True)
         stacked = [column[0].clone() if dim is None else torch.stack(column, dim) for dim, column in columns]
@@ -97,10 +97,11 @@ def _cause_and_hint(case: Case, dims: InDims) -> tuple[str, str]:
 
 
 def _in_dims(primals: Batch) -> Iterator[InDims]:
-    """All mapped at the front, second, at the back; and each alone."""
+    """All mapped at the front, second, at the back, in turn at the front and second; and each alone."""
     count = len(primals)
-    ways = [tuple(min(place, primal.dim()) for primal in primals) for place in (0, 1, max(p.dim() for p in primals))]
-    for places in dict.fromkeys(ways):
+    rows = [[place] * count for place in (0, 1, max(p.dim() for p in primals))] + [[i % 2 for i in range(count)]]
+    ways = [tuple(min(place, p.dim()) for place, p in zip(row, primals, strict=True)) for row in rows]
+    for places in ways:
         yield places
         if count > 1:
             yield from (tuple(places[i] if i == j else None for i in range(count)) for j in range(min(count, 3)))
