@@ -32,7 +32,7 @@ quick: $(VENV)/.stamp ## a minute: style, types, and the tests of declarations, 
 	$(BIN)/mypy
 	$(BIN)/python $(PYTEST) -q -m "slow or not slow" $(QUICK) $(ARGS)
 
-test: $(VENV)/.stamp ## five minutes: the test suite; make test ARGS='-k compile -x' passes options to pytest
+test: $(VENV)/.stamp ## four minutes: the test suite; make test ARGS='-k compile -x' passes options to pytest
 	$(BIN)/python $(PYTEST) tests $(ARGS)
 
 test-all: $(VENV)/.stamp $(LANGUAGES)/.stamp ## half an hour and more: with the slow tests, most of them further rows of tables; needs CMake and a C++20 compiler
