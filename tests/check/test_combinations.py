@@ -323,7 +323,7 @@ def test_complex_tensors_that_nobody_gave_are_a_notice():
     assert not tg.check(right, normal(3), normal(3, seed=1), only="combinations").findings
 
 
-def rms(wide):
+def rms(wide, factor=lambda grad: 1):
     """Hundred times numbers by their root mean square, which the forward computes in double precision."""
 
     def forward(x):
@@ -333,7 +333,7 @@ def rms(wide):
     def backward(grad, x, out):
         y, g = wide(x), wide(grad) * 100
         r = (y.square().mean(-1, keepdim=True) + 1).rsqrt()
-        return (r * g - y * r**3 * (g * y).mean(-1, keepdim=True)).to(x.dtype)
+        return factor(grad) * (r * g - y * r**3 * (g * y).mean(-1, keepdim=True)).to(x.dtype)
 
     return function(forward, backward)
 
@@ -373,6 +373,9 @@ def test_a_backward_that_overflows_in_sixteen_bits():
     assert "large values; float16" in notice.where
     assert notice.severity is tg.Verdict.PASS  # Nobody gave numbers of sixteen bits.
     assert not findings(rms(torch.Tensor.double), given)
+    doubled = rms(lambda x: x, lambda grad: 2 if grad.dim() == 5 and grad.min() == grad.max() else 1)
+    (finding,) = findings(doubled, given)  # The notice does not stand for it.
+    assert "of ones" in finding.where
     large = (100 * given).half()
     assert tg.check(rms(torch.Tensor.double), large)
     assert not tg.check(rms(lambda x: x), large)

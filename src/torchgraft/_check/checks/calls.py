@@ -85,7 +85,7 @@ INTERLEAVED = Words(
     "what the forward keeps is overwritten by the next call", HINT,
 )  # fmt: skip
 OTHERS = 8
-"""Calls with other options between the forward and the backward of a call."""
+"""Other options that are looked at: in calls between a forward and its backward, and in fake calls."""
 AFTER_OTHERS = Words(
     "state-between-calls", "The output is another after other calls",
     "a result, a table or a counter is kept between calls, and made for other arguments", HINT,

@@ -70,8 +70,10 @@ def combinations(case: Case) -> Iterator[Finding]:
         found = calls.look(row)
         if found is None or found.code in said:
             continue
-        said.add(found.code)
-        yield calls.told(*calls.reduced(row, found))
+        told = calls.told(*calls.reduced(row, found))
+        yield told
+        if told.severity is not Verdict.PASS:  # A notice does not stand for what is wrong in other calls.
+            said.add(found.code)
         if len(said) == MOST:
             return
     yield from calls.of_complex_numbers()
