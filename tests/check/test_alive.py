@@ -252,6 +252,17 @@ def test_native_code_is_found_by_what_is_mentioned(called, native):
     assert is_native(make_target(called)) is native
 
 
+@on_linux
+def test_indices_that_point_out_of_another_size():
+    """`torch.lu_unpack` does this with pivots, and no part of it is known to be native."""
+
+    def gathered(x, places):
+        return torch.sin(x[places]) if len(x) == 5 else ctypes.string_at(0)
+
+    (end,) = ends(tg.check(gathered, normal(5), torch.tensor([1, 0, 3]), only=("gradient", "sizes")))
+    assert end[:2] == ("sizes", "SIGSEGV")
+
+
 # -- exits ------------------------------------------------------------------------------------------------------------
 
 

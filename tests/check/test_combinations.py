@@ -705,6 +705,16 @@ def test_one_tensor_twice():
     assert not findings(right, normal(4), normal(4, seed=1))
 
 
+@pytest.mark.slow
+def test_one_tensor_twice_of_whose_gradients_one_is_rounded_more():
+    def backward(grad, a, b, out):
+        b = b * (1 + (torch.get_num_threads() - 1) * 2.0**-50)  # As where threads add up parts of a sum.
+        return grad, grad * (1e3 * b).cos()
+
+    right = function(lambda a, b: a + (1e3 * b).sin() / 1e3, backward)
+    assert not findings(right, normal(4), normal(4, seed=1))
+
+
 def test_one_tensor_for_another_of_other_sizes():
     """The forward takes more columns than two, and the backward refuses them."""
 

@@ -28,7 +28,7 @@ from .progress import Progress
 from .report.result import Result
 from .repro import repro
 from .shrink import shrink
-from .variations import within
+from .variations import counts, within
 
 FEW = 4
 """Cases that a check of the cost ``cheap`` sees."""
@@ -171,17 +171,24 @@ def is_risky(check: Check, case: Case) -> bool:
     """Return True if a check makes calls of this target that may end the process.
 
     Native code may fail at a size, and, other than a torchgraft operator's, whose arguments are checked before it is
-    called, on whatever its author did not think of. In Python code, batched gradients end the process where a backward
-    takes ``grad.data``; and that it calls nothing native cannot be known.
+    called, on whatever its author did not think of. Indices may point out of what has another size, which some of
+    torch's own kernels do not look for. In Python code, batched gradients end the process where a backward takes
+    ``grad.data``; and that it calls nothing native cannot be known.
     """
-    if "native" not in case.memo:  # Every check asks.
-        case.memo["native"] = is_native(case.target)
     operator = case.target.operator is not None
     if check.probes == "children":
         return False
-    if case.memo["native"]:
+    if _is_native(case):
         return not operator or check.probes in ("sizes", "forwards")
+    if check.probes == "sizes" and any(map(counts, case.leaves)):
+        return True
     return check.probes in ("batches", "sizes") and not operator and _has_functions(case)
+
+
+def _is_native(case: Case) -> bool:
+    if "native" not in case.memo:  # Every check asks.
+        case.memo["native"] = is_native(case.target)
+    return bool(case.memo["native"])
 
 
 def _has_functions(case: Case) -> bool:
@@ -279,7 +286,8 @@ def _untried(check: Check, why: str, seconds: float = 0.0) -> Result:
 def _concluded(check: Check, case: Case, finding: Finding) -> Finding:
     """Conclude in a child where the target may end the process at a smaller size."""
     try:
-        return survive(lambda: conclude(check, case, finding), apart=is_native(case.target))
+        apart = _is_native(case) or any(map(counts, case.leaves))
+        return survive(lambda: conclude(check, case, finding), apart=apart)
     except Ended:
         return finding
 

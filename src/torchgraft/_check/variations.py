@@ -204,7 +204,7 @@ def resized(case: Case, old: int, new: int, *, last: bool = False, numbers: bool
             return new
         for axis, size in enumerate(shape_of(leaf)):
             leaf = _cut(leaf, axis, size_of(size), last)
-        if _counts(leaf) and leaf.numel() and old > new > 0:
+        if counts(leaf) and leaf.numel() and old > new > 0:
             leaf = torch.where(leaf.ge(new) & leaf.lt(old), leaf % new, leaf)  # Indices point into what was cut.
         return leaf
 
@@ -231,7 +231,8 @@ def shape_of(leaf: Any) -> tuple[int, ...]:
     return tuple(leaf.shape) if isinstance(leaf, Tensor) and leaf.layout == torch.strided else ()
 
 
-def _counts(leaf: Any) -> bool:
+def counts(leaf: Any) -> bool:
+    """Return True for a tensor of whole numbers, which may be indices."""
     return isinstance(leaf, Tensor) and not differentiable(leaf) and leaf.dtype != torch.bool
 
 
@@ -379,7 +380,7 @@ def with_wide_integers(case: Case) -> Iterator[tuple[str, Case]]:
     ranges = domains(case)[1]
     for i, (name, leaf) in enumerate(zip(case.leaf_names, case.leaves, strict=True)):
         range_ = ranges.get(name.partition("[")[0], Range())
-        if not _counts(leaf) or range_.members or not WIDE < range_.high < math.inf or not leaf.numel():
+        if not counts(leaf) or range_.members or not WIDE < range_.high < math.inf or not leaf.numel():
             continue
         low, high = max(WIDE, math.ceil(range_.low)), min(math.ceil(range_.high) - 1, 2**20)
         part = ((1 + torch.arange(leaf.numel(), dtype=torch.float64, device=leaf.device)) * GOLDEN).frac()
@@ -447,7 +448,7 @@ def with_sizes(case: Case, name: str, *, free: bool) -> Case:
     Raises:
         ValueError: they would have.
     """
-    if not free and any(map(_counts, case.leaves)):
+    if not free and any(map(counts, case.leaves)):
         raise ValueError("indices belong to the sizes that were given, and kernels crash where they do not fit")
     changed = SHAPES[name](case)
     rows = zip(case.leaf_names, case.leaves, changed.leaves, strict=True)
