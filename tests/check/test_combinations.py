@@ -694,6 +694,36 @@ def test_options_of_torch_are_notices():
 
 
 @pytest.mark.slow
+def test_tiny_values_that_are_rounded_to_a_kink():
+    """A table's place is about 3, so that in single precision values of 1e-9 lie on a knot."""
+
+    def place(x):
+        at = 3 + 2 * x
+        index = at.floor().long().clamp(0, 5)
+        return at, index
+
+    def read(table, x):
+        at, index = place(x)
+        return table[index] + (at - index) * (table[index + 1] - table[index])
+
+    def backward(grad, table, x, out):
+        at, index = place(x)
+        slope = table[index + 1] - table[index]
+        of_table = torch.zeros_like(table).index_add(0, index, grad * (1 - at + index))
+        return of_table.index_add(0, index + 1, grad * (at - index)), 2 * grad * slope
+
+    class Table(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.values = torch.nn.Parameter(normal(7))
+
+        def forward(self, x):
+            return function(read, backward)(self.values, x)
+
+    assert not findings(Table(), normal(8, seed=1) / 4, only="combinations")
+
+
+@pytest.mark.slow
 def test_one_tensor_twice():
     def wrong(grad, a, b, out):
         same = a.data_ptr() == b.data_ptr()

@@ -372,6 +372,14 @@ def test_an_input_with_jumps_does_not_hide_another():
     found = only(look(altered(differentiable, lambda gx, gf: (-gx, gf)), x, flag))
     assert found.where.startswith("the output by `input 0`;")
 
+    def labelled(x, label):
+        """Beside the labels there is nothing, so that nothing is wrong."""
+        return torch.where(label == 1, x.exp(), 0) + torch.where(label == -1, x.sin(), 0) + 0 * label
+
+    label = 2 * flag - 1
+    found = only(look(altered(labelled, lambda gx, gf: (-gx, gf)), x, label))
+    assert found.where.startswith("the output by `input 0`;")
+
 
 def test_a_branch_that_the_point_alone_is_on():
     """The factor of the identity has other signs than those of all matrices around it."""

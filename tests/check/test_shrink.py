@@ -6,7 +6,7 @@ import torch
 from torchgraft._check.case import Case
 from torchgraft._check.shrink import shrink
 from torchgraft._check.target import make_target
-from torchgraft._check.variations import resized, sizes, squeezed
+from torchgraft._check.variations import affordable, resized, sizes, squeezed
 
 
 def normal(*shape, dtype=torch.float64, seed=0):
@@ -99,6 +99,16 @@ def test_the_budget_is_kept():
     first = case(torch.matmul, normal(20, 30), normal(30, 40))
     assert shrink(first, fails, tries=10) is first
     assert len(calls) == 10
+
+
+def test_a_search_takes_fewer_calls_of_what_takes_long():
+    def slow(x):
+        for _ in range(2000):
+            x = 0.999 * x
+        return x
+
+    assert affordable(case(torch.sin, normal(3)), 4000) == 4000
+    assert 100 < affordable(case(slow, normal(3)), 4000) < 1000
 
 
 def test_what_raises_does_not_fail():

@@ -28,7 +28,7 @@ from .progress import Progress
 from .report.result import Result
 from .repro import repro
 from .shrink import shrink
-from .variations import counts, within
+from .variations import affordable, counts, within
 
 FEW = 4
 """Cases that a check of the cost ``cheap`` sees."""
@@ -328,7 +328,8 @@ def _shrunk(case: Case, shows: Callable[[Case], bool], *, tries: int = TRIES, re
         except OutOfTime:
             return False
 
-    found = shrink(Clock(calls=CALLS).watch_case(case), fails, tries=tries, resize=resize)
+    clock = Clock(calls=affordable(case, CALLS))
+    found = shrink(clock.watch_case(case), fails, tries=tries, resize=resize)
     found.target = case.target
     return found
 

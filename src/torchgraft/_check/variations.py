@@ -133,13 +133,14 @@ def admitted(case: Case, primals: Sequence[Tensor]) -> bool:
         return False
 
 
-WORK = 3_000_000
-"""Elements that torch may compute in a call with other arguments, where each operation counts as a thousand."""
-STEPS, LINES, LONGER = 20_000, 200_000, 4
-"""Functions and lines of Python that such a call may run, beside this multiple of those of the given call.
+WORK, STEPS, LINES, LONGER = 3_000_000, 20_000, 200_000, 4
+"""What a call with other arguments may take, beside this multiple of what the given call takes.
 
-A step of 0 makes loops that do not end.
+It is counted in elements that torch computes, where each operation counts as a thousand, and in functions and lines of
+Python: a step of 0 makes loops that do not end.
 """
+SEARCH = 5_000_000
+"""Functions, lines and operations that a search among calls may take, which is some ten seconds."""
 
 
 def tried(case: Case, *, given: Case) -> Linearization | None:
@@ -151,10 +152,9 @@ def tried(case: Case, *, given: Case) -> Linearization | None:
         case: to call.
         given: the case that it was made of, whose work says how much there may be.
     """
-    steps, lines = limits(given)
     try:
         # A call that is stopped leaves modes as they were.
-        with torch.set_grad_enabled(torch.is_grad_enabled()), _torch.Effort(WORK, steps, lines):
+        with torch.set_grad_enabled(torch.is_grad_enabled()), _torch.Effort(*limits(given)):
             recorded = case.linearize()
             zero_vjp(recorded)
     except (Exception, _torch.TooMuch):
@@ -162,13 +162,26 @@ def tried(case: Case, *, given: Case) -> Linearization | None:
     return recorded
 
 
-def limits(case: Case) -> tuple[int, int]:
-    """The calls and lines of Python that a call with other arguments than those of a case may take."""
-    if "limits" not in case.memo:
-        with contextlib.suppress(Exception), _torch.Effort(sys.maxsize, lines=sys.maxsize) as effort:
-            zero_vjp(case.linearize())
-        case.memo["limits"] = STEPS + LONGER * effort.calls, LINES + LONGER * effort.lines
-    return case.memo["limits"]  # type: ignore[no-any-return]
+def limits(case: Case) -> tuple[int, int, int]:
+    """The work, calls and lines of Python that a call with other arguments than those of a case may take."""
+    work, calls, lines = taken(case)
+    return WORK + LONGER * work, STEPS + LONGER * calls, LINES + LONGER * lines
+
+
+def affordable(case: Case, most: int) -> int:
+    """The number of calls that a search may take: at most so many, and fewer of a case that takes long."""
+    work, calls, lines = taken(case)
+    return min(most, SEARCH // max(work // _torch.PRICE + calls + lines, 1))
+
+
+def taken(case: Case) -> tuple[int, int, int]:
+    """The work, calls and lines of a call and its backward; measured once."""
+    if "taken" not in case.memo:
+        for _ in range(2):  # The first may import what no other does.
+            with contextlib.suppress(Exception), _torch.Effort(sys.maxsize, lines=sys.maxsize) as effort:
+                zero_vjp(case.linearize())
+        case.memo["taken"] = effort.work, effort.calls, effort.lines
+    return case.memo["taken"]  # type: ignore[no-any-return]
 
 
 def zero_vjp(recorded: Linearization) -> None:

@@ -51,6 +51,7 @@ from .duals import make_dual as make_dual
 from .duals import may_carry_tangent as may_carry_tangent
 from .duals import tangents_possible as tangents_possible
 from .duals import unpack_dual as unpack_dual
+from .effort import PRICE as PRICE
 from .effort import Effort as Effort
 from .effort import TooMuch as TooMuch
 from .functions import SingleLevelFunction as SingleLevelFunction

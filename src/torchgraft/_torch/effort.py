@@ -17,7 +17,8 @@ PRICE = 1000
 """Elements that cost as much as an operation itself."""
 
 
-_LIBRARIES = tuple(os.path.dirname(str(module.__file__)) + os.sep for module in (torch, os))
+_LIBRARY = os.path.dirname(os.__file__) + os.sep
+_OURS = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(os.path.dirname(__file__)) + os.sep)
 _PACKAGES = f"{os.sep}site-packages{os.sep}"
 
 
@@ -33,18 +34,19 @@ class Effort(TorchDispatchMode):
     Args:
         limit: elements that torch may make, where each operation counts as a thousand.
         calls: of functions of Python that may begin, as those of a solver of SciPy; None for no limit.
-        lines: of Python that may run, as those of a loop that does not end; None for no limit. Those of torch and of
-            Python's library are not counted.
+        lines: of Python that may run, as those of a loop that does not end; None for no limit. Those of torch, of this
+            package and of Python's library are not counted.
 
     Attributes:
+        work: what torch has made, counted as the limit is.
         calls: that have begun.
         lines: that have run, where there is a limit.
     """
 
     def __init__(self, limit: int, calls: int | None = None, lines: int | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._left, self._most_calls, self._most_lines = limit, calls, lines
-        self.calls = self.lines = 0
+        self._limit, self._most_calls, self._most_lines = limit, calls, lines
+        self.work = self.calls = self.lines = 0
         self._tracer: Any = None
 
     def __enter__(self) -> Effort:
@@ -89,16 +91,16 @@ class Effort(TorchDispatchMode):
         """Call `func`, and count its work."""
         made = func(*args, **(kwargs or {}))
         leaves = (made,) if isinstance(made, Tensor) else pytree.tree_leaves(made)
-        self._left -= PRICE + sum(leaf.numel() for leaf in leaves if isinstance(leaf, Tensor))
-        if self._left < 0:
+        self.work += PRICE + sum(leaf.numel() for leaf in leaves if isinstance(leaf, Tensor))
+        if self.work > self._limit:
             raise TooMuch
         return made
 
 
 @functools.cache
 def _may_loop(file: str) -> bool:
-    """Return False for code of torch and of Python's library: its loops end."""
-    return not file.startswith(_LIBRARIES) or (_PACKAGES in file and not file.startswith(_LIBRARIES[0]))
+    """Return False for code of torch, of this package, and of Python's library: its loops end."""
+    return not (file.startswith(_OURS) or (file.startswith(_LIBRARY) and _PACKAGES not in file))
 
 
 def _names(frame: FrameType | None) -> set[str]:

@@ -15,11 +15,11 @@ from torch import Tensor
 
 from ..case import Case
 from ..clock import Clock, OutOfTime
-from ..evidence import Evidence
+from ..evidence import Evidence, apart
 from ..finding import Finding
 from ..numeric.gradient import FAINT, TOLERANCE
 from ..target import Target, differentiable
-from ..variations import resized, sizes
+from ..variations import affordable, resized, sizes
 from .blocks import Array, Block, Observation, element, observe
 from .factors import digits
 from .recognise import MISTAKES, Cause, Mistake, recognise, recognise_large
@@ -63,7 +63,7 @@ def explain(case: Case, finding: Finding, *, original: Case | None = None) -> Fi
         return finding
     if base.numeric.size > LARGE:
         return _told(finding, [(block, recognise_large(block)) for block in base.wrong])
-    clock = Clock(calls=CALLS)
+    clock = Clock(calls=affordable(case, CALLS))
     small = rich = clock.watch_case(case)
     more = list[Case]()
     if original is not None and sum(p.numel() for p in original.primals) <= RICH:
@@ -338,8 +338,8 @@ def _listed(block: Block) -> str:
         text += f", those of elements {_some(block.output_shape, of)} of {output}"
     row, column = block.worst
     there = f"d {output}{element(block.output_shape, row)} / d {name}{element(block.input_shape, column)}"
-    found, right = block.analytic[row, column], block.numeric[row, column]
-    return f"{text}; {there.replace('[]', '')} is {found:.6g} where {right:.6g} is right"
+    found, right = apart(block.analytic[row, column].item(), block.numeric[row, column].item())
+    return f"{text}; {there.replace('[]', '')} is {found} where {right} is right"
 
 
 def _some(shape: tuple[int, ...], places: Array) -> str:

@@ -299,7 +299,9 @@ def precision(block: Block, mask: Array) -> Proposals:
         if (block.wrong & mask).sum() > 1 and parts.equal(parts.to(dtype).double()):
             words = f"is rounded to {name}: all its elements are {name} numbers"
             yield Proposal(words, block.numeric, 1.3, hint, spread=block.estimate + 4 * unit * whole)
-        if dtype is torch.float32:  # A mistake could hide in the errors of smaller ones.
+        gap = np.abs(block.analytic - block.numeric)
+        off = gap[np.isfinite(gap)].max(initial=0) >= unit * whole / 256  # An iteration may stop at 1e-12.
+        if dtype is torch.float32 and off:  # A mistake could hide in the errors of smaller ones.
             for cost, scale in ((5.5, size), (5.7, whole)):
                 spread = block.estimate + unit * scale
                 yield Proposal("has the precision of float32 only", block.numeric, cost, hint, spread)

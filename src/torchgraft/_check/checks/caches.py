@@ -18,7 +18,7 @@ from ..code import is_native
 from ..finding import Finding, Skip
 from ..options import options
 from ..target import differentiable
-from ..variations import limits, resized, sizes, tried, with_precision
+from ..variations import resized, sizes, taken, tried, with_precision
 from .ways import Words
 
 MOST = 8
@@ -38,7 +38,7 @@ def caches(case: Case) -> Iterator[Finding]:
         raise Skip("here can be no child process, in which calls with other options and dtypes leave nothing behind")
     rows = [(way, resized(case, size, size + way.more)) for way in WAYS for size in sizes(case)[:2]]
     for _, longer in rows:  # To measure its own would be the first call at its size.
-        longer.memo["limits"] = limits(case)
+        longer.memo["taken"] = taken(case)
     after = run_in_child(lambda: [way.look(longer) for way, longer in rows])
     if not any(after):
         raise Skip("it takes no other sizes")

@@ -16,7 +16,7 @@ from ..children import survive
 from ..code import is_native
 from ..ended import Ended
 from ..finding import Finding
-from ..variations import WORK, limits, nearby
+from ..variations import limits, nearby
 from .orders import push
 from .ways import Refused, Words, attempt, claimed, may_refuse, placed, require_dense, require_fixed, used
 
@@ -167,7 +167,7 @@ def _beside_nan(base: Baseline) -> Iterator[Finding]:
     leaves = [torch.stack(column).requires_grad_() for column in zip(*samples, strict=True)]
     upstream = [None if c is None else torch.stack([c, c, c * torch.nan]) for c in base.cotangents]
     made, found = list[Tensor](), list[Value]()
-    with contextlib.suppress(Exception, _torch.TooMuch), _torch.Effort(WORK, *limits(case)):
+    with contextlib.suppress(Exception, _torch.TooMuch), _torch.Effort(*limits(case)):
         with torch.enable_grad(), _torch.quiet_vmap():  # The kernel may refuse what is not finite, and so may the rule.
             made += torch.vmap(lambda *primals: tuple(case.outputs(primals)))(*leaves)
         found += Linearization(leaves, made).vjp(upstream)

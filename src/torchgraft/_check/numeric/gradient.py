@@ -105,7 +105,7 @@ class _Comparison:
         for direction, alone in self._directions():
             found = self._along(direction, alone)
             yield from self._moving()
-            if found is not None and (self._hangs_on_ties() or self._jumps()):
+            if found is not None and (self._hangs_on_ties() or self._jumps(direction)):
                 break
             if found is not None and found.severity is Verdict.FAIL:
                 yield found
@@ -115,10 +115,11 @@ class _Comparison:
             yield slight
             return
         ties = self._ties()
-        found = None if ties is None else self._along(ties)
-        if found is not None and not self._jumps():
-            yield found.but(code=WRONG_AT_TIES, title="The gradient is wrong where elements are equal")
-            return
+        if ties is not None:
+            found = self._along(ties)
+            if found is not None and not self._jumps(ties):
+                yield found.but(code=WRONG_AT_TIES, title="The gradient is wrong where elements are equal")
+                return
         if self.drowned and self.probe.reference is not None:  # Where fewer digits cannot tell, float64 may.
             with contextlib.suppress(Inconclusive, Skip):
                 wrong = list(gradient(self.probe.reference.case))
@@ -138,7 +139,8 @@ class _Comparison:
             found = not_a_number(self.probe, self.backward, cotangent)
         else:
             found = self._judged(second_look(self.probe, self.backward, self.ladder, pairing))
-        if found is not None and (not _tied(self.probe.case.primals) or self._additive()) and not self._jumps():
+        smooth = found is not None and (not _tied(self.probe.case.primals) or self._additive())
+        if found is not None and smooth and not self._jumps(direction):
             yield found
 
     def _hangs_on_ties(self) -> bool:
@@ -160,15 +162,14 @@ class _Comparison:
             return bool((near | ~values.isfinite()).all()) and not any(gradient(apart))
         return False
 
-    def _jumps(self) -> bool:
-        """Return True if values jump at the point itself, and nothing is wrong next to it.
+    def _jumps(self, direction: Tensor) -> bool:
+        """Return True if values jump at the point itself along a direction, and nothing is wrong next to it.
 
         A QR decomposition of the identity has other signs than those of all matrices around it.
         """
         case, probe = self.probe.case, self.probe.reference or self.probe
         if "beside" in case.memo or probe.grid != GRIDS[torch.float64]:
             return False
-        direction = probe.direction(self.generator)
         step = probe.grid.smallest
         with contextlib.suppress(Exception):
             near, far = (
