@@ -326,7 +326,7 @@ GOLDEN = 0.6180339887498949
 """The part by which steps fill a unit evenly."""
 
 LARGE, MASKED, SWEPT, SIGNS = "large values", "minus infinity", "values in order, from end to end", "signs in turn"
-ENDS = "ends of the domain"
+SHIFTED, ENDS = "a mean far from zero", "ends of the domain"
 
 VALUES: dict[str, Change] = {
     LARGE: _large,
@@ -339,6 +339,7 @@ VALUES: dict[str, Change] = {
     SIGNS: _alternating,
     "multiples of the identity": _identity,
     "slices of unlike sizes": _unlike,
+    SHIFTED: lambda x: x + 4096,
 }
 """Values at which derivatives go wrong."""
 

@@ -19,7 +19,7 @@ from ..finding import Finding, Skip, Verdict
 from ..numeric.line import CLOSE, Line, largest, near, products
 from ..numeric.probe import Probe
 from ..numeric.vectors import flatten
-from ..variations import ENDS, LARGE, SHAPES, SWEPT, VALUES, nearby, within
+from ..variations import ENDS, LARGE, SHAPES, SHIFTED, SWEPT, VALUES, nearby, within
 from .layouts import lazy, strided, transposed
 from .orders import backward_case, push, second_order, tangents
 from .vmap import mapped
@@ -43,7 +43,7 @@ TRAITS: dict[str, tuple[str, ...]] = {
     "mode": ("", STRICT, "autocast in the backward", THREADS, GRAPH, "a checkpoint"),
     "order": ("", "second order", "third order", "forward mode", "vmap", "vmap of vmap", "forward over reverse"),
 }
-_APART = {"values": 4, "cotangents": 1, "sizes": 2, "precision": 2, "arguments": 1}
+_APART = {"values": 5, "cotangents": 1, "sizes": 2, "precision": 2, "arguments": 1}
 ARRAY = [len(traits) - _APART.get(dimension, 0) for dimension, traits in TRAITS.items()]
 """Traits of each dimension of which each pair is in some row. The last ones of some are looked at alone."""
 COMPLEX = TRAITS["precision"].index("complex numbers")
@@ -94,6 +94,7 @@ FIRST = (
     row_of(values=LARGE, precision="another precision"),
     row_of(values=LARGE, precision="float16"),
     row_of(values="tiny values", precision="another precision"),
+    row_of(values=SHIFTED, precision="another precision"),
     row_of(arguments=DETACHED),
     row_of(arguments=LAYOUT, order="second order"),
 )

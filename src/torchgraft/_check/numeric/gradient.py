@@ -30,6 +30,9 @@ WRONG_AT_TIES = "wrong-at-ties"
 _MANY = 16
 """Of more inputs than these, which one has a wrong gradient is left to whoever explains the finding."""
 
+PAIRS = 4
+"""Pairs of directions: along one, derivatives of a median of three may add up by chance."""
+
 FAINT = 2.0**-11
 """A part of the gradient that a kernel's own tolerance may well be the reason of."""
 
@@ -186,14 +189,17 @@ class _Comparison:
 
     def _additive(self) -> bool:
         """Tell whether derivatives along two directions add up to that along their sum: else there is no derivative."""
-        first, second = (self.probe.direction(self.generator) for _ in range(2))
         with contextlib.suppress(Inconclusive):
-            one, two, both = (self.probe.climb(u) for u in (first, second, first + second))
-            gap = (one.derivative + two.derivative - both.derivative).abs()
-            slack = 8 * (one.error + two.error + both.error) + self.probe.grid.epsilon**0.5 * both.scale
-            adds = (gap <= slack) & one.known & two.known & both.known
-            return bool(adds[self.ladder.known].all())
+            return all(self._adds_up() for _ in range(PAIRS))
         return False
+
+    def _adds_up(self) -> bool:
+        first, second = (self.probe.direction(self.generator) for _ in range(2))
+        one, two, both = (self.probe.climb(u) for u in (first, second, first + second))
+        gap = (one.derivative + two.derivative - both.derivative).abs()
+        slack = 8 * (one.error + two.error + both.error) + self.probe.grid.epsilon**0.5 * both.scale
+        adds = (gap <= slack) & one.known & two.known & both.known
+        return bool(adds[self.ladder.known].all())
 
     def _directions(self) -> Iterator[tuple[Tensor, str | None]]:
         """Changes as large as each tensor's elements are, then as large as each element is.
