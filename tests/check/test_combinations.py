@@ -693,6 +693,54 @@ def test_options_of_torch_are_notices():
     assert "scale_grad_by_freq=True" in report.findings[0].where
 
 
+def test_a_variance_that_cancels_in_single_precision():
+    def standardized(x):
+        return (x - x.mean()) / x.std(correction=0)
+
+    def by(variance):
+        def backward(grad, x, out):
+            moved = grad - grad.mean() - out * (grad * out).mean()
+            return moved / variance(x).clamp(min=1e-30).sqrt()
+
+        return function(standardized, backward)
+
+    x = normal(12)
+    (finding,) = findings(by(lambda x: (x * x).mean() - x.mean() ** 2), x)
+    assert "a mean far from zero; another precision" in finding.where
+    assert not findings(by(lambda x: (x - x.mean()).square().mean()), x)
+
+
+@pytest.mark.parametrize("accumulates", [False, True])
+def test_an_index_that_comes_twice_is_a_notice(accumulates):
+    """It may be that none does: a permutation has another right backward."""
+
+    def backward(grad, x, index, out):
+        return torch.zeros_like(x).index_put((index,), grad, accumulate=accumulates), None
+
+    gathered = function(lambda x, index: x[index], backward)
+    report = tg.check(gathered, normal(4), torch.tensor([2, 0, 3, 1]), only=("gradient", "options"))
+    assert report.ok
+    said = [] if accumulates else ["input 1 with 1 in the place of 2"]
+    assert [f.where.partition(";")[0] for f in report.findings] == said
+
+
+def test_a_segment_that_is_empty_is_a_notice():
+    """The mean of nothing is said to be 0, and so has to be its gradient."""
+
+    def forward(x, ends):
+        parts = torch.tensor_split(x, ends)
+        return torch.stack([part.sum() / max(len(part), 1) for part in parts])
+
+    def backward(grad, x, ends, out):
+        sizes = torch.diff(ends, prepend=ends.new_zeros(1), append=torch.tensor([len(x)]))
+        lengths = sizes.clamp(min=1)
+        return (grad / lengths).repeat_interleave(lengths)[: len(x)], None
+
+    report = tg.check(function(forward, backward), normal(7), torch.tensor([2, 4, 5]), only=("gradient", "options"))
+    assert report.ok
+    assert [f.where.partition(";")[0] for f in report.findings] == ["input 1 with 2 in the place of 4"]
+
+
 @pytest.mark.slow
 def test_tiny_values_that_are_rounded_to_a_kink():
     """A table's place is about 3, so that in single precision values of 1e-9 lie on a knot."""

@@ -19,7 +19,7 @@ from .._spec.domain import Range
 from .case import Case
 from .code import words_in_code
 from .target import differentiable
-from .variations import domains, shape_of, tried
+from .variations import counts, domains, shape_of, tried
 
 FAMILIES = (
     ("none", "mean", "sum"),
@@ -161,6 +161,19 @@ def _other_data(case: Case) -> Iterator[tuple[str, Case]]:
             leaves = case.leaves
             leaves[i] = other
             yield f"{name} {what}", case.with_leaves(leaves)
+
+
+def merged(case: Case) -> Iterator[tuple[str, Case]]:
+    """Cases with one of their indices in the place of another: one comes twice, and a segment may be empty."""
+    for i, (name, leaf) in enumerate(zip(case.leaf_names, case.leaves, strict=True)):
+        kinds = leaf.unique() if counts(leaf) and leaf.layout == torch.strided and leaf.dtype not in SMALL else ()
+        if len(kinds) > 1:
+            kept, gone = kinds[len(kinds) // 2 - 1], kinds[len(kinds) // 2]
+            leaves = case.leaves
+            leaves[i] = torch.where(leaf == gone, kept, leaf)
+            other = case.with_leaves(leaves)
+            if tried(other, given=case) is not None:
+                yield f"{name} with {int(kept)} in the place of {int(gone)}", other
 
 
 IGNORED = -100

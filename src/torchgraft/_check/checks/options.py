@@ -14,7 +14,7 @@ from ..case import Case
 from ..finding import Finding, Inconclusive, Skip, Verdict
 from ..generate.inputs import signature_of
 from ..numeric.gradient import is_right
-from ..options import AXES, SMALL, further, left_out, options
+from ..options import AXES, SMALL, further, left_out, merged, options
 from ..variations import LARGE, SWEPT, nearby, resized, shape_of, sizes, within
 from .combinations import Calls
 from .memory import mutation
@@ -29,6 +29,10 @@ OTHERS = (
 """Other calls that are looked at with each option."""
 
 
+TWICE = "add up what an index gets that comes twice, by index_add or accumulate=True; or say that none may come twice"
+"""A hint where it may be that indices have to be a permutation."""
+
+
 class _Other(NamedTuple):
     """A call with another option.
 
@@ -36,12 +40,14 @@ class _Other(NamedTuple):
         what: is another, in words.
         case: the call.
         closely: look at more than its gradient.
+        hint: what to do about what is found, where it may be that nobody gives it: then it is a notice.
         turned: within, a module is in its other mode.
     """
 
     what: str
     case: Case
     closely: bool = True
+    hint: str = ""
     turned: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
 
     @property
@@ -65,9 +71,9 @@ def other_options(case: Case) -> Iterator[Finding]:
             if found:
                 wrong.add(other.name)
             # Some options of torch change gradients on purpose: embeddings have such ones.
-            yield from (
-                f.but(severity=Verdict.PASS if case.target.is_torch else f.severity, given=claimed) for f in found
-            )
+            if other.hint or case.target.is_torch:
+                found = [f.but(severity=Verdict.PASS, hint=f.hint or other.hint or None) for f in found]
+            yield from (f.but(given=claimed) for f in found)
             yield from (f.but(given=claimed) for f in _wrapped(other.what, other.case))
     if not tried:
         raise Skip("it has no options that could be others")
@@ -88,6 +94,7 @@ def _others(base: Baseline, claimed: bool) -> Iterator[_Other]:
             f"training={not module.training}", case.with_leaves(case.leaves), closely=True, turned=_turned(module)
         )
     yield from (_Other(what, other, closely=False) for what, other in further(case))
+    yield from (_Other(what, other, closely=False, hint=TWICE) for what, other in merged(case))
 
 
 def _found(other: _Other) -> Iterator[Finding]:
