@@ -41,6 +41,18 @@ def test_the_rows_have_each_pair_of_traits():
     assert len(ROWS) <= 60
 
 
+def test_an_iteration_that_ends_at_other_values_and_not_beside_them():
+    def forward(x):
+        gap, left = (x - x.round()).abs(), int(10 * x.abs().sum())
+        while left > 0 or bool(((gap > 0) & (gap < 2.0**-6)).any()):
+            left -= 1
+        return x.sin()
+
+    x = torch.tensor([0.3, 1.4, 2.6, -0.8], dtype=torch.float64)
+    report = tg.check(function(forward, lambda grad, x, out: grad * x.cos()), x, only="combinations")
+    assert report.ok
+
+
 def test_a_solver_that_needs_many_steps_at_other_values_is_not_called_there():
     longest = 0
 

@@ -7,9 +7,11 @@ arguments are made of those that are given, and those that the target refuses ar
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -22,8 +24,9 @@ from .._spec.conversion import convert
 from .._spec.domain import Range
 from .baseline import generator, signed
 from .case import Case, Linearization
+from .finding import Inconclusive
 from .late import alike
-from .target import differentiable
+from .target import Target, differentiable
 
 # -- other points ------------------------------------------------------------------------------------------------------
 
@@ -146,7 +149,8 @@ SEARCH = 5_000_000
 def tried(case: Case, *, given: Case) -> Linearization | None:
     """The forward pass of a case with other arguments, and a backward for its work; None if refused, or too long.
 
-    What the backward raises is found where it is called again.
+    What the backward raises is found where it is called again. Where the work hangs on values, as that of an iteration
+    does, further calls of the case have a limit too: it may end here, and not beside.
 
     Args:
         case: to call.
@@ -154,12 +158,29 @@ def tried(case: Case, *, given: Case) -> Linearization | None:
     """
     try:
         # A call that is stopped leaves modes as they were.
-        with torch.set_grad_enabled(torch.is_grad_enabled()), _torch.Effort(*limits(given)):
+        with torch.set_grad_enabled(torch.is_grad_enabled()), _torch.Effort(*limits(given)) as effort:
             recorded = case.linearize()
             zero_vjp(recorded)
     except (Exception, _torch.TooMuch):
         return None
+    if effort.lines != taken(given)[2]:
+        case.target = _limited(case.target, limits(given))
     return recorded
+
+
+def _limited(target: Target, most: tuple[int, int, int]) -> Target:
+    """The target, whose calls raise `Inconclusive` where they take more."""
+    function = target.function
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            with torch.set_grad_enabled(torch.is_grad_enabled()), _torch.Effort(*most):
+                return function(*args, **kwargs)
+        except _torch.TooMuch:
+            raise Inconclusive("it takes far more work at points nearby") from None
+
+    return replace(target, function=call)
 
 
 def limits(case: Case) -> tuple[int, int, int]:
