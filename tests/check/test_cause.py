@@ -359,6 +359,22 @@ def test_one_of_many():
     assert found.cause == "the gradient for x is zero in one element [123]"
 
 
+def test_what_is_off_by_less_than_single_precision_has_no_such_cause():
+    """An iteration may stop at 1e-12."""
+    assert cause_of(block(MATRIX * (1 + 1e-12 * draw(6, 6, seed=4)), MATRIX, error=1e-15)) is None
+    said = cause_of(block(MATRIX * (1 + 3e-8 * draw(6, 6, seed=4)), MATRIX, error=1e-15))
+    assert "float32" in said.what
+
+
+def test_an_entry_is_shown_with_the_digits_in_which_it_is_wrong():
+    """With ten digits one is rounded up and the other down, and with eleven they are the same again."""
+    noise = torch.tensor([1.8, -0.4, 0.9, -1.1], dtype=torch.float64)
+    grown = function(torch.exp, lambda g, x, y: g * y * (1 + 1e-11 * noise[: len(x)]))
+    found = tg.check(grown, torch.ones(4, dtype=torch.float64), only="gradient").findings[0]
+    shown = re.search(r"is (2\.\d+) where (2\.\d+) is right", found.cause)
+    assert shown[1] != shown[2]
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("forward", [torch.tanh, torch.exp, torch.det], ids=lambda f: f.__name__)
 def test_small_dtypes_and_ill_conditioned_observations(forward, dtype):

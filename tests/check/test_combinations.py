@@ -705,6 +705,27 @@ def test_options_of_torch_are_notices():
     assert "scale_grad_by_freq=True" in report.findings[0].where
 
 
+@pytest.mark.parametrize("seed", [4, 17, 20])
+def test_a_median_of_three_equal_elements_has_no_derivative(seed):
+    """It is smooth along each line, and its derivatives add up along one pair of three."""
+
+    def backward(grad, x, out):
+        return torch.zeros_like(x).scatter(0, x.median(0).indices[None], grad[None])
+
+    median = function(lambda x: x.median(0).values, backward)
+    assert tg.check(median, normal(3, 1, seed=seed), seed=seed, only="combinations").ok
+
+
+def test_what_fails_at_large_values_in_sixteen_bits_is_a_notice():
+    def backward(grad, x, out):
+        return grad * (x + 77.7 - out - 77.7).exp()  # At 300, bfloat16 rounds the sum by 1.
+
+    right = function(lambda x: x.logsumexp(0), backward)
+    report = tg.check(right, normal(6), only="combinations")
+    assert report.ok
+    assert any("large values; bfloat16" in f.where for f in report.findings)
+
+
 def test_a_variance_that_cancels_in_single_precision():
     def standardized(x):
         return (x - x.mean()) / x.std(correction=0)

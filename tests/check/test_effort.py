@@ -49,6 +49,16 @@ def test_a_loop_without_calls_is_stopped(tracer):
         sys.settrace(before)
 
 
+def test_what_is_counted_within_counts_outside_too():
+    with _torch.Effort(MUCH, lines=MUCH) as outer:
+        with _torch.Effort(MUCH, lines=MUCH) as inner:
+            steps(50)
+        steps(20)
+    assert inner.lines > 100
+    assert outer.lines > inner.lines + 40
+    assert outer.calls > inner.calls + 20
+
+
 def test_lines_of_libraries_are_not_counted():
     with _torch.Effort(MUCH, lines=50) as effort:
         inspect.signature(inspect.signature)

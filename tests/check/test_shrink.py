@@ -6,7 +6,8 @@ import torch
 from torchgraft._check.case import Case
 from torchgraft._check.shrink import shrink
 from torchgraft._check.target import make_target
-from torchgraft._check.variations import affordable, resized, sizes, squeezed
+from torchgraft._check.variations import resized, sizes, squeezed
+from torchgraft._check.work import affordable
 
 
 def normal(*shape, dtype=torch.float64, seed=0):

@@ -68,7 +68,9 @@ def apart(first: Any, second: Any) -> tuple[str, str]:
     >>> apart(0.16666667163372, 1 / 6)
     ('0.1666666716', '0.1666666667')
     """
-    enough = next((min(k + 1, 17) for k in range(4, 18) if shown(first, k) != shown(second, k)), 5)
+    differ = [k for k in range(4, 18) if shown(first, k) != shown(second, k)]
+    # What is rounded up and down may be the same again with the next digit.
+    enough = next((k + 1 for k in differ if k + 1 in differ), 17 if differ else 5)
     return shown(first, enough), shown(second, enough)
 
 

@@ -19,7 +19,8 @@ from .._spec.domain import Range
 from .case import Case
 from .code import words_in_code
 from .target import differentiable
-from .variations import counts, domains, shape_of, tried
+from .variations import counts, domains, shape_of
+from .work import tried
 
 FAMILIES = (
     ("none", "mean", "sum"),

@@ -28,7 +28,8 @@ from .progress import Progress
 from .report.result import Result
 from .repro import repro
 from .shrink import shrink
-from .variations import affordable, counts, within
+from .variations import has_indices, within
+from .work import affordable
 
 FEW = 4
 """Cases that a check of the cost ``cheap`` sees."""
@@ -180,7 +181,7 @@ def is_risky(check: Check, case: Case) -> bool:
         return False
     if _is_native(case):
         return not operator or check.probes in ("sizes", "forwards")
-    if check.probes == "sizes" and any(map(counts, case.leaves)):
+    if check.probes == "sizes" and has_indices(case):
         return True
     return check.probes in ("batches", "sizes") and not operator and _has_functions(case)
 
@@ -286,7 +287,7 @@ def _untried(check: Check, why: str, seconds: float = 0.0) -> Result:
 def _concluded(check: Check, case: Case, finding: Finding) -> Finding:
     """Conclude in a child where the target may end the process at a smaller size."""
     try:
-        apart = _is_native(case) or any(map(counts, case.leaves))
+        apart = _is_native(case) or has_indices(case)
         return survive(lambda: conclude(check, case, finding), apart=apart)
     except Ended:
         return finding

@@ -78,6 +78,7 @@ class Target:
         samples: functions of its author's that yield calls, as `Op.samples` takes them: of an operator those that were
             declared, of anything else the attribute ``samples``.
         writing: the operator that writes, of which this is the function behind it.
+        limited: its calls are stopped where they take far more work than the given call.
     """
 
     name: str
@@ -92,6 +93,7 @@ class Target:
     declared: Declared = field(default_factory=Declared)
     writing: Op[..., Any] | None = None
     late: str = ""
+    limited: bool = False
 
     def differentiable(self, returned: Any) -> list[torch.Tensor]:
         """The tensors among what it returned that may have a derivative, but for those declared to have none."""

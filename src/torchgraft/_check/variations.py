@@ -6,27 +6,21 @@ arguments are made of those that are given, and those that the target refuses ar
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import math
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .. import _torch
 from .._record import Record
 from .._spec.conversion import convert
 from .._spec.domain import Range
 from .baseline import generator, signed
-from .case import Case, Linearization
-from .finding import Inconclusive
+from .case import Case
 from .late import alike
-from .target import Target, differentiable
+from .target import differentiable
 
 # -- other points ------------------------------------------------------------------------------------------------------
 
@@ -136,81 +130,6 @@ def admitted(case: Case, primals: Sequence[Tensor]) -> bool:
         return False
 
 
-WORK, STEPS, LINES, LONGER = 3_000_000, 20_000, 200_000, 4
-"""What a call with other arguments may take, beside this multiple of what the given call takes.
-
-It is counted in elements that torch computes, where each operation counts as a thousand, and in functions and lines of
-Python: a step of 0 makes loops that do not end.
-"""
-SEARCH = 5_000_000
-"""Functions, lines and operations that a search among calls may take, which is some ten seconds."""
-
-
-def tried(case: Case, *, given: Case) -> Linearization | None:
-    """The forward pass of a case with other arguments, and a backward for its work; None if refused, or too long.
-
-    What the backward raises is found where it is called again. Where the work hangs on values, as that of an iteration
-    does, further calls of the case have a limit too: it may end here, and not beside.
-
-    Args:
-        case: to call.
-        given: the case that it was made of, whose work says how much there may be.
-    """
-    try:
-        # A call that is stopped leaves modes as they were.
-        with torch.set_grad_enabled(torch.is_grad_enabled()), _torch.Effort(*limits(given)) as effort:
-            recorded = case.linearize()
-            zero_vjp(recorded)
-    except (Exception, _torch.TooMuch):
-        return None
-    if effort.lines != taken(given)[2]:
-        case.target = _limited(case.target, limits(given))
-    return recorded
-
-
-def _limited(target: Target, most: tuple[int, int, int]) -> Target:
-    """The target, whose calls raise `Inconclusive` where they take more."""
-    function = target.function
-
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        try:
-            with torch.set_grad_enabled(torch.is_grad_enabled()), _torch.Effort(*most):
-                return function(*args, **kwargs)
-        except _torch.TooMuch:
-            raise Inconclusive("it takes far more work at points nearby") from None
-
-    return replace(target, function=call)
-
-
-def limits(case: Case) -> tuple[int, int, int]:
-    """The work, calls and lines of Python that a call with other arguments than those of a case may take."""
-    work, calls, lines = taken(case)
-    return WORK + LONGER * work, STEPS + LONGER * calls, LINES + LONGER * lines
-
-
-def affordable(case: Case, most: int) -> int:
-    """The number of calls that a search may take: at most so many, and fewer of a case that takes long."""
-    work, calls, lines = taken(case)
-    return min(most, SEARCH // max(work // _torch.PRICE + calls + lines, 1))
-
-
-def taken(case: Case) -> tuple[int, int, int]:
-    """The work, calls and lines of a call and its backward; measured once."""
-    if "taken" not in case.memo:
-        for _ in range(2):  # The first may import what no other does.
-            with contextlib.suppress(Exception), _torch.Effort(sys.maxsize, lines=sys.maxsize) as effort:
-                zero_vjp(case.linearize())
-        case.memo["taken"] = effort.work, effort.calls, effort.lines
-    return case.memo["taken"]  # type: ignore[no-any-return]
-
-
-def zero_vjp(recorded: Linearization) -> None:
-    """Run the backward for nothing but its work."""
-    with contextlib.suppress(Exception):
-        recorded.vjp([torch.zeros_like(o) if o.requires_grad else None for o in recorded.outputs])
-
-
 # -- other sizes: an axis shortened or lengthened in every argument that has one of its size ---------------------------
 
 
@@ -268,6 +187,11 @@ def shape_of(leaf: Any) -> tuple[int, ...]:
 def counts(leaf: Any) -> bool:
     """Return True for a tensor of whole numbers, which may be indices."""
     return isinstance(leaf, Tensor) and not differentiable(leaf) and leaf.dtype != torch.bool
+
+
+def has_indices(case: Case) -> bool:
+    """Return True if tensors of whole numbers are among the arguments, which may point out of what has another size."""
+    return any(map(counts, case.leaves))
 
 
 def _cut(leaf: Tensor, axis: int, new: int, last: bool) -> Tensor:
@@ -488,7 +412,7 @@ def with_sizes(case: Case, name: str, *, free: bool) -> Case:
     Raises:
         ValueError: they would have.
     """
-    if not free and any(map(counts, case.leaves)):
+    if not free and has_indices(case):
         raise ValueError("indices belong to the sizes that were given, and kernels crash where they do not fit")
     changed = SHAPES[name](case)
     rows = zip(case.leaf_names, case.leaves, changed.leaves, strict=True)

@@ -27,7 +27,7 @@ class TooMuch(BaseException):
 
 
 class Effort(TorchDispatchMode):
-    """Within, a call is stopped that computes too much.
+    """Within, a call is stopped that computes too much. What is counted within another counts there too.
 
     A tracer, of what measures coverage or of a debugger, is put aside: loops that do not end must end there too.
 
@@ -60,6 +60,10 @@ class Effort(TorchDispatchMode):
         """Stop the count of operations, calls and lines."""
         sys.settrace(self._tracer)
         super().__exit__(*error)  # type: ignore[no-untyped-call]
+        outer = getattr(self._tracer, "__self__", None)
+        if isinstance(outer, Effort):  # Its own tracer was put aside.
+            outer.calls += self.calls
+            outer.lines += self.lines
 
     def _call(self, frame: FrameType, event: str, argument: Any) -> Any:
         """Count a call; what is returned sees its lines."""

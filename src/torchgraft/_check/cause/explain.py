@@ -19,7 +19,8 @@ from ..evidence import Evidence, apart
 from ..finding import Finding
 from ..numeric.gradient import FAINT, TOLERANCE
 from ..target import Target, differentiable
-from ..variations import affordable, resized, sizes
+from ..variations import resized, sizes
+from ..work import affordable
 from .blocks import Array, Block, Observation, element, observe
 from .factors import digits
 from .recognise import MISTAKES, Cause, Mistake, recognise, recognise_large

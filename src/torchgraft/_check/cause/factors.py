@@ -291,6 +291,8 @@ def precision(block: Block, mask: Array) -> Proposals:
     size = np.abs(block.numeric)
     whole = size[np.isfinite(size)].max(initial=0)
     parts = torch.from_numpy(np.ascontiguousarray(block.analytic).view(float))
+    gap = np.abs(block.analytic - block.numeric)
+    gap = gap[np.isfinite(gap)].max(initial=0)
     for dtype in (torch.float32, torch.float16, torch.bfloat16):
         name, unit = str(dtype).removeprefix("torch."), torch.finfo(dtype).eps / 2
         if block.observation.eps >= unit:
@@ -299,9 +301,8 @@ def precision(block: Block, mask: Array) -> Proposals:
         if (block.wrong & mask).sum() > 1 and parts.equal(parts.to(dtype).double()):
             words = f"is rounded to {name}: all its elements are {name} numbers"
             yield Proposal(words, block.numeric, 1.3, hint, spread=block.estimate + 4 * unit * whole)
-        gap = np.abs(block.analytic - block.numeric)
-        off = gap[np.isfinite(gap)].max(initial=0) >= unit * whole / 256  # An iteration may stop at 1e-12.
-        if dtype is torch.float32 and off:  # A mistake could hide in the errors of smaller ones.
+        # A mistake could hide in the errors of smaller ones; and what is off by 1e-12 is more precise.
+        if dtype is torch.float32 and gap >= unit * whole / 256:
             for cost, scale in ((5.5, size), (5.7, whole)):
                 spread = block.estimate + unit * scale
                 yield Proposal("has the precision of float32 only", block.numeric, cost, hint, spread)

@@ -18,7 +18,8 @@ from ..code import is_native
 from ..finding import Finding, Skip
 from ..options import options
 from ..target import differentiable
-from ..variations import resized, sizes, taken, tried, with_precision
+from ..variations import resized, sizes, with_precision
+from ..work import taken, tried
 from .ways import Words
 
 MOST = 8

@@ -22,7 +22,8 @@ from ..generate.inputs import signature_of
 from ..numeric.gradient import compare, is_right
 from ..numeric.line import CLOSE, FINE, Line, largest, near
 from ..numeric.probe import Probe
-from ..variations import LARGE, MASKED, tried, with_precision, with_sizes, with_values, within
+from ..variations import LARGE, MASKED, with_precision, with_sizes, with_values, within
+from ..work import tried
 from .traits import (
     COMPLEX,
     DETACHED,
@@ -377,7 +378,7 @@ def _leaves_out(case: Case, masked: Case, outputs: list[Tensor]) -> bool:
 def _far_off(line: Line) -> Iterator[Finding]:
     """Look for gradients in few digits that are far from those in double precision, where the values are near."""
     wide = line.wide()
-    close = max(64 * line.epsilon, line.epsilon**0.5)  # The mean is subtracted in the forward as well.
+    close = max(64 * line.epsilon, line.epsilon**0.5)  # Right values lose digits too, as where a mean is subtracted.
     if wide is None or not near(line.outputs, wide.outputs, close) or not wide.agrees():
         return
     for name, found, expected in zip(line.case.names, line.gradients, wide.gradients, strict=True):

@@ -29,7 +29,7 @@ OTHERS = (
 """Other calls that are looked at with each option."""
 
 
-TWICE = "add up what an index gets that comes twice, by index_add or accumulate=True; or say that none may come twice"
+ADD_UP = "add up what an index gets that comes twice, by index_add or accumulate=True; or say that none may come twice"
 """A hint where it may be that indices have to be a permutation."""
 
 
@@ -94,7 +94,7 @@ def _others(base: Baseline, claimed: bool) -> Iterator[_Other]:
             f"training={not module.training}", case.with_leaves(case.leaves), closely=True, turned=_turned(module)
         )
     yield from (_Other(what, other, closely=False) for what, other in further(case))
-    yield from (_Other(what, other, closely=False, hint=TWICE) for what, other in merged(case))
+    yield from (_Other(what, other, closely=False, hint=ADD_UP) for what, other in merged(case))
 
 
 def _found(other: _Other) -> Iterator[Finding]:

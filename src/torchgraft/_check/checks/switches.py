@@ -13,7 +13,8 @@ import torch
 from ..baseline import baseline, vjp_of
 from ..case import Case
 from ..finding import Finding
-from ..variations import limits, resized, sizes, tried
+from ..variations import resized, sizes
+from ..work import limits, tried
 from .ways import Words
 
 

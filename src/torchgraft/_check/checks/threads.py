@@ -23,7 +23,8 @@ from ..case import Case, Linearization
 from ..children import threads as torch_threads
 from ..code import is_native
 from ..finding import Finding
-from ..variations import STEPS, WORK, nearby
+from ..variations import nearby
+from ..work import STEPS, WORK
 from .ways import Made, Words, compared, kept, made, require_fixed, uncollected
 
 QUIET = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]), "<frozen")

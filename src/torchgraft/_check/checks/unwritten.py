@@ -16,7 +16,8 @@ from ..baseline import cotangents_for, distance
 from ..case import Case
 from ..clock import OutOfTime
 from ..finding import Finding, Skip, Verdict
-from ..variations import tried, within
+from ..variations import within
+from ..work import tried
 from .ways import tensors
 
 _FREED = 0x3F, 0xFF

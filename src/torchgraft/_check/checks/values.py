@@ -20,7 +20,8 @@ from ..numeric.line import largest
 from ..numeric.pairing import PRECISE
 from ..numeric.probe import Probe, in_double
 from ..numeric.vectors import flatten
-from ..variations import STEPS, WORK, nearby, with_precision, with_wide_integers, within
+from ..variations import nearby, with_precision, with_wide_integers, within
+from ..work import STEPS, WORK
 from .combinations import NOT_MADE_FOR
 from .traits import OWN
 from .ways import Words

@@ -16,7 +16,8 @@ from ..children import survive
 from ..code import is_native
 from ..ended import Ended
 from ..finding import Finding
-from ..variations import limits, nearby
+from ..variations import nearby
+from ..work import limits
 from .orders import push
 from .ways import Refused, Words, attempt, claimed, may_refuse, placed, require_dense, require_fixed, used
 

@@ -31,7 +31,7 @@ _MANY = 16
 """Of more inputs than these, which one has a wrong gradient is left to whoever explains the finding."""
 
 PAIRS = 4
-"""Pairs of directions: along one, derivatives of a median of three may add up by chance."""
+"""Pairs of directions that are asked for: those of a median of three elements add up along one pair by chance."""
 
 FAINT = 2.0**-11
 """A part of the gradient that a kernel's own tolerance may well be the reason of."""
@@ -142,9 +142,9 @@ class _Comparison:
             found = not_a_number(self.probe, self.backward, cotangent)
         else:
             found = self._judged(second_look(self.probe, self.backward, self.ladder, pairing))
-        smooth = found is not None and (not _tied(self.probe.case.primals) or self._additive())
-        if found is not None and smooth and not self._jumps(direction):
-            yield found
+        if found is None or (_tied(self.probe.case.primals) and not self._additive()) or self._jumps(direction):
+            return
+        yield found
 
     def _hangs_on_ties(self) -> bool:
         """Return True if nothing is wrong once equal elements differ.
