@@ -253,14 +253,18 @@ def test_native_code_is_found_by_what_is_mentioned(called, native):
 
 
 @on_linux
-def test_indices_that_point_out_of_another_size():
-    """`torch.lu_unpack` does this with pivots, and no part of it is known to be native."""
+@pytest.mark.parametrize(
+    ("check", "right"),
+    [("sizes", lambda x, places: len(x) == 5), ("options", lambda x, places: len(places.unique()) == len(places))],
+)
+def test_indices_that_point_out_of_what_they_are_for(check, right):
+    """`torch.lu_unpack` does this with pivots, `segment_reduce` with offsets, and no part of them looks native."""
 
     def gathered(x, places):
-        return torch.sin(x[places]) if len(x) == 5 else __import__("ctypes").string_at(0)  # No name tells it.
+        return torch.sin(x[places]) if right(x, places) else __import__("ctypes").string_at(0)  # No name tells it.
 
-    (end,) = ends(tg.check(gathered, normal(5), torch.tensor([1, 0, 3]), only=("gradient", "sizes")))
-    assert end[:2] == ("sizes", "SIGSEGV")
+    (end,) = ends(tg.check(gathered, normal(5), torch.tensor([1, 0, 3]), only=("gradient", check)))
+    assert end[:2] == (check, "SIGSEGV")
 
 
 # -- exits ------------------------------------------------------------------------------------------------------------

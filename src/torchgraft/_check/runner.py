@@ -172,8 +172,8 @@ def is_risky(check: Check, case: Case) -> bool:
     """Return True if a check makes calls of this target that may end the process.
 
     Native code may fail at a size, and, other than a torchgraft operator's, whose arguments are checked before it is
-    called, on whatever its author did not think of. Indices may point out of what has another size, which some of
-    torch's own kernels do not look for. In Python code, batched gradients end the process where a backward takes
+    called, on whatever its author did not think of. Other indices, and those into what has another size, may point out
+    of it, which some of torch's own kernels do not look for. In Python code, batched gradients end the process where a backward takes
     ``grad.data``; and that it calls nothing native cannot be known.
     """
     operator = case.target.operator is not None
@@ -181,7 +181,7 @@ def is_risky(check: Check, case: Case) -> bool:
         return False
     if _is_native(case):
         return not operator or check.probes in ("sizes", "forwards")
-    if check.probes == "sizes" and has_indices(case):
+    if check.probes in ("sizes", "forwards") and has_indices(case):
         return True
     return check.probes in ("batches", "sizes") and not operator and _has_functions(case)
 
