@@ -325,12 +325,14 @@ def test_a_backward_in_single_precision_shows_beside_doubles():
 
 
 @pytest.mark.slow
-def test_complex_tensors_that_nobody_gave_are_a_notice():
+@pytest.mark.parametrize(("given", "tried"), [(3, 3), (60_000, 1)])
+def test_complex_tensors_that_nobody_gave_are_a_notice(given, tried):
     naive = function(torch.mul, lambda grad, a, b, out: (grad * b, grad * a))
-    report = tg.check(naive, normal(3), normal(3, seed=1), only="combinations")
+    report = tg.check(naive, normal(given), normal(given, seed=1), only="combinations")
     assert report.ok
     (finding,) = report.findings
     assert finding.code == "wrong-for-complex"
+    assert f"complex128[{tried}]" in finding.where
     right = function(torch.mul, lambda grad, a, b, out: (grad * b.conj(), grad * a.conj()))
     assert not tg.check(right, normal(3), normal(3, seed=1), only="combinations").findings
 

@@ -40,6 +40,7 @@ from .traits import (
     fits,
     forward_mode,
     passed,
+    row_of,
     turned,
     twice,
 )
@@ -66,8 +67,8 @@ def combinations(case: Case) -> Iterator[Finding]:
         raise Skip("sparse tensors have other values, sizes and layouts of their own")
     if not is_right(case):
         raise Skip("the gradient is wrong in the plain call already")
-    calls, said = Calls(case), set[str]()
-    for row in (*FIRST, *ROWS)[:: _stride(case)]:
+    calls, said, stride = Calls(case), set[str](), _stride(case)
+    for row in (*FIRST, *ROWS)[::stride]:
         found = calls.look(row)
         if found is None or found.code in said:
             continue
@@ -77,7 +78,7 @@ def combinations(case: Case) -> Iterator[Finding]:
             said.add(found.code)
         if len(said) == MOST:
             return
-    yield from calls.of_complex_numbers()
+    yield from calls.of_complex_numbers("an axis of 1" if stride > 1 else "")
 
 
 def _stride(case: Case) -> int:
@@ -298,22 +299,22 @@ class Calls:
                     cause=HOW.get(mode) or HOW.get(arguments),
                 )  # fmt: skip
 
-    def of_complex_numbers(self) -> Iterator[Finding]:
+    def of_complex_numbers(self, sizes: str) -> Iterator[Finding]:
         """Tell whether the gradient is right for complex tensors, where real ones are given and both are taken.
 
-        It is a notice where none of those given is complex.
+        It is a notice where none of those given is complex. Other sizes are for what takes long at those given.
         """
         given = [primal.is_complex() for primal in self.case.primals]
         if not self.own or self.case.target.kind == "module" or all(given):
             return
-        made = self._made(0, 0, COMPLEX)
+        row, case = self.variant(row_of(sizes=sizes, precision=TRAITS["precision"][COMPLEX]))
         with contextlib.suppress(Exception):  # To refuse them is right.
-            if made is None or Line(made[0], recorded=made[1]).agrees():
+            if not row[3] or self._line(row).agrees():
                 return
             title = "It takes complex tensors, for which its gradient is wrong"
             hint = "multiply by the conjugate, such as grad * x.conj(), or refuse complex tensors"
             severity = Verdict.FAIL if any(given) else Verdict.PASS
-            for found in compare(made[0]):
+            for found in compare(case):
                 if found.severity is Verdict.FAIL:
                     yield found.but(code="wrong-for-complex", severity=severity, title=title, hint=hint)
 
