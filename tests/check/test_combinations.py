@@ -745,6 +745,28 @@ def test_a_variance_that_cancels_in_single_precision():
     assert not findings(by(lambda x: (x - x.mean()).square().mean()), x)
 
 
+@pytest.mark.parametrize("factor", [1, 2])
+def test_a_parameter_of_zeros_hides_no_gradient(factor):
+    """The gradient of `a` is 0 before `b` is trained, whatever it is multiplied by."""
+
+    def backward(grad, x, a, b, out):
+        return 2 * grad @ b @ a, factor * (grad @ b).mT @ x, 2 * grad.mT @ (x @ a.mT)
+
+    adapted = function(lambda x, a, b: 2 * x @ a.mT @ b.mT, backward)
+
+    class Adapter(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = torch.nn.Parameter(normal(2, 4)), torch.nn.Parameter(torch.zeros(3, 2).double())
+
+        def forward(self, x):
+            return adapted(x, self.a, self.b)
+
+    found = [(f.severity.name, f.where) for f in tg.check(Adapter(), normal(5, 4), only="combinations").findings]
+    where = "the output by `a`; equal elements made unequal; a: float64[2, 4], b: float64[3, 2], x: float64[5, 4]"
+    assert found == ([] if factor == 2 else [("FAIL", where)])
+
+
 @pytest.mark.parametrize("accumulates", [False, True])
 def test_an_index_that_comes_twice_is_a_notice(accumulates):
     """It may be that none does: a permutation has another right backward."""

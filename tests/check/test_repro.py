@@ -73,7 +73,30 @@ def test_functions_of_torch_and_modules(again):
     (made, x), _ = again(repro(Case(make_target(module), (dict(module.named_parameters()), normal(2, 3)))))
     assert repr(made) == repr(module)
     assert made.weight.dtype == torch.float64
+    assert torch.equal(made.weight, module.weight)
     assert torch.equal(x, normal(2, 3))
+
+
+class Scaled(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale, self.shift = (torch.nn.Parameter(torch.zeros(2)) for _ in range(2))
+
+    def forward(self, x):
+        return self.scale * x + self.shift
+
+
+def test_a_module_has_the_parameters_of_the_case():
+    module = Scaled()
+    given = {"scale": torch.ones(2), "shift": module.shift}
+    text = repro(Case(make_target(module), (given, torch.ones(2))))
+    assert text.splitlines()[2:] == [
+        "# target is Scaled, which has no name that can be imported",
+        "",
+        "target.get_parameter('scale').data = torch.tensor([1.0, 1.0])",
+        "x = torch.tensor([1.0, 1.0])",
+        "print(tg.check(target, x))",
+    ]
 
 
 def test_library_operators(again):

@@ -71,7 +71,11 @@ def _program(case: Case) -> str:
         given = _with_structures(operator._record.signature, args)
     else:
         given = _plain_arguments(target, args, kwargs)
-    imports = [*imports, *given.imports]
+    imports, lines = [*imports, *given.imports], given.lines
+    if target.kind == "module":
+        made_anew = called != "target"
+        lines = [*_parameters(target.origin, args[0], all_of_them=made_anew), *lines]
+        lines, called = [f"target = {called}", *lines] if made_anew else lines, "target"
     if given.by_name:  # Keyword arguments of `check` are its own options.
         imports = ["from functools import partial", *imports]
         called = f"partial({', '.join([called, *given.by_name])})"
@@ -85,7 +89,7 @@ def _program(case: Case) -> str:
     if target.declared.accuracy is not None and target.operator is None:
         call.append(f"accuracy={target.declared.accuracy!r}")
     check = f"print(tg.check({', '.join([called, *call])}))"
-    return "\n".join(["import torch", "import torchgraft as tg", *imports, "", *given.lines, check])
+    return "\n".join(["import torch", "import torchgraft as tg", *imports, "", *lines, check])
 
 
 # -- the target -----------------------------------------------------------------------------------------------------
@@ -154,6 +158,17 @@ def _found(module: str, name: str) -> Any:
     for part in name.split("."):
         found = getattr(found, part, None)
     return found
+
+
+def _parameters(module: nn.Module, given: Mapping[str, Tensor], *, all_of_them: bool) -> list[str]:
+    """Lines that give a module the parameters of a call: those that are not its own, or all."""
+    own = dict(module.named_parameters())
+    others = {
+        name: parameter
+        for name, parameter in given.items()
+        if all_of_them or parameter.dtype != own[name].dtype or not torch.equal(parameter, own[name])
+    }
+    return [f"target.get_parameter({name!r}).data = {_text(other)}" for name, other in others.items()]
 
 
 def _module(module: nn.Module) -> str:

@@ -173,8 +173,8 @@ def is_risky(check: Check, case: Case) -> bool:
 
     Native code may fail at a size, and, other than a torchgraft operator's, whose arguments are checked before it is
     called, on whatever its author did not think of. Other indices, and those into what has another size, may point out
-    of it, which some of torch's own kernels do not look for. In Python code, batched gradients end the process where a backward takes
-    ``grad.data``; and that it calls nothing native cannot be known.
+    of it, which some of torch's own kernels do not look for. In Python code, batched gradients end the process where a
+    backward takes ``grad.data``; and that it calls nothing native cannot be known.
     """
     operator = case.target.operator is not None
     if check.probes == "children":

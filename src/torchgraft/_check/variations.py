@@ -275,8 +275,18 @@ def _shifted(x: Tensor) -> Tensor:
 GOLDEN = 0.6180339887498949
 """The part by which steps fill a unit evenly."""
 
+
+def _unequal(x: Tensor) -> Tensor:
+    """Elements that were all equal, such as a bias of zeros, an eighth apart at most."""
+    if not x.numel() or bool((x != x.flatten()[0]).any()):
+        return x
+    size = min(float(x.abs().max()), 1.0) or 1.0
+    place = torch.arange(1, 1 + x.numel(), dtype=torch.float64, device=x.device)
+    return x + size / 8 * ((place * GOLDEN).frac() - 0.5).view(x.shape)
+
+
 LARGE, MASKED, SWEPT, SIGNS = "large values", "minus infinity", "values in order, from end to end", "signs in turn"
-SHIFTED, ENDS = "a mean far from zero", "ends of the domain"
+SHIFTED, UNEQUAL, ENDS = "a mean far from zero", "equal elements made unequal", "ends of the domain"
 
 VALUES: dict[str, Change] = {
     LARGE: _large,
@@ -290,6 +300,7 @@ VALUES: dict[str, Change] = {
     "multiples of the identity": _identity,
     "slices of unlike sizes": _unlike,
     SHIFTED: _shifted,
+    UNEQUAL: _unequal,
 }
 """Values at which derivatives go wrong."""
 

@@ -22,7 +22,7 @@ from ..generate.inputs import signature_of
 from ..numeric.gradient import compare, is_right
 from ..numeric.line import CLOSE, FINE, Line, largest, near
 from ..numeric.probe import Probe
-from ..variations import LARGE, MASKED, with_precision, with_sizes, with_values, within
+from ..variations import LARGE, MASKED, UNEQUAL, with_precision, with_sizes, with_values, within
 from ..work import tried
 from .traits import (
     COMPLEX,
@@ -138,7 +138,9 @@ class Calls:
             if sizes:
                 case = self._with_own_parameters(with_sizes(case, TRAITS["sizes"][sizes], free=self.free))
             if values:
-                case = self._with_own_parameters(with_values(case, TRAITS["values"][values]))
+                case = with_values(case, TRAITS["values"][values])
+                if TRAITS["values"][values] != UNEQUAL:  # Training makes parameters unequal, and little else.
+                    case = self._with_own_parameters(case)
             if precision:
                 case = with_precision(case, TRAITS["precision"][precision])
             recorded = tried(case, given=self.case) if within(case) else None
