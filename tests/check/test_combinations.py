@@ -767,6 +767,30 @@ def test_a_parameter_of_zeros_hides_no_gradient(factor):
     assert found == ([] if factor == 2 else [("FAIL", where)])
 
 
+class Standardized(torch.nn.Module):
+    """Numbers by the mean and the deviation of earlier ones, as a batch norm that no longer trains."""
+
+    def __init__(self, slope):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(3).double())
+        self.register_buffer("deviation", torch.ones(3).double())
+        self.called = function(lambda x, mean, deviation: (x - mean) / deviation, slope)
+
+    def forward(self, x):
+        return torch.tanh(x) if self.training else self.called(x, self.mean, self.deviation)
+
+
+@pytest.mark.parametrize("trained", [False, True])
+def test_buffers_of_ones_hide_no_gradient(trained):
+    wrong = Standardized(lambda grad, x, mean, deviation, out: (grad, None, None)).train(trained)
+    (found,) = tg.check(wrong, normal(2, 3), only="options").findings
+    assert found.where == "training=False and other buffers; x: float64[2, 3]"
+    assert wrong.training is trained
+    assert torch.equal(wrong.deviation, torch.ones(3).double())
+    right = Standardized(lambda grad, x, mean, deviation, out: (grad / deviation, None, None)).train(trained)
+    assert not tg.check(right, normal(2, 3), only="options").findings
+
+
 @pytest.mark.parametrize("accumulates", [False, True])
 def test_an_index_that_comes_twice_is_a_notice(accumulates):
     """It may be that none does: a permutation has another right backward."""

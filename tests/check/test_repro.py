@@ -99,6 +99,36 @@ def test_a_module_has_the_parameters_of_the_case():
     ]
 
 
+class Sine(Function):
+    @staticmethod
+    def forward(ctx, x, shift):
+        ctx.save_for_backward(x)
+        return torch.sin(x + shift)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * torch.cos(ctx.saved_tensors[0]), None
+
+
+class Shifted(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("shift", torch.zeros(1).double())
+
+    def forward(self, x):
+        return torch.sin(x) if self.training else Sine.apply(x, self.shift)
+
+
+def test_a_module_has_the_state_in_which_it_is_wrong():
+    (found,) = tg.check(Shifted(), torch.ones(1).double(), only="options").findings
+    assert found.repro.splitlines()[2:-2] == [
+        "# target is Shifted, which has no name that can be imported",
+        "",
+        "target.train(False)",
+        "target.get_buffer('shift').copy_(torch.tensor([0.014754248593736863], dtype=torch.float64))",
+    ]
+
+
 def test_library_operators(again):
     target = make_target(torch.ops.torchgraft_test_repro.twice)
     (made, x), _ = again(repro(Case(target, (normal(2),))))

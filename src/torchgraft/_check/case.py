@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -162,11 +162,15 @@ class Case:
         other.memo, other._in_place = {}, False
         return other
 
+    def of(self, target: Target) -> Case:
+        """Return the case of another target."""
+        other = self.with_leaves(self.leaves)
+        other.target = target
+        return other
+
     def calling(self, function: Callable[..., Any]) -> Case:
         """Return the case with another function."""
-        other = self.with_leaves(self.leaves)
-        other.target = replace(self.target, function=function)
-        return other
+        return self.of(self.target.calling(function))
 
     def surrogates(self) -> dict[int, Case]:
         """Return the case of the function whose derivative is meant, for each primal that has a surrogate."""

@@ -18,8 +18,8 @@ from torch import Tensor
 from .._spec.domain import Range
 from .case import Case
 from .code import words_in_code
-from .target import differentiable
-from .variations import counts, domains, shape_of
+from .target import State, can_be_copied, differentiable
+from .variations import counts, domains, shape_of, unequal
 from .work import tried
 
 FAMILIES = (
@@ -175,6 +175,21 @@ def merged(case: Case) -> Iterator[tuple[str, Case]]:
             other = case.with_leaves(leaves)
             if tried(other, given=case) is not None:
                 yield f"{name} with {int(kept)} in the place of {int(gone)}", other
+
+
+def states(case: Case) -> Iterator[tuple[str, Case, State]]:
+    """Yield cases of a module in its other mode, with buffers whose equal elements were made unequal, and of both."""
+    module = case.target.origin
+    if case.target.kind != "module" or not can_be_copied(module):
+        return
+    buffers = {name: buffer for name, buffer in module.named_buffers() if differentiable(buffer)}
+    moved = {name: other for name, buffer in buffers.items() if (other := unequal(buffer)) is not buffer}
+    mode, other_mode = module.training, not module.training
+    rows = [(other_mode, {}), (mode, moved), (other_mode, moved)]
+    for training, buffers in rows if moved else rows[:1]:
+        what = f"training={training}" + (" and other buffers" if buffers else "")
+        state = State(training, buffers)
+        yield what, case.of(case.target.in_state(state)), state
 
 
 IGNORED = -100

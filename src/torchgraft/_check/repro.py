@@ -74,7 +74,7 @@ def _program(case: Case) -> str:
     imports, lines = [*imports, *given.imports], given.lines
     if target.kind == "module":
         made_anew = called != "target"
-        lines = [*_parameters(target.origin, args[0], all_of_them=made_anew), *lines]
+        lines = [*_state(target), *_parameters(target.origin, args[0], all_of_them=made_anew), *lines]
         lines, called = [f"target = {called}", *lines] if made_anew else lines, "target"
     if given.by_name:  # Keyword arguments of `check` are its own options.
         imports = ["from functools import partial", *imports]
@@ -158,6 +158,14 @@ def _found(module: str, name: str) -> Any:
     for part in name.split("."):
         found = getattr(found, part, None)
     return found
+
+
+def _state(target: Target) -> list[str]:
+    """Lines that put a module into the state that it has in a case."""
+    if target.state is None:
+        return []
+    buffers = [f"target.get_buffer({name!r}).copy_({_text(value)})" for name, value in target.state.buffers.items()]
+    return [f"target.train({target.state.training})", *buffers]
 
 
 def _parameters(module: nn.Module, given: Mapping[str, Tensor], *, all_of_them: bool) -> list[str]:

@@ -298,7 +298,7 @@ def conclude(check: Check, case: Case, finding: Finding) -> Finding:
     if finding.severity is Verdict.PASS:  # It is a notice.
         return finding.but(case=None)
     with threads(1):  # Thousands of small calls would mostly wait for one another's threads.
-        if finding.case is not None and finding.case.target.origin is case.target.origin:
+        if finding.case is not None and (finding.case.target.state or finding.case.target.origin is case.target.origin):
             return _of_variant(finding.case, finding)
         smallest, finding = _smallest(check, case, finding)
         if finding.case is not None:

@@ -55,6 +55,14 @@ class Declared:
         return tuple(words)
 
 
+@dataclass(frozen=True)
+class State:
+    """The mode of a module and values of its buffers, which are not those that it was given in."""
+
+    training: bool
+    buffers: Mapping[str, torch.Tensor]
+
+
 def differentiable(value: Any) -> bool:
     """Return True for a tensor that may have a derivative."""
     return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
@@ -79,6 +87,7 @@ class Target:
             declared, of anything else the attribute ``samples``.
         writing: the operator that writes, of which this is the function behind it.
         limited: its calls are stopped where they take far more work than the given call.
+        state: of a module in another state than it was given in, of which `origin` is a copy.
     """
 
     name: str
@@ -94,6 +103,7 @@ class Target:
     writing: Op[..., Any] | None = None
     late: str = ""
     limited: bool = False
+    state: State | None = None
 
     def differentiable(self, returned: Any) -> list[torch.Tensor]:
         """The tensors among what it returned that may have a derivative, but for those declared to have none."""
@@ -146,6 +156,14 @@ class Target:
     def calling(self, function: Callable[..., Any]) -> Target:
         """Return the target with another function in the place of its own."""
         return replace(self, function=function)
+
+    def in_state(self, state: State) -> Target:
+        """Return the target with a copy of its module in another state."""
+        module = copied(self.origin, dict(self.origin.named_parameters())).train(state.training)
+        with torch.no_grad():
+            for name, value in state.buffers.items():
+                module.get_buffer(name).copy_(value)
+        return replace(self, function=_functional(module), origin=module, state=state)
 
     def name_of(self, path: tuple[Any, ...]) -> str:
         """The name of an argument, from its place in ``(args, kwargs)``."""

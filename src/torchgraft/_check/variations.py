@@ -276,13 +276,14 @@ GOLDEN = 0.6180339887498949
 """The part by which steps fill a unit evenly."""
 
 
-def _unequal(x: Tensor) -> Tensor:
-    """Elements that were all equal, such as a bias of zeros, an eighth apart at most."""
+def unequal(x: Tensor) -> Tensor:
+    """Elements that were all equal, such as a bias of zeros, an eighth apart at most; zeros not as ones are."""
     if not x.numel() or bool((x != x.flatten()[0]).any()):
         return x
-    size = min(float(x.abs().max()), 1.0) or 1.0
+    size = float(x.abs().max())
     place = torch.arange(1, 1 + x.numel(), dtype=torch.float64, device=x.device)
-    return x + size / 8 * ((place * GOLDEN).frac() - 0.5).view(x.shape)
+    part = (place * GOLDEN + size / 8).frac() - 0.5
+    return x + (min(size, 1.0) or 1.0) / 8 * part.view(x.shape)
 
 
 LARGE, MASKED, SWEPT, SIGNS = "large values", "minus infinity", "values in order, from end to end", "signs in turn"
@@ -300,7 +301,7 @@ VALUES: dict[str, Change] = {
     "multiples of the identity": _identity,
     "slices of unlike sizes": _unlike,
     SHIFTED: _shifted,
-    UNEQUAL: _unequal,
+    UNEQUAL: unequal,
 }
 """Values at which derivatives go wrong."""
 

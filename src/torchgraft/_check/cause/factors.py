@@ -298,7 +298,7 @@ def precision(block: Block, mask: Array) -> Proposals:
         if block.observation.eps >= unit:
             continue
         hint = f"compute in the dtype of the input; look for constants, buffers or conversions in {name}"
-        if (block.wrong & mask).sum() > 1 and parts.equal(parts.to(dtype).double()):
+        if (block.wrong & mask).sum() > 1 and parts.equal(parts.to(dtype).double()) and not _are_few_bits(parts):
             words = f"is rounded to {name}: all its elements are {name} numbers"
             yield Proposal(words, block.numeric, 1.3, hint, spread=block.estimate + 4 * unit * whole)
         # A mistake could hide in the errors of smaller ones; and what is off by 1e-12 is more precise.
@@ -306,6 +306,11 @@ def precision(block: Block, mask: Array) -> Proposals:
             for cost, scale in ((5.5, size), (5.7, whole)):
                 spread = block.estimate + unit * scale
                 yield Proposal("has the precision of float32 only", block.numeric, cost, hint, spread)
+
+
+def _are_few_bits(parts: torch.Tensor) -> bool:
+    """Return True for numbers that every dtype holds, such as zeros and ones: nothing was rounded to them."""
+    return parts.equal(parts.to(torch.float8_e5m2).double())
 
 
 # -- functions that a factor of the chain rule may be, of the tensors around ------------------------------------------

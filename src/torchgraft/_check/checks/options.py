@@ -7,14 +7,14 @@ import itertools
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..baseline import Baseline, baseline
 from ..case import Case
 from ..finding import Finding, Inconclusive, Skip, Verdict
 from ..generate.inputs import signature_of
 from ..numeric.gradient import is_right
-from ..options import AXES, SMALL, further, left_out, merged, options
+from ..options import AXES, SMALL, further, left_out, merged, options, states
 from ..variations import LARGE, SWEPT, nearby, resized, shape_of, sizes, within
 from .combinations import Calls
 from .memory import mutation
@@ -41,14 +41,12 @@ class _Other(NamedTuple):
         case: the call.
         closely: look at more than its gradient.
         hint: what to do about what is found, where it may be that nobody gives it: then it is a notice.
-        turned: within, a module is in its other mode.
     """
 
     what: str
     case: Case
     closely: bool = True
     hint: str = ""
-    turned: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
 
     @property
     def name(self) -> str:
@@ -63,18 +61,17 @@ def other_options(case: Case) -> Iterator[Finding]:
         raise Skip("the gradient is wrong with the given options already")
     claimed, tried, wrong = signature_of(case.target) is not None, 0, set[str]()
     for other in _others(base, claimed):
-        with other.turned:
-            if (other.name in wrong and not other.closely) or not _takes(base, other.case):
-                continue
-            tried += 1
-            found = list(_found(other))
-            if found:
-                wrong.add(other.name)
-            # Some options of torch change gradients on purpose: embeddings have such ones.
-            if other.hint or case.target.is_torch:
-                found = [f.but(severity=Verdict.PASS, hint=f.hint or other.hint or None) for f in found]
-            yield from (f.but(given=claimed) for f in found)
-            yield from (f.but(given=claimed) for f in _wrapped(other.what, other.case))
+        if (other.name in wrong and not other.closely) or not _takes(base, other.case):
+            continue
+        tried += 1
+        found = list(_found(other))
+        if found:
+            wrong.add(other.name)
+        # Some options of torch change gradients on purpose: embeddings have such ones.
+        if other.hint or case.target.is_torch:
+            found = [f.but(severity=Verdict.PASS, hint=f.hint or other.hint or None) for f in found]
+        yield from (f.but(given=claimed) for f in found)
+        yield from (f.but(given=claimed) for f in _wrapped(other.what, other.case))
     if not tried:
         raise Skip("it has no options that could be others")
 
@@ -88,11 +85,7 @@ def _others(base: Baseline, claimed: bool) -> Iterator[_Other]:
     for name, others in left_out(case):
         fitting = (other for other in others if _takes(base, other) and _uses(base, other))
         yield from (_Other(f"a tensor for {name}", other) for other in itertools.islice(fitting, 1))
-    if case.target.kind == "module":
-        module = case.target.origin
-        yield _Other(
-            f"training={not module.training}", case.with_leaves(case.leaves), closely=True, turned=_turned(module)
-        )
+    yield from (_Other(what, other, closely=not state.buffers) for what, other, state in states(case))
     yield from (_Other(what, other, closely=False) for what, other in further(case))
     yield from (_Other(what, other, closely=False, hint=ADD_UP) for what, other in merged(case))
 
@@ -173,14 +166,3 @@ def _uses(base: Baseline, other: Case) -> bool:
     found = [output.detach() for output in other.outputs()]
     alike = [output.shape for output in found] == [output.shape for output in base.outputs]
     return alike and bool(base.differing_outputs(found))
-
-
-@contextlib.contextmanager
-def _turned(module: nn.Module) -> Iterator[None]:
-    before = [(part, part.training) for part in module.modules()]
-    module.train(not module.training)
-    try:
-        yield
-    finally:
-        for part, training in before:
-            part.training = training
