@@ -791,6 +791,29 @@ def test_buffers_of_ones_hide_no_gradient(trained):
     assert not tg.check(right, normal(2, 3), only="options").findings
 
 
+class Gated(torch.nn.Module):
+    """Twice the input, times a number of a part of it that is 1 unless somebody sets it."""
+
+    def __init__(self, forgets):
+        super().__init__()
+        self.scale = torch.nn.Identity()
+        self.scale.factor = 1.0
+        self.called = function(
+            lambda x, factor: 2 * factor * x, lambda grad, x, factor, out: (2 * grad * (1 if forgets else factor), None)
+        )
+
+    def forward(self, x):
+        return self.called(x, self.scale.factor)
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+def test_an_attribute_of_one_hides_no_gradient(forgets):
+    module = Gated(forgets)
+    found = [finding.where for finding in tg.check(module, normal(2), only="options").findings]
+    assert found == (["training=False and scale.factor=0.75; x: float64[2]"] if forgets else [])
+    assert module.scale.factor == 1.0
+
+
 @pytest.mark.parametrize("accumulates", [False, True])
 def test_an_index_that_comes_twice_is_a_notice(accumulates):
     """It may be that none does: a permutation has another right backward."""

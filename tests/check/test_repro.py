@@ -11,7 +11,7 @@ import torchgraft
 import torchgraft as tg
 from torchgraft._check.case import Case
 from torchgraft._check.repro import command, literal, repro
-from torchgraft._check.target import make_target
+from torchgraft._check.target import State, make_target
 
 from .. import fresh
 
@@ -127,6 +127,14 @@ def test_a_module_has_the_state_in_which_it_is_wrong():
         "target.train(False)",
         "target.get_buffer('shift').copy_(torch.tensor([0.014754248593736863], dtype=torch.float64))",
     ]
+
+
+def test_a_module_has_the_numbers_of_the_case():
+    module = torch.nn.Sequential(torch.nn.ELU())
+    target = make_target(module).in_state(State(True, numbers={"0.alpha": 0.75}))
+    text = repro(Case(target, ({}, torch.ones(2))))
+    assert text.splitlines()[4:6] == ["target.train(True)", "target.get_submodule('0').alpha = 0.75"]
+    assert (target.origin[0].alpha, module[0].alpha) == (0.75, 1.0)
 
 
 def test_library_operators(again):

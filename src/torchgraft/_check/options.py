@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import itertools
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from enum import Enum
 from functools import partial
 from types import NoneType
@@ -178,18 +180,31 @@ def merged(case: Case) -> Iterator[tuple[str, Case]]:
 
 
 def states(case: Case) -> Iterator[tuple[str, Case, State]]:
-    """Yield cases of a module in its other mode, with buffers whose equal elements were made unequal, and of both."""
+    """Yield cases of a module in its other mode, and in both with other buffers and with other numbers.
+
+    Those that may hide something are changed: buffers whose elements are all equal, and attributes of 0.0 or 1.0.
+    """
     module = case.target.origin
     if case.target.kind != "module" or not can_be_copied(module):
         return
     buffers = {name: buffer for name, buffer in module.named_buffers() if differentiable(buffer)}
-    moved = {name: other for name, buffer in buffers.items() if (other := unequal(buffer)) is not buffer}
-    mode, other_mode = module.training, not module.training
-    rows = [(other_mode, {}), (mode, moved), (other_mode, moved)]
-    for training, buffers in rows if moved else rows[:1]:
-        what = f"training={training}" + (" and other buffers" if buffers else "")
-        state = State(training, buffers)
-        yield what, case.of(case.target.in_state(state)), state
+    unlike = {name: other for name, buffer in buffers.items() if (other := unequal(buffer)) is not buffer}
+    parts = ((f"{path}." * bool(path), part) for path, part in module.named_modules())
+    found = ((path + name, n) for path, part in parts for name, n in vars(part).items() if type(n) is float)
+    numbers = {name: HIDING[n] for name, n in found if n in HIDING}
+    changes = {"": State(False)}
+    if unlike:
+        changes[" and other buffers"] = State(False, buffers=unlike)
+    if numbers:
+        changes[" and " + ", ".join(f"{name}={n}" for name, n in numbers.items())] = State(False, numbers=numbers)
+    for training, (what, change) in itertools.product((not module.training, module.training), changes.items()):
+        if what or training is not module.training:
+            state = replace(change, training=training)
+            yield f"training={training}{what}", case.of(case.target.in_state(state)), state
+
+
+HIDING = {0.0: 0.25, 1.0: 0.75}
+"""Numbers that hide what is multiplied with them, or not, and others in their place; probabilities may be both."""
 
 
 IGNORED = -100

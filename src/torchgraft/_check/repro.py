@@ -165,7 +165,9 @@ def _state(target: Target) -> list[str]:
     if target.state is None:
         return []
     buffers = [f"target.get_buffer({name!r}).copy_({_text(value)})" for name, value in target.state.buffers.items()]
-    return [f"target.train({target.state.training})", *buffers]
+    paths = [(*name.rpartition("."), number) for name, number in target.state.numbers.items()]
+    numbers = [f"target.get_submodule({path!r}).{name} = {number}" for path, _, name, number in paths]
+    return [f"target.train({target.state.training})", *buffers, *numbers]
 
 
 def _parameters(module: nn.Module, given: Mapping[str, Tensor], *, all_of_them: bool) -> list[str]:

@@ -57,10 +57,11 @@ class Declared:
 
 @dataclass(frozen=True)
 class State:
-    """The mode of a module and values of its buffers, which are not those that it was given in."""
+    """The mode of a module, buffers and numbers among its attributes, which are not those that it was given with."""
 
     training: bool
-    buffers: Mapping[str, torch.Tensor]
+    buffers: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    numbers: Mapping[str, float] = field(default_factory=dict)
 
 
 def differentiable(value: Any) -> bool:
@@ -163,6 +164,9 @@ class Target:
         with torch.no_grad():
             for name, value in state.buffers.items():
                 module.get_buffer(name).copy_(value)
+        for name, number in state.numbers.items():
+            part, _, attribute = name.rpartition(".")
+            setattr(module.get_submodule(part), attribute, number)
         return replace(self, function=_functional(module), origin=module, state=state)
 
     def name_of(self, path: tuple[Any, ...]) -> str:

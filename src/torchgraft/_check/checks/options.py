@@ -85,7 +85,8 @@ def _others(base: Baseline, claimed: bool) -> Iterator[_Other]:
     for name, others in left_out(case):
         fitting = (other for other in others if _takes(base, other) and _uses(base, other))
         yield from (_Other(f"a tensor for {name}", other) for other in itertools.islice(fitting, 1))
-    yield from (_Other(what, other, closely=not state.buffers) for what, other, state in states(case))
+    for what, other, state in states(case):
+        yield _Other(what, other, closely=not state.buffers and not state.numbers)
     yield from (_Other(what, other, closely=False) for what, other in further(case))
     yield from (_Other(what, other, closely=False, hint=ADD_UP) for what, other in merged(case))
 
