@@ -15,6 +15,7 @@ from ..finding import Finding, Inconclusive, Skip, Verdict
 from ..generate.inputs import signature_of
 from ..numeric.gradient import is_right
 from ..options import AXES, SMALL, further, left_out, merged, options, states
+from ..target import Target
 from ..variations import LARGE, SWEPT, nearby, resized, shape_of, sizes, within
 from .combinations import Calls
 from .memory import mutation
@@ -61,17 +62,18 @@ def other_options(case: Case) -> Iterator[Finding]:
         raise Skip("the gradient is wrong with the given options already")
     claimed, tried, wrong = signature_of(case.target) is not None, 0, set[str]()
     for other in _others(base, claimed):
-        if (other.name in wrong and not other.closely) or not _takes(base, other.case):
-            continue
-        tried += 1
-        found = list(_found(other))
-        if found:
-            wrong.add(other.name)
-        # Some options of torch change gradients on purpose: embeddings have such ones.
-        if other.hint or case.target.is_torch:
-            found = [f.but(severity=Verdict.PASS, hint=f.hint or other.hint or None) for f in found]
-        yield from (f.but(given=claimed) for f in found)
-        yield from (f.but(given=claimed) for f in _wrapped(other.what, other.case))
+        with _mode_of(other.case.target, case.target):
+            if (other.name in wrong and not other.closely) or not _takes(base, other.case):
+                continue
+            tried += 1
+            found = list(_found(other))
+            if found:
+                wrong.add(other.name)
+            # Some options of torch change gradients on purpose: embeddings have such ones.
+            if other.hint or case.target.is_torch:
+                found = [f.but(severity=Verdict.PASS, hint=f.hint or other.hint or None) for f in found]
+            yield from (f.but(given=claimed) for f in found)
+            yield from (f.but(given=claimed) for f in _wrapped(other.what, other.case))
     if not tried:
         raise Skip("it has no options that could be others")
 
@@ -167,3 +169,17 @@ def _uses(base: Baseline, other: Case) -> bool:
     found = [output.detach() for output in other.outputs()]
     alike = [output.shape for output in found] == [output.shape for output in base.outputs]
     return alike and bool(base.differing_outputs(found))
+
+
+@contextlib.contextmanager
+def _mode_of(target: Target, given: Target) -> Iterator[None]:
+    """Within, the given module has the mode of another state: a function that a copy holds may ask the original."""
+    parts = given.origin.modules() if target.state else ()
+    before = [(part, part.training) for part in parts]
+    for part, _ in before:
+        part.training = target.state.training  # type: ignore[union-attr] # Without a state there are no parts.
+    try:
+        yield
+    finally:
+        for part, training in before:
+            part.training = training
