@@ -767,6 +767,80 @@ def test_a_parameter_of_zeros_hides_no_gradient(factor):
     assert found == ([] if factor == 2 else [("FAIL", where)])
 
 
+class Columns(torch.nn.Module):
+    """A function of numbers and of one parameter for each column."""
+
+    def __init__(self, function, start):
+        super().__init__()
+        self.function, self.weight = function, torch.nn.Parameter(torch.full((3,), start).double())
+
+    def forward(self, x):
+        return self.function(x, self.weight)
+
+
+def test_a_parameter_may_change_its_sign():
+    def leaky(negative):
+        def backward(grad, x, slope, out):
+            below = negative(x, out)
+            return torch.where(below, grad * slope, grad), (grad * x * below).sum(0)
+
+        return Columns(function(lambda x, slope: torch.where(x < 0, slope * x, x), backward), 0.25)
+
+    (found,) = findings(leaky(lambda x, out: out < 0), normal(4, 3), only="combinations")
+    assert "equal parameters of both signs" in found.where
+    assert not findings(leaky(lambda x, out: x < 0), normal(4, 3), only="combinations")
+
+
+def test_a_parameter_is_not_broadcast():
+    """A column of numbers beside it would be, and nobody calls a layer so."""
+
+    def backward(grad, x, weight, out):
+        by_x = grad[:, None] * weight
+        return by_x[:, : x.shape[1]], (grad[:, None] * x).sum(0).expand_as(weight)
+
+    layer = Columns(function(lambda x, weight: (x * weight).sum(-1), backward), 0.5)
+    assert not findings(layer, normal(4, 3), only=("combinations", "sizes"))
+
+
+def test_rows_that_all_go_one_way():
+    """Each fourth row of a kind is left out, and there are three at most."""
+
+    def kept(x):
+        kind = torch.nn.functional.one_hot((7 * x).cos().argmax(-1), x.shape[-1])
+        few = (kind * kind.cumsum(0)).sum(-1, keepdim=True) <= 3
+        return (few | (x.abs().amax(-1, keepdim=True) < 0.25)).to(x.dtype)
+
+    def routed(slope):
+        return function(lambda x: x.sin() * kept(x), lambda grad, x, out: grad * x.cos() * slope(x))
+
+    given = torch.tensor([[2.0, 0.5, 1.0], [0.5, 2.0, 1.0], [1.0, 0.5, 2.0], [1.5, 0.25, 1.0]], dtype=torch.float64)
+    (found,) = findings(routed(torch.ones_like), given, only="combinations")
+    assert "slices that are alike" in found.where
+    assert not findings(routed(kept), given, only="combinations")
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_mask_in_the_place_of_none(kept):
+    class Masked(Function):
+        @staticmethod
+        def forward(ctx, x, mask):
+            ctx.save_for_backward(x, mask)
+            return x.sin() if mask is None else x.sin().masked_fill(~mask, 0.0)
+
+        @staticmethod
+        def backward(ctx, grad):
+            x, mask = ctx.saved_tensors
+            grad = grad if mask is None or not kept else grad.masked_fill(~mask, 0.0)
+            return grad * x.cos(), None
+
+    class Layer(torch.nn.Module):
+        def forward(self, x, mask=None):
+            return Masked.apply(x, mask)
+
+    found = [finding.where for finding in findings(Layer(), normal(2, 3, 3), only="options")]
+    assert found == ([] if kept else ["a tensor for mask; x: float64[2, 3, 3], mask: bool[3, 3]"])
+
+
 class Standardized(torch.nn.Module):
     """Numbers by the mean and the deviation of earlier ones, as a batch norm that no longer trains."""
 

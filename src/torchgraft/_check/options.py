@@ -21,7 +21,7 @@ from .._spec.domain import Range
 from .case import Case
 from .code import words_in_code
 from .target import State, can_be_copied, differentiable
-from .variations import counts, domains, shape_of, unequal
+from .variations import counts, domains, shape_of, sizes, unequal
 from .work import tried
 
 FAMILIES = (
@@ -121,7 +121,7 @@ def _options_of(case: Case) -> Iterator[tuple[str, Any, Callable[[Any], Case]]]:
 def left_out(case: Case) -> Iterator[tuple[str, Iterator[Case]]]:
     """Yield each argument that is None, and cases with a tensor in its place: constant, unless its annotation says so.
 
-    Their sizes are those of the other tensors, of their parts, and of their axes.
+    Their sizes are those of the other tensors, of their parts, and of their axes. What is called a mask may be one.
     """
     shapes = [shape_of(primal) for primal in case.primals]
     parts = [part for s in shapes for part in (s, s[1:], s[:-1], s[-1:], s[:1], s[1:2], (*s[:-1], *s[-2:-1])) if part]
@@ -130,14 +130,22 @@ def left_out(case: Case) -> Iterator[tuple[str, Iterator[Case]]]:
         value = option.default if option is not None and argument is option.empty else argument
         if value is None and case.primals:
             wanted = option is not None and "Tensor" in str(option.annotation)
-            made = (_like(case.primals[0], shape).requires_grad_(wanted) for shape in dict.fromkeys(parts))
-            yield name, map(given, made)
+            numbers = (_like(case.primals[0], shape).requires_grad_(wanted) for shape in dict.fromkeys(parts))
+            squares = [(size, size) for size in sizes(case)]
+            masks = map(_mask, dict.fromkeys([*squares, *parts] if "mask" in name else []))
+            yield name, map(given, itertools.chain(numbers, masks))
 
 
 def _like(primal: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Positive numbers about 1, which scales, weights and initial states may be."""
     values = torch.linspace(0.625, 1.375, math.prod(shape), dtype=torch.float64, device=primal.device)
     return values.view(shape).to(primal.dtype)
+
+
+def _mask(shape: tuple[int, ...]) -> Tensor:
+    """True and False in turn along each axis, so that no row is without one or the other."""
+    places = torch.meshgrid(*map(torch.arange, shape), indexing="ij")
+    return sum(places, start=torch.zeros(())) % 2 == 0
 
 
 def _other_data(case: Case) -> Iterator[tuple[str, Case]]:

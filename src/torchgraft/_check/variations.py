@@ -267,6 +267,11 @@ def _unlike(x: Tensor) -> Tensor:
     return x * parts[torch.arange(len(x), device=x.device) % 3].view(-1, *(1,) * (x.dim() - 1))
 
 
+def _alike(x: Tensor) -> Tensor:
+    """Slices along the first axis that are the same: they go one way where each was on its own, as experts do."""
+    return x[:1].expand_as(x) if x.dim() > 1 and len(x) else x
+
+
 def _shifted(x: Tensor) -> Tensor:
     """A mean far from zero, except in square matrices, which become nearly singular."""
     return x if x.dim() > 1 and x.shape[-1] == x.shape[-2] else x + 8192
@@ -287,7 +292,8 @@ def unequal(x: Tensor) -> Tensor:
 
 
 LARGE, MASKED, SWEPT, SIGNS = "large values", "minus infinity", "values in order, from end to end", "signs in turn"
-SHIFTED, UNEQUAL, ENDS = "a mean far from zero", "equal elements made unequal", "ends of the domain"
+SHIFTED, ENDS = "a mean far from zero", "ends of the domain"
+UNEQUAL, CHANGED = "equal elements made unequal", "equal parameters of both signs"
 
 VALUES: dict[str, Change] = {
     LARGE: _large,
@@ -301,9 +307,14 @@ VALUES: dict[str, Change] = {
     "multiples of the identity": _identity,
     "slices of unlike sizes": _unlike,
     SHIFTED: _shifted,
+    "slices that are alike": _alike,
     UNEQUAL: unequal,
+    CHANGED: lambda x: x if unequal(x) is x else _alternating(unequal(x)),
 }
 """Values at which derivatives go wrong."""
+
+TRAINED = (UNEQUAL, CHANGED)
+"""Those that a module's parameters have as well: training changes them so, and little else."""
 
 
 def with_values(case: Case, name: str) -> Case:
@@ -326,7 +337,9 @@ def with_values(case: Case, name: str) -> Case:
         square = x.dim() > 1 and x.shape[-1] == x.shape[-2] > 1
         return (made + made.mT) / 2 if square and bool((x == x.mT).all()) else made
 
-    primals = _at_ends(case) if name == ENDS else [changed(primal) for primal in case.primals]
+    free = range(len(case.primals)) if name != CHANGED else case.parameters
+    primals = [changed(primal) if i in free else primal for i, primal in enumerate(case.primals)]
+    primals = _at_ends(case) if name == ENDS else primals
     if all(map(torch.equal, primals, case.primals)):
         raise ValueError("it has these values already")
     return case.replaced(primals)
@@ -431,6 +444,24 @@ def with_sizes(case: Case, name: str, *, free: bool) -> Case:
     if not free and any(name not in case.names and shape_of(a) != shape_of(b) for name, a, b in rows):
         raise ValueError("a tensor that needs no gradient would have another size")
     return changed
+
+
+def fit_parameters(case: Case, changed: Case) -> bool:
+    """Return False if an axis as long as one of a module's parameters was made 1: the parameter would be broadcast.
+
+    A first axis in front of others is a batch, which may have any length.
+    """
+    own = {case.names[i] for i in case.parameters}
+    rows = list(zip(case.leaf_names, map(shape_of, case.leaves), map(shape_of, changed.leaves), strict=True))
+    lengths = {size for name, shape, _ in rows if name in own for size in shape if size != 1}
+
+    def is_cut(before: tuple[int, ...], after: tuple[int, ...]) -> bool:
+        if len(before) != len(after):
+            return len(before) > len(after) and before[-1] in lengths
+        pairs = list(zip(before, after, strict=True))[len(before) > 1 :]
+        return any(old in lengths and new == 1 for old, new in pairs)
+
+    return not any(is_cut(before, after) for name, before, after in rows if name not in own)
 
 
 def with_precision(case: Case, name: str) -> Case:

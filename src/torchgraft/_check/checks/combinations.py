@@ -22,7 +22,7 @@ from ..generate.inputs import signature_of
 from ..numeric.gradient import compare, is_right
 from ..numeric.line import CLOSE, FINE, Line, largest, near
 from ..numeric.probe import Probe
-from ..variations import LARGE, MASKED, UNEQUAL, with_precision, with_sizes, with_values, within
+from ..variations import LARGE, MASKED, TRAINED, fit_parameters, with_precision, with_sizes, with_values, within
 from ..work import tried
 from .traits import (
     COMPLEX,
@@ -137,9 +137,11 @@ class Calls:
         try:
             if sizes:
                 case = self._with_own_parameters(with_sizes(case, TRAITS["sizes"][sizes], free=self.free))
+                if not fit_parameters(self.case, case):
+                    return None
             if values:
                 case = with_values(case, TRAITS["values"][values])
-                if TRAITS["values"][values] != UNEQUAL:  # Training makes parameters unequal, and little else.
+                if TRAITS["values"][values] not in TRAINED:
                     case = self._with_own_parameters(case)
             if precision:
                 case = with_precision(case, TRAITS["precision"][precision])

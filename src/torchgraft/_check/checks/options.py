@@ -88,7 +88,7 @@ def _others(base: Baseline, claimed: bool) -> Iterator[_Other]:
         fitting = (other for other in others if _takes(base, other) and _uses(base, other))
         yield from (_Other(f"a tensor for {name}", other) for other in itertools.islice(fitting, 1))
     for what, other, state in states(case):
-        yield _Other(what, other, closely=not state.buffers and not state.numbers)
+        yield _Other(what, other, closely=not state.buffers)
     yield from (_Other(what, other, closely=False) for what, other in further(case))
     yield from (_Other(what, other, closely=False, hint=ADD_UP) for what, other in merged(case))
 

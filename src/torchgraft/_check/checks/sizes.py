@@ -15,7 +15,18 @@ from ..finding import Finding, Inconclusive, Skip, Verdict
 from ..generate.inputs import signature_of
 from ..numeric.gradient import WRONG_AT_TIES, gradient, is_right
 from ..numeric.line import shown_right
-from ..variations import admitted, nearby, paired, resized, resized_axis, shape_of, sizes, uniform, within
+from ..variations import (
+    admitted,
+    fit_parameters,
+    nearby,
+    paired,
+    resized,
+    resized_axis,
+    shape_of,
+    sizes,
+    uniform,
+    within,
+)
 from .combinations import NOT_MADE_FOR
 from .ways import Words
 
@@ -38,7 +49,7 @@ def other_sizes(case: Case) -> Iterator[Finding]:
     if not is_right(case):
         raise Skip("the gradient is wrong at the given size already")
     for other in variants(case):
-        variant = _varied(other.case)
+        variant = _varied(other.case) if fit_parameters(case, other.case) else None
         if variant is None:
             continue
         variant.traits |= {other.what}
