@@ -8,7 +8,6 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from enum import Enum
 from functools import partial
 from types import NoneType
@@ -188,7 +187,7 @@ def merged(case: Case) -> Iterator[tuple[str, Case]]:
 
 
 def states(case: Case) -> Iterator[tuple[str, Case, State]]:
-    """Yield cases of a module in its other mode, and in both with other buffers and with other numbers.
+    """Yield cases of a module in its other mode, in both with other buffers, and with other numbers.
 
     Those that may hide something are changed: buffers whose elements are all equal, and attributes of 0.0 or 1.0.
     """
@@ -200,15 +199,15 @@ def states(case: Case) -> Iterator[tuple[str, Case, State]]:
     parts = ((f"{path}." * bool(path), part) for path, part in module.named_modules())
     found = ((path + name, n) for path, part in parts for name, n in vars(part).items() if type(n) is float)
     numbers = {name: HIDING[n] for name, n in found if n in HIDING}
-    changes = {"": State(False)}
-    if unlike:
-        changes[" and other buffers"] = State(False, buffers=unlike)
+    other_mode = not module.training
+    rows = {f"training={other_mode}": State(other_mode)}
+    for training in (other_mode, module.training) if unlike else ():
+        rows[f"training={training} and other buffers"] = State(training, buffers=unlike)
     if numbers:
-        changes[" and " + ", ".join(f"{name}={n}" for name, n in numbers.items())] = State(False, numbers=numbers)
-    for training, (what, change) in itertools.product((not module.training, module.training), changes.items()):
-        if what or training is not module.training:
-            state = replace(change, training=training)
-            yield f"training={training}{what}", case.of(case.target.in_state(state)), state
+        words = ", ".join(f"{name}={number}" for name, number in numbers.items())
+        rows[words] = State(module.training, numbers=numbers)
+    for what, state in rows.items():
+        yield what, case.of(case.target.in_state(state)), state
 
 
 HIDING = {0.0: 0.25, 1.0: 0.75}
