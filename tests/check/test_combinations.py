@@ -802,6 +802,23 @@ def test_a_parameter_is_not_broadcast():
     assert not findings(layer, normal(4, 3), only=("combinations", "sizes"))
 
 
+@pytest.mark.parametrize("jumps", [False, True])
+def test_no_gradient_where_values_jump(jumps):
+    """Beside equal numbers the sign of their difference is any, and a distance has a kink."""
+
+    def compared(x):
+        gap = x[..., 0] - x[..., 1]
+        return gap / torch.where(gap == 0, 1.0, gap.abs()) + x.sum(-1) if jumps else gap.abs() + x.sum(-1)
+
+    def backward(grad, x, out):
+        gap = x[..., 0] - x[..., 1]
+        slope = 0 / gap if jumps else gap / gap.abs()
+        return grad[..., None] * torch.stack([1 + slope, 1 - slope], -1)
+
+    given = torch.tensor([[0.5, 1.0], [2.0, 0.25], [-1.0, 1.5]], dtype=torch.float64)
+    assert tg.check(function(compared, backward), given, only=("combinations", "ties")).ok is jumps
+
+
 def test_rows_that_all_go_one_way():
     """Each fourth row of a kind is left out, and there are three at most."""
 

@@ -337,9 +337,9 @@ def with_values(case: Case, name: str) -> Case:
         square = x.dim() > 1 and x.shape[-1] == x.shape[-2] > 1
         return (made + made.mT) / 2 if square and bool((x == x.mT).all()) else made
 
-    free = range(len(case.primals)) if name != CHANGED else case.parameters
-    primals = [changed(primal) if i in free else primal for i, primal in enumerate(case.primals)]
-    primals = _at_ends(case) if name == ENDS else primals
+    free = case.parameters if name == CHANGED else range(0 if name == ENDS else len(case.primals))
+    given = _at_ends(case) if name == ENDS else case.primals
+    primals = [changed(primal) if i in free else primal for i, primal in enumerate(given)]
     if all(map(torch.equal, primals, case.primals)):
         raise ValueError("it has these values already")
     return case.replaced(primals)

@@ -273,7 +273,7 @@ class Calls:
                 if lost:
                     meant = self.own and smooth and _smooth(case)
                 elif finding.code == "nan-gradient":
-                    meant = self.own or (not case.target.is_torch and _smooth(case))
+                    meant = continuous(case) if self.own else not case.target.is_torch and _smooth(case)
                 else:
                     meant = baseline(case).conditioned and (not smooth or _smooth(case))
                 if meant:
@@ -425,6 +425,14 @@ def _steady(line: Line, epsilon: float) -> bool:
         if not all(near([a], [b], 1 / 8) for a, b in zip(found, wide.gradients, strict=True)):
             return False
     return True
+
+
+def continuous(case: Case) -> bool:
+    """Return True if values nearby are near: where the rank of a matrix falls they may not be, and no slope exists."""
+    probe, epsilon = Probe(case), max(torch.finfo(primal.dtype).eps for primal in case.primals)
+    source, step = generator(case, 99), max(2.0**-20, 8 * epsilon)
+    beside = (probe.at(probe.point + step * probe.direction(source)) for _ in range(4))
+    return all(near([values], [probe.values], 2.0**-10 + 64 * epsilon) for values in beside)
 
 
 def _smooth(case: Case) -> bool:
