@@ -375,6 +375,12 @@ def test_an_entry_is_shown_with_the_digits_in_which_it_is_wrong():
     assert shown[1] != shown[2]
 
 
+def test_ones_and_zeros_were_not_rounded():
+    """They are numbers of every dtype, here beside a scale that is forgotten."""
+    scale = np.array([0.99, 1.004, 0.996])
+    assert cause_of(block(np.eye(3), np.diag(scale))) is None
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("forward", [torch.tanh, torch.exp, torch.det], ids=lambda f: f.__name__)
 def test_small_dtypes_and_ill_conditioned_observations(forward, dtype):

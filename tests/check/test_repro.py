@@ -129,6 +129,21 @@ def test_a_module_has_the_state_in_which_it_is_wrong():
     ]
 
 
+def test_buffers_that_are_large_are_not_written_out():
+    target = make_target(torch.nn.BatchNorm1d(100))
+    state = State(False, buffers={"running_mean": torch.ones(100)})
+    case = Case(target.in_state(state), ({}, torch.ones(1, 1)))
+    assert repro(case) == command(case)
+
+
+def test_a_state_of_a_module_whose_train_returns_nothing():
+    class Frozen(torch.nn.Identity):
+        def train(self, mode=True):
+            super().train(mode)
+
+    assert make_target(Frozen()).in_state(State(False)).origin.training is False
+
+
 def test_a_module_has_the_numbers_of_the_case():
     module = torch.nn.Sequential(torch.nn.ELU())
     target = make_target(module).in_state(State(True, numbers={"0.alpha": 0.75}))

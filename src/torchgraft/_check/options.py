@@ -131,7 +131,8 @@ def left_out(case: Case) -> Iterator[tuple[str, Iterator[Case]]]:
             wanted = option is not None and "Tensor" in str(option.annotation)
             numbers = (_like(case.primals[0], shape).requires_grad_(wanted) for shape in dict.fromkeys(parts))
             squares = [(size, size) for size in sizes(case)]
-            masks = map(_mask, dict.fromkeys([*squares, *parts] if "mask" in name else []))
+            shapes_of_masks = dict.fromkeys([*squares, *parts] if "mask" in name else [])
+            masks = (_mask(shape, case.primals[0].device) for shape in shapes_of_masks)
             yield name, map(given, itertools.chain(numbers, masks))
 
 
@@ -141,10 +142,10 @@ def _like(primal: Tensor, shape: tuple[int, ...]) -> Tensor:
     return values.view(shape).to(primal.dtype)
 
 
-def _mask(shape: tuple[int, ...]) -> Tensor:
+def _mask(shape: tuple[int, ...], device: torch.device) -> Tensor:
     """True and False in turn along each axis, so that no row is without one or the other."""
-    places = torch.meshgrid(*map(torch.arange, shape), indexing="ij")
-    return sum(places, start=torch.zeros(())) % 2 == 0
+    places = torch.meshgrid(*(torch.arange(size, device=device) for size in shape), indexing="ij")
+    return torch.stack(places).sum(0) % 2 == 0
 
 
 def _other_data(case: Case) -> Iterator[tuple[str, Case]]:

@@ -62,7 +62,8 @@ def command(case: Case) -> str:
 
 def _program(case: Case) -> str:
     target = case.target
-    if sum(leaf.numel() for leaf in case.leaves if isinstance(leaf, Tensor)) > FEW:
+    buffers = [] if target.state is None else target.state.buffers.values()
+    if sum(value.numel() for value in (*case.leaves, *buffers) if isinstance(value, Tensor)) > FEW:
         raise _NoTextError
     imports, called = _reference(target) if _is_named(target) else ([f"# target is {_unnamed(target)}"], "target")
     args, kwargs = case.arguments(case.primals)

@@ -160,7 +160,8 @@ class Target:
 
     def in_state(self, state: State) -> Target:
         """Return the target with a copy of its module in another state."""
-        module = copied(self.origin, dict(self.origin.named_parameters())).train(state.training)
+        module = copied(self.origin, dict(self.origin.named_parameters()))
+        module.train(state.training)  # One that is overridden may return nothing.
         with torch.no_grad():
             for name, value in state.buffers.items():
                 module.get_buffer(name).copy_(value)

@@ -293,7 +293,7 @@ def unequal(x: Tensor) -> Tensor:
 
 LARGE, MASKED, SWEPT, SIGNS = "large values", "minus infinity", "values in order, from end to end", "signs in turn"
 SHIFTED, ENDS = "a mean far from zero", "ends of the domain"
-UNEQUAL, CHANGED = "equal elements made unequal", "equal parameters of both signs"
+UNEQUAL, BOTH_SIGNS = "equal elements made unequal", "equal parameters of both signs"
 
 VALUES: dict[str, Change] = {
     LARGE: _large,
@@ -309,12 +309,12 @@ VALUES: dict[str, Change] = {
     SHIFTED: _shifted,
     "slices that are alike": _alike,
     UNEQUAL: unequal,
-    CHANGED: lambda x: x if unequal(x) is x else _alternating(unequal(x)),
+    BOTH_SIGNS: lambda x: x if (moved := unequal(x)) is x else _alternating(moved),
 }
 """Values at which derivatives go wrong."""
 
-TRAINED = (UNEQUAL, CHANGED)
-"""Those that a module's parameters have as well: training changes them so, and little else."""
+TRAINED = (UNEQUAL, BOTH_SIGNS)
+"""Values that are given to the parameters of a module as well, since training changes them so."""
 
 
 def with_values(case: Case, name: str) -> Case:
@@ -337,7 +337,7 @@ def with_values(case: Case, name: str) -> Case:
         square = x.dim() > 1 and x.shape[-1] == x.shape[-2] > 1
         return (made + made.mT) / 2 if square and bool((x == x.mT).all()) else made
 
-    free = case.parameters if name == CHANGED else range(0 if name == ENDS else len(case.primals))
+    free = case.parameters if name == BOTH_SIGNS else range(0 if name == ENDS else len(case.primals))
     given = _at_ends(case) if name == ENDS else case.primals
     primals = [changed(primal) if i in free else primal for i, primal in enumerate(given)]
     if all(map(torch.equal, primals, case.primals)):
