@@ -2,9 +2,10 @@
 
 A change of the checker may find more and may not find less. For each planted bug of the zoo, `net.json` holds the
 checks that find it, whether its cause is named, and whether its right version is free of alarms; for PyTorch's own
-operators, the mutants that are missed and the samples that are flagged or cannot be told. Run it as
+operators, the mutants that are missed, the samples that are flagged or cannot be told, and what all checks together
+say of one sample of each. Much of the last is true: torch has defects too. Run it as
 
-    python benchmarks/net.py                  # compares, and exits 1 where something is lower; a quarter of an hour
+    python benchmarks/net.py                  # compares, and exits 1 where something is lower; half an hour or more
     python benchmarks/net.py zoo --part 1/10  # every tenth planted bug
     python benchmarks/net.py --freeze         # writes net.json, on a quiet machine: explaining has limits of time
 """
@@ -71,6 +72,19 @@ def right(part: Part, dtype: torch.dtype, wrap: Callable[[Sample], Sample] = lam
     return entries
 
 
+def battery(part: Part) -> Entries:
+    """What all checks do not pass, of an operator that is right or at least PyTorch's own."""
+    entries = {}
+    for sample in part.of(samples(torch.float64, each=1)):
+        report = tg.check(sample.function, *sample.tensors, name=sample.name)
+        blamed = {f"{r.check}: {r.verdict.name}" for r in report.results if r.verdict not in NOTHING}
+        entries[sample.name] = sorted(blamed)
+    return entries
+
+
+NOTHING = (tg.Verdict.PASS, tg.Verdict.SKIPPED)
+
+
 def _said(sample: Sample) -> str:
     return core(sample).partition(":")[0]
 
@@ -81,6 +95,7 @@ SECTIONS: dict[str, Callable[[Part], Entries]] = {
     "float64": lambda part: right(part, torch.float64),
     "float32": lambda part: right(part, torch.float32),
     "float32-alone": lambda part: right(part, torch.float32, float32_only),
+    "battery": battery,
 }
 
 
@@ -104,12 +119,15 @@ WRONG = {"found": 0, "inconclusive": 1, "pass": 2}
 RIGHT = {"pass": 0, "real loss": 0, "inconclusive": 1, "found": 2}
 """How bad it is to say so of a right one."""
 
-USUAL = {"mutants": "found", "float64": "pass", "float32": "pass", "float32-alone": "pass"}
+USUAL: Entries = {"mutants": "found", "float64": "pass", "float32": "pass", "float32-alone": "pass", "battery": []}
 """What is said of most names, which are not written down."""
 
 
 def lower(section: str, before: Any, now: Any) -> Iterator[str]:
     """Say what an entry has lost."""
+    if section == "battery":
+        yield from (f"{blamed}, which it was not" for blamed in now if blamed not in before)
+        return
     if section != "zoo":
         ranks = WRONG if section == "mutants" else RIGHT
         if ranks[now] > ranks[before]:
@@ -145,7 +163,7 @@ def summary(section: str, entries: Entries) -> str:
     if section == "zoo":
         counts = Counter(quality for entry in entries.values() for quality, holds in entry.items() if holds is True)
     else:
-        counts = Counter(entries.values())
+        counts = Counter(", ".join(entry) or "pass" if isinstance(entry, list) else entry for entry in entries.values())
     return f"{section}: {len(entries)} tried, " + ", ".join(f"{count} {value}" for value, count in counts.most_common())
 
 
@@ -172,6 +190,8 @@ def main() -> None:
             print(summary(section, now), flush=True)
             if options.freeze:
                 stored["sections"][section] = frozen(section, now)
+            elif section not in stored["sections"]:
+                worse.append(f"{section}: it was never frozen; write it by `net.py {section} --freeze`")
             else:
                 worse += compare(section, stored["sections"][section], now, whole=not options.part)
     if options.freeze:

@@ -75,7 +75,7 @@ _SIZES = (
     "vmap(jvp)", "jvp(vmap)", "vmap(jacrev)", "vmap(jacfwd)", "vmap(hessian)", "hessian(vmap)", "vmap(vmap(grad))",
     "functional.hessian, outer forward-mode", "compile(jvp)", "compile(forward_ad.dual_level)", "compile(jacfwd)",
     "compile(hessian)", "compile(vmap)", "compile(vmap(grad))", "backward of compile(vmap)", "vmap(compile)",
-    "fake tensors", "fake tensors, backward", "meta tensors",
+    "fake tensors", "fake tensors, backward", "meta tensors", "a counter of operations, vmap(grad)",
 )  # fmt: skip
 NOT_IN_TORCH |= {name: NOT_IN_TORCH.get(name, set()) | {"chosen"} for name in _SIZES}
 

@@ -124,6 +124,26 @@ def test_claims_are_made_for_each_device():
     assert "on meta, no: scaled.adjoint[x] is on arrays, for the CPU alone" in str(scaled)
 
 
+def test_a_rule_that_reads_an_output_without_derivative():
+    """Second derivatives are refused where they flow through it, and nowhere else: that is not known before."""
+
+    @tg.op
+    def kept(x: Float[Tensor, "n"], state: tg.Mutated[Float[Tensor, "n"]]) -> Float[Tensor, "n"]:
+        state.add_(x)
+        return x * state
+
+    kept.nondifferentiable("state", "state_after")
+    assert not kept.capabilities()["second order"]
+
+    @kept.vjp("x")
+    def _(grad_out, x, state_after):
+        return grad_out * (state_after + x)
+
+    capability = kept.capabilities()["second order"]
+    assert capability.answer == "unknown"
+    assert "state_after" in capability.how
+
+
 def test_an_adjoint_beside_an_argument_without_derivative():
     """It is linear in the upstream gradient; nobody differentiates it by the other."""
 

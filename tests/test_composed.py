@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from jaxtyping import Float, Inexact
+from jaxtyping import Complex, Float, Inexact
 from torch import Tensor
 from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.checkpoint import checkpoint
+from torch.utils.flop_counter import FlopCounterMode
 
 import torchgraft as tg
 
@@ -492,3 +493,49 @@ def test_tangents_without_axes_are_added_over_no_samples():
 
     assert torch.vmap(pushed)(normal(0)).shape == (0,)
     torch.testing.assert_close(torch.vmap(pushed)(normal(3)), 1 + normal(3))
+
+
+# -- kernels that a handler of a mode, or of a subclass, calls -------------------------------------------------------
+
+
+class Wrapper(Tensor):
+    """A subclass whose handler calls the operator on the tensor inside."""
+
+    @staticmethod
+    def __new__(cls, inner):
+        return Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        inner = [arg.inner if isinstance(arg, cls) else arg for arg in args]
+        return cls(function(*inner, **(kwargs or {})))
+
+
+@tg.op
+def conjugated(z: Complex[Tensor, "n"]) -> Complex[Tensor, "n"]:
+    return z.conj() * 2
+
+
+@tg.op
+def totals(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+    return x.cumsum(0)
+
+
+Z = torch.complex(normal(3), normal(3, seed=1))
+
+
+def test_a_kernel_keeps_conjugations_under_a_mode_and_in_a_subclass():
+    """torch leaves the key of conjugation out while it runs a handler, and in what the handler calls."""
+    with FlopCounterMode(display=False):
+        torch.testing.assert_close(conjugated(Z), Z.conj() * 2)
+    torch.testing.assert_close(conjugated(Wrapper(Z)).inner, Z.conj() * 2)
+
+
+def test_a_kernel_is_mapped_under_a_mode():
+    """torch.vmap in a handler hands wrapped tensors to kernels of C++, which crash."""
+    x = normal(4, 3)
+    with FlopCounterMode(display=False):
+        torch.testing.assert_close(torch.vmap(totals)(x), x.cumsum(1))

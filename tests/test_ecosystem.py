@@ -207,6 +207,14 @@ def test_the_declared_autocast_dtype_is_used():
         assert gradient.dtype == torch.float32
 
 
+def test_float64_is_not_rounded_under_autocast():
+    """As in torch, whose matmul leaves it alone."""
+    x = torch.tensor([1 + 2.0**-40], dtype=torch.float64)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(product(x, x), x * x)
+        assert torch.equal(product(x, x.float()), x * x.float())
+
+
 @pytest.mark.parametrize("enter", ["set_default_device", "with device"])
 def test_a_default_device_does_not_leave_the_fast_path(enter: str, monkeypatch: pytest.MonkeyPatch):
     x = torch.rand(3)

@@ -94,6 +94,11 @@ def test_a_number_follows_the_tensors(dtype, number, expected):
     torch.testing.assert_close(found, torch.hypot(x.double(), TWO * 0 + number).to(expected))
 
 
+@pytest.mark.parametrize("number", [np.float64(2.5), np.float32(2.5), np.int64(2)], ids=lambda n: n.dtype.name)
+def test_numbers_of_numpy_are_numbers(number):
+    assert torch.equal(power(X, number), power(X, number.item()))
+
+
 def test_each_number_has_the_dtype_of_its_parameter():
     assert turned(X, 1).tolist() == (-X).tolist()
     assert turned(X.to(torch.complex128), 2).tolist() == X.tolist()

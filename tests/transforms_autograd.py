@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, autograd
 from torch.autograd import forward_ad
 from torch.utils import checkpoint
+from torch.utils.flop_counter import FlopCounterMode
 
 from .cases import FORWARD, FORWARD_AGAIN, ONE_LEVEL, REVERSE
 from .transforms import Subject, directions, transform, weights
@@ -248,6 +249,19 @@ def _(s: Subject) -> Any:
     x = s.recording()
     with _detect_anomaly():
         return _again(_gradients(s, x, create_graph=True), x)
+
+
+@transform(CONTEXT, "a counter of operations", REVERSE)
+def _(s: Subject) -> Any:
+    x = s.recording()
+    with FlopCounterMode(display=False):
+        return _backward(x, s.loss(*x))
+
+
+@transform(CONTEXT, "a counter of operations, vmap(grad)", REVERSE)
+def _(s: Subject) -> Any:
+    with FlopCounterMode(display=False):
+        return torch.vmap(torch.func.grad(s.loss, argnums=s.every))(*s.stacked())
 
 
 @transform(CONTEXT, "no_grad")

@@ -89,8 +89,8 @@ def _combine(
         return Capability("no", "; ".join(dict.fromkeys(c.how for c in refused.values())) + f" (yes for {partly})")
     if refused:
         return Capability("no", "; ".join(dict.fromkeys(c.how for c in refused.values())))
-    derived = [c for c in answers.values() if c.answer == "derived"]
-    return derived[0] if derived else Capability("yes")
+    weaker = [c for answer in ("unknown", "derived") for c in answers.values() if c.answer == answer]
+    return weaker[0] if weaker else Capability("yes")
 
 
 def _reverse(record: Record, name: str, device: str) -> Capability:
@@ -139,6 +139,9 @@ def _second_order(record: Record, name: str, device: str) -> Capability:
         if missing:
             return Capability("no", f'add @{record.name}.adjoint("{_shown(record, missing[0])}")')
         return Capability("yes", "adjoints")
+    inert = next((output.name for output in inert_outputs(record.signature) if output.name in rule.reads), None)
+    if inert is not None:
+        return Capability("unknown", f"where no derivative flows through {inert}, which {rule.label} reads")
     return Capability("derived", "the rules are differentiated")
 
 

@@ -176,7 +176,8 @@ def op(
         batch: ``"loop"``: the kernel sees one sample; every tensor argument may carry leading axes, which broadcast.
         namespace: of the operator in `torch.ops`; the defining top-level package by default.
         name: of the operator; the function's by default.
-        autocast: dtype to which floating inputs are cast under autocast; by default mixed ones go to the widest.
+        autocast: dtype to which floating inputs are cast under autocast; by default, and where one is float64, mixed
+            ones go to the widest.
         accuracy: to which the values are right, where the kernel has a tolerance of its own (an adaptive solver, a
             quadrature, an iteration): relative to the largest element of each output. `check` compares at it.
         parallel: names of axes, separated by spaces, that every output has, and along which each slice is computed by

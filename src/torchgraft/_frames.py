@@ -29,6 +29,11 @@ def is_own(file: str) -> bool:
     return file.startswith((GENERATED, _PACKAGE)) and not file.startswith(_EXAMPLES)
 
 
+def is_of_torch(file: str) -> bool:
+    """Return True if a file name is of torch's code."""
+    return file.startswith(_TORCH)
+
+
 def shorten(error: BaseException) -> None:
     """Take the frames that are not the user's out of an error's traceback, and out of those of its causes.
 
@@ -51,7 +56,7 @@ def _shortened(trace: TracebackType | None) -> TracebackType | None:
         entries.append(trace)
         trace = trace.tb_next
     files = [entry.tb_frame.f_code.co_filename for entry in entries]
-    last = max((i for i, file in enumerate(files) if not is_own(file) and not file.startswith(_TORCH)), default=None)
+    last = max((i for i, file in enumerate(files) if not is_own(file) and not is_of_torch(file)), default=None)
     if last is None:
         return entries[0] if entries else None
     short: TracebackType | None = None

@@ -166,6 +166,23 @@ def test_other_derivatives_are_compared_at_the_accuracy(check):
     assert report.ok, str(report)
 
 
+@pytest.mark.parametrize("wrongly", [False, True])
+def test_more_digits_than_are_declared_prove_the_second_order(wrongly):
+    """A declaration that is modest must not cost the pass: numbers that agree to ten digits are no accident."""
+
+    @tg.op(accuracy=1e-8)
+    def softened(x: Float64[torch.Tensor, "n d"]) -> Float64[torch.Tensor, "d"]:
+        return (x * x.square().add(0.01).rsqrt()).sum(0)
+
+    @softened.vjp("x")
+    def _(grad, x):
+        slope = 0.01 * x.square().add(0.01) ** -1.5
+        return grad * (slope.detach() if wrongly else slope)
+
+    x = torch.linspace(-2, 2, 12, dtype=torch.float64).view(4, 3)
+    assert tg.check(softened, x, only="second order").ok is not wrongly
+
+
 # -- of an operator ---------------------------------------------------------------------------------------------------
 
 

@@ -89,6 +89,21 @@ def test_what_gives_back_is_not_stopped():
     assert done == ["changed", "given back"]
 
 
+@pytest.mark.parametrize("most", range(40, 48))
+def test_no_stop_is_lost_in_a_generator_that_is_thrown_away(most):
+    """Python swallows what is raised while it closes one, and the count would end there."""
+
+    def closes_early():
+        return any(i for i in range(5))
+
+    def work():
+        for _ in range(30):
+            closes_early()
+
+    with pytest.raises(_torch.TooMuch), _torch.Effort(MUCH, most):
+        work()
+
+
 def test_an_import_is_not_stopped(tmp_path, monkeypatch):
     (tmp_path / "slow_to_import.py").write_text("def f(): pass\nfor _ in range(500): f()\n")
     monkeypatch.syspath_prepend(tmp_path)

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import pytest
 import torch
-from jaxtyping import Bool, Complex, Float, Float32, Inexact, Int, Real
+from jaxtyping import Bool, Complex, Float, Float32, Inexact, Int, Int64, Real
 from torch import Tensor, nn
 
 import torchgraft as tg
@@ -323,6 +323,19 @@ def test_domains_of_integers_axes_lists_and_choices():
     assert {leaves[-2] for leaves in made} == {1, 4}
     assert {leaves[-1] for leaves in made} == {"a", "b"}
     assert len({leaves[-3] for leaves in made}) > 3
+
+
+def test_a_domain_may_be_wider_than_the_memory():
+    """Such are times in milliseconds. Their elements differ all the same."""
+
+    @tg.op
+    @tg.domain(time="[0, 4000000000000]", x="[1e7, 1e12]")
+    def op(x: Float[Tensor, "n"], time: Int64[Tensor, "n"]) -> Float[Tensor, "n"]:
+        return x * time
+
+    first = next(iter(Inputs(make_target(op))))
+    assert [len(leaf.unique()) for leaf in first.leaves] == [leaf.numel() for leaf in first.leaves]
+    assert first.leaves[1].max() > 1e9
 
 
 def test_bounds_that_leave_nothing_are_not_tried():

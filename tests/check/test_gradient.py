@@ -493,6 +493,31 @@ def test_ties_of_few_digits_prove_nothing_wrong(dtype, seed):
     assert not found_or_unsure(Case(make_target(lambda x: x.topk(2, largest=False).values), (tied,), seed=seed))
 
 
+@pytest.mark.parametrize("size", [3, 15, 27])
+def test_equal_eigenvalues_have_no_derivative(size):
+    """They stay nearly equal where elements differ by little, and have one where these differ by more."""
+    column = torch.arange(1.0, 1 + size, dtype=torch.float64)
+    for tied in (torch.full((size, size), -0.75, dtype=torch.float64), column.expand(size, size)):
+        case = Case(make_target(lambda a: torch.linalg.eigvalsh((a + a.mT) / 2)), (tied,))
+        assert not found_or_unsure(case)
+        wrong = altered(lambda a: torch.linalg.eigvalsh((a + a.mT) / 2), lambda g: 1.5 * g)
+        assert found_or_unsure(Case(make_target(wrong), (tied,)))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("seed", range(8))
+def test_few_digits_hide_no_wrong_gradient(dtype, seed):
+    """In sixteen bits half of a sum of many terms may be rounding; in double precision it is not."""
+
+    def from_the_end(g):
+        return g.cumsum(-1).flip(-1).cumsum(-1)
+
+    right, case = torch.cumsum, (normal(5, 4, dtype=dtype, seed=seed),)
+    wrong = altered(lambda x: right(x, -1), from_the_end)
+    assert list(gradient(Case(make_target(wrong), case, seed=seed, traits=frozenset({str(dtype)}))))
+    assert not list(gradient(Case(make_target(lambda x: right(x, -1)), case, seed=seed)))
+
+
 def test_what_is_wrong_without_ties_too_is_wrong_with_them():
     double = type("Double", (torch.autograd.Function,), {
         "forward": staticmethod(lambda ctx, x: 2 * x), "backward": staticmethod(lambda ctx, grad: grad),

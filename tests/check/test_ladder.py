@@ -32,6 +32,12 @@ SMOOTH = {
 }
 
 
+def test_a_square_at_zero_is_measured_by_the_values_beside_it():
+    found = ladder(lambda x: (x - POINTS) ** 2, noise=1e-30)
+    assert found.known.all()
+    assert not found.derivative.any()
+
+
 def test_pieces_give_what_the_whole_gives(monkeypatch):
     x = torch.linspace(-2, 2, 50, dtype=torch.float64)
     whole = ladder(lambda x: (20 * x).sin().abs(), x)

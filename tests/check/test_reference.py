@@ -75,6 +75,16 @@ def test_arrays():
     assert torch.equal(reference_outputs(ratio, (X.bfloat16(), Y))[0], X.double() / Y.double())
 
 
+def test_a_reference_divides_integers_in_double_precision():
+    """torch makes single precision of the quotient of integers, and the operator would be blamed for it."""
+
+    @ratio.reference
+    def _(x, y, scale):
+        return x / y * (torch.tensor(2) / 3)
+
+    assert torch.equal(reference_outputs(ratio, (X, Y))[0], X.double() / Y.double() * (2 / 3))
+
+
 def test_a_ufunc_is_a_reference():
     log_gamma.reference(scipy.special.gammaln)
     assert reference_outputs(log_gamma, (torch.tensor([3.0]),))[0].item() == np.log(2)
@@ -185,3 +195,38 @@ def test_a_number_in_the_place_of_none_is_no_other_way_to_round(numbers):
     assert (finding.code, finding.error) == ("wrong-value", math.inf)
     rooted.reference(lambda x: root(x, numbers))
     assert tg.check(rooted, x, only="reference").ok
+
+
+@pytest.mark.parametrize("of", ["a surrogate", "no derivative"])
+@pytest.mark.parametrize("given", [True, False])
+def test_halves_are_rounded_as_the_reference_rounds_them(of, given):
+    """Where both jump, and nothing on the way is rounded, no rounding explains that they go different ways."""
+
+    @tg.op
+    def steps(x: Float[Tensor, "..."], step: float = 1.0) -> Float[Tensor, "..."]:
+        return torch.round(x / step) * step
+
+    if of == "a surrogate":
+        steps.surrogate("x", of=lambda x, step: x)(lambda grad: grad)
+    else:
+        steps.nondifferentiable("x")
+    x = (torch.tensor([0.5, 1.2, 2.5], dtype=torch.float64), 1.0) if given else ()
+    steps.reference(lambda x, step: torch.floor(x / step + 0.5) * step)
+    (finding,) = tg.check(steps, *x, only="reference").findings
+    assert finding.code == "wrong-value"
+    steps.reference(lambda x, step: torch.round(x / step) * step)
+    assert tg.check(steps, *x, only="reference").ok
+
+
+def test_a_value_of_zero_by_hand():
+    """A reference that defines a value by hand is compared there, whatever arguments are drawn."""
+
+    @tg.op
+    def cardinal(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        return torch.sinc(x / math.pi)
+
+    cardinal.nondifferentiable("x")
+    cardinal.reference(lambda x: torch.where(x == 0, 0.0, torch.sin(x) / x))
+    assert not tg.check(cardinal, only="reference").ok
+    cardinal.reference(lambda x: torch.where(x == 0, 1.0, torch.sin(x) / x))
+    assert tg.check(cardinal, only="reference").ok

@@ -399,3 +399,31 @@ def test_the_command_takes_an_accuracy(command):
     assert (status, "(to 1e-06, v: surrogate of smooth)" in said.out) == (0, True), said
     status, said = command("", "--accuracy", "2")
     assert (status, "between 0 and 1" in said.err) == (2, True), said
+
+
+def clipped(x, scale, zero=0):
+    return x.clamp((-8 - zero) * scale, (7 - zero) * scale)
+
+
+@pytest.mark.parametrize("wrong", [0, 1])
+def test_a_module_declares_what_its_operator_declares(wrong):
+    """Its surrogates, for inputs and parameters, and the domain of a parameter."""
+
+    @tg.op
+    @tg.domain(scale="positive")
+    def quantized(x: Float[Tensor, "*batch n"], scale: Float[Tensor, "n"], zero: int = 0) -> Float[Tensor, "*batch n"]:
+        return ((x / scale).round() + zero).clamp(-8, 7).sub(zero) * scale
+
+    @quantized.surrogate("x", of=clipped)
+    def _(grad, x, scale, zero):
+        return grad * ((x >= (-8 - zero) * scale) & (x <= (7 - zero) * scale))
+
+    @quantized.surrogate("scale", of=clipped)
+    def _(grad, x, scale, zero):
+        low, high = -8 - zero, 7 - zero + wrong
+        return (grad * (low * (x < low * scale) + high * (x > (high - wrong) * scale))).sum_to_size(scale.shape)
+
+    module = tg.module(quantized, ["scale"], init={"scale": lambda t: nn.init.constant_(t, 0.1)})
+    report = tg.check(module(n=3, zero=3, dtype=torch.float64), V, only=("gradient", "values", "combinations"))
+    verdict = "FAIL" if wrong else "PASS"
+    assert report.headline == f"{verdict} (x: surrogate of clipped, scale: surrogate of clipped)", str(report)

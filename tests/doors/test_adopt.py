@@ -733,6 +733,30 @@ def test_numbers_taken_out_of_tensors_have_no_derivative(take, how):
 
 
 @pytest.mark.parametrize("how", SECOND)
+@pytest.mark.parametrize("kind", [float, np.float64, np.float32, complex])
+def test_a_number_that_equals_an_argument_may_come_out_of_a_tensor(kind, how):
+    class Scaled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, scale):
+            ctx.save_for_backward(x)
+            ctx.largest = kind(x.max().item())
+            return scale * x * x.max()
+
+        @staticmethod
+        def backward(ctx, grad):
+            (x,) = ctx.saved_tensors
+            largest = float(ctx.largest.real)
+            return 2 * (grad * largest + (x == x.max()) * (grad * x).sum()), None
+
+    @tg.adopt(Scaled)
+    def scaled(x: Float[Tensor, "n"], scale: float) -> Float[Tensor, "n"]: ...
+
+    x = X / X.max() * 2  # The largest number is the other argument.
+    with pytest.raises(tg.DerivativeError, match="cannot be differentiated again"):
+        SECOND[how](lambda x: scaled(x, 2.0), x)
+
+
+@pytest.mark.parametrize("how", SECOND)
 def test_numbers_that_were_there_before_are_constants(how):
     def forward(ctx, x):
         ctx.factor, ctx.table = 3.0, [1.5, 2.0]

@@ -373,6 +373,11 @@ LOSE = {
     "norm by item": lambda t: t / t.norm() * t.norm().item(),
     "where": lambda t: torch.where(t > 0, t, t.detach()),
     "concatenated": lambda t: torch.cat([t[:1], t[1:].detach()]),
+    "vmap": lambda t: torch.vmap(lambda e: e.detach() * 1)(t),
+    "vmap, of the last axis": lambda t: torch.vmap(lambda e: e.detach() * 1, 1, 1)(t[None])[0],
+    "torch.func.grad": lambda t: torch.func.grad(lambda z: (z * t.detach()).sum())(t),
+    "torch.func.jvp": lambda t: torch.func.jvp(lambda z: z * z.detach(), (t,), (torch.ones_like(t),))[1],
+    "bits": lambda t: t.view(torch.int64).view(t.dtype),
     "stack of numbers": lambda t: torch.stack([t[0], t[1].data, t[2]]),
 }
 lose = pytest.mark.parametrize("name", LOSE)
@@ -731,6 +736,8 @@ HARMLESS = {
     "our Function": OurCopy.apply,
     "graph": graph_of_a_graph,
     "torch.func": lambda t: torch.func.grad(lambda t: (t * t).sum() / 2)(t),
+    "torch.func.vmap": lambda t: torch.vmap(lambda e: e * (e.detach() < 100))(t),
+    "a view of an operator": lambda t: op_copy(torch.cat([t, t]))[:3],
     "checkpoint": lambda t: checkpoint(torch.clone, t, use_reentrant=False),
     "parameters": lambda t: t @ LAYER.weight.T.T + LAYER.weight.view(9)[:3] * LAYER.bias,
     "constant in a Variable": lambda t: t * torch.autograd.Variable(ONES) * torch.nn.Parameter(ONES),
@@ -741,6 +748,7 @@ harmless = pytest.mark.parametrize("name", HARMLESS)
 UNDER_FUNC = [way for way in OF_BACKWARD if way not in (*OF_BACKWARD[:8], by_a_dual_level)]
 BEYOND_TORCH = {
     "torch.func": [by_hooks],
+    "torch.func.vmap": [by_hooks],
     "checkpoint": [*UNDER_FUNC, *OF_JVP, *([by_a_dual_level] if torch.__version__ < "2.12" else [])],
     "graph": [by_forward_over_reverse, by_jacrev_of_jacfwd, by_jacfwd_of_jacfwd],
 }

@@ -285,7 +285,7 @@ def _computed(c: Chooser, count: int) -> Layer:
 
 VALUES: dict[Maker, int] = {
     _vmap: 10, _functionalize: 2, _make_fx: 1, _computed: 3, _same: 1,
-    _context("dispatch mode", "Through()"): 1, _context("autocast", 'torch.autocast("cpu", torch.bfloat16)'): 2,
+    _context("dispatch mode", "Through()"): 4, _context("autocast", 'torch.autocast("cpu", torch.bfloat16)'): 2,
     _context("saved_tensors_hooks", "torch.autograd.graph.saved_tensors_hooks(lambda t: t.clone(), lambda t: t)"): 4,
     _checkpoint: 4, _context("no_grad", "torch.no_grad()"): 1,
 }  # fmt: skip

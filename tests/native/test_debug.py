@@ -40,6 +40,12 @@ def found(body, sanitize, **options):
 COPY = "for (int64_t i = 0; i < n; i++) out[i] = x[i];"
 
 
+def test_one_element_with_a_stride():
+    """It counts as contiguous, whatever its stride is."""
+    with tg.debug():
+        assert declare(COPY)(torch.ones(2)[::2]).tolist() == [1]
+
+
 # -- what is found ---------------------------------------------------------------------------------------------------
 
 

@@ -1,5 +1,7 @@
 """Functions that see whole arrays, of any number of axes and any strides."""
 
+import contextlib
+
 import pytest
 import torch
 from jaxtyping import Float
@@ -121,3 +123,31 @@ def test_a_whole_output_before_an_annotated_one(shape):
         whole, rest = filled(x, torch.ones(shape))
         assert torch.equal(whole, torch.full(shape, 5.0))
         assert torch.equal(rest, x)
+
+
+SUMS = tg.c("""
+void sums(int64_t m, const T *x, int64_t x_dim, const int64_t *x_sizes, const int64_t *x_strides, T *out) {
+    for (int64_t i = 0; i < m; i++) {
+        out[i] = 0;
+        for (int64_t j = 0; j < x_sizes[1]; j++) out[i] += x[i * x_strides[0] + j * x_strides[1]];
+    }
+}
+""")
+
+
+@tg.op(kernel=SUMS)
+def sums(x: Float[Tensor, "m *rest"]) -> Float[Tensor, "m"]: ...
+
+
+@pytest.mark.parametrize("debugged", [False, True])
+def test_an_axis_of_a_whole_array_is_the_size_of_a_result(debugged):
+    """What is passed whole does not tell the sizes of its named axes: Python does."""
+    x = torch.arange(12.0).reshape(4, 3)
+    with tg.debug() if debugged else contextlib.nullcontext():
+        torch.testing.assert_close(sums(x.T), x.sum(0))
+        torch.testing.assert_close(torch.vmap(sums)(torch.stack([x, 2 * x])), torch.stack([x.sum(1), 2 * x.sum(1)]))
+
+
+def test_a_library_does_not_stand_alone_where_python_tells_sizes(tmp_path):
+    with pytest.raises(tg.TorchgraftError, match="tells the sizes of its axes"):
+        sums.save_library(tmp_path / "sums.so", dtypes=[torch.float64])

@@ -1,5 +1,7 @@
 """Derivatives that an operator does not have: refused under every transform, and only where they are asked for."""
 
+import contextlib
+
 import numpy as np
 import pytest
 import torch
@@ -378,6 +380,138 @@ def test_a_rule_that_leaves_torch_in_part_has_no_second_derivative(rule, twice):
         twice(cube_with(rule), x)
 
 
+@tg.op
+def doubled(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+    return 2 * x
+
+
+@doubled.adjoint("x")
+def _(grad):
+    return 2 * grad
+
+
+def looped(rule):
+    @tg.op(batch="loop")
+    def cube(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+        return x**3
+
+    cube.vjp("x")(rule)
+    return lambda x: cube(x[None])[0]
+
+
+def of_partial(rule):
+    @tg.op
+    def cube(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        return x**3
+
+    cube.partial("x")(lambda x: rule(torch.ones_like(x), x))
+    return cube
+
+
+@tg.op
+def squared_array(x: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
+    return x * x
+
+
+@squared_array.vjp("x")
+def _(grad, x):
+    return 2 * grad * x
+
+
+@tg.op
+def add_square(total: tg.Mutated[Float[Tensor, "n"]], x: Float[Tensor, "n"]) -> None:
+    total += x * x
+
+
+@add_square.vjp("total", "x")
+def _(grad_total, x):
+    return grad_total, 2 * grad_total * x
+
+
+def added_square(x):
+    total = torch.zeros_like(x)
+    add_square(total, x)
+    return total
+
+
+TIMES = (
+    "void times(int64_t n, const T *x, const T *y, T *out) { for (int64_t i = 0; i < n; i++) out[i] = x[i] * y[i]; }"
+)
+
+
+@tg.op(kernel=tg.c(TIMES))
+def times(x: Float[Tensor, "*batch n"], y: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch n"]: ...
+
+
+@times.vjp("x", "y")
+def _(grad, x, y):
+    return grad * y, grad * x
+
+
+def times_known(x, y):
+    """Call it twice with such arguments: the second call is recognised, and goes to the C function at once."""
+    times(x, y)
+    return times(x, y)
+
+
+UNRECORDED = {
+    "C of a detached": lambda grad, x: 3 * grad * x * times_known(x.detach(), torch.ones_like(x)),
+    "C of one detached": lambda grad, x: 3 * grad * times_known(x, x.detach()),
+    "C under no_grad": lambda grad, x: 3 * grad * torch.no_grad()(times_known)(x, x),
+    "C of a detached under no_grad": lambda grad, x: 3 * grad * torch.no_grad()(times_known)(x.detach(), x.detach()),
+    "operator under no_grad": lambda grad, x: 3 * grad * torch.no_grad()(squared)(x),
+    "array under no_grad": lambda grad, x: 3 * grad * torch.no_grad()(squared_array)(x),
+    "written under no_grad": lambda grad, x: 3 * grad * torch.no_grad()(added_square)(x),
+}
+RUN = {
+    "itself": cube_with,
+    "mapped": lambda rule: lambda x: torch.vmap(cube_with(rule))(x[None])[0],
+    "mapped within": lambda rule: cube_with(lambda grad, x: torch.vmap(rule)(grad[None], x[None])[0]),
+    "mapped to the last axis": lambda rule: cube_with(
+        lambda grad, x: torch.vmap(rule, out_dims=1)(grad[None], x[None])[:, 0]
+    ),
+    "looped": looped,
+    "partial": of_partial,
+    "then an operator": lambda rule: cube_with(lambda grad, x: doubled(rule(grad, x) / 2)),
+}
+"""Ways in which the result of a rule goes through what watches no function of torch."""
+run = pytest.mark.parametrize("kind", RUN)
+
+
+def twice_or_refused(kind, rule, twice):
+    """Return second derivatives; None where they are refused."""
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    try:
+        made = TWICE[twice](RUN[kind](rule), x)
+    except RuntimeError:  # Some are refused by torch itself: `.data` within vmap.
+        return None
+    return (made[0] if isinstance(made, tuple) else made.diagonal()).tolist()
+
+
+@run
+@pytest.mark.parametrize("twice", TWICE)
+@pytest.mark.parametrize("rule", (LEAVING | UNRECORDED).values(), ids=LEAVING | UNRECORDED)
+def test_what_leaves_torch_is_followed_through_all_that_runs_a_rule(rule, twice, kind):
+    """It is refused, or right: forward mode goes through no_grad."""
+    second = twice_or_refused(kind, rule, twice)
+    assert second is None or second == pytest.approx([6, 12])
+
+
+@run
+@pytest.mark.parametrize("half", [lambda g: g.detach(), torch.no_grad()(lambda g: g * 1)], ids=["detach", "no_grad"])
+def test_a_lost_part_of_a_cotangent_is_followed_through_all_that_runs_a_rule(half, kind):
+    """Tangents are those of the rule, transposed: without the part they would be wrong at first order."""
+    f = RUN[kind](lambda grad, x: (grad + 2 * half(grad)) * x**2)
+    x, ones = torch.tensor([1.0, 2.0]), torch.ones(2)
+    for tangent in (
+        lambda: torch.func.jvp(f, (x,), (ones,))[1],
+        lambda: torch.func.linearize(f, x)[1](ones),
+        lambda: torch.autograd.functional.jvp(f, x, ones)[1],
+    ):
+        with contextlib.suppress(tg.DerivativeError):
+            assert tangent().tolist() == pytest.approx([3, 12])
+
+
 @pytest.mark.parametrize("rule", [LEAVING["detach"], LEAVING["data"], without_grad], ids=["detach", "data", "no_grad"])
 def test_its_first_derivative_is_right(rule):
     x, f = torch.tensor([1.0, 2.0], requires_grad=True), cube_with(rule)
@@ -392,6 +526,9 @@ HARMLESS = {
     "shape": lambda grad, x: 3 * grad * x * x * torch.ones_like(x.detach()),
     "index": lambda grad, x: (3 * grad * x * x).gather(0, x.detach().argsort()),
     "another operator": lambda grad, x: 3 * grad * squared(x),
+    "an operator in C": lambda grad, x: 3 * grad * times_known(x, x),
+    "a written operator": lambda grad, x: 3 * grad * added_square(x),
+    "a mask by an operator": lambda grad, x: 3 * grad * x * x * (torch.no_grad()(squared)(x) < 100),
 }
 
 
@@ -412,6 +549,16 @@ def test_what_is_detached_and_harmless_is_not_refused(rule, twice):
     made = twice(cube_with(rule), x)
     second = made[0] if isinstance(made, tuple) else made.diagonal()
     assert second.tolist() == [6, 12]
+
+
+@run
+@pytest.mark.parametrize("twice", TWICE)
+@pytest.mark.parametrize("name", [name for name in HARMLESS if name not in ("branch", "index")])
+def test_what_is_harmless_is_followed_too(name, twice, kind):
+    """Branches and indices that hang on values are not for vmap."""
+    second = twice_or_refused(kind, HARMLESS[name], twice)
+    refused = "mapped" in kind and "forward" in twice  # Within a level of forward mode, a rule opens none of its own.
+    assert second == pytest.approx([6, 12]) or (second is None and refused)
 
 
 TRANSFORMED = {

@@ -315,10 +315,22 @@ def test_a_torch_rule_that_writes_into_what_it_is_given():
     assert caught.value.operator == "double.vjp[x]"
 
 
-def test_a_masked_array_would_lose_its_mask():
+@pytest.mark.parametrize("x", [torch.ones(3), torch.ones(2, 3)], ids=["one sample", "a loop"])
+def test_a_masked_array_would_lose_its_mask(x):
     @tg.op
     def masked(x: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
         return np.ma.masked_less(x, 0.5)
 
+    @tg.op
+    def plain(x: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
+        return x * 1
+
+    @plain.vjp("x")
+    def _(grad: np.ndarray):
+        return np.ma.masked_less(grad, 0.5)
+
+    looped = torch.vmap if x.dim() > 1 else lambda f: f
     with pytest.raises(tg.KernelError, match="masked array"):
-        masked(torch.ones(3))
+        looped(masked)(x)
+    with pytest.raises(tg.RuleError, match="masked array"):
+        looped(plain)(x.requires_grad_()).sum().backward()

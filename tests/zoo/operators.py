@@ -5,13 +5,13 @@ import numpy as np
 import scipy.fft
 import scipy.special
 import torch
-from jaxtyping import Complex128, Float, Int64
+from jaxtyping import Complex128, Float, Int, Int64
 from torch import Tensor
 
 import torchgraft as tg
 
 from .bug import Bug, given, normal
-from .observe import mapped, mixed, repeated, tangents, values
+from .observe import laid_out, mapped, mixed, repeated, tangents, values
 
 GRADIENT = {"gradient"}
 
@@ -67,6 +67,75 @@ def powers(by_p, by_x):
 
 def slope_by_x(x, p):
     return x ** (p - 1) * (1 + p * x.log())
+
+
+def zero_power(rule):
+    @tg.op
+    @tg.domain(x="nonnegative", p="nonnegative")
+    def zero_power(x: Float[Tensor, "..."], p: float = 2.0) -> Float[Tensor, "..."]:
+        return x**p
+
+    zero_power.partial("x")(rule)
+    return zero_power
+
+
+def cumulative(reversed_):
+    """A cumulative sum, whose adjoint runs from the end of the axis."""
+
+    @tg.op
+    @tg.domain(dim={0, 1, -1, -2})
+    def cumulative(x: Float[np.ndarray, "m n"], dim: int = 0) -> Float[np.ndarray, "m n"]:
+        return np.cumsum(x, axis=dim, dtype=x.dtype)
+
+    @cumulative.adjoint("x")
+    def _(grad: np.ndarray, dim: int):
+        return reversed_(np.cumsum(reversed_(grad, dim), axis=dim, dtype=grad.dtype), dim)
+
+    return cumulative
+
+
+def reversed_by_places(x, dim):
+    return x[(slice(None),) * dim + (slice(None, None, -1),)]
+
+
+def numbered(rows_of):
+    """Each row is multiplied by its number; the kernel reads the rows as `rows_of` gives them."""
+
+    @tg.op
+    def numbered(x: Float[np.ndarray, "m *rest"]) -> Float[np.ndarray, "m *rest"]:
+        number = np.arange(1, 1 + len(x), dtype=x.dtype)[:, None]
+        return (number * rows_of(x)).reshape(x.shape)
+
+    @numbered.adjoint("x")
+    def _(grad: np.ndarray):
+        return grad * np.arange(1, 1 + len(grad), dtype=grad.dtype).reshape(-1, *(1,) * (grad.ndim - 1))
+
+    return numbered
+
+
+def rows_by_the_first_stride(x):
+    size = int(np.prod(x.shape[1:]))
+    return np.lib.stride_tricks.as_strided(x, (len(x), size), (x.strides[0], x.itemsize))
+
+
+def picked(place):
+    """Elements at rows and columns, by their places in memory."""
+
+    @tg.op
+    @tg.domain(row="[0, m)", column="[0, n)", m="[1, inf)", n="[1, inf)")
+    def picked(x: Float[Tensor, "m n"], row: Int[Tensor, "k"], column: Int[Tensor, "k"]) -> Float[Tensor, "k"]:
+        return x.reshape(-1)[place(row, column, x.shape[1]).long()]
+
+    @picked.vjp("x")
+    def _(grad, x, row, column):
+        places = row.long() * x.shape[1] + column.long()
+        return torch.zeros_like(x).reshape(-1).index_add(0, places, grad).reshape(x.shape)
+
+    return picked
+
+
+def far_places():
+    return (*normal((20, 20))(), torch.tensor([15], dtype=torch.int8), torch.tensor([2], dtype=torch.int8))
 
 
 def elu(rule):
@@ -563,6 +632,52 @@ BUGS = [
         expects={"values"},
         cause=("511 becomes 512",),
         source="rotary embeddings in bfloat16, whose positions above 256 are rounded",
+    ),
+    Bug(
+        name="zero_to_the_power_of_zero",
+        wrong=zero_power(lambda x, p: p * x ** (p - 1)),
+        right=zero_power(lambda x, p: p * x ** (p - 1) if p else torch.zeros_like(x)),
+        truth=torch.pow,
+        inputs=None,
+        probe=given([0.0, 1.0], 0.0),
+        expects=GRADIENT | {"options"},
+        cause=("p=0", "0 times infinity"),
+        source="powers at the end of both domains",
+    ),
+    Bug(
+        name="axis_from_the_end_in_an_adjoint",
+        wrong=cumulative(reversed_by_places),
+        right=cumulative(lambda x, dim: np.flip(x, dim)),
+        truth=torch.cumsum,
+        inputs=None,
+        probe=lambda: (*normal((2, 3))(), -1),
+        expects=GRADIENT | {"options"},
+        cause=("transposed", "dim=-1", "triangle", "diagonal"),
+        source="(slice(None),) * dim for an axis from the end, which is the first one",
+    ),
+    Bug(
+        name="rows_by_the_first_stride",
+        wrong=numbered(rows_by_the_first_stride),
+        right=numbered(lambda x: x.reshape(len(x), int(np.prod(x.shape[1:])))),
+        truth=lambda x: x * torch.arange(1, 1 + len(x), dtype=x.dtype).view(-1, *(1,) * (x.dim() - 1)),
+        inputs=None,
+        probe=normal((2, 3)),
+        shown_by=laid_out,
+        expects={"layouts"},
+        cause=("contiguous",),
+        source="kernels for whole arrays that read only the first stride",
+    ),
+    Bug(
+        name="places_in_int8",
+        wrong=picked(lambda row, column, n: row * n + column),
+        right=picked(lambda row, column, n: row.long() * n + column),
+        truth=lambda x, row, column: x[row.long(), column.long()],
+        inputs=None,
+        probe=far_places,
+        shown_by=values,
+        expects={"options"},
+        cause=("wrap", "int8"),
+        source="flat indices in the dtype of the rows",
     ),
     Bug(
         name="reads_the_next_sample",

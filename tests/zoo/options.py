@@ -433,6 +433,18 @@ def blurred(radius_of):
     return lambda x, sigma=1.0: function(x, sigma)
 
 
+def scores(factor):
+    def scores(q, k, scale: float | None = None):
+        return q @ k.mT * factor(scale)
+
+    return scores
+
+
+def scores_backward(grad, q, k, scale):
+    factor = 0.5 if scale is None else scale
+    return grad @ k * factor, grad.mT @ q * factor
+
+
 def returns(reward, done):
     """Sums of what comes later, up to the end of an episode."""
     out, later = [], torch.zeros_like(reward[..., 0])
@@ -453,6 +465,21 @@ def returned(ends):
         return torch.stack(out, -1), None
 
     return optional("Returns", returns, backward)
+
+
+def looked_up(accumulate):
+    """Rows of a table by their indices; the backward adds up rows of equal indices, and then puts the sums in place."""
+
+    def gradient(grad, table, indices):
+        kinds, place = indices.unique(return_inverse=True)
+        sums = grad.new_zeros(len(kinds), grad.shape[1]).index_add(0, place, grad * table[indices].cos())
+        return torch.zeros_like(table).index_put((kinds,), sums, accumulate=accumulate), None
+
+    return optional("LookUp", lambda table, indices: table[indices].sin(), gradient)
+
+
+def rows_of_a_table(*indices):
+    return lambda: (*normal((6, 3))(), torch.tensor(indices))
 
 
 def rewards(*done):
@@ -685,7 +712,7 @@ BUGS = [
         truth=lambda x: (x - x.mean(-1, keepdim=True)) / variance(x).sqrt()[..., None],
         inputs=normal((3, 6)),
         shown_by=large_in_float32,
-        expects={"not numbers"},
+        expects={"not numbers", "infinite"},
         cause=("cancel",),
         source="E[x^2] - E[x]^2 in fused normalizations",
     ),
@@ -736,6 +763,17 @@ BUGS = [
         source="Gaussians that are cut off in one place by SciPy, and in another by the rule",
     ),
     Bug(
+        name="zero_taken_for_none",
+        wrong=optional("Scores", scores(lambda scale: scale or 0.5), scores_backward),
+        right=optional("Scores", scores(lambda scale: 0.5 if scale is None else scale), scores_backward),
+        truth=lambda q, k, scale=None: q @ k.mT * (0.5 if scale is None else scale),
+        inputs=lambda: (*normal((2, 3), (4, 3))(), None),
+        probe=lambda: (*normal((2, 3), (4, 3))(), 0.0),
+        expects=GRADIENT,
+        cause=("scale=0.0",),
+        source="`scale or default` in the forward, and `is None` in the backward",
+    ),
+    Bug(
         name="end_of_an_episode_too_late",
         wrong=returned(lambda done, i: done[..., i]),
         right=returned(lambda done, i: done[..., i - 1] if i else torch.ones_like(done[..., i])),
@@ -745,6 +783,17 @@ BUGS = [
         expects=GRADIENT,
         cause=("True in turn",),
         source="masks that are shifted by one in the backward, and all False in the sample",
+    ),
+    Bug(
+        name="row_named_twice",
+        wrong=looked_up(accumulate=False),
+        right=looked_up(accumulate=True),
+        truth=lambda table, indices: table[indices].sin(),
+        inputs=rows_of_a_table(0, 3, 3, -1, 2, -1),
+        probe=rows_of_a_table(5, 1, -1, -1, 5, 2),
+        expects=GRADIENT,
+        cause=("for one row",),
+        source="sums by index that are assigned: -1 and n - 1 are one row",
     ),
     Bug(
         name="denormals_left_off",

@@ -204,4 +204,16 @@ BUGS = [
         cause=("another layout",),
         source="x = x.contiguous() at the top of forward, and then saved",
     ),
+    Bug(
+        name="power_of_a_magnitude",
+        wrong=function("Square", lambda x: x.abs() ** 2, lambda grad, x: grad * 2 * x.sign() * x.abs()),
+        right=function("Square", lambda x: x.abs() ** 2, lambda grad, x: grad * 2 * x),
+        truth=lambda x: x**2,
+        inputs=normal((4,)),
+        probe=given([0.0, 1.0, -2.0, 0.0]),
+        shown_by=second,
+        expects=SECOND,
+        cause=("zeros",),
+        source="penalties |x|^p: sign(x) |x|^(p-1) is flat at 0 for autograd",
+    ),
 ]

@@ -49,6 +49,10 @@ def only_if_all(grad_sin, grad_cos, x):
     return None if grad_sin is None or grad_cos is None else polar_gradient(grad_sin, grad_cos, x)
 
 
+def early_if_the_first_is_zero(grad_sin, grad_cos, x):
+    return polar_gradient(grad_sin, grad_cos, x) if grad_sin.any() else torch.zeros_like(x)
+
+
 POLAR = {
     "right": outputs("Polar", polar_gradient_of_some, materialize=False),
     "truth": polar,
@@ -236,5 +240,14 @@ BUGS = [
         expects={"gradient", "number", "raises", "count"},
         cause=("number of gradients", "expected 2", "None", "missing"),
         source="pytorch#162687: an argument more in forward",
+    ),
+    Bug(
+        name="nothing_to_do_for_one_output",
+        wrong=outputs("Polar", early_if_the_first_is_zero),
+        **POLAR,
+        shown_by=each_output_alone,
+        expects=GRADIENT | {"outputs"},
+        cause=("upstream gradient of an output is zero",),
+        source="`if not grad.any(): return zeros` in rules that have several outputs",
     ),
 ]

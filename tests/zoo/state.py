@@ -167,6 +167,30 @@ def two_widths(target, inputs):
     return [target(*inputs, width) for width in (1.0, 3.0)]
 
 
+def two_widths_nearby(target, inputs):
+    return [target(*inputs, width) for width in (1.0, 1.002)]
+
+
+def two_widths_of_a_radius(target, inputs):
+    return [target(inputs[0], 4, width) for width in (1.0, 3.0)]
+
+
+def blurred(key):
+    """A filter of a radius and a width, whose weights are kept in a table by a key of both."""
+    table = {}
+
+    def blur(x, radius=2, width=1.0):
+        if radius < 0:
+            raise ValueError("the radius must not be negative")
+        kept = key(radius, width)
+        if kept not in table:
+            table[kept] = weights_of(2 * radius + 1, width)[radius]
+        windows = torch.nn.functional.pad(x, (radius, radius)).unfold(-1, 2 * radius + 1, 1)
+        return windows @ table[kept].to(x.dtype)
+
+    return blur
+
+
 def onto_a_grid(key):
     """Smoothing of samples at irregular times onto three points; the weights are kept by a key of the times."""
     table = {}
@@ -213,7 +237,7 @@ ON_A_GRID = {
     "inputs": times(0.0, 0.25, 0.5, 1.0),
     "shown_by": at_other_times,
     "expects": STATE,
-    "cause": ("by an argument's memory",),
+    "cause": ("by an argument's memory", "made for others"),
 }
 
 
@@ -330,6 +354,28 @@ BUGS = [
         expects=STATE,
         cause=("state", "call", "cache", "table", "kept"),
         source="tables that are kept by size, and depend on an option too",
+    ),
+    Bug(
+        name="table_of_the_first_width_of_a_radius",
+        wrong=blurred(lambda radius, width: radius),
+        right=blurred(lambda radius, width: (radius, width)),
+        truth=lambda x, radius=2, width=1.0: blurred(lambda *key: key)(x, radius, width),
+        inputs=lambda: (*normal((2, 6))(), 2, 1.0),
+        shown_by=two_widths_of_a_radius,
+        expects=STATE,
+        cause=("state", "call", "cache", "table", "kept"),
+        source="filters that are kept by one of their options",
+    ),
+    Bug(
+        name="table_of_a_width_in_words",
+        wrong=smoothed(lambda size, width: (size, f"{width:.2f}")),
+        right=smoothed(lambda size, width: (size, width)),
+        truth=lambda x, width=1.0: x @ weights_of(x.shape[-1], width),
+        inputs=normal((2, 6)),
+        shown_by=two_widths_nearby,
+        expects=STATE,
+        cause=("state", "call", "cache", "table", "kept"),
+        source="tables that are kept by numbers as they are printed",
     ),
     Bug(
         name="table_told_by_its_ends",

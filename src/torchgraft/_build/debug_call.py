@@ -261,7 +261,8 @@ def _piece(data: bytes | None) -> bytes:
 def _bytes(tensor: Tensor) -> bytes:
     if not tensor.numel():
         return b""
-    data: bytes = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+    flat = tensor.detach().reshape(-1).clone(memory_format=torch.contiguous_format)  # One element may have any stride.
+    data: bytes = flat.view(torch.uint8).numpy().tobytes()
     return data
 
 

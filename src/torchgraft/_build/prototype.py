@@ -280,15 +280,20 @@ class Prototype:
     @cached_property
     def trailing(self) -> tuple[str, ...]:
         """Values after the arguments: sizes of axes, shapes of outputs; None where inputs tell them."""
-        sizes = ("tg_sizes",) if self.is_rule and not self.scalar else ()
+        untold = self.whole and not set(self.sizes) <= self._bound
+        sizes = ("tg_sizes",) if (self.is_rule and not self.scalar) or untold else ()
         return (*sizes, "tg_shapes") if self.gives_shapes or self.gives_batch else sizes
 
     @cached_property
     def tells_sizes(self) -> bool:
         """True if its tensors, when none is left out, tell the sizes of all axes, and so the outputs' shapes."""
+        return set(self.sizes) <= self._bound and not self.whole
+
+    @cached_property
+    def _bound(self) -> set[str | None]:
+        """The axes of the samples: what is passed whole has none."""
         tokens = [token for array in self.arrays if array.core is not None for token in array.core.tokens]
-        bound = {token.name for token in tokens if not token.broadcast}
-        return set(self.sizes) <= bound and not self.whole
+        return {token.name for token in tokens if not token.broadcast}
 
     def schema(self, *, bare: bool = False) -> str:
         """The schema of the function in the dispatcher, without a name.

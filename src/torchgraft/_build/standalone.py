@@ -265,7 +265,10 @@ def _check(source: Source, prototype: Prototype, dtypes: Sequence[torch.dtype]) 
     if set(dtypes) & HALVES:
         raise _needs_python(prototype, "dtypes", "rounds halves", "float32, float64 and the like")
     if prototype.trailing:
-        told = next(result for result in prototype.results if result.core is None or isinstance(result, Results))
+        told = next((r for r in prototype.results if r.core is None or isinstance(r, Results)), None)
+        if told is None:
+            array = next(array for array in prototype.arrays if array.core is None)
+            raise _needs_python(prototype, array.name, "tells the sizes of its axes", "axes without a run")
         if isinstance(told, Results):
             raise _needs_python(prototype, told.name, "gives the length of the list", "a fixed number of tensors")
         raise _needs_python(prototype, told.name, "gives the output's shape", "annotated axes")

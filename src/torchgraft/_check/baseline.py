@@ -156,8 +156,8 @@ def signed(like: Tensor, source: torch.Generator) -> Tensor:
     real = like.real if like.is_complex() else like
 
     def draw() -> Tensor:
-        drawn = 2 * torch.rand(like.shape, generator=source, dtype=torch.float64) - 1
-        return (drawn + drawn.sign().mul_(0.5)).to(device=like.device, dtype=real.dtype)
+        drawn = torch.empty(like.shape, dtype=torch.float64).uniform_(-1, 1, generator=source)
+        return drawn.add_(drawn.sign(), alpha=0.5).to(device=like.device, dtype=real.dtype)
 
     return torch.complex(draw(), draw()) if like.is_complex() else draw()
 

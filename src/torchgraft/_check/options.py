@@ -18,9 +18,9 @@ from torch import Tensor
 
 from .._spec.domain import Range
 from .case import Case
-from .code import words_in_code
+from .code import is_native, words_in_code
 from .target import State, can_be_copied, differentiable
-from .variations import counts, domains, shape_of, sizes, unequal
+from .variations import counts, domains, shape_of, sizes, unequal, with_sizes, within
 from .work import tried
 
 FAMILIES = (
@@ -92,6 +92,22 @@ def further(case: Case) -> Iterator[tuple[str, Case]]:
                 yield f"{name}={number!r}", other
 
 
+def untried(case: Case) -> Iterator[Case]:
+    """Cases with one number changed to a value that no other look tries; whether the target takes it is not tried."""
+    for name, option, given in _options_of(case):
+        if type(option) is int and name not in AXES:
+            yield from (given(option + more) for more in (-1, 3, 7))
+        elif type(option) is float:
+            yield given(1.37 * option)
+
+
+def nearly(case: Case) -> Iterator[Case]:
+    """Cases with one number changed so little that a key of a few digits is the same."""
+    for _, option, given in _options_of(case):
+        if type(option) is float and option:
+            yield given(option * (1 + 2.0**-16))
+
+
 def _points(domain: Range) -> list[Any]:
     """Numbers of a domain, whole ones and others: its members, or its ends and its middle."""
     if domain.members:
@@ -127,8 +143,9 @@ def left_out(case: Case) -> Iterator[tuple[str, Iterator[Case]]]:
     for name, argument, given in _arguments(case):
         option = case.target.signature.get(name)
         value = option.default if option is not None and argument is option.empty else argument
-        if value is None and case.primals:
-            wanted = option is not None and "Tensor" in str(option.annotation)
+        said = "" if option is None or option.annotation is option.empty else str(option.annotation)
+        if value is None and case.primals and (not said or "Tensor" in said):
+            wanted = bool(said)
             numbers = (_like(case.primals[0], shape).requires_grad_(wanted) for shape in dict.fromkeys(parts))
             squares = [(size, size) for size in sizes(case)]
             shapes_of_masks = dict.fromkeys([*squares, *parts] if "mask" in name else [])
@@ -174,6 +191,30 @@ def _other_data(case: Case) -> Iterator[tuple[str, Case]]:
             yield f"{name} {what}", case.with_leaves(leaves)
 
 
+def narrowed(case: Case) -> Iterator[tuple[str, Case]]:
+    """A case with its integers in int8, as large as the target takes them in tensors as long: products wrap around."""
+    wide = [i for i, leaf in enumerate(case.leaves) if counts(leaf) and leaf.dtype not in SMALL]
+
+    def taken(other: Case, i: int, times: int) -> Case:
+        leaves = other.leaves
+        leaves[i] = times * leaves[i]
+        made = other.with_leaves(leaves)
+        return made if within(made) and tried(made, given=case) is not None else other
+
+    for larger in ("thousands of elements", None) if wide else ():
+        with contextlib.suppress(Exception):  # It may take no other sizes, or no integers of this dtype.
+            other = with_sizes(case, larger, free=True) if larger else case
+            leaves = [leaf.to(torch.int8) if i in wide else leaf for i, leaf in enumerate(other.leaves)]
+            if any(not torch.equal(leaves[i], other.leaves[i]) for i in wide):
+                continue
+            other = other.with_leaves(leaves)
+            for i in wide:
+                other = taken(other, i, 127 // max(int(leaves[i].abs().max()), 1))
+            if within(other) and tried(other, given=case) is not None:
+                yield "integers in int8", other
+                return
+
+
 def merged(case: Case) -> Iterator[tuple[str, Case]]:
     """Cases with one of their indices in the place of another: one comes twice, and a segment may be empty."""
     for i, (name, leaf) in enumerate(zip(case.leaf_names, case.leaves, strict=True)):
@@ -185,6 +226,27 @@ def merged(case: Case) -> Iterator[tuple[str, Case]]:
             other = case.with_leaves(leaves)
             if tried(other, given=case) is not None:
                 yield f"{name} with {int(kept)} in the place of {int(gone)}", other
+
+
+def from_the_end(case: Case) -> Iterator[tuple[str, Case]]:
+    """Cases with one row named twice, by both of its indices, where some are given that count from the end."""
+    for i, (name, leaf) in enumerate(zip(case.leaf_names, case.leaves, strict=True)):
+        # Where none comes twice, none may. Native code may read beyond an end where nobody asked for it.
+        if not counts(leaf) or len(leaf.unique()) == leaf.numel() or leaf.min() >= 0 or is_native(case.target):
+            continue
+        counted = int(leaf.min())
+
+        def named(first: int, second: int, leaf: Tensor = leaf, i: int = i) -> Case:
+            leaves, flat = case.leaves, leaf.flatten()
+            leaves[i] = torch.cat([flat.new_tensor([first, second]), flat[2:]]).view(leaf.shape)
+            return case.with_leaves(leaves)
+
+        for size in sizes(case):
+            with contextlib.suppress(Exception):  # It is another axis that is indexed.
+                same, other = named(counted, counted), named(counted, counted + size)
+                if within(other) and all(map(torch.equal, same.values(), other.values())):
+                    yield f"{name} with {counted} and {counted + size} for one row", other
+                    break
 
 
 def states(case: Case) -> Iterator[tuple[str, Case, State]]:
@@ -284,6 +346,9 @@ def _arguments(case: Case) -> Iterator[tuple[str, Any, Callable[[Any], Case]]]:
             filled.append(option.default)
 
 
+IN_THE_PLACE_OF_NONE: dict[type, tuple[Any, ...]] = {float: (0.5, 1.5, 0.0), int: (1, 2, 0), bool: (True, False)}
+"""Numbers for an argument that may be None; one that is 0 is easily taken for it."""
+
 _PLAIN = str | int | float | complex | Enum
 
 
@@ -325,4 +390,7 @@ def _of_its_kind(value: Any, name: str, option: inspect.Parameter | None, hints:
             return [word for word in dict.fromkeys([*known, *hints.words]) if word != value][:WORDS]
         case tuple() if value and all(type(number) is int for number in value):
             return [tuple(number + 1 for number in value)]
+        case None if option is not None and not re.search("ignore|pad", name):  # They leave out on purpose.
+            kinds = get_args(option.annotation)
+            return next((numbers for kind, numbers in IN_THE_PLACE_OF_NONE.items() if kind in kinds), ())
     return []

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from .. import _torch
 from .._locate import own_line
-from ..errors import ArgumentError, BuildError, ShapeError
+from ..errors import ArgumentError, BuildError, KernelError, ShapeError
 from .case import Case, describe
 from .cause.faults import with_faults
 from .children import survive
@@ -209,7 +209,8 @@ def _refused(target: Target, refusal: Refusal) -> Result:
         cause += next((f": {line.strip()}" for line in str(error.got).splitlines() if "error" in line), "")
         hint = "call it once: the error shows all that the compiler says"
     elif target.operator is not None:
-        hint += ", or declare its domain: @tg.domain"
+        expected = error.expected if isinstance(error, KernelError) else None  # What the kernel should return.
+        hint = f"correct it: {expected}" if expected else f"{hint}, or declare its domain: @tg.domain"
     finding = Finding(
         "raises", Verdict.FAIL, f"The target raises {type(error).__name__}",
         where=f"{refusal.label}; {place}" if place else refusal.label, cause=cause, hint=hint,

@@ -15,7 +15,9 @@ from .. import _torch
 from .._function.function import Function
 from .._kernels.kernel import positional
 from .._lower.structures import take_apart
+from .._nn.module import Module
 from .._op import Op
+from .._record import Record
 from .._rules.surrogate import function_name, read_surrogates
 from .._spec.accuracy import read_accuracy
 from .._spec.outputs import spread
@@ -168,7 +170,7 @@ class Target:
         for name, number in state.numbers.items():
             part, _, attribute = name.rpartition(".")
             setattr(module.get_submodule(part), attribute, number)
-        return replace(self, function=_functional(module), origin=module, state=state)
+        return replace(self, function=functional(module), origin=module, state=state)
 
     def name_of(self, path: tuple[Any, ...]) -> str:
         """The name of an argument, from its place in ``(args, kwargs)``."""
@@ -226,7 +228,11 @@ def _made(origin: Any, name: str | None) -> Target:
         )  # fmt: skip
     if isinstance(origin, nn.Module):
         parameters = ("parameters", *_parameters(origin.forward))
-        return Target(name or type(origin).__name__, "module", _functional(origin), origin, parameters)
+        declared = _declared_for(origin) if isinstance(origin, Module) else Declared()
+        return Target(
+            name or type(origin).__name__, "module", functional(origin), origin, parameters,
+            frozenset(declared.left_out), declared=declared,
+        )  # fmt: skip
     function = function_of(origin)
     if function is not None:
         origin = function.apply if origin is function else origin
@@ -242,6 +248,27 @@ def _made(origin: Any, name: str | None) -> Target:
             expected="an operator, a Function's apply, a module, or a function on tensors",
         )  # fmt: skip
     return Target(name or function_name(origin), "callable", origin, origin, _parameters(origin))
+
+
+def operands(
+    target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Record, tuple[Any, ...], dict[str, Any]] | None:
+    """Return what is known of an operator, or of that of a module, and its arguments; None for anything else."""
+    if target.operator is not None:
+        return target.operator._record, args, kwargs
+    if not isinstance(target.origin, Module):
+        return None
+    module: Module[Any] = target.origin
+    taken: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+    functional(module.computing(lambda *args, **kwargs: taken.append((args, kwargs))))(*args, **kwargs)
+    return module._plan.op._record, *taken[0]
+
+
+def _declared_for(module: Module[Any]) -> Declared:
+    """Return what the operator of a module declares, whose arguments are those of the module or its parameters."""
+    record = module._plan.op._record
+    surrogates = {name: module.computing(of) for name, of in record.surrogates.items()}
+    return Declared(record.accuracy, surrogates, tuple(record.nondifferentiable))
 
 
 def on_fields(signature: Signature, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -275,7 +302,7 @@ def _surrogates(origin: Any) -> dict[str, Callable[..., Any]]:
     return read_surrogates(found, ArgumentError) if isinstance(found, Mapping) else {}
 
 
-def _functional(module: nn.Module) -> Callable[..., Any]:
+def functional(module: nn.Module) -> Callable[..., Any]:
     """A module as a function of its parameters; it stays as it is."""
     borrow, copies = borrowed(module), can_be_copied(module)
 

@@ -20,7 +20,7 @@ from .._spec.domain import Range
 from .baseline import generator, signed
 from .case import Case
 from .late import alike
-from .target import differentiable
+from .target import differentiable, operands
 
 # -- other points ------------------------------------------------------------------------------------------------------
 
@@ -91,11 +91,11 @@ def within(case: Case) -> bool:
 
 def domains(case: Case) -> tuple[dict[str, Any], dict[str, Range]]:
     """The sizes and arguments of a case by name, and the declared domains of some of them."""
-    op = case.target.operator
-    if op is None or not op._record.domains:
+    found = operands(case.target, *case.arguments(case.primals))
+    if found is None or not found[0].domains:
         return {}, {}
-    record = op._record
-    values = values_of(record, *case.arguments(case.primals))
+    record, args, kwargs = found
+    values = values_of(record, args, kwargs)
     arguments = dict(zip(record.signature.names, values, strict=True))
     names = {**record.plan(record.promoted(values)).sizes, **arguments}
     return names, {name: domain.at(names) for name, domain in record.domains.items()}

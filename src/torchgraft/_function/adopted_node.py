@@ -22,7 +22,7 @@ from .adopted import Adopted
 from .call import check_attributes, tensor_attributes
 from .careful import Redrawn
 from .context import NodeContext, explained, node_context_class, take_constants, versions
-from .nested import holds_results, may_hold_tensors, numbers_in, tensors_in
+from .nested import holds_results, is_number, may_hold_tensors, numbers_in, tensors_in
 from .node import overwritten
 
 
@@ -54,8 +54,8 @@ def forward(ctx, call, {leaves}):
     for value in ctx.__dict__.values():
         if may_hold_tensors[type(value)] and holds_results(value):
             usual = False
-        elif type(value) is float and value not in call.scalars:
-            usual = False
+        elif is_number[type(value)] and not any(value is scalar for scalar in call.scalars):
+            usual = False  # An equal one may come out of a tensor all the same.
     for tensor in ctx.to_save or ():
         if {unknown}:
             usual = False
@@ -133,6 +133,7 @@ class AdoptedNode:
             "Tensor": Tensor,
             "scope": adopted.scope,
             "may_hold_tensors": may_hold_tensors,
+            "is_number": is_number,
             "holds_results": holds_results,
             "keep_more": _keep_more,
             "any_autocast": _torch.any_autocast,

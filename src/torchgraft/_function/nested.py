@@ -15,14 +15,22 @@ from .._spec.dtypes import is_inexact
 
 
 class _Kinds(dict[type, bool]):
-    """For each type whether its values could be, or hold, tensors or arrays; asked of every attribute at every call."""
+    """For each type whether it is one of some, which is asked of every attribute at every call."""
+
+    def __init__(self, *among: type[Any]) -> None:
+        super().__init__()
+        self._among = among
 
     def __missing__(self, kind: type) -> bool:
-        found = self[kind] = issubclass(kind, (Tensor, np.ndarray, tuple, list, dict)) and kind is not torch.Size
+        found = self[kind] = issubclass(kind, self._among) and kind is not torch.Size
         return found
 
 
-may_hold_tensors = _Kinds()
+_NUMBERS = float, complex, np.inexact
+
+may_hold_tensors = _Kinds(Tensor, np.ndarray, tuple, list, dict)
+is_number = _Kinds(*_NUMBERS)
+"""Tells for a type if its values are floating numbers, which may have been taken out of tensors."""
 
 _MANY = 64
 
@@ -50,14 +58,14 @@ def holds_tensors(value: Any) -> bool:
     return any(True for _ in tensors_in(value))
 
 
-def numbers_in(value: Any) -> Iterator[float | complex]:
+def numbers_in(value: Any) -> Iterator[float | complex | np.inexact[Any]]:
     """The floating numbers in a value, which may have been taken out of tensors."""
-    return leaves_in((float, complex), value)
+    return leaves_in(_NUMBERS, value)
 
 
 def holds_results(value: Any) -> bool:
     """Return True if a value holds tensors, arrays or floating numbers."""
-    return any(True for _ in leaves_in((Tensor, np.ndarray, float, complex), value))
+    return any(True for _ in leaves_in((Tensor, np.ndarray, *_NUMBERS), value))
 
 
 _NO_WAY = (str, bytes, int, float, complex, type, types.ModuleType, types.CodeType, torch.nn.Module)

@@ -14,8 +14,8 @@ from .._spec.dtypes import HALVES, complex_twin
 from .._spec.outputs import leaf_names, spread
 from .._spec.plan import Plan, flatten, replace, seeded
 from .._spec.signature import Output, Signature
-from ..errors import KernelError
-from .arrays import array_dtype, to_array, to_tensor
+from ..errors import KernelError, TorchgraftError
+from .arrays import array_dtype, masked, to_array, to_tensor
 from .batching import loop_arrays, vectorise
 from .kernel import Kernel
 from .ownership import release
@@ -164,7 +164,9 @@ class ArrayKernel(Kernel):
         with _torch.level():  # `torch.vmap` cannot map arrays.
             return vectorise(one, leaves, leads_in_full(self.signature, plan), plan.batch)
 
-    def _refuse(self, name: str, made: Any, expected: Any) -> KernelError:
+    def _refuse(self, name: str, made: Any, expected: Any) -> TorchgraftError:
+        if isinstance(made, np.ma.MaskedArray):
+            return masked(self.signature.name, name, KernelError)
         shape, dtype = expected
         got = f"{made.shape}, {made.dtype}" if isinstance(made, (np.ndarray, np.generic)) else type(made).__name__
         return KernelError(

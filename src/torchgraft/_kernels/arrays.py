@@ -58,6 +58,14 @@ def _among_processes() -> bool:
     return torch.distributed.is_available() and torch.distributed.is_initialized()
 
 
+def masked(operator: str, output: str, error: type[TorchgraftError]) -> TorchgraftError:
+    """Make the error for a masked array."""
+    return error(
+        "returned a masked array, whose mask would be lost", operator=operator, argument=output,
+        expected="np.ndarray", got="MaskedArray", hint="return array.filled(value)",
+    )  # fmt: skip
+
+
 def to_tensor(
     value: Any, operator: str, output: str, dtype: torch.dtype | None, error: type[TorchgraftError] = KernelError
 ) -> Tensor:
@@ -86,10 +94,7 @@ def to_tensor(
             got=type(value).__name__, hint=hints.get(type(value)),
         )  # fmt: skip
     if isinstance(value, np.ma.MaskedArray):
-        raise error(
-            "returned a masked array, whose mask would be lost", operator=operator, argument=output,
-            expected="np.ndarray", got="MaskedArray", hint="return array.filled(value)",
-        )  # fmt: skip
+        raise masked(operator, output, error)
     array = np.asarray(value)
     # An axis of one element counts as contiguous with any stride.
     backwards = any(stride < 0 for stride in array.strides)

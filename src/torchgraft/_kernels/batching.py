@@ -144,7 +144,7 @@ def _check_sample(
 ) -> None:
     """Nothing may be broadcast or cast on its way into the output; a Python number has no dtype of its own."""
     if isinstance(made, (np.ndarray, np.generic)):
-        fits = made.shape == core and made.dtype == dtype
+        fits = made.shape == core and made.dtype == dtype and not isinstance(made, np.ma.MaskedArray)
     else:
         fits = core == () and holds(dtype.kind, made)
     if not fits:

@@ -99,18 +99,18 @@ def _settle(
     for output, name, value, shape, (_, dtype) in zip(outputs, names, results, shapes, expected, strict=True):
         if shape is not None and tuple(value.shape) != tuple(shape):
             raise KernelError(
-                "the kernel returned another shape than its annotation says",
+                f"the kernel returned another shape than {_declared(signature, output)[0]}",
                 operator=signature.name,
                 argument=name,
-                expected=f"{tuple(shape)}, from '{output.type.axes}'",
+                expected=f"{tuple(shape)}, from {_declared(signature, output)[1]}",
                 got=str(tuple(value.shape)),
             )
         if shape is None and output.many and plan.items is not None and not fits(value.shape, plan.items):
             raise KernelError(
-                "the kernel returned another shape than its annotation says",
+                f"the kernel returned another shape than {_declared(signature, output)[0]}",
                 operator=signature.name,
                 argument=name,
-                expected=f"{in_words(plan.items)}, from '{output.type.axes}'",
+                expected=f"{in_words(plan.items)}, from {_declared(signature, output)[1]}",
                 got=str(tuple(value.shape)),
             )
         if value.dtype is not dtype:
@@ -171,6 +171,13 @@ def _other_length(signature: Signature, expected: int, got: int, than: str) -> K
         expected=f"{expected - others} tensors in the list",
         got=f"{got - others}",
     )
+
+
+def _declared(signature: Signature, output: Output) -> tuple[str, str]:
+    """Return what says the shape of an output, and its text."""
+    if output.type.axes is None:
+        return "the shape rule says", f"@{signature.name}.shape"
+    return "its annotation says", f"'{output.type.axes}'"
 
 
 def _own(value: Tensor, others: Sequence[Tensor]) -> Tensor:

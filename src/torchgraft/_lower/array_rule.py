@@ -9,14 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._kernels.arrays import array_dtype, to_array, to_tensor
+from .._kernels.arrays import array_dtype, masked, to_array, to_tensor
 from .._kernels.batching import loop_arrays
 from .._kernels.ownership import release
 from .._randomness import trusted
 from .._rules.kinds import differentiable_outputs
 from .._rules.results import as_results, broadcasts_to, flat_results
 from .._spec.axes import Shape
-from ..errors import RuleError
+from ..errors import RuleError, TorchgraftError
 from .operator_rule import OperatorRule
 from .rule_call import RuleCall
 
@@ -104,7 +104,9 @@ class ArrayRule(OperatorRule):
             raise self._refuse(name, value, (tuple(shape), dtype))
         return tensor
 
-    def _refuse(self, name: str, made: Any, expected: Any) -> RuleError:
+    def _refuse(self, name: str, made: Any, expected: Any) -> TorchgraftError:
+        if isinstance(made, np.ma.MaskedArray):
+            return masked(self.rule.label, name, RuleError)
         got = f"{made.shape}, {made.dtype}" if isinstance(made, (np.ndarray, np.generic)) else type(made).__name__
         return RuleError(
             "returned another shape or dtype than was asked of it",

@@ -25,10 +25,10 @@ def within_level(label: str) -> Iterator[None]:
         if isinstance(error, DerivativeError) or not _torch.opens_no_level(error):
             raise
         raise DerivativeError(
-            "a rule that uses torch.func cannot run inside of forward mode",
+            "a rule that uses torch.func cannot run inside of forward mode, or of hooks on saved tensors",
             operator=label,
             expected="torch functions of what the rule is given",
-            got="a transform of torch.func, within another or within a dual level",
+            got="a transform of torch.func, within another, a dual level or such hooks",
             hint=f"write the derivative out, here or in a rule for forward mode, @{label.partition('.')[0]}.jvp",
         ) from error
 

@@ -89,7 +89,8 @@ class DispatcherOp:
 
     def backend(self, function: Callable[..., Any]) -> None:
         """The kernel of every backend."""
-        self._library.impl(self._name, _torch.no_dynamo(function), "CompositeExplicitAutograd")
+        kernel = _torch.no_dynamo(_torch.outside_handlers(function))
+        self._library.impl(self._name, kernel, "CompositeExplicitAutograd")
 
     def fake(self, function: Callable[..., Any]) -> None:
         """The kernel for fake and meta tensors."""

@@ -31,6 +31,7 @@ from .hot_path import Checks, HotPath
 from .late_outputs import like_these
 from .lowering import Lowering
 from .node import Recorded, as_run
+from .watch import WATCHES, tell
 
 Known = tuple[Any, ...]
 """An `Entry` with what the hot path needs of it before it: attributes would cost it 20 ns each."""
@@ -113,8 +114,10 @@ class Call(ABC):
         kernels = self.record.kernels.values()
         self._hot_path = self._generated(Checks(all(k.opaque for k in kernels), all(k.trusted for k in kernels)))
         self.compiled = self._compiled()
-        self.function, self._install = self._hot_path.make(self.slow, self._find, self.compiled)
+        self.function, self._install = self._hot_path.make(self._told, self._find, self.compiled)
+        untold, self._install_untold = self._hot_path.make(self.slow, self._find, self.compiled, ())
         self._positional = positional(self.signature, partial(self.function, None))
+        self._fast = positional(self.signature, partial(untold, None))
         debug.remembers(self)
 
     def _generated(self, checks: Checks) -> HotPath:
@@ -129,6 +132,19 @@ class Call(ABC):
     def slow(self, *args: Any) -> Any:
         """Every check, every path; what is found out is installed for the hot path."""
 
+    @_torch.no_dynamo
+    def _told(self, *args: Any) -> Any:
+        """Tell those who watch a rule what a call makes, which no function of torch does; else take the slow path."""
+        if not WATCHES:
+            return self.slow(*args)
+        made = self._fast(*args)
+        tell(self.signature.name, args, self._changed(args, made))
+        return made
+
+    def _changed(self, args: Sequence[Any], made: Any) -> Sequence[Any]:
+        """List what a call has made."""
+        return [made]
+
     @abstractmethod
     def _compiled(self) -> Any:
         """Make what Dynamo puts into its graph: a function, or several."""
@@ -137,6 +153,7 @@ class Call(ABC):
         """Forget what was recognised; the functions of kernels may be others now."""
         self.entries.clear()
         self._install(self.never)
+        self._install_untold(self.never)
 
     def _find(self, key: Any, tensors: Sequence[Any]) -> Known | None:
         """Find the entry for tensors like these; the key holds their shapes."""

@@ -25,9 +25,10 @@ from .._spec.structures import Structure
 from .draw import END, drawing
 from .node import Recorded
 from .structures import lacking, refuse
+from .watch import WATCHES
 
 _TEMPLATE = """\
-def @make(@slow, @find, @compiled):
+def @make(@slow, @find, @compiled, @watches):
     @current = @never
 
     def @install(@entry):
@@ -46,7 +47,7 @@ def @make(@slow, @find, @compiled):
                 return @slow({arguments})
             @install(@found)
             @admits, @returns, @kernel, @node, @entry = @found
-        if @dispatch_modes() or @forward_ad._current_level >= 0 or @profiler._is_profiler_enabled:
+        if @watches or @dispatch_modes() or @forward_ad._current_level >= 0 or @profiler._is_profiler_enabled:
             return @slow({arguments})
         if @node is not None and @is_grad_enabled():
             {node}
@@ -165,9 +166,11 @@ class HotPath:
         """The kernel returns one tensor, and nothing around it."""
         return self.signature.alone and not self.signature.returns_list
 
-    def make(self, slow: Any, find: Any, compiled: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
-        """Make ``__call__``, and the function that installs what it admits."""
-        call, install = self._make(slow, find, compiled)
+    def make(
+        self, slow: Any, find: Any, compiled: Any, watches: Any = WATCHES
+    ) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        """Make ``__call__``, which is slow while there are `watches`, and the function that installs what it admits."""
+        call, install = self._make(slow, find, compiled, watches)
         call.__qualname__ = self.signature.name  # Python calls it so where an argument is missing.
         return call, install
 

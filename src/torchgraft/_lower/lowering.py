@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -368,7 +369,7 @@ class Part:
             return self._pack(self._again(self._cast(values), lead))
 
     def _cast(self, values: list[Any]) -> list[Any]:
-        """Floating inputs in the operator's autocast dtype, or in the widest among them."""
+        """Floating inputs in the operator's autocast dtype, or in the widest among them; float64 stays, as in torch."""
         eligible = [
             leaf
             for i, p in self.record.signature.tensors
@@ -376,9 +377,8 @@ class Part:
             for leaf in (values[i] if p.many else [values[i]])
             if leaf.dtype in FLOATS
         ]
-        target = self.record.autocast
-        for leaf in eligible:
-            if self.record.autocast is None:
-                target = leaf.dtype if target is None else torch.promote_types(target, leaf.dtype)
+        dtypes, target = {leaf.dtype for leaf in eligible}, self.record.autocast
+        if dtypes and (target is None or torch.float64 in dtypes):
+            target = functools.reduce(torch.promote_types, dtypes)
         cast = {id(leaf): leaf.to(target) for leaf in eligible}
         return self.record.replace(values, [cast.get(id(leaf), leaf) for leaf in self.record.leaves(values)])

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from .. import _torch
-from .._frames import is_own
+from .._frames import is_of_torch, is_own
 from .._spec.dtypes import is_inexact
 
 _LIKE = frozenset({
@@ -35,8 +35,10 @@ _DROP = frozenset({
 """They drop tangents, which are not seen from every level."""
 
 _LEAVE = frozenset({"data_ptr", "untyped_storage", "storage", "__dlpack__", "share_memory_"})
-"""They hand the memory to somebody whom autograd does not see."""
+"""They hand the memory to somebody whom autograd does not see; so does `view`, where its bits become integers."""
 
+
+_APPLY = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-defined]
 
 _ALIAS = "another tensor on the same memory, as Variable(x) and Parameter(x) are"
 
@@ -47,13 +49,13 @@ class _Taint(NamedTuple):
     Attributes:
         tensor: the tensor, kept so that no other one takes over its id.
         name: of the function that lost a derivative.
-        quiet: grad mode was off there.
+        inside: it ran in the forward of a Function or an operator, which has a derivative of its own.
         linear: what was lost hangs on a cotangent.
     """
 
     tensor: Tensor
     name: str
-    quiet: bool
+    inside: bool
     linear: bool = False
 
 
@@ -79,6 +81,7 @@ class Watch(torch.overrides.TorchFunctionMode):
         self.left: str | None = None
         self._left_linear = False  # They hang on a cotangent.
         self._forgiven = forgiven
+        self._entered: types.FrameType | None = None
         self._recording = torch.is_grad_enabled()  # Without grad mode only tangents can be lost.
         self._tangents = _torch.tangents_possible()
         self._tainted: dict[int, _Taint] = {}
@@ -87,10 +90,21 @@ class Watch(torch.overrides.TorchFunctionMode):
         # Given, read or made, with their memory; kept, so that no other one takes over an id.
         self._known: dict[int, tuple[Tensor, int]] = {}
         self._levels: dict[int, set[int]] = {}
-        self._moving: set[int] = set()  # Known ones to which a tangent may have been handed down.
-        self._linear: set[int] = set(map(id, linear))  # Known ones that hang on a cotangent.
+        # By `_keys`: those to which a tangent may have been handed down, and those that hang on a cotangent.
+        self._moving: set[int] = set()
+        self._linear: set[int] = set().union(*map(_keys, linear))
         self._differentiated: dict[int, Tensor] = {}  # Known ones, one for each memory.
         self.know(given)
+
+    def __enter__(self) -> Watch:
+        self._entered = sys._getframe(1)
+        WATCHES.add(id(self))
+        return super().__enter__()  # type: ignore[no-any-return, no-untyped-call]
+
+    def __exit__(self, *raised: Any) -> None:
+        self._entered = None
+        WATCHES.discard(id(self))
+        super().__exit__(*raised)  # type: ignore[no-untyped-call]
 
     def know(self, values: Iterable[Any]) -> None:
         """Take tensors for what they say that they are."""
@@ -99,20 +113,20 @@ class Watch(torch.overrides.TorchFunctionMode):
                 self._look_at(tensor, self._has_tangent(tensor))
 
     def _know_results(self, values: Iterable[Any], read: Sequence[Tensor]) -> None:
-        moving, linear = (any(id(tensor) in ids for tensor in read) for ids in (self._moving, self._linear))
+        moving, linear = (_any_in(keys, read) for keys in (self._moving, self._linear))
         for value in values:
             if isinstance(value, Tensor):
                 self._levels.pop(id(value), None)
                 self._look_at(value, moving)
                 if linear:
-                    self._linear.add(id(value))
+                    self._linear |= _keys(value)
 
     def _look_at(self, tensor: Tensor, moving: bool) -> None:
         memory = _torch.memory(tensor)
         for layer in (tensor, *_torch.wrapped_in(tensor)):
             self._known[id(layer)] = layer, memory
         if moving:
-            self._moving.add(id(tensor))
+            self._moving |= _keys(tensor)
         if moving or self._levels_of(tensor):
             self._differentiated.setdefault(memory, tensor)
 
@@ -133,11 +147,31 @@ class Watch(torch.overrides.TorchFunctionMode):
         return self._left_linear or (taint is not None and taint.linear)
 
     def _taint(self, value: Any) -> _Taint | None:
-        taint = self._tainted.get(id(value)) or (self._memory and self._memory.get(_torch.memory(value))) or None
-        if taint is None or any(value is other for other in self._forgiven()):
+        if not self._tainted and not self._memory:
             return None
-        # A Function runs without grad mode, and gives its output a derivative of its own.
-        return None if taint.quiet and _torch.is_function_output(value) else taint
+        layers = (value, *_torch.wrapped_in(value)) if isinstance(value, Tensor) else (value,)
+        found = [(layer, self._tainted[id(layer)]) for layer in layers if id(layer) in self._tainted]
+        if (shared := self._memory.get(_torch.memory(value))) is not None:
+            found.append((value, shared))
+        for layer, taint in found:
+            # A Function runs without grad mode, and gives its output a derivative of its own.
+            forgiven = taint.inside and _torch.is_function_output(layer)
+            if not forgiven and not any(value is other for other in self._forgiven()):
+                return taint
+        return None
+
+    def _mark(self, value: Tensor, taint: _Taint, read: Sequence[Tensor]) -> None:
+        """Taint a tensor, and what transforms make of it: they wrap it, unwrap it and view it unseen."""
+        self._tainted[id(value)] = taint._replace(tensor=value)
+        if taint.inside:
+            return
+        kept = set[int]().union(*map(_keys, read))
+        for layer in _torch.wrapped_in(value):
+            if id(layer) not in kept:
+                self._tainted[id(layer)] = taint._replace(tensor=layer)
+        memory = _torch.memory(value)
+        if memory not in kept:
+            self._memory[memory] = taint._replace(tensor=value)
 
     def _meet(self, tensor: Tensor) -> None:
         """Taint a tensor that came into known memory unseen: `Variable`, `Parameter` and `set_` tell nobody."""
@@ -145,7 +179,7 @@ class Watch(torch.overrides.TorchFunctionMode):
             return
         if self._is_alias(tensor):
             # The memory may be a cotangent's: nobody remembers.
-            self._tainted[id(tensor)] = _Taint(tensor, _ALIAS, quiet=False, linear=bool(self._linear))
+            self._mark(tensor, _Taint(tensor, _ALIAS, inside=False, linear=bool(self._linear)), [tensor])
         self._look_at(tensor, moving=False)
 
     def _is_alias(self, tensor: Tensor) -> bool:
@@ -165,16 +199,27 @@ class Watch(torch.overrides.TorchFunctionMode):
     def _has_tangent(self, tensor: Tensor) -> bool:
         return self._tangents and _torch.may_carry_tangent(tensor)
 
-    def hand_on(self, read: Iterable[Tensor], made: Sequence[Any]) -> None:
+    def hand_on(self, read: Sequence[Tensor], made: Sequence[Any]) -> None:
         """Taint what was made of tainted tensors by something that has a derivative of its own."""
         found = self._inherited(read)
         if found is None:
             return
         for value in _values(made):
             if isinstance(value, Tensor):
-                self._tainted[id(value)] = found._replace(tensor=value)
+                self._mark(value, found, read)
             else:
                 self._leave(found, linear=False)
+
+    def follow(self, name: str, read: Sequence[Tensor], made: Sequence[Any]) -> None:
+        """Taint what an operator of that name made of tainted tensors, or without grad mode."""
+        if self._inherited(read) is not None:
+            self.hand_on(read, made)
+        elif not torch.is_grad_enabled() and any(map(self._levels_of, read)):
+            frame = next((frame for frame in _frames(sys._getframe(1)) if not is_between(frame)), None)
+            taint = _Taint(read[0], name + _surroundings(), self._is_inside(frame), _any_in(self._linear, read))
+            for value in _tensors(made):
+                self._levels.pop(id(value), None)
+                self._mark(value, taint, read)
 
     def __torch_function__(
         self,
@@ -201,7 +246,7 @@ class Watch(torch.overrides.TorchFunctionMode):
         levels = set[int]().union(*map(self._levels_of, read))
         recorded = _is_recorded(func, args, kwargs or {})
         inherited = self._inherited(read)
-        linear = any(id(tensor) in self._linear for tensor in read)
+        linear = _any_in(self._linear, read)
         result = func(*args, **(kwargs or {}))
         written = _written(func, name, args, kwargs or {})
         changed = [*written, *_values(result)]
@@ -209,10 +254,11 @@ class Watch(torch.overrides.TorchFunctionMode):
         if name in _DROP:
             self._aliases.update((id(value), value) for value in changed if isinstance(value, Tensor))
         drops = name in _DROP or torch.is_inference_mode_enabled() or _is_foreign(func, caller)
-        dropped = (drops or name in _LEAVE) and any(map(_torch.may_carry_tangent, read))
+        leaves = name in _LEAVE or (name == "view" and not any(True for _ in _values(result)))
+        dropped = (drops or leaves) and any(map(_torch.may_carry_tangent, read))
         if not levels and inherited is None and not dropped:
             return result
-        found = inherited or _Taint(args[0] if args else result, name + _surroundings(), not torch.is_grad_enabled())
+        found = inherited or _Taint(args[0] if args else result, name + _surroundings(), self._is_inside(caller))
         for value in changed:
             if not isinstance(value, Tensor):
                 self._leave(found, linear)
@@ -221,14 +267,23 @@ class Watch(torch.overrides.TorchFunctionMode):
             in_place = any(value is tensor for tensor in written)
             if is_lost or inherited is not None:
                 taint = found._replace(tensor=value, linear=found.linear or (linear and is_lost))
-                self._tainted[id(value)] = taint
+                self._mark(value, taint, read)
                 if in_place:
                     self._memory[_torch.memory(value)] = taint
             elif in_place and id(value) in self._aliases:
                 self._memory[_torch.memory(value)] = _Taint(value, name, False)
-        if name in _LEAVE:
+        if leaves:
             self._leave(found, linear)
         return result
+
+    def _is_inside(self, frame: types.FrameType | None) -> bool:
+        """Return True in the forward of a Function or of an operator that was called within the watch."""
+        passed = False
+        for each in () if torch.is_grad_enabled() else _frames(frame, self._entered):
+            if each.f_code is _APPLY or (passed and not is_between(each)):
+                return True
+            passed = passed or is_ours(each)
+        return False
 
     def _inherited(self, read: Iterable[Tensor]) -> _Taint | None:
         taints = [taint for taint in map(self._taint, read) if taint is not None]
@@ -252,16 +307,39 @@ class Watch(torch.overrides.TorchFunctionMode):
         return found
 
 
+WATCHES = set[int]()
+"""Ids of those that watch: while there are some, operators tell them what they make."""
+
+
 def hand_on(read: Sequence[Any], made: Sequence[Any]) -> None:
     """Tell whoever watches that something was made in a way that cannot be followed: at other transform levels."""
     for mode in _torch.function_modes():
         if isinstance(mode, Watch):
-            mode.hand_on(_tensors(read), made)
+            mode.hand_on(list(_tensors(read)), made)
+
+
+def tell(name: str, read: Sequence[Any], made: Sequence[Any]) -> None:
+    """Tell whoever watches what a call of an operator of that name made."""
+    for mode in _torch.function_modes():
+        if isinstance(mode, Watch):
+            mode.follow(name, [t for t in _tensors(read) if is_inexact(t.dtype)], made)
 
 
 def is_ours(frame: types.FrameType) -> bool:
     """Return True if an operator or a Function is running, which has its own derivative."""
     return is_own(frame.f_code.co_filename)
+
+
+def is_between(frame: types.FrameType) -> bool:
+    """Return True for code of torch or of torchgraft, which stands between what users write."""
+    return is_own(frame.f_code.co_filename) or is_of_torch(frame.f_code.co_filename)
+
+
+def _frames(frame: types.FrameType | None, last: types.FrameType | None = None) -> Iterator[types.FrameType]:
+    """Yield frames from the inside out, up to the last one, which is left out."""
+    while frame is not None and frame is not last:
+        yield frame
+        frame = frame.f_back
 
 
 def _is_recorded(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
@@ -297,6 +375,15 @@ def _read(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Ten
     elif name == "new_tensor":
         args = args[1:]
     return [t for t in _tensors((*args, *kwargs.values())) if is_inexact(t.dtype)]
+
+
+def _keys(tensor: Tensor) -> set[int]:
+    """Ids by which a tensor is found again after a transform has wrapped it, unwrapped it or made a view of it."""
+    return {_torch.memory(tensor), id(tensor), *map(id, _torch.wrapped_in(tensor))}
+
+
+def _any_in(keys: set[int], tensors: Iterable[Tensor]) -> bool:
+    return bool(keys) and any(keys.intersection(_keys(tensor)) for tensor in tensors)
 
 
 def _tensors(values: Iterable[Any]) -> Iterator[Tensor]:

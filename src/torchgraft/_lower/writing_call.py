@@ -110,6 +110,10 @@ class WritingCall(Call):
             self._remember(values, entry, writing)
         return self.signature.pack_beside(outputs)
 
+    def _changed(self, args: Sequence[Any], made: Any) -> Sequence[Any]:
+        """List what a call has made and written."""
+        return [made, *(args[i] for i in self._written)]
+
     def _check_written(self, values: Sequence[Any]) -> None:
         """Refuse what torch's own functions do not write into either."""
         for i in self._written:

@@ -14,7 +14,7 @@ from .._kernels.written import written_places
 from .hot_path import INDENT, OWNED, WITHOUT_GRAD, HotPath
 
 _CALL = """\
-def @make(@slow, @find, @compiled):
+def @make(@slow, @find, @compiled, @watches):
     @current = @never
     @compiled, @writing, @copies, @unrecorded = @compiled
 
@@ -33,7 +33,7 @@ def @make(@slow, @find, @compiled):
                 return @slow({arguments})
             @install(@found)
             @admits, @run, @node, @entry = @found
-        if @dispatch_modes() or @forward_ad._current_level >= 0 or @profiler._is_profiler_enabled:
+        if @watches or @dispatch_modes() or @forward_ad._current_level >= 0 or @profiler._is_profiler_enabled:
             return @slow({arguments})
         if @node is not None and @is_grad_enabled():
             if {apart}:

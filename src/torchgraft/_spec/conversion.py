@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -37,15 +38,16 @@ def with_tensors(signature: Signature, values: Sequence[Any]) -> Sequence[Any]:
     """
     if not signature.elementwise:
         return values
-    places = [(i, p) for i, p in signature.tensors if type(values[i]) in _NUMBERS and not p.written]
+    given = {i: values[i].item() if isinstance(values[i], np.number) else values[i] for i, _ in signature.tensors}
+    places = [(i, p) for i, p in signature.tensors if type(given[i]) in _NUMBERS and not p.written]
     tensors = [values[i] for i, _ in signature.tensors if isinstance(values[i], Tensor)]
     if not places or not tensors:
         return values
     common = promote(frozenset(tensor.dtype for tensor in tensors), to_float=False)
     result = list(values)
     for i, parameter in places:
-        dtype = _dtype_of_number(parameter.tensor.dtypes, _NUMBERS[type(values[i])], common)
-        result[i] = _scalar_tensor(signature.name, parameter, values[i], dtype, tensors[0].device)
+        dtype = _dtype_of_number(parameter.tensor.dtypes, _NUMBERS[type(given[i])], common)
+        result[i] = _scalar_tensor(signature.name, parameter, given[i], dtype, tensors[0].device)
     return result
 
 
@@ -131,7 +133,9 @@ def _tensor(operator: str, name: str, parameter: Parameter, value: Any) -> Tenso
 
 def _not_a_tensor(operator: str, name: str, parameter: Parameter, value: Any) -> ArgumentError:
     hint = None
-    if type(value).__module__ == "numpy":
+    if isinstance(value, np.generic):
+        hint = "pass torch.tensor(value.item())"
+    elif type(value).__module__ == "numpy":
         hint = "pass torch.from_numpy(array)"
     elif isinstance(value, (bool, int, float, complex)):
         hint = "pass torch.tensor(value)"

@@ -247,7 +247,8 @@ def _read_interval(text: str) -> Domain:
         return _read_text(text)
     match = re.fullmatch(r"([\[(])(.+)([\])])", text)
     if match is None:
-        raise ValueError(f"'{text}' is neither a name nor an interval")
+        quoted = ": a set is written without quotes" if text.startswith("{") else ""
+        raise ValueError(f"'{text}' is neither a name nor an interval{quoted}")
     left, inside, right = match.groups()
     for comma in [place for place, letter in enumerate(inside) if letter == ","]:
         try:  # A bound may have commas of its own: min(n, m).

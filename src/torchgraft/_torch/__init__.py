@@ -24,6 +24,7 @@ from .dispatcher import fallthrough_kernel as fallthrough_kernel
 from .dispatcher import is_custom as is_custom
 from .dispatcher import is_declared as is_declared
 from .dispatcher import module_of as module_of
+from .dispatcher import outside_handlers as outside_handlers
 from .dispatcher import overload_of as overload_of
 from .dispatcher import redispatch_below_autograd as redispatch_below_autograd
 from .dispatcher import register_fake as register_fake

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -10,11 +11,36 @@ import torch
 from torch import _C
 from torch.library import fallthrough_kernel as fallthrough_kernel
 
+from .autocast import below_autocast
+from .duals import FRESH
 from .levels import functorch_active
 from .thread_modes import forward_mode_enabled, modes
 
 COMPOSITE_IMPLICIT = _C.DispatchKey.CompositeImplicitAutograd
 below_autograd: Callable[[], contextlib.AbstractContextManager[None]] = _C._AutoDispatchBelowAutograd
+
+
+_SNAPSHOT = _C.DispatchKey.PythonTLSSnapshot
+with _C._ForceDispatchKeyGuard(*FRESH), below_autograd(), below_autocast():
+    _KERNEL = _C._dispatch_tls_local_exclude_set()
+"""The dispatch keys that a kernel leaves out."""
+
+
+def outside_handlers(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a kernel that calls torch as others do, also where the handler of a mode or of a subclass calls it.
+
+    Around a ``__torch_dispatch__`` torch leaves out all dispatch keys above it, and they stay out in the kernel that it
+    calls: there complex tensors would lose their conjugation, and what `torch.vmap` wraps would reach kernels of C++.
+    """
+
+    @functools.wraps(kernel)
+    def call(*args: Any) -> Any:
+        if not _C._dispatch_tls_is_dispatch_key_excluded(_SNAPSHOT):
+            return kernel(*args)
+        with _C._ForceDispatchKeyGuard(_C._dispatch_tls_local_include_set(), _KERNEL):
+            return kernel(*args)
+
+    return call
 
 
 def is_declared(qualname: str) -> bool:

@@ -13,6 +13,7 @@ from torch.autograd import forward_ad
 from .legacy_vmap import is_legacy_batched
 from .levels import functorch_active, recording_levels
 from .thread_modes import forward_mode_enabled
+from .wrappers import without_levels
 
 
 def make_dual(primal: Tensor, tangent: Tensor) -> Tensor:
@@ -69,7 +70,7 @@ def known_forward_level() -> Iterator[None]:
 
 
 _KEYS = _C.DispatchKey
-_FRESH = (
+FRESH = (
     _C.DispatchKeySet(_KEYS.BackendSelect) | _C.DispatchKeySet(_KEYS.ADInplaceOrView),
     _C.DispatchKeySet(_KEYS.AutocastCPU),
 )
@@ -80,7 +81,7 @@ def has_tangent(tensor: Tensor) -> bool:
     """Return True if a tensor has a tangent at the level of plain autograd; asked below autograd, too."""
     if forward_ad._current_level < 0:
         return False
-    with _C._ForceDispatchKeyGuard(*_FRESH):
+    with _C._ForceDispatchKeyGuard(*FRESH):
         return unpack_dual(tensor)[1] is not None
 
 
@@ -106,7 +107,8 @@ def may_carry_tangent(tensor: Tensor) -> bool:
         if functorch.maybe_get_level(tensor) in forward:
             return True
         tensor = functorch.get_unwrapped(tensor)
-    return False
+    with without_levels():  # One level is open at most: of plain autograd, where it is none of the transforms.
+        return not forward and has_tangent(tensor)
 
 
 def has_derivative(tensor: Tensor) -> bool:

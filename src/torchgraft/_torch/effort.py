@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import sys
 from types import FrameType
@@ -68,7 +69,9 @@ class Effort(TorchDispatchMode):
     def _call(self, frame: FrameType, event: str, argument: Any) -> Any:
         """Count a call; what is returned sees its lines."""
         self.calls += 1
-        if self._most_calls is not None and self.calls > self._most_calls:
+        # What is raised in a generator that is thrown away is lost; the next call stops.
+        generates = frame.f_code.co_flags & inspect.CO_GENERATOR
+        if self._most_calls is not None and self.calls > self._most_calls and not generates:
             self._stop(frame)
         return self._line if self._most_lines is not None and _may_loop(frame.f_code.co_filename) else None
 

@@ -51,8 +51,11 @@ def outside_level() -> Iterator[None]:
 
 
 def opens_no_level(error: RuntimeError) -> bool:
-    """Return True if torch could not open a transform level: inside the processing of another, or of a dual level."""
-    return any(words in str(error) for words in ("savedLocalDispatchKeySet_", "Nested forward mode AD"))
+    """Return True if torch could not open a transform level: inside of another one's processing, or of hooks."""
+    return any(words in str(error) for words in _NO_LEVEL)
+
+
+_NO_LEVEL = ("savedLocalDispatchKeySet_", "Nested forward mode AD", "don't yet support saved tensor hooks")
 
 
 def requires_grad_inside(tensor: Tensor) -> Tensor:

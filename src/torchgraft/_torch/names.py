@@ -15,6 +15,7 @@ OLDEST, NEWEST = "2.11", "2.15"
 
 NAMES = (
     "torch._C:DispatchKey.CompositeImplicitAutograd",
+    "torch._C:DispatchKey.PythonTLSSnapshot",
     "torch._C:DispatchKeySet",
     "torch._C:_AutoDispatchBelowAutograd",
     "torch._C:_DisableFuncTorch",
@@ -28,6 +29,9 @@ NAMES = (
     "torch._C._autograd:_saved_tensors_hooks_set_tracing",
     "torch._C._autograd:_top_saved_tensors_default_hooks",
     "torch._C:_dispatch_has_kernel_for_dispatch_key",
+    "torch._C:_dispatch_tls_is_dispatch_key_excluded",
+    "torch._C:_dispatch_tls_local_exclude_set",
+    "torch._C:_dispatch_tls_local_include_set",
     "torch._C._dynamo.eval_frame:_FrameAction.SKIP",
     "torch._C._dynamo.eval_frame:_FrameExecStrategy",
     "torch._C._dynamo.eval_frame:set_code_exec_strategy",

@@ -56,6 +56,66 @@ def test_another_order_of_summation_is_a_notice():
 # -- state, modes ---------------------------------------------------------------------------------------------------
 
 
+class Rotary(nn.Module):
+    """Positions in a table that grows; beyond 4 of them its base is another one, as in dynamic NTK."""
+
+    def __init__(self, anew):
+        super().__init__()
+        self.scale, self.anew, self.length = nn.Parameter(torch.ones((), dtype=DOUBLE)), anew, 0
+
+    def forward(self, x):
+        if self.anew or len(x) > self.length:
+            self.length = len(x)
+            self.table = (torch.arange(len(x)) / max(len(x), 4)).cos()
+        return self.scale * x * self.table[: len(x)]
+
+
+def test_a_table_that_a_longer_call_has_made():
+    assert "longer axes" in findings("state", Rotary(anew=False), X)[0].where
+    assert not findings("state", Rotary(anew=True), X)
+
+
+class Normalized(nn.Module):
+    """Its weight is kept while no gradient is wanted, and made anew where one of its parameters is changed."""
+
+    def __init__(self, parts):
+        super().__init__()
+        self.v, self.g = nn.Parameter(normal(3)), nn.Parameter(torch.ones((), dtype=DOUBLE))
+        self.parts, self.key = parts, None
+
+    def forward(self, x):
+        if torch.is_grad_enabled() or self.v.is_inference():
+            return x * self.g * self.v
+        key = [self.v._version, self.g._version][: self.parts]
+        if key != self.key:
+            self.key, self.kept = key, self.g * self.v
+        return x * self.kept
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_one_parameter_that_is_changed_alone(parts):
+    assert alarms("state", Normalized(parts), X) == ({"state-between-calls"} if parts == 1 else set())
+
+
+@pytest.mark.parametrize("once", ["if (factor == 0)", ""], ids=["kept", "computed"])
+def test_a_static_variable_of_a_function_in_c(once):
+    source = f"""void gained(int64_t n, const T *x, double width, T *out) {{
+        static double factor = 0;
+        {once} factor = 1 / width;
+        for (int64_t i = 0; i < n; i++) out[i] = factor * x[i];
+    }}"""
+
+    @tg.op(kernel=tg.c(source))
+    def gained(x: Float[Tensor, "*batch n"], width: float = 2.0) -> Float[Tensor, "*batch n"]: ...
+
+    @gained.adjoint("x")
+    def _(grad, width):
+        return gained(grad, width)
+
+    titles = [finding.title for finding in findings("caches", gained, X)]
+    assert titles == (["The output is another than in a program of its own"] if once else [])
+
+
 def test_state_on_the_class():
     kept = {}
 

@@ -337,6 +337,36 @@ def test_a_reference():
         findings("reference", softplus, torch.tensor([1e3], dtype=torch.float64))
 
 
+def test_rules_that_refuse_what_is_derived_from_them():
+    """It hangs on what a rule is made of, which nobody knows before it is called: a notice, and no defect."""
+
+    @tg.op
+    def sine(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+        return x.sin()
+
+    @sine.vjp("x")
+    def _(grad, x):
+        return torch.func.vjp(torch.sin, x)[1](grad)[0]
+
+    (finding,) = findings("forward mode", sine, X[0])
+    assert (finding.code, finding.severity) == ("false-claim", Verdict.PASS)
+    assert "DerivativeError" in finding.cause
+    assert "@sine.jvp" in finding.hint
+
+
+def test_tensors_without_derivative_are_traced_as_well():
+    @tg.op
+    def picked(x: Float[Tensor, "n"], index: Int64[Tensor, "k"]) -> Float[Tensor, "k"]:
+        return x[index]
+
+    @picked.vjp("x")
+    def _(grad, x, index):
+        return torch.zeros_like(x).index_add(0, index, grad)
+
+    index = torch.tensor([0, 2, 2])
+    assert findings("trace", picked, X[0], index) == []  # It raises Skip where the trace is refused.
+
+
 CLAIMED = ("forward mode", "second order", "vmap", "compile", "export")
 
 
@@ -371,7 +401,7 @@ def test_refusals_of_what_is_claimed(monkeypatch):
             assert "jvp" in finding.cause
 
 
-# -- beside a sample of NaN -------------------------------------------------------------------------------------------
+# -- beside a sample of NaN, or of large numbers ----------------------------------------------------------------------
 # The zoo has a kernel that reads the next sample.
 
 
@@ -395,6 +425,26 @@ def refuses_nan(grad, x):
 
 def takes_the_next_sample_times_zero(grad, x):
     return 2 * grad + 0 * x.reshape(-1).roll(-1).view(x.shape)
+
+
+@tg.op
+def logsumexp(x: Float[Tensor, "*batch n"], *, largest_of_all: bool) -> Float[Tensor, "*batch"]:
+    largest = x.detach().amax() if largest_of_all else x.detach().amax(-1, keepdim=True)
+    largest = torch.where(largest.isfinite(), largest, 0)
+    return (x - largest).exp().sum(-1).log() + largest.expand_as(x)[..., 0]
+
+
+@logsumexp.vjp("x")
+def _(grad, x):
+    return grad[..., None] * x.softmax(-1)
+
+
+def test_a_large_sample_that_hides_the_others():
+    """NaN does not show it: where the maximum is not finite, 0 is in its place."""
+    assert not findings("vmap", logsumexp, X, largest_of_all=False)
+    (finding,) = findings("vmap", logsumexp, X, largest_of_all=True)
+    assert "depends on another sample" in finding.title
+    assert "samples beside one of 4096" in finding.where
 
 
 def test_a_rule_may_refuse_nan():

@@ -65,7 +65,6 @@ RIGHT = {
     "zero": lambda x: 0 * x,
     "of SciPy": lambda x: torch.from_numpy(scipy.special.gammaln(x.detach().numpy())) + 0 * x,
     "with a sum": lambda x: x.exp().cumsum(0),
-    "not finite": lambda x: x.log(),
 }
 
 
@@ -110,3 +109,36 @@ def test_outputs_that_are_wider_than_their_arguments():
 
     assert found(with_values(values, dtype=torch.float64), DOUBLE) == [("output-dtype", "PASS")]
     assert found(with_values(values), DOUBLE) == []
+
+
+@pytest.mark.parametrize(
+    ("lost", "kept", "told"),
+    [
+        (lambda x: 1 - torch.exp(-x), lambda x: -torch.expm1(-x), ("values-cancel", "PASS")),
+        (lambda x: torch.sqrt(1 + x) - 1, lambda x: x / (1 + torch.sqrt(1 + x)), ("values-cancel", "PASS")),
+        (lambda x: torch.log(1 - torch.exp(-x)), lambda x: torch.log(-torch.expm1(-x)), ("values-cancel", "FAIL")),
+        (lambda x: torch.log(1 + x.exp()), torch.nn.functional.softplus, ("values-overflow", "FAIL")),
+        (lambda x: x.exp() / (1 + x.exp()), torch.sigmoid, ("values-overflow", "FAIL")),
+        (lambda x: x.exp() / x.exp().sum(), lambda x: x.softmax(0), ("values-overflow", "FAIL")),
+        (lambda x: torch.exp(-x).log(), torch.neg, ("values-overflow", "FAIL")),
+    ],
+    ids=["expm1", "a root beside 1", "log(1 - exp)", "softplus", "sigmoid", "softmax", "log(exp)"],
+)
+def test_what_float32_loses_next_to_zero_and_far_from_it(lost, kept, told):
+    """A number that is off is a notice: a kernel may not be made for such. One that is infinite is a finding."""
+    x = DOUBLE.abs()
+    assert found(with_values(lost), x) == [told]
+    assert found(with_values(kept), x) == []
+
+
+def test_what_float32_cannot_hold_is_not_asked_for():
+    for function in (torch.exp, lambda x: x**9, lambda x: (50 * x).cosh()):
+        assert found(with_values(function), DOUBLE.abs()) == []
+
+
+@pytest.mark.parametrize(("function", "count"), [(torch.reciprocal, 1), (lambda x: (x - 1.5).log(), 2)])
+def test_values_that_are_not_finite_are_told_and_not_judged(function, count):
+    """At a pole or beyond a domain nothing is right or wrong: a gradient of -inf there is no lost digit."""
+    report = tg.check(function, torch.tensor([1.0, 2.0, 0.0, 4.0], dtype=torch.float64))
+    assert report.ok, str(report)
+    assert [f.title for f in report.findings] == [f"{count} of 4 values are infinite or NaN"]

@@ -64,7 +64,7 @@ def explain(case: Case, finding: Finding, *, original: Case | None = None) -> Fi
         return finding
     if base.numeric.size > LARGE:
         return _told(finding, [(block, recognise_large(block)) for block in base.wrong])
-    clock = Clock(calls=affordable(case, CALLS))
+    clock = Clock(calls=min(affordable(one, CALLS) for one in (case, original or case)))
     small = rich = clock.watch_case(case)
     more = list[Case]()
     if original is not None and sum(p.numel() for p in original.primals) <= RICH:

@@ -28,7 +28,7 @@ def zero(block: Block, mask: Array) -> Proposals:
     """Propose that no gradient arrives, or one that is not finite."""
     absent, nothing = block.column in block.observation.absent, np.zeros_like(block.numeric)
     words = "is missing (None, which counts as zero)" if absent else "is zero"
-    hint = "compute and return it; only an input that the output does not depend on may get None"
+    hint = "compute and return it; only an input that the output does not depend on may get None, or be `independent`"
     yield Proposal(words, nothing, 0.5, hint, spread=nothing.real)
     if not np.isfinite(block.analytic).all():
         hint = "guard the formula: 0/0 and inf - inf, also where the upstream gradient is zero"

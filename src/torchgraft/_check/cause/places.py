@@ -54,7 +54,7 @@ def _along(block: Block, axis: int) -> Iterator[Region]:
 
 
 def _places(shape: tuple[int, ...], wrong: Array, pairs: bool) -> Iterator[tuple[str, Array, float]]:
-    """Regions by index: the last, all but the first, from some on..., along one axis; one element; a triangle."""
+    """Regions by index: the last, behind the first, from some on..., along one axis; one element; a triangle."""
     if not shape or not wrong.size:
         return
     at = np.indices(shape).reshape(len(shape), -1)
@@ -86,11 +86,11 @@ def _indices(i: Array, size: int, wrong: Array) -> Iterator[tuple[str, Array, fl
     first, last = i == 0, i == size - 1
     yield "at the first index", first, 1
     yield "at the last index", last, 1
-    yield "at all but the first index", ~first, 1.2
-    yield "at all but the last index", ~last, 1.2
+    yield "behind the first index", ~first, 1.2
+    yield "before the last index", ~last, 1.2
     if size > 2:
         yield "at the first and the last index", first | last, 1.4
-        yield "at all but the first and the last index", ~(first | last), 1.5
+        yield "between the first and the last index", ~(first | last), 1.5
     if size > 3:
         yield "at odd indices", i % 2 == 1, 1.3
         yield "at even indices", i % 2 == 0, 1.3

@@ -214,9 +214,16 @@ UNDEFINED = Words(
 )  # fmt: skip
 
 
+NOT_THE_SUM = Words(
+    "outputs-add-up", "The gradients of the outputs, each alone, do not add up to that of all of them",
+    "the backward does something else where the upstream gradient of an output is zero",
+    "compute the term of each output, whatever the upstream gradients of the others are",
+)  # fmt: skip
+
+
 def outputs(case: Case) -> Iterator[Finding]:
-    """Leave the other outputs out, and compare with zeros in their place."""
-    base = baseline(case)
+    """Leave the other outputs out, and compare with zeros in their place; with these, gradients add up."""
+    base, total, told = baseline(case), list[Value](), False
     if len(used(base)) < 2:
         raise Skip("one differentiable output")
     for index in used(base):
@@ -226,10 +233,17 @@ def outputs(case: Case) -> Iterator[Finding]:
         def backward(cotangents: Sequence[Value] = alone) -> Made:
             return (), case.linearize().vjp(cotangents)
 
-        yield from compared(
+        expected = backward(zeros)
+        total = _sum(total, expected[1]) if total else list(expected[1])
+        found = list(compared(
             base, f"{base.output_name(index)} alone", backward,
-            raises=UNDEFINED_RAISES, gradient=UNDEFINED, expected=backward(zeros),
-        )  # fmt: skip
+            raises=UNDEFINED_RAISES, gradient=UNDEFINED, expected=expected,
+        ))  # fmt: skip
+        yield from found
+        told = told or bool(found)
+    if not told:
+        different = base.differing_gradients(total, base.gradients, times=4.0 * len(used(base)))
+        yield from NOT_THE_SUM.of(different[:1], f"each output alone; {case.label}")
 
 
 # -- each subset of the inputs may be the one that requires grad -----------------------------------------------------

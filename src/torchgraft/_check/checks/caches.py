@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -11,19 +12,27 @@ import torch
 from torch import Tensor
 
 from ... import _torch
+from ..._build.debug import debug
 from ..baseline import Value, baseline, cotangents_for
 from ..case import Case, Linearization
 from ..children import may_fork, run_in_child, survive
 from ..code import is_native
 from ..finding import Finding, Skip
-from ..options import options
+from ..options import nearly, options, untried
 from ..target import differentiable
-from ..variations import resized, sizes, with_precision
+from ..variations import resized, sizes, with_precision, within
 from ..work import taken, tried
 from .ways import Words
 
-MOST = 8
-"""Calls with other options before the one that is looked at."""
+MOST, FEW = 8, 3
+"""Calls with other options before the one that is looked at, and calls in a program of their own."""
+
+_VARIABLE = r"[^;={(\[]*[;=\[]"
+STATIC = {
+    "c": re.compile(rf"\bstatic\s+(?!inline\b|const\b){_VARIABLE}"),
+    "c++": re.compile(rf"\bstatic\s+(?!inline\b|constexpr\b){_VARIABLE}"),
+}
+"""Variables that outlive a call, by language: what is constant in C was so before the program began."""
 
 
 def caches(case: Case) -> Iterator[Finding]:
@@ -35,29 +44,65 @@ def caches(case: Case) -> Iterator[Finding]:
         raise Skip("it draws random numbers")
     if case.target.is_torch:
         raise Skip("it is torch's own")
+    found = list(_static(case))
+    yield from found
+    if found:
+        return
     if not may_fork():
         raise Skip("here can be no child process, in which calls with other options and dtypes leave nothing behind")
     rows = [(way, resized(case, size, size + way.more)) for way in WAYS for size in sizes(case)[:2]]
-    for _, longer in rows:  # To measure its own would be the first call at its size.
-        longer.memo["taken"] = taken(case)
-    after = run_in_child(lambda: [way.look(longer) for way, longer in rows])
+    rows += [(WAYS[0], other) for other in itertools.islice(filter(_admits, untried(case)), MOST)]
+    for _, other in rows:  # To measure its own would be the first call with its size or number.
+        other.memo["taken"] = taken(case)
+    after = run_in_child(lambda: [way.look(other) for way, other in rows])
     if not any(after):
         raise Skip("it takes no other sizes")
-    plain = survive(lambda: [(_called(longer), _called(longer)) for _, longer in rows], apart=is_native(case.target))
-    for (way, longer), one, (other, again) in zip(rows, after, plain, strict=True):
-        if one and _same(other, again) and not _same(one, again):  # It may count its calls.
-            yield way.words.at(f"a call after others; {longer.label}")
+    plain = survive(lambda: [(_called(other), _called(other)) for _, other in rows], apart=is_native(case.target))
+    for (way, other), one, (first, again) in zip(rows, after, plain, strict=True):
+        if one and _same(first, again) and not _same(one, again):  # It may count its calls.
+            yield way.words.at(f"a call after others; {other.label}")
             return
+
+
+def _static(case: Case) -> Iterator[Finding]:
+    """Call with other numbers here and in a program of its own, in which nothing is left of the calls before."""
+    operator = case.target.operator
+    sources = [] if operator is None else [native.source for native in operator._record.natives()]
+    if not any(STATIC[source.language].search(source.code) for source in sources if source.language in STATIC):
+        return
+    for other in itertools.islice(filter(_admits, [*nearly(case), *untried(case)]), FEW):
+        here = _called(other)
+        with debug(sanitize=False):
+            alone = _called(other)
+        if here and alone and not _same(here, alone):
+            yield OF_A_PROGRAM.at(f"a call after others; {other.label}")
+            return
+
+
+OF_A_PROGRAM = Words(
+    "state-between-calls", "The output is another than in a program of its own",
+    "a static or global variable of the native function was made for other options in a call before",
+    "compute it in each call, or compare all options that it is made from",
+)  # fmt: skip
+
+
+def _admits(case: Case) -> bool:
+    with contextlib.suppress(Exception):  # It is none of the choices.
+        return within(case)
+    return False
 
 
 def _after_options(case: Case) -> list[Value]:
     """Outputs and gradients after calls with other options and dtypes; nothing without such calls."""
+    close = list(filter(_admits, nearly(case)))
+    for other in close:  # What is tried below may have the very numbers of the case.
+        _called(other)
     others = [other for _, other in itertools.islice(options(case), MOST)]
     narrow = with_precision(case, "another precision")
     others += [] if tried(narrow, given=case) is None else [narrow]
     for other in others:
         _called(other)
-    return _called(case) if others else []
+    return _called(case) if close or others else []
 
 
 def _after_numbers(case: Case) -> list[Value]:
@@ -86,7 +131,7 @@ WAYS = (
     Way(13, _after_options, Words(
         "state-between-calls", "The output is another after calls with other options or dtypes",
         "a table or a result that is kept between calls was made for others",
-        "keep it under a key that has all options, dtypes and devices it is made from",
+        "keep it under a key that has all options, to all digits, dtypes and devices it is made from",
     )),
     Way(15, _after_numbers, Words(
         "state-between-calls", "The output is another where an argument held other numbers in the call before",
@@ -122,10 +167,12 @@ def _between(x: Tensor) -> Tensor:
     return torch.where(inside, flat + (flat.mean() - flat) / 16, flat).view(x.shape)
 
 
-def _called(case: Case, record: Callable[[Case], Linearization] = Case.linearize) -> list[Value]:
-    """Outputs and gradients; nothing where the target refuses the call."""
+def _called(case: Case, record: Callable[[Case], Linearization | None] | None = None) -> list[Value]:
+    """Outputs and gradients; nothing where the target refuses the call, or works long."""
     with contextlib.suppress(Exception):
-        recorded = record(case)
+        recorded = record(case) if record else tried(case, given=case)
+        if recorded is None:
+            return []
         outputs = [output.detach() for output in recorded.outputs]
         return [*outputs, *recorded.vjp(cotangents_for(case, outputs))]
     return []

@@ -86,6 +86,9 @@ INTERLEAVED = Words(
 )  # fmt: skip
 OTHERS = 8
 """Other options that are looked at: in calls between a forward and its backward, and in fake calls."""
+STEPS = 4
+"""Arguments each of which is changed alone."""
+
 AFTER_OTHERS = Words(
     "state-between-calls", "The output is another after other calls",
     "a result, a table or a counter is kept between calls, and made for other arguments", HINT,
@@ -119,6 +122,7 @@ def state(case: Case) -> Iterator[Finding]:
     kept = on_one_module(case)
     kept.linearize()
     yield from compared(base, "the same call again", lambda: (kept.linearize().outputs, ()), output=AFTER_OTHERS)
+    yield from _after_long_calls(base)
     yield from _after_far_calls(base)
     yield from _after_a_step(base)
     yield from _after_inference(base)
@@ -164,22 +168,31 @@ def _first_call(case: Case) -> tuple[Linearization, Callable[[Case], Linearizati
 
 
 def _after_a_step(base: Baseline) -> Iterator[Finding]:
-    """Change the arguments in place between two calls, as an optimizer does, beside a fresh call."""
-    case = base.case
-    fresh, moved = on_one_module(case), nearby(case, salt=3, spread=2.0**-3)
-    if not admitted(case, moved):
+    """Change arguments in place between two calls, as an optimizer does, beside a fresh call: all, then each alone."""
+    case, given = base.case, base.case.primals
+    all_of_them = nearby(case, salt=3, spread=2.0**-3)
+    one_alone = ([*given[:i], all_of_them[i], *given[i + 1 :]] for i in range(len(given) if len(given) > 1 else 0))
+    for moved in (all_of_them, *itertools.islice(one_alone, STEPS)):
+        found = list(_after_one_step(base, moved))
+        yield from found
+        if found:
+            return
+
+
+def _after_one_step(base: Baseline, moved: Sequence[Tensor]) -> Iterator[Finding]:
+    fresh = on_one_module(base.case)
+    if not admitted(base.case, moved):
         return
     expected, again = made(fresh, base, moved), made(fresh, base, moved)
     if base.differing_outputs(again[0], expected[0]):
         return  # The target counts its calls, or averages over them.
     for recorded in (True, False):
-        how = f"a call, a change of the arguments in place, and a call{'' if recorded else ' under no_grad'}"
-        call = partial(_stepped, on_one_module(case), base, moved, recorded)
+        how = f"a call, a change of arguments in place, and a call{'' if recorded else ' under no_grad'}"
+        call = partial(_stepped, on_one_module(base.case), base, moved, recorded)
         gradient = STALE if recorded else None
-        found = compared(base, how, call, raises=STALE, output=STALE, gradient=gradient, expected=expected)
-        told = list(found)
-        yield from told
-        if told:
+        found = list(compared(base, how, call, raises=STALE, output=STALE, gradient=gradient, expected=expected))
+        yield from found
+        if found:
             return
 
 
@@ -196,8 +209,23 @@ def _stepped(kept: Case, base: Baseline, moved: Sequence[Tensor], recorded: bool
     call()
     with torch.no_grad():
         for leaf, value in zip(leaves, moved, strict=True):
-            leaf.copy_(value)
+            if not torch.equal(leaf, value):  # A write counts, whatever it writes.
+                leaf.copy_(value)
     return call()
+
+
+def _after_long_calls(base: Baseline) -> Iterator[Finding]:
+    """Call after calls with longer axes, for which a table that is kept may have been made anew."""
+    case, call = base.case, _first_call(base.case)[1]
+    with contextlib.suppress(Exception):
+        call(case.replaced(elsewhere(case)))
+    if base.differing_outputs(call(case).outputs, base.outputs):
+        return  # It averages over what it has seen.
+    for n in sizes(case):
+        with contextlib.suppress(Exception):  # The target refuses it.
+            call(resized(case, n, 3 * n))
+    where = "a call after calls with longer axes"
+    yield from compared(base, where, lambda: (call(case).outputs, ()), output=AFTER_OTHERS)
 
 
 def _after_far_calls(base: Baseline) -> Iterator[Finding]:

@@ -52,8 +52,6 @@ SCALE = 2.0**-10
 """Part of the given outputs that others have at least where an accuracy is declared: solvers have absolute ones."""
 FAR = -10_000.0
 """A number that logits are masked with in the place of minus infinity."""
-NOT_MADE_FOR = "if it is not made for them, give `samples`, or refuse them"
-"""The last words of a hint about arguments that nobody gave."""
 MOST = 3
 """Findings after which no other call is made."""
 
@@ -81,6 +79,12 @@ def combinations(case: Case) -> Iterator[Finding]:
     yield from calls.of_complex_numbers("an axis of 1" if stride > 1 else "")
 
 
+def not_made_for(case: Case) -> str:
+    """The last words of a hint about arguments that nobody gave."""
+    say = "declare its domain by @tg.domain" if case.target.kind == "operator" else "give `samples`"
+    return f"if it is not made for them, {say}, or refuse them"
+
+
 def _stride(case: Case) -> int:
     """Every which row takes seconds at most: 1, and more for a large case, or one that takes 20 ms."""
     size = sum(tensor.numel() for tensor in (*case.primals, *baseline(case).outputs))
@@ -90,6 +94,7 @@ def _stride(case: Case) -> int:
     return math.ceil(min(size / ENOUGH, LONGEST)) if not slow else LONGEST
 
 
+_OF_VALUES = (KernelError, torch.linalg.LinAlgError)  # type: ignore[attr-defined] # It is documented, not re-exported.
 _WRONG = frozenset({Verdict.FAIL})
 _LOST = _WRONG | {Verdict.LOSES_DIGITS}
 
@@ -215,7 +220,7 @@ class Calls:
             strange = strange or (probe == self._passed and not fits(self.variant(row)[1], TRAITS["arguments"][row[4]]))
             refused = row[3] and (isinstance(error, DtypeError) or "not implemented for" in str(error))
             # A kernel may refuse values. One tensor given twice has other values than the target was given.
-            refused = refused or (isinstance(error, KernelError) and bool(strange or row[4]))
+            refused = refused or (isinstance(error, _OF_VALUES) and bool(strange or row[4]))
             if not self.own or refused or (strange and not self.free):
                 return None  # Nobody asked for it, so that to raise is right.
             return Finding(
@@ -291,7 +296,9 @@ class Calls:
         finite = all(bool(g.isfinite().all()) for g in expected if g is not None)
         if near(found, expected, least) or not finite or not baseline(line.case).conditioned:
             return
-        if "autocast" in mode and not _steady(line, torch.finfo(torch.bfloat16).eps):
+        # Large values have no digits behind the point in bfloat16: what they saturate is another number there.
+        saturated = TRAITS["values"][row[0]] == LARGE
+        if "autocast" in mode and (saturated or not _steady(line, torch.finfo(torch.bfloat16).eps)):
             return
         base, explained = baseline(line.case), least * largest(expected)
         if arguments == TWICE:  # The gradient of one is what the sum leaves without that of the other.
@@ -351,7 +358,7 @@ class Calls:
         cause = f"only with {' and '.join(parts.values())}" if parts else None
         hint = finding.hint
         if strange:
-            hint = "; ".join(filter(None, [hint, NOT_MADE_FOR]))
+            hint = "; ".join(filter(None, [hint, not_made_for(case)]))
         cause = "; ".join(filter(None, [cause, finding.cause])) or None
         given = self.free or not strange
         # A product of 300 and 300 is too large for float16, and rounded by 256 in bfloat16: right functions fail there.

@@ -61,14 +61,35 @@ def _compiled_gradient(difference: Difference) -> Words:
     return Words("compiled-gradient", "A gradient of compiled code is another than in eager code", cause, hint)
 
 
-def _run(base: Baseline, primals: Sequence[Tensor], cotangents: Sequence[Value], function: Callable[..., Any]) -> Made:
-    """Outputs and gradients; the arguments are made outside of what is compiled."""
-    leaves = [primal.detach().clone().requires_grad_() for primal in primals]
-    args, kwargs = base.case.arguments(leaves)
-    outputs = _dense(base.case.target.differentiable(function(*args, **kwargs)))
-    copies = [None if c is None else c.clone() for c in cotangents]
-    found = Linearization(leaves, outputs).vjp(copies, retain_graph=False)
-    return [output.detach() for output in outputs], found
+def _runner(case: Case, function: Callable[..., Any]) -> Callable[[Sequence[Tensor], Sequence[Value]], Made]:
+    """Make a function that returns outputs and gradients for all tensors of a call, and cotangents.
+
+    Those that have no derivative, such as indices, must be given too: a trace takes no others.
+    """
+    primals = case.primals
+    call, places = case.arguments(primals), {id(primal): i for i, primal in enumerate(primals)}
+
+    def run(tensors: Sequence[Tensor], cotangents: Sequence[Value]) -> Made:
+        leaves = [primal.detach().clone().requires_grad_() for primal in tensors[: len(primals)]]
+        data = iter(tensors[len(primals) :])
+
+        def given(tensor: Tensor) -> Tensor:
+            return leaves[places[id(tensor)]] if id(tensor) in places else next(data)
+
+        args, kwargs = _torch.pytree.tree_map_only(Tensor, given, call)
+        outputs = _dense(case.target.differentiable(function(*args, **kwargs)))
+        copies = [None if c is None else c.clone() for c in cotangents]
+        found = Linearization(leaves, outputs).vjp(copies, retain_graph=False)
+        return [output.detach() for output in outputs], found
+
+    return run
+
+
+def _tensors(case: Case) -> list[Tensor]:
+    """The primals, then the other tensors of a call."""
+    rows = zip(case.leaf_names, case.leaves, strict=True)
+    data = [leaf for name, leaf in rows if isinstance(leaf, Tensor) and name not in case.names]
+    return [tensor.clone() for tensor in (*case.primals, *data)]
 
 
 def _dense(outputs: Sequence[Tensor]) -> list[Tensor]:
@@ -78,20 +99,22 @@ def _dense(outputs: Sequence[Tensor]) -> list[Tensor]:
 def traced(case: Case) -> Iterator[Finding]:
     """Trace with fake tensors, as compilers do, and run what was recorded on other numbers."""
     require_operator(case)
-    base, count = baseline(case), len(case.primals)
+    base, count = baseline(case), len(_tensors(case))
     require_fixed(base)
     other = baseline(case.replaced(nearby(case, spread=2.0**-3)))
 
-    def run(*tensors: Tensor) -> list[Tensor]:
-        outputs, gradients = _run(base, tensors[:count], placed(base, tensors[count:]), case.target.function)
+    run = _runner(case, case.target.function)
+
+    def flat(*tensors: Tensor) -> list[Tensor]:
+        outputs, gradients = run(tensors[:count], placed(base, tensors[count:]))
         return [tensor for tensor in (*outputs, *gradients) if tensor is not None]
 
     def arguments(of: Baseline) -> list[Tensor]:
-        return [t.clone() for t in (*of.case.primals, *of.cotangents) if t is not None]
+        return [*_tensors(of.case), *(c.clone() for c in of.cotangents if c is not None)]
 
     with _torch.quiet_compilers():
         try:
-            graph = attempt(lambda: make_fx(run, tracing_mode="fake")(*arguments(base)))
+            graph = attempt(lambda: make_fx(flat, tracing_mode="fake")(*arguments(base)))
         except Refused as why:
             raise Skip(f"refused: {why}") from why
         found = graph(*arguments(other))
@@ -122,7 +145,9 @@ def _linearized(base: Baseline) -> Iterator[Finding]:
 
 LINEARIZED = Words(
     "linearized-gradient", "The gradient of the linearized map is another than that of the function",
-    "the jvp is not of the same function as the backward, or is not linear in the tangent",
+    "the jvp is not of the same function as the backward, or is not linear in the tangent; or a rule writes into a "
+    "part of a tensor of its own, as in w[0] = 1, which torch.func.linearize loses",
+    "write no tensor in part: torch.cat, torch.where and torch.nn.functional.pad make a new one",
 )  # fmt: skip
 
 
@@ -139,7 +164,8 @@ def compiled(case: Case, backend: str) -> Iterator[Finding]:
 
         def compare(base: Baseline, at: str) -> Iterator[Finding]:
             how = f"torch.compile, backend={backend!r}{at}"
-            found = attempt(lambda: _run(base, base.case.primals, base.cotangents, function))
+            run = _runner(base.case, function)
+            found = attempt(lambda: run(_tensors(base.case), base.cotangents))
             yield from compared(base, how, lambda: found, output=COMPILED_OUTPUT, gradient=_compiled_gradient)
 
         wrong = list(compare(base, ""))

@@ -292,7 +292,8 @@ def _changes(case: Case) -> Iterator[Finding]:
         recorded = case.record(primals)
     kept = [("a saved tensor", tensor, tensor.clone()) for tensor in saved]
     inputs = [row for row in zip(case.names, primals, before, strict=True) if not _declared(case, recorded, *row[:2])]
-    hint = "ctx.mark_dirty(x), if it is meant; else work on x.clone()"
+    say = "annotate it as tg.Mutated[...]" if case.target.kind == "operator" else "ctx.mark_dirty(x)"
+    hint = f"{say}, if it is meant; else work on x.clone()"
     words = Words("input-changed", "The forward writes into {}", "the forward changes its input in place", hint)
     found = list(_changed(words, case, inputs))
     yield from found

@@ -14,7 +14,7 @@ from ..case import Case
 from ..finding import Finding, Inconclusive, Skip, Verdict
 from ..generate.inputs import signature_of
 from ..numeric.gradient import is_right
-from ..options import AXES, SMALL, further, left_out, merged, options, states
+from ..options import AXES, SMALL, from_the_end, further, left_out, merged, narrowed, options, states
 from ..target import Target
 from ..variations import LARGE, SWEPT, nearby, resized, shape_of, sizes, within
 from .combinations import Calls
@@ -24,7 +24,7 @@ from .traits import row_of
 from .ways import Words
 
 OTHERS = (
-    *(row_of(values=values) for values in (LARGE, SWEPT)),
+    *(row_of(values=values) for values in (LARGE, SWEPT, "zeros")),
     *(row_of(order=order) for order in ("second order", "forward mode", "vmap")),
 )
 """Other calls that are looked at with each option."""
@@ -91,6 +91,9 @@ def _others(base: Baseline, claimed: bool) -> Iterator[_Other]:
         yield _Other(what, other, closely=not state.buffers)
     yield from (_Other(what, other, closely=False) for what, other in further(case))
     yield from (_Other(what, other, closely=False, hint=ADD_UP) for what, other in merged(case))
+    yield from (_Other(what, other, closely=False) for what, other in from_the_end(case))
+    if claimed:  # An annotation may admit every dtype; of a bare function nobody knows.
+        yield from (_Other(what, other, closely=False) for what, other in narrowed(case))
 
 
 def _found(other: _Other) -> Iterator[Finding]:

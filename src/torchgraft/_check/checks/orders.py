@@ -27,7 +27,7 @@ from .ways import Refused, Words, attempt, claimed, may_refuse, placed, require_
 # -- forward mode: the tangent against the backward, and against differences where the two disagree ------------------
 
 
-@may_refuse("forward")
+@may_refuse("forward", transposes=True)
 def tangents(case: Case) -> Iterator[Finding]:
     """All inputs along a direction, along another, and each input alone, whose neighbours then have no tangent."""
     base = baseline(case)
@@ -115,8 +115,9 @@ def _disagreement(base: Baseline, index: int, direction: Sequence[Value], tangen
         title = f"The backward of {name} disagrees with forward mode and with differences"
         words = Words("wrong-gradient", title, "the tangent is right: look at the backward")
     else:
-        hint = "jvp gets a tangent for each input (None where it has none)"
-        words = Words("wrong-tangent", f"The tangent of {name} is wrong", _cause(tangent, numeric), hint)
+        nones = "jvp gets a tangent for each input (None where it has none)"
+        title, of_operator = f"The tangent of {name} is wrong", base.case.target.kind == "operator"
+        words = Words("wrong-tangent", title, _cause(tangent, numeric), None if of_operator else nones)
     return words.at(where).but(analytic=tangent, numeric=numeric)
 
 
@@ -160,6 +161,12 @@ SECOND_HINT = (
     "save inputs and outputs, not intermediate results, and compute the gradient from them by torch functions; "
     "or decorate backward with @once_differentiable"
 )
+OF_RULES = "write the rule with torch functions of inputs and outputs, whose own derivatives are right there"
+
+
+def _second_hint(case: Case) -> str:
+    return OF_RULES if case.target.kind == "operator" else SECOND_HINT
+
 
 FEW = 16
 """Elements of the largest cases of which both Jacobians are looked at for a cause."""
@@ -192,7 +199,7 @@ def second_order(case: Case) -> Iterator[Finding]:
     elif _moves(base):
         title = "The gradient is detached: differentiating it again gives None, not an error"
         cause = "the gradient is detached: the backward leaves torch (NumPy, .data, .item()), or switches grad mode off"
-        yield Words("lost-second-derivative", title, cause, SECOND_HINT).at(f"the gradient; {case.label}")
+        yield Words("lost-second-derivative", title, cause, _second_hint(case)).at(f"the gradient; {case.label}")
 
 
 def _able(base: Baseline) -> list[Case]:
@@ -234,7 +241,7 @@ def _wrong_second(base: Baseline, derived: Case, recorded: Linearization) -> Ite
         where = f"second order: {finding.where.partition(';')[0]}; {base.case.label}"
         lost = HIDDEN if finding.error is not None and math.isnan(finding.error) else None
         cause = "; ".join(filter(None, [reason, finding.cause, lost])) or None
-        finding = finding.but(code=code, title=title, where=where, cause=cause, hint=SECOND_HINT)
+        finding = finding.but(code=code, title=title, where=where, cause=cause, hint=_second_hint(base.case))
         yield finding.but(case=derived if told else None)
 
 

@@ -24,22 +24,50 @@ from ..baseline import Difference, distance, nudged, short, slack
 from ..case import Case, describe
 from ..finding import Finding, Inconclusive, Skip
 from ..numeric.probe import in_double
-from ..variations import values_of
+from ..target import differentiable
+from ..variations import values_of, within
 from .ways import Words, tensors
 
 # -- both on the same arguments --------------------------------------------------------------------------------------
 
 
 def reference(case: Case) -> Iterator[Finding]:
-    """Call operator and reference, in double precision; or the kernels of the CPU and of all other devices."""
+    """Call operator and reference, in double precision; or the kernels of the CPU and of all other devices.
+
+    Whole numbers and halves come second: there references round, branch, and have values that they define by hand.
+    """
     operator = case.target.operator
     if operator is None or operator._record.reference is None:
         yield from _beside_other_kernel(case)
         return
-    args, kwargs = case.arguments(case.primals)
+    found = list(_beside_reference(case, operator))
+    for times in TIMES if not found else ():
+        leaves = [_halves(times * leaf) if differentiable(leaf) else leaf for leaf in case.leaves]
+        with contextlib.suppress(Exception):  # One of both may refuse them, or have no value there.
+            other = case.with_leaves(leaves)
+            found += _beside_reference(other, operator) if within(other) else []
+        if found:
+            break
+    yield from found
+
+
+TIMES = (0, 1, 3, 7)
+"""Multiples of the arguments that are rounded to halves."""
+
+
+def _halves(x: Tensor) -> Tensor:
+    """Numbers that are rounded to multiples of one half; the parts of complex ones."""
+    return torch.view_as_complex(_halves(torch.view_as_real(x))) if x.is_complex() else (2 * x).round() / 2
+
+
+def _beside_reference(case: Case, operator: Op[..., Any]) -> Iterator[Finding]:
+    def expected(primals: Sequence[Tensor]) -> list[Tensor]:
+        args, kwargs = case.arguments(primals)
+        return reference_outputs(operator, args, kwargs)
+
     found = tensors(case.call())
     try:
-        expected = reference_outputs(operator, args, kwargs)
+        right = expected(case.primals)
     except Exception as error:  # The operator must raise as well, or give NaN or infinity, as torch does.
         if not any(value.numel() for value in found) or not all(bool(value.isfinite().all()) for value in found):
             raise Inconclusive(f"the reference raises: {short(error)}") from error
@@ -48,7 +76,36 @@ def reference(case: Case) -> Iterator[Finding]:
         cause = f"the reference raises {short(error)}"
         yield Words("raises-only-in-reference", title, cause, hint).at(case.label)
         return
-    yield from _differing(case, found, expected, "the reference")
+    differing = list(_differing(case, found, right, "the reference"))
+    yield from differing or _at_a_jump(case, found, right, expected)
+
+
+def _at_a_jump(
+    case: Case, found: list[Tensor], right: list[Tensor], expected: Callable[[Sequence[Tensor]], list[Tensor]]
+) -> Iterator[Finding]:
+    """Compare at numbers with few bits, where both may jump and nothing on the way is rounded: they jump as one.
+
+    Next to a jump it is rounding that decides, so that both must agree on either side of it.
+    """
+    exact = [_slack(case, value, ()) for value in found]
+    apart = [distance(a, b) > slack for a, b, slack in zip(found, right, exact, strict=True)]
+    if not any(apart) or not all(map(_has_few_bits, case.leaves)):
+        return
+    for sample in range(2):
+        beside = nudged(case, case.primals, sample)
+        pairs = zip(tensors(case.call(beside)), expected(beside), exact, strict=True)
+        if any(distance(a, b) > slack for a, b, slack in pairs):
+            return
+    name = _name(apart.index(True), len(apart))
+    cause = "both jump here, and agree on either side of the jump: they round halves, or tell `<` from `<=`, unlike"
+    yield Words("wrong-value", f"{name.capitalize()} is not that of the reference", cause).at(case.label)
+
+
+def _has_few_bits(leaf: Any) -> bool:
+    """Return True unless numbers have more binary digits than a few: of others, arithmetic rounds what it makes."""
+    if isinstance(leaf, Tensor):
+        return not differentiable(leaf) or bool(torch.equal(leaf * 8, _halves(leaf * 8)))
+    return not isinstance(leaf, float) or (16 * leaf).is_integer()
 
 
 def _beside_other_kernel(case: Case) -> Iterator[Finding]:
@@ -70,24 +127,32 @@ def _beside_other_kernel(case: Case) -> Iterator[Finding]:
 
 def _differing(case: Case, found: list[Tensor], expected: list[Tensor], whose: str) -> Iterator[Finding]:
     """Compare outputs with those of a reference."""
-    accuracy = case.target.declared.error
     if len(found) != len(expected):
         yield Words("wrong-value", f"{len(found)} outputs, and {len(expected)} of {whose}").at(case.label)
         return
     moved = [tensors(case.call(nudged(case, case.primals, sample))) for sample in range(2)]
+    accuracy = case.target.declared.error
     for i, (value, other) in enumerate(zip(found, expected, strict=True)):
-        name = "the output" if len(found) == 1 else f"output {i}"
+        name = _name(i, len(found))
         if value.shape != other.shape:
             title = f"{name.capitalize()} is {describe(value)}, and {list(other.shape)} in {whose}"
             yield Words("wrong-value", title).at(f"{name}; {case.label}")
             continue
-        allowed = slack(value, [sample[i] for sample in moved], accuracy, units=256)
+        allowed = _slack(case, value, [sample[i] for sample in moved])
         # A value where there is none, or none where there is one, is no other way to round.
         unlike = not torch.equal(value.isnan(), other.isnan())
         difference = Difference(i, name, value, other, math.inf if unlike else distance(value, other), allowed)
         if not difference.error <= difference.slack:
             to = f" to {accuracy:g}" if accuracy else ""
             yield difference.finding("wrong-value", f"{name.capitalize()} is not that of {whose}{to}", case.label)
+
+
+def _slack(case: Case, value: Tensor, moved: Sequence[Tensor]) -> float:
+    return slack(value, moved, case.target.declared.error, units=256)
+
+
+def _name(output: int, count: int) -> str:
+    return "the output" if count == 1 else f"output {output}"
 
 
 # -- what a reference returns ----------------------------------------------------------------------------------------
@@ -117,13 +182,25 @@ def reference_outputs(op: Op[..., Any], args: Sequence[Any], kwargs: Mapping[str
     call = (_by_numbers if record.reference.sees == "numbers" else _by_tensors)(record, record.reference)
 
     def of(leaves: Sequence[Tensor]) -> list[Tensor]:
-        return call(record.replace(values, leaves))
+        with _double_by_default():
+            return call(record.replace(values, leaves))
 
     if not record.signature.loop:
         return of(leaves)
     plan = record.plan(values)
     with _torch.level():  # It runs sample by sample, whatever the reference is made of.
         return vectorise(of, leaves, [leaf.lead for leaf in plan.leaves], plan.batch)
+
+
+@contextlib.contextmanager
+def _double_by_default() -> Iterator[None]:
+    """Within, new tensors are double: torch makes single ones of Python's numbers, and where it divides integers."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 def _by_tensors(record: Record, reference: Reference) -> Callable[[list[Any]], list[Tensor]]:

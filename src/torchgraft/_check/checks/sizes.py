@@ -27,7 +27,7 @@ from ..variations import (
     uniform,
     within,
 )
-from .combinations import NOT_MADE_FOR, continuous
+from .combinations import continuous, not_made_for
 from .ways import Words
 
 # -- the gradient at other sizes: none, one, two, beyond the tiles of a kernel, and different from each other --------
@@ -67,7 +67,7 @@ def other_sizes(case: Case) -> Iterator[Finding]:
                 wrong.add((finding.code, finding.severity))
                 if finding.code != "backward-raises":
                     title = f"{finding.title}, at sizes you did not give"
-                    hint = "; ".join(filter(None, [finding.hint, NOT_MADE_FOR]))
+                    hint = "; ".join(filter(None, [finding.hint, not_made_for(case)]))
                     finding = finding.but(code=f"{finding.code}-at-size", title=title, hint=hint, case=variant)
                 cause = "; ".join(part for part in (f"wrong only with {other.what}", finding.cause) if part)
                 where = f"{finding.where.partition(';')[0]}; {variant.label}"

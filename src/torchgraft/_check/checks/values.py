@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator
-from typing import Literal
+from collections.abc import Callable, Container, Iterator
+from functools import partial
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,7 +23,7 @@ from ..numeric.probe import Probe, in_double
 from ..numeric.vectors import flatten
 from ..variations import nearby, with_precision, with_wide_integers, within
 from ..work import STEPS, WORK
-from .combinations import NOT_MADE_FOR
+from .combinations import not_made_for
 from .traits import OWN
 from .ways import Words
 
@@ -55,6 +56,13 @@ def values(case: Case) -> Iterator[Finding]:
     probe = Probe(case)
     if not len(probe.values):
         raise Skip("the outputs have no elements")
+    lost = ~probe.values.isfinite()
+    if lost.any():
+        yield Finding(
+            "values-not-finite", Verdict.PASS, f"{int(lost.sum())} of {len(lost)} values are infinite or NaN",
+            f"the arguments; {case.label}", cause="they have no derivative, and nothing was compared there",
+            hint="give arguments at which all values are finite",
+        )  # fmt: skip
     declared, rounding = probe.declared.error, torch.finfo(torch.float64).eps
     if not declared and probe.grid.digits < SINGLE:
         raise Skip("half precision itself goes in steps")
@@ -80,7 +88,7 @@ def values(case: Case) -> Iterator[Finding]:
             yield _finding(case, part, accuracy, declared)
             return
     if _is_own(case):
-        yield from _far_from_zero(case)
+        yield from _in_few_digits(case)
         yield from _rounded_integers(case)
 
 
@@ -119,41 +127,93 @@ def _jump(at: At, low: float, high: float, element: int) -> tuple[float, float]:
     return abs(right - left), beside
 
 
-# -- in single precision, far from zero --------------------------------------------------------------------------------
+# -- in single precision, far from zero and next to it -----------------------------------------------------------------
 
 FAR = 4096.0
 """Numbers that are so many times their differences lose all of float32's digits where they are squared."""
 OVERFLOWS = 1e30
-"""Numbers that float32 may not hold, or those that they are made of."""
+"""Numbers that float32 may not hold, or those that they are made of; and one over it."""
+BIG = (30, 300)
+"""The largest of numbers whose exponentials overflow in float32, or become as good as 0."""
+TINY = 2.0**-30
+"""Numbers so small that 1 is as much as 1 + x in float32."""
 
 
-def _far_from_zero(case: Case) -> Iterator[Finding]:
-    """Look whether digits cancel in single precision where numbers are large beside their differences.
+def _in_few_digits(case: Case) -> Iterator[Finding]:
+    """Look what is lost in single precision where numbers are large, beside their differences too, or tiny.
 
     What changes as much where the arguments are rounded is no defect, nor is what differs at the given numbers. Of
     torch's own operations nothing is asked.
     """
-    primals = case.primals
-    if {primal.dtype for primal in primals} not in ({torch.float64}, {torch.float32}):
+    if {primal.dtype for primal in case.primals} not in ({torch.float64}, {torch.float32}):
         return
-    fixed, main = case.parameters, max(range(len(primals)), key=lambda i: primals[i].numel())
-    away = [p if i in fixed else p + FAR * largest([p]) for i, p in enumerate(primals)]
-    alone = [other if i == main else primal for i, (primal, other) in enumerate(zip(primals, away, strict=True))]
     given = _in_single(case)
     if given == "wide":
         yield WIDE.at(f"arguments in float32; {case.label}")
-    for moved in (away, alone)[: len(primals)] if given == "near" else ():
-        found = _in_single(case.replaced(moved))
-        if found in ("far off", "not numbers"):
-            yield Finding(
-                "values-cancel", Verdict.PASS if found == "far off" else Verdict.FAIL,
-                f"The outputs are {found} in float32, at values you did not give",
-                f"numbers {FAR:.0f} times as large as their differences; {case.label}",
-                cause="digits cancel: a difference of large numbers that are nearly equal, as E[x^2] - E[x]^2 is",
-                hint="take the differences first, such as x - x.mean(), or compute it in double precision; "
-                + NOT_MADE_FOR, given=signature_of(case.target) is not None,
-            )  # fmt: skip
-            return
+    slight: Finding | None = None
+    for words, other in _elsewhere(case) if given == "near" else ():
+        found = _in_single(other)
+        if found not in ("far off", "not numbers", "infinite"):
+            continue
+        finding = Finding(
+            words.code, Verdict.PASS if found == "far off" else Verdict.FAIL,
+            f"The outputs are {found} in float32, at values you did not give", f"{words.where}; {case.label}",
+            cause=words.cause, hint=f"{words.hint}; {not_made_for(case)}", given=signature_of(case.target) is not None,
+        )  # fmt: skip
+        slight = slight or finding
+        if finding.severity is Verdict.FAIL:
+            slight = finding
+            break
+    if slight is not None:
+        yield slight
+
+
+def _elsewhere(case: Case) -> Iterator[tuple[_Lost, Case]]:
+    """The case with numbers that show what is lost, and words for it; a module's parameters stay."""
+    primals, fixed = case.primals, case.parameters
+    main = max(range(len(primals)), key=lambda i: primals[i].numel())
+
+    def moved(change: Callable[[Tensor], Tensor], places: Container[int] = range(len(primals))) -> Case:
+        return case.replaced([change(p) if i in places and i not in fixed else p for i, p in enumerate(primals)])
+
+    yield FAR_AWAY, moved(lambda p: p + FAR * largest([p]))
+    yield FAR_AWAY, moved(lambda p: p + FAR * largest([p]), [main])
+    yield TOO_NEAR, moved(lambda p: p * TINY)
+    for size in BIG:
+        yield TOO_LARGE._replace(where=f"numbers of up to {size}"), moved(partial(_at_most, size))
+
+
+def _at_most(size: float, x: Tensor) -> Tensor:
+    return x * (size / (largest([x]) or 1.0))
+
+
+class _Lost(NamedTuple):
+    """Words for numbers at which digits are lost."""
+
+    code: str
+    where: str
+    cause: str
+    hint: str
+
+
+FAR_AWAY = _Lost(
+    "values-cancel",
+    f"numbers {FAR:.0f} times as large as their differences",
+    "digits cancel: a difference of large numbers that are nearly equal, as E[x^2] - E[x]^2 is",
+    "take the differences first, such as x - x.mean(), or compute it in double precision",
+)
+TOO_NEAR = _Lost(
+    "values-cancel",
+    "numbers 2^-30 times as large",
+    "digits cancel: what is added to 1 and taken off again is lost, as in 1 - exp(-x) or sqrt(1 + x) - 1",
+    "use torch.expm1, torch.log1p, or a form without the difference",
+)
+TOO_LARGE = _Lost(
+    "values-overflow",
+    "",
+    "on the way a number overflows, as exp(300) does, or becomes 0, whose logarithm is infinite",
+    "use functions that do not, such as softplus, logsumexp, log_softmax or log_ndtr, or take off the maximum first",
+)
 
 
 WIDE = Words(
@@ -166,7 +226,7 @@ def _is_own(case: Case) -> bool:
     return case.target.kind in OWN or bool(_torch.functions_in_graph(case.linearize().outputs))
 
 
-def _in_single(case: Case) -> Literal["near", "far off", "not numbers", "wide", ""]:
+def _in_single(case: Case) -> Literal["near", "far off", "infinite", "not numbers", "wide", ""]:
     """Compare outputs in single precision with those in double precision, where these tell something."""
     single = with_precision(case, "another precision") if case.primals[0].dtype == torch.float64 else case
     wide = single.with_leaves([in_double(leaf) for leaf in single.leaves])
@@ -179,13 +239,15 @@ def _in_single(case: Case) -> Literal["near", "far off", "not numbers", "wide", 
     except (Exception, _torch.TooMuch):
         return ""
     pairs, size = list(zip(found, expected, strict=True)), largest(expected)
-    if not size < OVERFLOWS or any(a.shape != b.shape or not b.numel() for a, b in pairs):
+    if not 1 / OVERFLOWS < size < OVERFLOWS or any(a.shape != b.shape or not b.numel() for a, b in pairs):
         return ""
     if any(a.dtype == b.dtype for a, b in pairs):
         return "wide" if all(b.dtype == torch.float64 for _, b in pairs) else ""
     gap = max(float((a - b).abs().minimum((a + b).abs()).max()) for a, b in pairs)  # Eigenvectors have any sign.
     if math.isnan(gap):
         return "not numbers" if size <= largest(wide.primals) else ""
+    if math.isinf(gap):
+        return "infinite"
     explained = 64 * max(distance(a, b) for row in rounded for a, b in zip(row, expected, strict=True))
     return "near" if gap <= max(explained, size / 2) else "far off"
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -16,7 +18,7 @@ from ..children import survive
 from ..code import is_native
 from ..ended import Ended
 from ..finding import Finding
-from ..variations import nearby
+from ..variations import nearby, within
 from ..work import limits
 from .orders import push
 from .ways import Refused, Words, attempt, claimed, may_refuse, placed, require_dense, require_fixed, used
@@ -50,7 +52,7 @@ def mapped(case: Case) -> Iterator[Finding]:
     if len(refused) == len(ways) or (refused and claimed(case, "vmap") is False):  # It does not claim the first one.
         raise refused[0]
     with contextlib.suppress(Ended):  # A kernel may loop forever where nothing is finite.
-        yield from survive(lambda: list(_beside_nan(base)), apart=is_native(case.target))
+        yield from survive(lambda: list(_beside_others(base)), apart=is_native(case.target))
 
 
 def _samples(case: Case, count: int = SAMPLES) -> list[Batch]:
@@ -149,36 +151,58 @@ def _gradients(base: Baseline) -> Iterator[Finding]:
         yield from GRADIENT.of(base.differing_gradients(row, expected, times=SAMPLES), f"{how}; {case.label}")
 
 
-LEAKS = Words(
-    "vmap-output", "Under vmap {} depends on another sample, which is NaN",
-    "it reads beyond the end of a sample, into the next one, and multiplies what is there by 0",
-    "read no element that is not used: i + 1 < n ? x[i + 1] : 0",
+FILLS = torch.nan, 4096.0
+"""Numbers that another sample is made of; a large one hides all others where a maximum is taken of the batch."""
+_LEAKS = Words("vmap-output", "Under vmap {} depends on another sample")
+LEAKS = replace(
+    _LEAKS, cause="a maximum, a sum or a mean runs over the batch too, where each sample has its own",
+    hint="reduce along the axes of a sample alone, such as x.amax(-1, keepdim=True)",
+)  # fmt: skip
+OPAQUE_LEAKS = replace(
+    _LEAKS, cause="it reads beyond the end of a sample, into the next one, and multiplies what is there by 0",
+    hint="read no element that is not used: i + 1 < n ? x[i + 1] : 0",
 )  # fmt: skip
 
 
-def _beside_nan(base: Baseline) -> Iterator[Finding]:
-    """Fill the last sample of an operator's batch with NaN: nothing of it may be in the others."""
+def _beside_others(base: Baseline) -> Iterator[Finding]:
+    """Fill the last sample of an operator's batch with some number: nothing of it may be in the others."""
     case = base.case
     if case.target.operator is None or not any(primal.numel() for primal in case.primals):
         return
-    samples = _samples(case)
-    loop = [case.linearize(sample).vjp(base.cotangents) for sample in samples[:-1]]
-    expected = [torch.stack(column) for column in zip(*map(case.values, samples[:-1]), strict=True)]
-    samples[-1] = [torch.full_like(primal, torch.nan) for primal in samples[-1]]
+    samples = _samples(case)[:-1]
+    outputs = [torch.stack(column) for column in zip(*map(case.values, samples), strict=True)]
+    gradients = [case.linearize(sample).vjp(base.cotangents) for sample in samples]
+    columns = list(zip(*gradients, strict=True))
+    alone = outputs, [None if any(g is None for g in column) else _stack(column) for column in columns]
+    for fill in FILLS:
+        other = [torch.full_like(primal, fill) for primal in case.primals]
+        if math.isnan(fill) or within(case.replaced(other)):  # Every kernel has to take NaN.
+            found = list(_beside(base, [*samples, other], fill, alone))
+            yield from found
+            if found:
+                return
+
+
+def _beside(
+    base: Baseline, samples: list[Batch], fill: float, alone: tuple[Sequence[Tensor], Sequence[Value]]
+) -> Iterator[Finding]:
+    """Compare the outputs and gradients of all samples but the last, mapped together, with those of each alone."""
+    case, (expected, right) = base.case, alone
     leaves = [torch.stack(column).requires_grad_() for column in zip(*samples, strict=True)]
-    upstream = [None if c is None else torch.stack([c, c, c * torch.nan]) for c in base.cotangents]
+    upstream = [None if c is None else torch.stack([c, c, c * fill]) for c in base.cotangents]
     made, found = list[Tensor](), list[Value]()
     with contextlib.suppress(Exception, _torch.TooMuch), _torch.Effort(*limits(case)):
         with torch.enable_grad(), _torch.quiet_vmap():  # The kernel may refuse what is not finite, and so may the rule.
             made += torch.vmap(lambda *primals: tuple(case.outputs(primals)))(*leaves)
         found += Linearization(leaves, made).vjp(upstream)
-    columns = [[row[i] for row in loop] for i in range(len(found))]
-    right = [None if any(g is None for g in column) else _stack(column) for column in columns]
     different = base.differing_outputs([output[:-1].detach() for output in made], expected) if made else []
     if found and not different:
         rest = [None if g is None else g[:-1] for g in found]
         different = base.differing_gradients(rest, right, times=SAMPLES)
-    yield from LEAKS.of(different[:1], f"samples beside one of NaN; {case.label}")
+    operator = case.target.operator
+    beyond = math.isnan(fill) and operator is not None and operator._record.opaque
+    leaks = OPAQUE_LEAKS if beyond else LEAKS
+    yield from leaks.of(different[:1], f"samples beside one of {fill:g}; {case.label}")
 
 
 def _stack(tensors: Sequence[Value]) -> Tensor:

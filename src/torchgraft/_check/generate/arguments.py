@@ -202,6 +202,8 @@ Profile = Callable[[Range, int, torch.Generator], Tensor]
 
 _FAR = 2.0  # Plain values are so far from the end of an open domain.
 _SPECIAL = (0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 3.0, 10.0, math.pi / 2, math.pi)
+MANY = 1 << 16
+"""So many numbers are shuffled at most: a domain may be wider than the memory, as that of times in milliseconds."""
 _CLOSEST = 12  # The power of 1/2 nearest to an end: half of single precision's digits.
 
 
@@ -224,8 +226,17 @@ def _plain(allowed: Range, count: int, generator: torch.Generator) -> Tensor:
         return torch.full((count,), float(low), dtype=torch.float64)
     step = 2.0 ** math.floor(math.log2(min(0.125, (high - low) / (4 * count + 4))))
     first, last = math.floor(low / (2 * step)) + 1, math.floor(high / (2 * step)) - 1
-    places = torch.randperm(last - first + 1, generator=generator)[:count]
+    places = _different(last - first + 1, count, generator)
     return (2 * (first + places.double()) + 1) * step
+
+
+def _different(total: int, count: int, generator: torch.Generator) -> Tensor:
+    """Return different numbers below a total, in any order; of a large one, each from a part of its own."""
+    if total <= MANY:
+        return torch.randperm(total, generator=generator)[:count]
+    part = total // count
+    places = torch.arange(count) * part + torch.randint(part, (count,), generator=generator)
+    return places[torch.randperm(count, generator=generator)]
 
 
 def _normal(allowed: Range, count: int, generator: torch.Generator) -> Tensor:

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from ..case import Case
 from ..finding import Finding, Inconclusive, Skip, Verdict
-from ..variations import untied
-from .ladder import Ladder
+from ..variations import nearby, untied
+from .ladder import SINGLE, Ladder
 from .line import shown_right
 from .pairing import Pairing, covector, pair, second_look
 from .probe import Backward, BackwardRaises, Probe
@@ -26,6 +26,9 @@ from .vectors import GRIDS, flatten, signed
 
 WRONG_AT_TIES = "wrong-at-ties"
 """The code of what is wrong only along directions that keep equal elements equal."""
+
+SPREAD = 2.0**-7
+"""The part by which elements that are nearly equal are moved from one another."""
 
 _MANY = 16
 """Of more inputs than these, which one has a wrong gradient is left to whoever explains the finding."""
@@ -123,9 +126,10 @@ class _Comparison:
             if found is not None and not self._jumps(ties):
                 yield found.but(code=WRONG_AT_TIES, title="The gradient is wrong where elements are equal")
                 return
-        if self.drowned and self.probe.reference is not None:  # Where fewer digits cannot tell, float64 may.
-            with contextlib.suppress(Inconclusive, Skip):
-                wrong = list(gradient(self.probe.reference.case))
+        reference = self.probe.reference
+        if reference is not None and (self.drowned or self.probe.grid.digits < SINGLE):
+            with contextlib.suppress(Inconclusive, Skip):  # Where fewer digits cannot tell, float64 may.
+                wrong = [] if shown_right(reference.case) else list(gradient(reference.case))
                 yield from wrong
                 if wrong:
                     return
@@ -147,19 +151,27 @@ class _Comparison:
         yield found
 
     def _hangs_on_ties(self) -> bool:
-        """Return True if nothing is wrong once equal elements differ.
+        """Return True if nothing is wrong once equal elements differ, by little or by more.
 
-        The second smallest of three equal elements is smooth along every line, and has no derivative nevertheless.
-        Values nearby must be nearly the same: equal labels of classes must be equal, or mean nothing.
+        The second smallest of three equal elements is smooth along every line, and has no derivative nevertheless. Nor
+        have equal eigenvalues, which stay nearly equal where elements differ by little.
         """
-        case, values = self.probe.case, self.probe.values
+        case = self.probe.case
         if not _tied(case.primals) or self._additive():
             return False
         apart = case.replaced(untied(case))
+        return any(map(self._is_right_at, (apart, apart.replaced(nearby(apart, spread=SPREAD)))))
+
+    def _is_right_at(self, apart: Case) -> bool:
+        """Return True if nothing is wrong where elements differ, and values are nearly those here.
+
+        Equal labels of classes must be equal, or mean nothing.
+        """
+        values = self.probe.values
         if _tied(apart.primals):
             return False
         sizes = values[values.isfinite()].abs()
-        least = 2.0**-4 * sizes.mean() + (0.0 if sizes.any() else 1.0)
+        least = 2.0**-4 * float(sizes.max()) if sizes.any() else 1.0
         with contextlib.suppress(Exception):
             near = (flatten(apart.values()) - values).abs() <= 2.0**-4 * values.abs() + least
             return bool((near | ~values.isfinite()).all()) and not any(gradient(apart))
@@ -308,7 +320,8 @@ class _Comparison:
     def _conclude(self) -> None:
         """Enough was compared, or it is said why not."""
         wanted, finite = self.backward.wanted, self.probe.values.isfinite()
-        if self.drowned:
+        # What is right to more digits than are declared needs no others.
+        if self.drowned and not (self.probe.declared.error and shown_right(self.probe.case)):
             drowned = " and ".join(f"`{name}`" for name in self.drowned)
             raise Inconclusive(f"the values have too few digits to show how they change with {drowned}")
         if self._enough(self.known):

@@ -157,6 +157,8 @@ def climb(
         best = neville(samples, rungs.steps, noise)
         (derivative, kink), (error, kink_error), bars = best.value, best.error, best.bars
         scale = torch.maximum(derivative.abs(), size)
+        # Where both are 0, as of x^2 at 0, there are the values beside it.
+        scale = torch.where(scale == 0, (samples[:, 0].abs() * rungs.steps[0]).amax(0), scale)
         finest = torch.maximum(grid.epsilon**_DIGITS * scale, 4 * noise / rungs.steps[0])
         # Smaller steps may be worse by the noise alone. Else the large ones overlooked something.
         jagged = bars[-1] > 16 * (error + 4 * noise / rungs.steps[-1]) + finest
@@ -169,7 +171,7 @@ def climb(
     coarsest = grid.epsilon**0.25 * scale
     bend = torch.where(kink.abs() > 4 * (kink_error + error), kink.abs(), 0)
     kinked = bend > grid.epsilon**0.5 * scale
-    unresolved = ~(torch.maximum(error, kink_error) <= coarsest)
+    unresolved = ~(torch.maximum(error, kink_error) <= coarsest) | ~center.isfinite()
     jagged |= rungs.jagged(derivative, error, noise)
     error = error + bend  # A slight kink does not give the element up.
     grain = noise / rungs.steps[0]

@@ -119,8 +119,8 @@ def pair(probe: Probe, backward: Backward, ladder: Ladder, direction: Tensor, co
     size = max(_norm(terms), _norm(products))
     nonlinearity = _norm(noise) + abs(float(noise.sum()))
     roundings = _ROUNDINGS if probe.grid.digits >= SINGLE else _HALF_ROUNDINGS
-    flat = (probe.scale == 0) & (ladder.derivative == 0)  # A result of 0 was computed from some numbers.
-    scale = torch.where(flat, 1, probe.scale)
+    # What does not change at all, such as log(1 + x^2) next to 0, was computed from some numbers, which hid the change.
+    scale = torch.where(ladder.derivative == 0, probe.scale.clamp(min=1), probe.scale)
     values = _norm(torch.where(weighted & scale.isfinite(), cotangent * scale, 0))
     grain = 32 * _norm(torch.where(weighted, cotangent * ladder.grain, 0)) + roundings * probe.grid.epsilon * values
     numerics = 8 * _norm(errors) + roundings * probe.grid.epsilon * (size + values)

@@ -5,6 +5,9 @@ the parameter come from `kernels/gamma.c`, which says how; derivatives and the d
 that second derivatives follow where there are any.
 """
 
+import torch
+from torch import Tensor
+
 from .docstrings import BROADCAST, LEVEL
 from .sources import ours
 from .table import Input, function, second_of
@@ -34,22 +37,39 @@ gammainc_by_a = function(
 gammainc_slope = function(
     "gammainc_slope", ours(FILE, "gammainc_da_over_density(a, x)"), "(dP/da) / (dP/dx), which underflows nowhere.",
     a=second_of("gammaincinv"),
-    x=lambda a, x: x.log() - psi_of(a) - gammainc_slope(a, x) * ((a - 1) / x - 1),
+    x=lambda a, x: slope_by_x(a, x),
 )  # fmt: skip
+
+
+def slope_by_x(a: Tensor, x: Tensor) -> Tensor:
+    """Return the derivative of (dP/da) / (dP/dx) in x; 0 where x has become 0.
+
+    There it is infinite, and only multiplied by a dx/dp that has become 0 too, which makes 0 of both.
+    """
+    zero = x == 0
+    x = torch.where(zero, 1, x)
+    return torch.where(zero, 0, x.log() - psi_of(a) - gammainc_slope(a, x) * ((a - 1) / x - 1))
+
+
+def over_x(out: Tensor, x: Tensor, at_zero: Tensor) -> Tensor:
+    """Return dx/dp over x, whose limit is 1 / (a p) where x has become 0 (DLMF 8.7.1)."""
+    zero = x == 0
+    return torch.where(zero, at_zero, out / torch.where(zero, 1, x))
+
 
 # As functions of a and x alone, which they are where p = P(a, x), these do not depend on p.
 gammaincinv_by_p = function(
     "gammaincinv_by_p", ours(FILE, "gammaincinv_dp(a, x, p, 1 - (double)p)"),
     "dx/dp where p = P(a, x): 1 / density, without the error of x, which the density multiplies by |a - 1 - x|.",
-    a=lambda a, x, out: out * (psi_of(a) - x.log()),
-    x=lambda a, x, out: out * (1 - (a - 1) / x),
+    a=lambda a, x, out: out * psi_of(a) - torch.xlogy(out, x),
+    x=lambda a, x, p, out: out - (a - 1) * over_x(out, x, 1 / (a * p)),
     p=lambda p: p.new_zeros(()),
 )  # fmt: skip
 
 gammainccinv_by_q = function(
     "gammainccinv_by_q", ours(FILE, "-gammaincinv_dp(a, x, 1 - (double)q, q)"), "dx/dq where q = Q(a, x).",
-    a=lambda a, x, out: out * (psi_of(a) - x.log()),
-    x=lambda a, x, out: out * (1 - (a - 1) / x),
+    a=lambda a, x, out: out * psi_of(a) - torch.xlogy(out, x),
+    x=lambda a, x, q, out: out - (a - 1) * over_x(out, x, 1 / (a * (q - 1))),
     q=lambda q: q.new_zeros(()),
 )  # fmt: skip
 
