@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 import torch
 
@@ -17,6 +18,12 @@ torch.set_num_threads(1)
 
 # A process of the suite holds millions of objects: to look through them for cycles takes a twelfth of its time.
 gc.set_threshold(20_000, 50, 50)
+
+# A machine may be busy: no test is timed. A failure comes again in each run; `make fuzz` looks for new ones.
+hypothesis.settings.register_profile(
+    "suite", deadline=None, derandomize=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("suite")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -87,7 +87,7 @@ def batches(draw):
 
 @pytest.mark.parametrize("name", OPERATORS)
 @given(batches(), st.integers(0, 2**32 - 1))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_values_and_gradients_are_those_of_a_loop(name, shapes, seed):
     generator = torch.Generator().manual_seed(seed)
 
@@ -108,7 +108,7 @@ def test_values_and_gradients_are_those_of_a_loop(name, shapes, seed):
 
 @pytest.mark.parametrize("name", [name for name in OPERATORS if "Tensor rules" in name])
 @given(shapes=batches())
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_tangents_are_those_of_a_loop(name, shapes):
     torch.manual_seed(0)
     x, k = (torch.randn(*shape, size, dtype=torch.float64) for shape, size in zip(shapes, (5, 2), strict=True))
@@ -119,7 +119,7 @@ def test_tangents_are_those_of_a_loop(name, shapes):
 
 @pytest.mark.parametrize("name", OPERATORS)
 @given(shapes=batches(), position=st.integers(0, 3))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_vmap_is_one_more_batch_axis(name, shapes, position):
     torch.manual_seed(0)
     x, k = torch.randn(2, *shapes[0], 5), torch.randn(2, *shapes[1], 2)

@@ -69,6 +69,6 @@ def test_no_rank_waits_for_another(monkeypatch, job, text):
     begun = time.monotonic()
     with pytest.raises(RankError, match=text):
         job()
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 60  # They would wait for 100 s, or for ever.
     assert not ranks.__globals__["_pools"][2].alive
     assert numbers(plus=1) == [(0, 3), (1, 3)]

@@ -68,14 +68,12 @@ def test_other_threads_run_during_long_kernels():
     x = torch.ones(300_000)
     doze(x)
     thread = threading.Thread(target=doze, args=(x,))
-    gaps, before = [], time.perf_counter()
+    turns = 0
     thread.start()
     while thread.is_alive():
         time.sleep(0.001)
-        now = time.perf_counter()
-        gaps.append(now - before)
-        before = now
-    assert max(gaps) < 0.3
+        turns += 1
+    assert turns > 5  # One or two where the kernel keeps Python's lock.
 
 
 @pytest.mark.slow
