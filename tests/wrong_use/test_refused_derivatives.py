@@ -454,6 +454,27 @@ def times_known(x, y):
     return times(x, y)
 
 
+class Squared(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x):
+        return x * x
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return 2 * grad * ctx.saved_tensors[0]
+
+    @staticmethod
+    def jvp(ctx, tangent):
+        return 2 * tangent * ctx.saved_tensors[0]
+
+
 UNRECORDED = {
     "C of a detached": lambda grad, x: 3 * grad * x * times_known(x.detach(), torch.ones_like(x)),
     "C of one detached": lambda grad, x: 3 * grad * times_known(x, x.detach()),
@@ -462,6 +483,8 @@ UNRECORDED = {
     "operator under no_grad": lambda grad, x: 3 * grad * torch.no_grad()(squared)(x),
     "array under no_grad": lambda grad, x: 3 * grad * torch.no_grad()(squared_array)(x),
     "written under no_grad": lambda grad, x: 3 * grad * torch.no_grad()(added_square)(x),
+    "Function under no_grad": lambda grad, x: 3 * grad * torch.no_grad()(Squared.apply)(x),
+    "forward of a Function under no_grad": lambda grad, x: 3 * grad * torch.no_grad()(Squared.forward)(x),
 }
 RUN = {
     "itself": cube_with,
@@ -559,6 +582,25 @@ def test_what_is_harmless_is_followed_too(name, twice, kind):
     second = twice_or_refused(kind, HARMLESS[name], twice)
     refused = "mapped" in kind and "forward" in twice  # Within a level of forward mode, a rule opens none of its own.
     assert second == pytest.approx([6, 12]) or (second is None and refused)
+
+
+class SquaredByGrad(Squared):
+    """Its forward turns grad mode on and off by itself."""
+
+    @staticmethod
+    def forward(x):
+        with torch.enable_grad():
+            half = x * x / 2
+        with torch.no_grad():
+            return half.detach() + half
+
+
+@run
+@pytest.mark.parametrize("twice", ["create_graph", "grad of grad"])
+@pytest.mark.parametrize("function", [Squared, SquaredByGrad])
+def test_a_function_has_its_own_derivative(function, twice, kind):
+    second = twice_or_refused(kind, lambda grad, x: 3 * grad * function.apply(x), twice)
+    assert second == pytest.approx([6, 12])
 
 
 TRANSFORMED = {

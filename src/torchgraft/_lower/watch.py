@@ -6,6 +6,7 @@ tensor harms nothing, a product with it does.
 
 from __future__ import annotations
 
+import itertools
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -36,9 +37,6 @@ _DROP = frozenset({
 
 _LEAVE = frozenset({"data_ptr", "untyped_storage", "storage", "__dlpack__", "share_memory_"})
 """They hand the memory to somebody whom autograd does not see; so does `view`, where its bits become integers."""
-
-
-_APPLY = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-defined]
 
 _ALIAS = "another tensor on the same memory, as Variable(x) and Parameter(x) are"
 
@@ -83,6 +81,7 @@ class Watch(torch.overrides.TorchFunctionMode):
         self._forgiven = forgiven
         self._entered: types.FrameType | None = None
         self._recording = torch.is_grad_enabled()  # Without grad mode only tangents can be lost.
+        self._turned_off = not self._recording  # By `no_grad`, where a Function's `apply` tells nobody.
         self._tangents = _torch.tangents_possible()
         self._tainted: dict[int, _Taint] = {}
         self._aliases: dict[int, Tensor] = {}  # Tensors by `.data` and `.detach()`: what is written there, others see.
@@ -230,6 +229,9 @@ class Watch(torch.overrides.TorchFunctionMode):
     ) -> Any:
         """Call `func`, and look at what goes in and what comes out."""
         caller = sys._getframe(1)
+        if func is _torch.set_grad_enabled:
+            self._turn(caller, args[0])
+            return func(*args)
         name = _name_of(func)
         if is_ours(caller):
             result = func(*args, **(kwargs or {}))
@@ -276,14 +278,19 @@ class Watch(torch.overrides.TorchFunctionMode):
             self._leave(found, linear)
         return result
 
+    def _turn(self, caller: types.FrameType, on: bool) -> None:
+        """Note that grad mode is set, but for a forward, which has its own and gives it back."""
+        if not self._runs_inside(caller):
+            self._turned_off = not on and (self._turned_off or torch.is_grad_enabled())
+
     def _is_inside(self, frame: types.FrameType | None) -> bool:
-        """Return True in the forward of a Function or of an operator that was called within the watch."""
-        passed = False
-        for each in () if torch.is_grad_enabled() else _frames(frame, self._entered):
-            if each.f_code is _APPLY or (passed and not is_between(each)):
-                return True
-            passed = passed or is_ours(each)
-        return False
+        """Return True without grad mode in the forward of a Function or of an operator, which has turned it off."""
+        return not (self._turned_off or torch.is_grad_enabled()) and self._runs_inside(frame)
+
+    def _runs_inside(self, frame: types.FrameType | None) -> bool:
+        frames = list(_frames(frame, self._entered))
+        outside_ours = itertools.dropwhile(lambda each: not is_ours(each), frames)
+        return not all(map(is_between, outside_ours)) or _torch.is_within_apply(each.f_code for each in frames)
 
     def _inherited(self, read: Iterable[Tensor]) -> _Taint | None:
         taints = [taint for taint in map(self._taint, read) if taint is not None]

@@ -59,6 +59,7 @@ from .functions import SingleLevelFunction as SingleLevelFunction
 from .functions import VmapInfo as VmapInfo
 from .functions import is_function_output as is_function_output
 from .functions import is_once_differentiable as is_once_differentiable
+from .functions import is_within_apply as is_within_apply
 from .functions import saved_tensors as saved_tensors
 from .functions import single_level as single_level
 from .functions import vmapify as vmapify

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+import inspect
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from types import CodeType
 from typing import Any
 
 import torch
@@ -46,6 +49,30 @@ def single_level() -> Iterator[None]:
 def is_function_output(tensor: Tensor) -> bool:
     """Return True if an autograd Function made the tensor, with its own node."""
     return isinstance(tensor.grad_fn, torch.autograd.function.BackwardCFunction)
+
+
+def is_within_apply(codes: Iterable[CodeType]) -> bool:
+    """Return True if one of the codes that run is a method that a Function's `apply` has called.
+
+    `apply` itself has no frame since torch 2.15, where it is written in C++.
+    """
+    running = set(codes)
+    if running.isdisjoint(_WITHIN_APPLY):
+        _WITHIN_APPLY.update(running & set(_codes_of_methods(torch.autograd.Function)))
+    return not running.isdisjoint(_WITHIN_APPLY)
+
+
+_WITHIN_APPLY = weakref.WeakSet[CodeType]()
+"""Those that were found: to look through all classes takes a while."""
+
+
+def _codes_of_methods(parent: type[Any]) -> Iterator[CodeType]:
+    for cls in parent.__subclasses__():
+        for name in ("forward", "setup_context", "vmap", "jvp"):
+            code = getattr(inspect.unwrap(getattr(cls, name)), "__code__", None)
+            if code is not None:
+                yield code
+        yield from _codes_of_methods(cls)
 
 
 _ONCE = torch.autograd.function.once_differentiable(lambda ctx: None).__code__
