@@ -603,6 +603,18 @@ def test_a_function_has_its_own_derivative(function, twice, kind):
     assert second == pytest.approx([6, 12])
 
 
+@tg.adopt(Squared)
+def adopted_square(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]: ...
+
+
+def test_forward_mode_of_a_rule_that_calls_a_function():
+    x = torch.tensor([1.0, 2.0])
+    with pytest.raises(NotImplementedError, match="custom_function_call"):
+        torch.func.jvp(cube_with(lambda grad, x: 3 * grad * Squared.apply(x)), (x,), (x,))
+    adopted = cube_with(lambda grad, x: 3 * grad * adopted_square(x))
+    assert TWICE["forward over forward"](adopted, x).diagonal().tolist() == [6, 12]
+
+
 TRANSFORMED = {
     "vjp": lambda grad, x: torch.func.vjp(lambda x: x**3, x)[1](grad)[0],
     "gradient": lambda grad, x: torch.func.grad(lambda x: (grad * x**3).sum())(x),
