@@ -339,7 +339,7 @@ def is_ours(frame: types.FrameType) -> bool:
 
 def is_between(frame: types.FrameType) -> bool:
     """Return True for code of torch or of torchgraft, which stands between what users write."""
-    return is_own(frame.f_code.co_filename) or is_of_torch(frame.f_code.co_filename)
+    return is_ours(frame) or is_of_torch(frame.f_code.co_filename)
 
 
 def _frames(frame: types.FrameType | None, last: types.FrameType | None = None) -> Iterator[types.FrameType]:

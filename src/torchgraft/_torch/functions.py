@@ -63,7 +63,7 @@ def is_within_apply(codes: Iterable[CodeType]) -> bool:
 
 
 _WITHIN_APPLY = weakref.WeakSet[CodeType]()
-"""Those that were found: to look through all classes takes a while."""
+"""Code of methods that was found among the classes, which takes a while to look through."""
 
 
 def _codes_of_methods(parent: type[Any]) -> Iterator[CodeType]:
