@@ -100,6 +100,10 @@ class Case:
         values = [value for _, value in flat]
         candidates = [i for i, v in enumerate(values) if differentiable(v) and names[i] not in target.constants]
         self._positions = [i for i in candidates if values[i].requires_grad] or candidates
+        keywords = tuple(kwargs or {})
+        # To rebuild a tree takes longer than many a call, and mostly each argument is a leaf.
+        is_flat = len(flat) == len(args) + len(keywords) and all(len(path) == 2 for path, _ in flat)
+        self._keywords = keywords if is_flat else None
         self._hold(values)
         self._names = names
         self._in_place = False
@@ -187,8 +191,11 @@ class Case:
         chosen = set(self._positions)
         flat = [v.clone() if isinstance(v, Tensor) and i not in chosen else v for i, v in enumerate(self._flat)]
         self._put(flat, primals)
-        args, kwargs = _torch.pytree.tree_unflatten(flat, self._tree)
-        return args, kwargs
+        if self._keywords is None:
+            args, kwargs = _torch.pytree.tree_unflatten(flat, self._tree)
+            return args, kwargs
+        places = len(flat) - len(self._keywords)
+        return tuple(flat[:places]), dict(zip(self._keywords, flat[places:], strict=True))
 
     def call(self, primals: Sequence[Tensor] | None = None) -> Any:
         """Call the target with these primals, with the same random numbers in each call."""

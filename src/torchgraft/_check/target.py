@@ -110,7 +110,7 @@ class Target:
 
     def differentiable(self, returned: Any) -> list[torch.Tensor]:
         """The tensors among what it returned that may have a derivative, but for those declared to have none."""
-        leaves = _torch.pytree.tree_leaves(returned)
+        leaves = [returned] if isinstance(returned, torch.Tensor) else _torch.pytree.tree_leaves(returned)
         if self.has_inert:  # Of other targets, outputs are what they return.
             leaves = [leaf for leaf, o in zip(leaves, spread(self.outputs, len(leaves)), strict=True) if not o.inert]
         return [leaf for leaf in leaves if differentiable(leaf)]

@@ -224,14 +224,17 @@ def test_a_gradient_in_a_buffer_that_two_threads_fill():
 
 
 @pytest.mark.skipif(os.cpu_count() == 1, reason="a race needs two cores")
-@pytest.mark.parametrize("kept", ["static", ""])
-def test_a_variable_that_the_threads_of_one_call_share(kept):
+@pytest.mark.parametrize(
+    ("kept", "steps"),
+    [("static", 200), pytest.param("static", 20_000, marks=pytest.mark.slow), ("", 200)],
+)
+def test_a_variable_that_the_threads_of_one_call_share(kept, steps):
     source = f"""
     void doubled(int64_t n, const T *x, T *out) {{
         {kept} volatile T sum;
         sum = 0;
-        for (int64_t i = 0; i < 200; i++) sum += 1;
-        for (int64_t i = 0; i < n; i++) out[i] = 2 * x[i] + (sum - 200);
+        for (int64_t i = 0; i < {steps}; i++) sum += 1;
+        for (int64_t i = 0; i < n; i++) out[i] = 2 * x[i] + (sum - {steps});
     }}"""
 
     @tg.op(kernel=tg.c(source))

@@ -7,6 +7,7 @@ import functools
 import sys
 import sysconfig
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -48,6 +49,9 @@ ELSEWHERE = Words(
 
 MANY, ROUNDS, THREADS = 2**17, 8, 4
 """Elements that are worth several threads, and how often so many of them run."""
+
+SLOW = 0.1
+"""Seconds of a call in which threads meet often enough: it is made once."""
 
 
 def threads(case: Case) -> Iterator[Finding]:
@@ -98,9 +102,10 @@ def _among_samples(base: Baseline) -> Iterator[Finding]:
 
     # The check of vmap tells what it raises; a loop over samples in Python would take seconds.
     with contextlib.suppress(Exception, _torch.TooMuch):
+        start = time.thread_time()
         with _torch.Effort(ROUNDS * WORK, STEPS):
             expected = call(1)
-        for _ in range(ROUNDS):
+        for _ in range(1 if time.thread_time() - start > SLOW else ROUNDS):
             found = list(compared(
                 base, f"{count} samples, {THREADS} threads", partial(call, THREADS),
                 output=SHARED, gradient=SHARED, expected=expected,
