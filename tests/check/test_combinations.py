@@ -321,11 +321,12 @@ def test_a_mistake_with_one_trait_is_found_and_named(trait):
 
 @pytest.mark.slow
 def test_a_band_of_values_that_few_elements_miss():
-    """A twentieth of the numbers between -4 and 4 are in it, and none of those that are given."""
+    """A twentieth of the numbers between -4 and 4 are in it, and none of those that are given; few of them show it."""
     given = torch.tensor([-1.5, -0.5, 0.25, 1.25], dtype=torch.float64)
     wrong = sine(lambda grad, x: grad * x.cos() * torch.where((x.abs() > 2.6) & (x.abs() < 2.8), 1.01, 1.0))
     (finding,) = findings(wrong, given)
-    assert "values in order, from end to end; thousands of elements" in finding.where
+    assert finding.where.endswith("; some values; input 0: float64[4]")
+    assert finding.title.endswith("at values you did not give")
 
 
 @pytest.mark.slow
@@ -894,6 +895,23 @@ def test_buffers_of_ones_hide_no_gradient(trained):
     assert torch.equal(wrong.deviation, torch.ones(3).double())
     right = Standardized(lambda grad, x, mean, deviation, out: (grad / deviation, None, None)).train(trained)
     assert not tg.check(right, normal(2, 3), only="options").findings
+
+
+@pytest.mark.parametrize(
+    ("slope", "found"),
+    [(lambda grad, x, out: grad * x.cos() * torch.where(x > 20, 1.01, 1), ["the output by `x`; large values"]),
+     (lambda grad, x, out: grad * x.cos().detach(), ["second order: the output by `x`; second order"])],
+    ids=["of large values", "of second order"],
+)  # fmt: skip
+def test_a_mistake_that_every_option_shows_is_no_matter_of_an_option(slope, found):
+    class Layer(torch.nn.Module):
+        dropout = torch.nn.Dropout(0.0)
+
+        def forward(self, x):
+            return function(torch.sin, slope)(self.dropout(x))
+
+    wheres = [finding.where.rpartition(";")[0] for finding in findings(Layer(), normal(2, 3))]
+    assert wheres == found
 
 
 class Gated(torch.nn.Module):

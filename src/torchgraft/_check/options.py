@@ -20,7 +20,7 @@ from .._spec.domain import Range
 from .case import Case
 from .code import is_native, words_in_code
 from .target import State, can_be_copied, differentiable
-from .variations import counts, domains, shape_of, sizes, unequal, with_sizes, within
+from .variations import MANY, counts, domains, shape_of, sizes, unequal, with_sizes, within
 from .work import tried
 
 FAMILIES = (
@@ -201,7 +201,7 @@ def narrowed(case: Case) -> Iterator[tuple[str, Case]]:
         made = other.with_leaves(leaves)
         return made if within(made) and tried(made, given=case) is not None else other
 
-    for larger in ("thousands of elements", None) if wide else ():
+    for larger in (MANY, None) if wide else ():
         with contextlib.suppress(Exception):  # It may take no other sizes, or no integers of this dtype.
             other = with_sizes(case, larger, free=True) if larger else case
             leaves = [leaf.to(torch.int8) if i in wide else leaf for i, leaf in enumerate(other.leaves)]

@@ -414,13 +414,15 @@ def _lengthened(case: Case) -> Case:
     return case.replaced([pair.to(x.dtype) for pair, x in zip(pairs, case.primals, strict=True)])
 
 
+MANY = "thousands of elements"
+
 SHAPES: dict[str, Callable[[Case], Case]] = {
     "an axis of 1": lambda case: resized(case, max(sizes(case)), 1),
     "no axes": _each(lambda x: x.flatten()[:1].reshape(())),
     "single elements without axes": _each(lambda x: x.reshape(()) if x.numel() == 1 else x),
     "four axes": _each(partial(_more_axes, count=4)),
     "five axes": _each(partial(_more_axes, count=5)),
-    "thousands of elements": _many,
+    MANY: _many,
     "an axis in front of the largest": _batched,
     "an axis behind the largest": _lengthened,
 }

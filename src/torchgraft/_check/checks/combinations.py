@@ -22,8 +22,8 @@ from ..generate.inputs import signature_of
 from ..numeric.gradient import compare, is_right
 from ..numeric.line import CLOSE, FINE, Line, largest, near
 from ..numeric.probe import Probe
-from ..variations import LARGE, MASKED, TRAINED, fit_parameters, with_precision, with_sizes, with_values, within
-from ..work import tried
+from ..variations import LARGE, MANY, MASKED, TRAINED, fit_parameters, with_precision, with_sizes, with_values, within
+from ..work import affordable, tried
 from .traits import (
     COMPLEX,
     DETACHED,
@@ -50,6 +50,8 @@ SLOW, ENOUGH, LONGEST = 0.02, 50_000, 7
 """Seconds of a slow call, elements of a large one, and the stride in which the rows are tried of such."""
 SCALE = 2.0**-10
 """Part of the given outputs that others have at least where an accuracy is declared: solvers have absolute ones."""
+PARTS = 4_000
+"""Parts of a large call that are looked at, where it shows something."""
 FAR = -10_000.0
 """A number that logits are masked with in the place of minus infinity."""
 MOST = 3
@@ -343,14 +345,15 @@ class Calls:
 
     def told(self, row: Row, finding: Finding) -> Finding:
         """The finding, with the traits that it needs."""
-        names = dict(zip(TRAITS, row, strict=True))
-        first = finding.where.partition(";")[0]
-        parts = {dimension: TRAITS[dimension][place] for dimension, place in names.items() if place}
+        case, first = self.variant(row)[1], finding.where.partition(";")[0]
+        parts = {name: TRAITS[name][place] for name, place in zip(TRAITS, row, strict=True) if place}
+        part = _part(self.case, case) if parts.get("sizes") == MANY and parts.keys() <= {"values", "sizes"} else None
+        if part is not None:  # That there are many elements is not the cause.
+            (case, finding), parts = part, {"values": "some values"}
         if "cotangents" in parts:
             parts["cotangents"] = f"upstream gradients {parts['cotangents']}"
         strange = [dimension for dimension in ("values", "sizes", "precision") if dimension in parts]
         title = finding.title + (f", at {' and '.join(strange)} you did not give" if strange else "")
-        case = self.variant(row)[1]
         # The check of sizes names it so.
         code = f"{finding.code}-at-size" if parts.keys() == {"sizes"} else finding.code
         # The first part tells that another check has found the same.
@@ -367,6 +370,27 @@ class Calls:
         return finding.but(
             code=code, title=title, where=where, cause=cause, hint=hint, given=given, case=case, severity=severity
         )
+
+
+def _part(given: Case, larger: Case) -> tuple[Case, Finding] | None:
+    """Return the case of the given sizes, with a part of the numbers of a larger one, in which a gradient is wrong.
+
+    A square matrix may have to be symmetric, which its parts are not.
+    """
+    shapes = [primal.shape for primal in given.primals]
+    numbers = [primal.flatten() for primal in larger.primals]
+    length = max(shape.numel() for shape in shapes)
+    if not all(shape.numel() for shape in shapes) or any(len(s) > 1 and s[-1] == s[-2] for s in shapes):
+        return None
+    for start in range(0, max(map(len, numbers)), length)[: affordable(given, PARTS)]:
+        places = [(start + torch.arange(shape.numel())) % len(n) for n, shape in zip(numbers, shapes, strict=True)]
+        rows = zip(numbers, places, shapes, strict=True)
+        case = given.replaced([n[at.to(n.device)].view(shape) for n, at, shape in rows])
+        with contextlib.suppress(Exception):
+            finding = None if Line(case).agrees() else next(compare(case), None)
+            if finding is not None and finding.severity is Verdict.FAIL:
+                return case, finding
+    return None
 
 
 def _is_turned(row: Row) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import NamedTuple
 
 from torch import Tensor
@@ -54,6 +54,13 @@ class _Other(NamedTuple):
         """The name of the option."""
         return self.what.partition("=")[0]
 
+    def told(self, finding: Finding) -> Finding:
+        """The finding, with the option that it needs."""
+        title, cause = finding.title, "; ".join(filter(None, [f"with {self.what}", finding.cause]))
+        title += "" if finding.code == "backward-raises" else ", with an argument you did not give"
+        case = finding.case or self.case
+        return finding.but(title=title, where=f"{self.what}; {case.label}", cause=cause, case=case)
+
 
 def other_options(case: Case) -> Iterator[Finding]:
     """Turn flags, change numbers, words and masks, lengthen lists, leave out what is optional or give it."""
@@ -65,15 +72,15 @@ def other_options(case: Case) -> Iterator[Finding]:
         with _mode_of(other.case.target, case.target):
             if (other.name in wrong and not other.closely) or not _takes(base, other.case):
                 continue
-            tried += 1
-            found = list(_found(other))
-            if found:
-                wrong.add(other.name)
-            # Some options of torch change gradients on purpose: embeddings have such ones.
-            if other.hint or case.target.is_torch:
-                found = [f.but(severity=Verdict.PASS, hint=f.hint or other.hint or None) for f in found]
-            yield from (f.but(given=claimed) for f in found)
-            yield from (f.but(given=claimed) for f in _wrapped(other.what, other.case))
+            found, wrapped = _found(other), _wrapped(other.what, other.case)
+        tried += 1
+        found = [other.told(f) for f in found if _key(f) not in _shown(case)]
+        if found:
+            wrong.add(other.name)
+        # Some options of torch change gradients on purpose: embeddings have such ones.
+        if other.hint or case.target.is_torch:
+            found = [f.but(severity=Verdict.PASS, hint=f.hint or other.hint or None) for f in found]
+        yield from (f.but(given=claimed) for f in (*found, *wrapped))
     if not tried:
         raise Skip("it has no options that could be others")
 
@@ -96,16 +103,21 @@ def _others(base: Baseline, claimed: bool) -> Iterator[_Other]:
         yield from (_Other(what, other, closely=False) for what, other in narrowed(case))
 
 
-def _found(other: _Other) -> Iterator[Finding]:
+def _found(other: _Other) -> list[Finding]:
     """Look at the gradient with another option, then at other calls."""
     found = look_at(other.case, "an argument")
-    if not found and other.closely:
-        found = [*_other_calls(other.case), *_written(other.case)]
-    for f in found:
-        title = f.title if f.code == "backward-raises" else f"{f.title}, with an argument you did not give"
-        cause = "; ".join(filter(None, [f"with {other.what}", f.cause]))
-        tried_with = f.case or other.case
-        yield f.but(title=title, where=f"{other.what}; {tried_with.label}", cause=cause, case=tried_with)
+    return found or ([*_other_calls(other.case), *_written(other.case)] if other.closely else [])
+
+
+def _shown(case: Case) -> set[Hashable]:
+    """Keys of what other calls show with the given options too: it is no matter of others, and told elsewhere."""
+    if "shown" not in case.memo:
+        case.memo["shown"] = {_key(finding) for finding in (*_other_calls(case), *_written(case))}
+    return case.memo["shown"]  # type: ignore[no-any-return]
+
+
+def _key(finding: Finding) -> Hashable:
+    return finding.code, finding.cause
 
 
 def _even(case: Case, claimed: bool) -> Case | None:

@@ -19,7 +19,7 @@ from ..finding import Finding, Skip, Verdict
 from ..numeric.line import CLOSE, Line, largest, near, products
 from ..numeric.probe import Probe
 from ..numeric.vectors import flatten
-from ..variations import ENDS, LARGE, SHAPES, SHIFTED, SWEPT, VALUES, nearby, within
+from ..variations import ENDS, LARGE, MANY, SHAPES, SHIFTED, SWEPT, VALUES, nearby, within
 from .layouts import lazy, strided, transposed
 from .orders import backward_case, push, second_order, tangents
 from .vmap import mapped
@@ -88,8 +88,8 @@ _SINGLE = tuple(
 )
 FIRST = (
     *_SINGLE,
-    row_of(values=SWEPT, sizes="thousands of elements"),
-    row_of(values=ENDS, sizes="thousands of elements"),
+    row_of(values=SWEPT, sizes=MANY),
+    row_of(values=ENDS, sizes=MANY),
     row_of(values=LARGE, cotangents="of zeros"),
     row_of(values=LARGE, precision="another precision"),
     row_of(values=LARGE, precision="float16"),
