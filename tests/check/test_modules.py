@@ -274,6 +274,23 @@ def test_a_module_that_counts_its_calls():
     assert finding.title == "The output is another after other calls"
 
 
+def test_a_weight_that_is_kept_is_told_and_not_left_in_the_module():
+    class Keeping(Scaled):
+        kept = None
+
+        def forward(self, x):
+            if self.kept is None:
+                self.kept = self.weight - self.weight.mean()
+            return x * self.kept
+
+    module = Keeping()
+    found = tg.check(module, X)
+    assert module.kept is None
+    assert {finding.code for finding in found.findings} == {
+        "input-overwritten", "nondeterministic-gradient", "state-between-calls"
+    }  # fmt: skip
+
+
 def test_a_frozen_bias_that_is_dropped():
     class Dropped(Net):
         def forward(self, x):

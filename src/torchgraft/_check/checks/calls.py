@@ -55,6 +55,7 @@ def _same(
     name, hint = base.gradient_name, "draw in forward, and save what was drawn"
     if what == "output":
         name, hint = base.output_name, "draw from torch's generators, or take the random numbers as an argument"
+    hint += "" if drawn else "; keep nothing of a call for later ones"
     for i, (value, other) in enumerate(zip(found, expected, strict=True)):
         # Another order of summation makes some units in the last place.
         rounding = 0.0

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ... import _torch
 from ..baseline import Baseline, Difference, Value, baseline, distance, vjp_of
@@ -81,13 +81,26 @@ def _parameters_of_the_original(base: Baseline) -> Iterator[Finding]:
     for i in idle:
         moved = [others[k] if k == i else primal for k, primal in enumerate(case.primals)]
         with contextlib.suppress(Exception):  # The module is made for no other parameters.
-            found = case.calling(borrowed(case.target.origin)).values(moved)
+            with _attributes_kept(case.target.origin):
+                found = case.calling(borrowed(case.target.origin)).values(moved)
             if base.differing_outputs(found) and not base.differing_outputs(case.values(moved)):
                 yield Words(
                     "copy-reads-original", f"A copy of the module computes with the original's {case.names[i]}",
                     "copy.deepcopy keeps a lambda, or a function in a function, that reads the original",
                     "make it a method of the module",
                 ).at(f"copy.deepcopy(module); {case.label}")  # fmt: skip
+
+
+@contextlib.contextmanager
+def _attributes_kept(module: nn.Module) -> Iterator[None]:
+    """Within, a call may leave something in a module, such as a weight that it keeps; afterwards it is gone."""
+    before = [(part, dict(vars(part))) for part in module.modules()]
+    try:
+        yield
+    finally:
+        for part, attributes in before:
+            vars(part).clear()
+            vars(part).update(attributes)
 
 
 def _kept_results(base: Baseline) -> Iterator[Finding]:
