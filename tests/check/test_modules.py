@@ -278,6 +278,10 @@ def test_a_weight_that_is_kept_is_told_and_not_left_in_the_module():
     class Keeping(Scaled):
         kept = None
 
+        def __init__(self):
+            super().__init__()
+            self.idle = nn.Parameter(torch.ones(2, dtype=DOUBLE))
+
         def forward(self, x):
             if self.kept is None:
                 self.kept = self.weight - self.weight.mean()
