@@ -295,6 +295,21 @@ def test_a_weight_that_is_kept_is_told_and_not_left_in_the_module():
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("only", ["compile", "export"])
+def test_a_compiler_leaves_nothing_in_the_module(only):
+    class Showing(Scaled):
+        last, calls = None, 0
+
+        def forward(self, x):
+            self.last, self.calls = x, self.calls + 1
+            return x * self.weight
+
+    module = Showing()
+    assert tg.check(module, X, only=only, compilers=True).ok
+    assert module.last is None
+    assert module.calls == 0
+
+
 def test_a_frozen_bias_that_is_dropped():
     class Dropped(Net):
         def forward(self, x):

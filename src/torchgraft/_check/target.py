@@ -304,7 +304,9 @@ def _surrogates(origin: Any) -> dict[str, Callable[..., Any]]:
 
 def functional(module: nn.Module) -> Callable[..., Any]:
     """A module as a function of its parameters; it stays as it is."""
-    borrow, copies = borrowed(module), can_be_copied(module)
+    copies = can_be_copied(module)
+    # Compilers do not follow the copying: they see one copy, in which calls leave what they leave.
+    borrow = borrowed(copied(module, dict(module.named_parameters())) if copies else module)
 
     def call(parameters: dict[str, torch.Tensor], *args: Any, **kwargs: Any) -> Any:
         if copies and not torch.compiler.is_compiling():
