@@ -101,6 +101,7 @@ from .plain import plain_tensors_of as plain_tensors_of
 from .plain import runs_eagerly as runs_eagerly
 from .quiet import quiet_compilers as quiet_compilers
 from .quiet import quiet_vmap as quiet_vmap
+from .rounding import Rounding as Rounding
 from .storage import borrows_memory as borrows_memory
 from .storage import borrows_plainly as borrows_plainly
 from .storage import borrows_storage as borrows_storage

@@ -109,6 +109,20 @@ scale.register_autograd(
 )
 
 
+class Attention(nn.Module):
+    """One head. The softmax takes off what the bias of the keys adds, whose gradient is what rounding leaves."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.query, self.key, self.value = (nn.Linear(4, 4, dtype=torch.float64) for _ in range(3))
+
+    def forward(self, x):
+        query, key, value = self.query(x), self.key(x), self.value(x)
+        mask = torch.full((len(x), len(x)), -torch.inf, dtype=query.dtype).triu(1)
+        return (query @ key.mT / 2 + mask).softmax(-1) @ value
+
+
 class Network(nn.Module):
     """A Function among torch's own layers."""
 
@@ -193,4 +207,5 @@ RIGHT = {
     "nn.MultiheadAttention": (layer(nn.MultiheadAttention, 8, 2), *(normal(3, 2, 8, seed=i) for i in range(3))),
     "nn.BatchNorm1d": (layer(nn.BatchNorm1d, 3), normal(4, 3)),
     "a network": (Network(), normal(5, 4)),
+    "attention": (Attention(), normal(3, 4)),
 }  # fmt: skip
