@@ -264,9 +264,7 @@ def test_dtypes_are_checked_where_it_is_asked_for():
     with pytest.raises(GradcheckError) as error:
         tg.gradcheck(narrow, x, check_grad_dtypes=True)
     assert "gradient-dtype" in {finding.code for finding in error.value.report.findings}
-    with pytest.raises(GradcheckError) as error:
-        tg.gradcheck(narrow, x)
-    assert "gradient-dtype" not in {finding.code for finding in error.value.report.findings}
+    assert tg.gradcheck(narrow, x)  # A tolerance excuses digits that are lost.
 
 
 def test_forward_mode_is_checked_where_it_is_asked_for():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,11 +10,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .. import _torch
 from .case import Case, Linearization
 from .finding import Finding, Inconclusive, Skip, Verdict
 from .late import alike
 
 Value = Tensor | None
+
+ROUNDED = 2.0**-10
+"""A part of results that rounding what torch computes may change; where it changes more, it has chosen a branch."""
 
 
 @dataclass(frozen=True)
@@ -202,9 +207,17 @@ def _measure(case: Case) -> Baseline:
     outputs = [output.detach().clone() for output in recorded.outputs]
     gradients = copies(recorded.vjp(copies(cotangents)))
     moved = [_moved(case, cotangents, sample) for sample in range(2)]
+    scales = [scale_of(primal, outputs, cotangents) for primal in case.primals]
+    with contextlib.suppress(Exception), _torch.Rounding(generator(case, 31)):
+        rounded = _moved(case, cotangents, 2)
+        pairs = [
+            *zip(rounded[0], outputs, [0.0] * len(outputs), strict=True),
+            *zip(rounded[1], gradients, scales, strict=True),
+        ]
+        if all(distance(a, b) <= ROUNDED * max(scale, _largest(b)) for a, b, scale in pairs):
+            moved.append(rounded)
     accuracy = case.target.declared.error
     output_slack = [slack(value, [outs[i] for outs, _ in moved], accuracy) for i, value in enumerate(outputs)]
-    scales = [scale_of(primal, outputs, cotangents) for primal in case.primals]
     gradient_slack = [
         slack(value, [grads[i] for _, grads in moved], accuracy)
         + (16 * torch.finfo(case.primals[i].dtype).eps + accuracy) * scales[i]
@@ -270,10 +283,15 @@ def slack(value: Value, moved: Sequence[Value], accuracy: float = 0.0, units: in
     """
     if value is None or not value.numel() or not (value.is_floating_point() or value.is_complex()):
         return 0.0
-    finite = value.abs()[value.isfinite()]
-    largest = float(finite.max()) if finite.numel() else 0.0
+    largest = _largest(value)
     observed = [d for d in (distance(other, value) for other in moved) if d != float("inf")]
     return 16 * max(observed, default=0.0) + (units * torch.finfo(value.dtype).eps + 2 * accuracy) * largest
+
+
+def _largest(value: Value) -> float:
+    """Return the largest finite magnitude, 0 if there is none."""
+    finite = torch.zeros(0) if value is None else value.abs()[value.isfinite()]
+    return float(finite.max()) if finite.numel() else 0.0
 
 
 def copies(values: Sequence[Value]) -> list[Value]:

@@ -9,24 +9,28 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+COPIES = (torch.ops.aten.clone, torch.ops.aten._to_copy)
+"""Operations that compute nothing."""
+
 
 class Rounding(TorchDispatchMode):
     """Within, what torch computes of floating tensors is rounded at random: views, and what is written into, are not.
 
     Args:
-        epsilon: results are off by up to twice this part.
         source: of the random numbers.
+        epsilon: results are off by up to twice this part, or twice that of their dtype, whichever is more.
     """
 
-    def __init__(self, epsilon: float, source: torch.Generator) -> None:
+    def __init__(self, source: torch.Generator, epsilon: float = 0.0) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._epsilon, self._source = epsilon, source
+        self._source, self._epsilon = source, epsilon
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call `func`, and round its results."""
         made = func(*args, **(kwargs or {}))
         computes = any(isinstance(arg, Tensor) and arg.is_floating_point() for arg in args)
-        if not computes or any(returned.alias_info is not None for returned in func._schema.returns):
+        copies = func.overloadpacket in COPIES or any(value.alias_info is not None for value in func._schema.returns)
+        if copies or not computes:
             return made
         return pytree.tree_map_only(Tensor, self._rounded, made)
 
@@ -34,4 +38,5 @@ class Rounding(TorchDispatchMode):
         if not tensor.is_floating_point():
             return tensor
         noise = torch.empty(tensor.shape, dtype=torch.float64).uniform_(-2, 2, generator=self._source)
-        return (tensor * (1 + self._epsilon * noise.to(tensor.device))).to(tensor.dtype)
+        epsilon = max(self._epsilon, torch.finfo(tensor.dtype).eps)
+        return (tensor * (1 + epsilon * noise.to(tensor.device))).to(tensor.dtype)

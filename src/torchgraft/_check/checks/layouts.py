@@ -206,17 +206,14 @@ def _with_slack(base: Baseline) -> Baseline:
     sizes = [0.0 if value is None or not value.numel() else float(value.max()) for value in finite]
     slacks = [16 * torch.finfo(DTYPE).eps * size for size in sizes]
     for sample in range(3):
-        slacks = _wider(slacks, every, _nudged(base, sample))
-        # Terms that cancel, as those of what softmax takes off do, are rounded where they are computed.
-        with contextlib.suppress(Exception), _torch.Rounding(torch.finfo(DTYPE).eps, generator(base.case, 85, sample)):
-            slacks = _wider(slacks, every, _nudged(base, sample))
+        try:  # Terms that cancel, as those of what softmax takes off do, are rounded where they are computed.
+            with _torch.Rounding(generator(base.case, 85, sample), torch.finfo(DTYPE).eps):
+                found = _nudged(base, sample)
+        except Exception:
+            found = _nudged(base, sample)
+        slacks = [s + 4 * distance(value, other) for s, value, other in zip(slacks, found, every, strict=True)]
     count = len(base.outputs)
     return replace(base, output_slack=slacks[:count], gradient_slack=slacks[count:])
-
-
-def _wider(slacks: Sequence[float], expected: Sequence[Value], found: Sequence[Value]) -> list[float]:
-    rows = zip(slacks, found, expected, strict=True)
-    return [slack + 4 * distance(value, other) for slack, value, other in rows]
 
 
 def _nudged(base: Baseline, sample: int) -> list[Value]:
