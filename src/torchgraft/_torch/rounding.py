@@ -9,9 +9,6 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-COPIES = (torch.ops.aten.clone, torch.ops.aten._to_copy)
-"""Operations that compute nothing."""
-
 
 class Rounding(TorchDispatchMode):
     """Within, what torch computes of floating tensors is rounded at random: views, and what is written into, are not.
@@ -29,8 +26,8 @@ class Rounding(TorchDispatchMode):
         """Call `func`, and round its results."""
         made = func(*args, **(kwargs or {}))
         computes = any(isinstance(arg, Tensor) and arg.is_floating_point() for arg in args)
-        copies = func.overloadpacket in COPIES or any(value.alias_info is not None for value in func._schema.returns)
-        if copies or not computes:
+        aliases = any(value.alias_info is not None for value in func._schema.returns)
+        if aliases or not computes or func.overloadpacket is torch.ops.aten.clone:
             return made
         return pytree.tree_map_only(Tensor, self._rounded, made)
 
