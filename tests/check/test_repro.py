@@ -99,6 +99,15 @@ def test_a_module_has_the_parameters_of_the_case():
     ]
 
 
+def test_an_argument_is_not_confused_with_the_module():
+    class Loss(torch.nn.Module):
+        def forward(self, x, target):
+            return (x - target).square()
+
+    text = repro(Case(make_target(Loss()), ({}, torch.ones(2), torch.zeros(2))))
+    assert text.splitlines()[-2:] == ["target_ = torch.tensor([0.0, 0.0])", "print(tg.check(target, x, target_))"]
+
+
 class Sine(Function):
     @staticmethod
     def forward(ctx, x, shift):

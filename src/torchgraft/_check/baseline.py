@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -137,7 +136,7 @@ def distance(found: Value, expected: Value) -> float:
         assert given is not None
         found, expected = (torch.zeros_like(given) if t is None else t for t in (found, expected))
     found, expected = found.detach(), expected.detach()
-    if found.shape != expected.shape:
+    if found.shape != expected.shape or _torch.is_freed(found) or _torch.is_freed(expected):
         return float("inf")
     wide = torch.complex128 if found.is_complex() or expected.is_complex() else torch.float64
     a, b = found.to(wide), expected.to(wide)
@@ -208,14 +207,7 @@ def _measure(case: Case) -> Baseline:
     gradients = copies(recorded.vjp(copies(cotangents)))
     moved = [_moved(case, cotangents, sample) for sample in range(2)]
     scales = [scale_of(primal, outputs, cotangents) for primal in case.primals]
-    with contextlib.suppress(Exception), _torch.Rounding(generator(case, 31)):
-        rounded = _moved(case, cotangents, 2)
-        pairs = [
-            *zip(rounded[0], outputs, [0.0] * len(outputs), strict=True),
-            *zip(rounded[1], gradients, scales, strict=True),
-        ]
-        if all(distance(a, b) <= ROUNDED * max(scale, _largest(b)) for a, b, scale in pairs):
-            moved.append(rounded)
+    moved += _rounded_on_the_way(case, cotangents, outputs, [*zip(gradients, scales, strict=True)])
     accuracy = case.target.declared.error
     output_slack = [slack(value, [outs[i] for outs, _ in moved], accuracy) for i, value in enumerate(outputs)]
     gradient_slack = [
@@ -224,6 +216,25 @@ def _measure(case: Case) -> Baseline:
         for i, value in enumerate(gradients)
     ]
     return Baseline(case, outputs, cotangents, gradients, output_slack, gradient_slack, scales, draws(case))
+
+
+def _rounded_on_the_way(
+    case: Case, cotangents: Sequence[Value], outputs: Sequence[Tensor], scaled: Sequence[tuple[Value, float]]
+) -> list[tuple[list[Tensor], list[Value]]]:
+    """Outputs and gradients, where each result of an operation is rounded; nothing where that decides something.
+
+    Args:
+        scaled: gradients, each with the size of the numbers that it may be computed from.
+    """
+    try:
+        with _torch.Rounding(generator(case, 31)):
+            outs, gradients = _moved(case, cotangents, 2)
+    except Exception:
+        return []
+    gaps = [distance(a, b) / (_largest(b) or 1.0) for a, b in zip(outs, outputs, strict=True)]
+    rows = zip(gradients, scaled, strict=True)
+    gaps += [distance(a, b) / (max(_largest(b), scale) or 1.0) for a, (b, scale) in rows]
+    return [(outs, gradients)] if max(gaps) <= ROUNDED else []
 
 
 def scale_of(primal: Tensor, outputs: Sequence[Tensor], cotangents: Sequence[Value]) -> float:
@@ -251,7 +262,8 @@ def _moved(case: Case, cotangents: Sequence[Value], sample: int) -> tuple[list[T
     """Outputs and gradients of numbers that were rounded otherwise."""
     recorded = case.linearize(nudged(case, case.primals, sample))
     others = iter(nudged(case, [c for c in cotangents if c is not None], sample))
-    return recorded.outputs, recorded.vjp([None if c is None else next(others) for c in cotangents])
+    outputs = [output.detach().clone() for output in recorded.outputs]  # Reversible blocks free them in the backward.
+    return outputs, recorded.vjp([None if c is None else next(others) for c in cotangents])
 
 
 def nudged(case: Case, tensors: Sequence[Tensor], sample: int) -> list[Tensor]:

@@ -45,10 +45,8 @@ class Linearization:
         if not pairs or not wanted:
             return gradients
         outputs, given = zip(*pairs, strict=True)
-        found: Sequence[Tensor | None] = torch.autograd.grad(  # The stubs know nothing of allow_unused.
-            outputs, [self.primals[i] for i in wanted], given, retain_graph=retain_graph, create_graph=create_graph,
-            allow_unused=True,
-        )  # fmt: skip
+        options = {"retain_graph": retain_graph, "create_graph": create_graph}
+        found = _flown(outputs, given, [self.primals[i] for i in wanted], options)
         for i, gradient in zip(wanted, found, strict=True):
             primal = self.primals[i]
             added = primal.grad if primal.is_leaf else None
@@ -276,6 +274,24 @@ def describe(value: Any) -> str:
     dtype = str(value.dtype).removeprefix("torch.")
     layout = "" if value.layout == torch.strided else f" {str(value.layout).removeprefix('torch.')}"
     return f"{dtype}{list(value.shape)}{layout}"
+
+
+def _flown(
+    outputs: Sequence[Tensor], given: Sequence[Tensor], wanted: Sequence[Tensor], options: dict[str, bool]
+) -> Sequence[Tensor | None]:
+    """Gradients by `torch.autograd.grad`; by ``backward()`` where that is refused, as by reentrant checkpoints."""
+    try:
+        return torch.autograd.grad(outputs, wanted, given, allow_unused=True, **options)
+    except RuntimeError as error:
+        if ".grad()" not in str(error) or not all(tensor.is_leaf for tensor in wanted):
+            raise
+    for tensor in wanted:
+        tensor.grad = None
+    torch.autograd.backward(outputs, given, **options)  # type: ignore[arg-type] # The stubs want no sequences.
+    found = [tensor.grad for tensor in wanted]
+    for tensor in wanted:
+        tensor.grad = None
+    return found
 
 
 def _copies(tensors: Sequence[Tensor]) -> list[Tensor]:

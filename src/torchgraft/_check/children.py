@@ -103,7 +103,8 @@ def may_fork() -> bool:
 
     Another Python thread may hold a lock that nobody in the child gives back. The threads of autograd's engine do not
     live in the child: it has some with an accelerator and, where torch is built for one, once a compiler has traced.
-    A debugger stops in this process alone; what measures coverage is a tracer too, and stops nowhere.
+    A debugger stops in this process alone; what measures coverage is a tracer too, and stops nowhere. Numba ends a
+    child in which its threads of GNU OpenMP are used again.
     """
     here, main = threading.current_thread(), threading.main_thread()
     alone = here is main and {thread.name for thread in threading.enumerate()} <= {main.name, THREAD}
@@ -111,6 +112,7 @@ def may_fork() -> bool:
     tracer = sys.gettrace()
     measured = getattr(tracer, "__module__", type(tracer).__module__).split(".")[0] == "coverage"
     debugged = (tracer and not measured) or (monitoring and monitoring.get_tool(monitoring.DEBUGGER_ID))
+    alone = alone and "numba.np.ufunc.omppool" not in sys.modules
     if sys.platform != "linux" or not alone or debugged or torch.accelerator.is_available():
         return False
     return not any(_thread_name(task).startswith("pt_autograd") for task in Path("/proc/self/task").iterdir())

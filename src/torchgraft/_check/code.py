@@ -6,6 +6,7 @@ import functools
 import inspect
 import re
 import sys
+import warnings
 from collections.abc import Iterator
 from importlib.machinery import ExtensionFileLoader
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
@@ -88,7 +89,9 @@ def _mentioned(value: Any) -> Iterator[Any]:
         modules = [each for each in found if isinstance(each, ModuleType)]
         own = [module for module in modules if not _foreign(getattr(module, "__file__", None) or "<")]
         yield from found
-        yield from (getattr(module, name) for module in own for name in names if hasattr(module, name))
+        with warnings.catch_warnings(action="ignore"):  # A name such as `np.str` warns that it is old.
+            found = [getattr(module, name) for module in own for name in names if hasattr(module, name)]
+        yield from found
     elif hasattr(value, "__func__"):  # Methods, static methods and class methods have a function inside.
         yield value.__func__
 

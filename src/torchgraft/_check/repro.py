@@ -23,6 +23,10 @@ FEW = 64
 """Arguments with at most so many elements together are written out."""
 
 
+TAKEN = {"target", "torch", "tg"}
+"""Names that a program has other uses for than its arguments."""
+
+
 class _NoTextError(Exception):
     """A target or an argument cannot be written in a program."""
 
@@ -216,6 +220,7 @@ def _plain_arguments(target: Target, args: Sequence[Any], kwargs: Mapping[str, A
     for i, value in enumerate(args[skipped:], skipped):
         name = target.parameters[i] if i < len(target.parameters) else ""
         name = name if name.isidentifier() else f"x{i - skipped}"
+        name += "_" * (name in TAKEN)
         call.append(name if isinstance(value, Tensor) else _text(value))
         lines += [f"{name} = {_text(value)}"] if isinstance(value, Tensor) else []
     return _Given([], lines, call, [f"{name}={_text(value)}" for name, value in kwargs.items()])

@@ -49,6 +49,9 @@ FEW_ELEMENTS = 64
 ENDS = 2
 """Checks that may end their process, or try to, before the others of their kind are not tried."""
 
+POINTED = ("GridSampler",)
+"""Beginnings of names of torch's nodes whose kernels read where numbers point, whatever they are."""
+
 _EXPLAINED = ("wrong-gradient", "loses-digits", "wrong-at-ties", "nonlinear-backward", "wrong")
 """Codes that Jacobians explain; of "wrong-second-derivative" and "wrong-gradient-at-size" the first words."""
 
@@ -181,7 +184,7 @@ def is_risky(check: Check, case: Case) -> bool:
         return False
     if _is_native(case):
         return not operator or check.probes in ("sizes", "forwards")
-    if check.probes in ("sizes", "forwards") and has_indices(case):
+    if check.probes in ("sizes", "forwards") and (has_indices(case) or _reads_where_told(case)):
         return True
     return check.probes in ("batches", "sizes") and not operator and _has_functions(case)
 
@@ -190,6 +193,16 @@ def _is_native(case: Case) -> bool:
     if "native" not in case.memo:  # Every check asks.
         case.memo["native"] = is_native(case.target)
     return bool(case.memo["native"])
+
+
+def _reads_where_told(case: Case) -> bool:
+    """Return True if a kernel of torch's takes part that crashes where arguments are NaN, or point out of others."""
+    if "pointed" not in case.memo:
+        case.memo["pointed"] = False
+        with contextlib.suppress(Exception):
+            nodes = _torch.nodes_in_graph(case.linearize().outputs)
+            case.memo["pointed"] = any(node.name().startswith(POINTED) for node in nodes)
+    return bool(case.memo["pointed"])
 
 
 def _has_functions(case: Case) -> bool:

@@ -229,9 +229,12 @@ def _made(origin: Any, name: str | None) -> Target:
     if isinstance(origin, nn.Module):
         parameters = ("parameters", *_parameters(origin.forward))
         declared = _declared_for(origin) if isinstance(origin, Module) else Declared()
+        fixed = frozenset(declared.left_out)
+        paddings = tuple(f"{weight}[{row}]" for weight, row in _paddings(origin).items())
+        declared = replace(declared, left_out=(*declared.left_out, *paddings))
         return Target(
-            name or type(origin).__name__, "module", functional(origin), origin, parameters,
-            frozenset(declared.left_out), declared=declared,
+            name or type(origin).__name__, "module", functional(origin), origin, parameters, fixed,
+            declared=declared,
         )  # fmt: skip
     function = function_of(origin)
     if function is not None:
@@ -316,6 +319,33 @@ def functional(module: nn.Module) -> Callable[..., Any]:
     return call
 
 
+def _paddings(module: nn.Module) -> dict[str, int]:
+    """Rows of embeddings that stand for padding, by the names of weights: torch gives them no gradient on purpose."""
+    rows = {
+        id(part.weight): part.padding_idx
+        for part in module.modules()
+        if isinstance(part, nn.Embedding) and part.padding_idx is not None
+    }
+    return {name: rows[id(own)] for name, own in module.named_parameters() if id(own) in rows}
+
+
+def _padded(module: nn.Module) -> Callable[[Mapping[str, torch.Tensor]], dict[str, torch.Tensor]]:
+    """Return what puts the module's own rows for padding into the parameters of a call."""
+    known = dict(module.named_parameters())
+    rows = {name: (row, known[name].detach()) for name, row in _paddings(module).items()}
+
+    def fixed(parameters: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        parameters = dict(parameters)
+        for name, (at, own) in rows.items():
+            weight = parameters[name]
+            chosen = torch.arange(len(weight), device=weight.device).eq(at)[:, None]
+            row = own.to(weight.dtype) if own.shape == weight.shape else torch.zeros_like(weight)
+            parameters[name] = torch.where(chosen, row, weight)
+        return parameters
+
+    return fixed
+
+
 def borrowed(module: nn.Module, *, lasting: bool = False) -> Callable[..., Any]:
     """A module as a function that has other parameters for the time of a forward; its buffers are what they were.
 
@@ -325,8 +355,10 @@ def borrowed(module: nn.Module, *, lasting: bool = False) -> Callable[..., Any]:
         name: [(part._parameters, key) for part in module.modules() for key, p in part._parameters.items() if p is own]
         for name, own in module.named_parameters()
     }
+    padded = _padded(module)
 
     def call(parameters: dict[str, torch.Tensor], *args: Any, **kwargs: Any) -> Any:
+        parameters = padded(parameters)
         replaced = {name: buffer.detach().clone() for name, buffer in module.named_buffers()}
         if not lasting:
             return torch.func.functional_call(module, replaced | parameters, args, kwargs)
@@ -339,21 +371,23 @@ def borrowed(module: nn.Module, *, lasting: bool = False) -> Callable[..., Any]:
 
 
 def can_be_copied(module: nn.Module) -> bool:
-    """Return False if a module holds a lock, a file, or the like."""
+    """Return False if a module holds a lock, a file, or the like, or parameters in C++, as TorchScript does."""
+    own = dict(module.named_parameters())
     try:
-        copied(module, dict(module.named_parameters()))
+        found = dict(copied(module, own).named_parameters())
     except Exception:
         return False
-    return True
+    return all(found.get(name) is parameter for name, parameter in own.items() if name not in _paddings(module))
 
 
 def copied(module: nn.Module, parameters: Mapping[str, torch.Tensor]) -> nn.Module:
-    """A copy of a module for one call, whose parameters are these very tensors.
+    """A copy of a module for one call, whose parameters are these very tensors, but for rows for padding.
 
     Its backward reads them from the copy as its forward did, however late it runs: the call is run again in a
     checkpoint or in a reversible block, and accumulates gradients there.
     """
-    memo: dict[int, Any] = {id(own): parameters[name] for name, own in module.named_parameters()}
+    given = _padded(module)(parameters)
+    memo: dict[int, Any] = {id(own): given[name] for name, own in module.named_parameters()}
     for part in module.modules():
         for held in (*vars(part).values(), *part._buffers.values()):
             if isinstance(held, torch.Tensor):  # `deepcopy` refuses what is no leaf, such as a weight that is normed.

@@ -107,6 +107,7 @@ from .storage import borrows_plainly as borrows_plainly
 from .storage import borrows_storage as borrows_storage
 from .storage import count_writes as count_writes
 from .storage import counts_with as counts_with
+from .storage import is_freed as is_freed
 from .storage import is_view as is_view
 from .storage import memory as memory
 from .storage import overlap as overlap

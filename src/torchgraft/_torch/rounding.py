@@ -22,6 +22,11 @@ class Rounding(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self._source, self._epsilon = source, epsilon
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Tell torch not to import its compiler for the sake of a mode that compiled code never sees."""
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call `func`, and round its results."""
         made = func(*args, **(kwargs or {}))

@@ -40,6 +40,16 @@ def shares_memory(value: Any, tensor: Tensor) -> bool:
         return False
 
 
+def is_freed(tensor: Tensor) -> bool:
+    """Return True if the memory of a dense tensor was given back, as reversible blocks do: to read it is a crash."""
+    if tensor.layout != torch.strided or not tensor.numel():
+        return False
+    try:
+        return tensor.untyped_storage().nbytes() == 0
+    except (RuntimeError, NotImplementedError):
+        return False
+
+
 def borrows_storage(tensor: Any) -> bool:
     """Return True if another tensor, or something outside of torch, has a hold on the memory of a plain tensor."""
     if type(tensor) not in PLAIN_TYPES:

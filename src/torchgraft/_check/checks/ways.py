@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ... import _torch
 from ...errors import DerivativeError
-from ..baseline import Baseline, Difference, Value, copies, short, vjp_of
+from ..baseline import Baseline, Difference, Value, baseline, copies, short, vjp_of
 from ..case import Case, Linearization
 from ..finding import Finding, Skip, Verdict
 from ..target import borrowed, can_be_copied, copied
@@ -159,13 +159,20 @@ def on_one_module(case: Case, *, lasting: bool = True) -> Case:
     """Return the case with one module for all calls, which keeps what they leave in it; each call has a copy else.
 
     No call sees the module's own parameters changed. Unless they are `lasting`, the parameters of a call are gone when
-    its backward runs. Of what is no module the case itself is returned.
+    its backward runs. Of what is no module the case itself is returned, and of one that keeps its parameters elsewhere
+    as well, as in a dictionary: it would go on to use those that it was made with.
     """
     module = case.target.origin
     if case.target.kind != "module" or not can_be_copied(module):
         return case
-    (parameters, *_), _ = case.arguments([primal.clone().requires_grad_() for primal in case.primals])
-    return case.calling(borrowed(copied(module, parameters), lasting=lasting))
+
+    def made() -> Case:
+        (parameters, *_), _ = case.arguments([primal.clone().requires_grad_() for primal in case.primals])
+        return case.calling(borrowed(copied(module, parameters), lasting=lasting))
+
+    base = baseline(case)
+    flows = [gradient is None for gradient in vjp_of(made().linearize(), base)]
+    return made() if flows == [gradient is None for gradient in base.gradients] else case
 
 
 # -- an operator may refuse what it does not claim, and nothing else -------------------------------------------------

@@ -11,10 +11,12 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
+from ..baseline import baseline
 from ..case import Case
 from ..finding import Finding, Inconclusive, Skip, Verdict
 from ..variations import nearby, untied
@@ -280,6 +282,8 @@ class _Comparison:
     def _judged(self, pairing: Pairing) -> Finding | None:
         """The worst that a pairing shows: a wrong number before its noise, and noise before lost digits."""
         probe = self.probe
+        if not pairing.linear:
+            pairing = replace(pairing, grain=pairing.grain + self._rounding())
         if not pairing.linear and not (pairing.wrong and (not pairing.agrees or pairing.outweighs)):
             return Finding(
                 "nonlinear-backward", Verdict.FAIL, "The backward pass is not linear in the upstream gradient",
@@ -295,6 +299,12 @@ class _Comparison:
             probe.case.label, error=pairing.noise, estimate=pairing.grain,
             hint=_tolerance_hint(probe, pairing.noise, pairing),
         )  # fmt: skip
+
+    def _rounding(self) -> float:
+        """By how much rounding on the way may change <v J, u>: terms that cancel may be larger than what is left."""
+        with contextlib.suppress(Skip, Inconclusive):
+            return sum(baseline(self.probe.case).gradient_slack)
+        return 0.0
 
     def _moving(self) -> Iterator[Finding]:
         """An output that does not require grad must not change: its derivative would silently be taken for zero."""

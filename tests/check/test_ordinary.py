@@ -1,0 +1,142 @@
+"""Modules and functions as people write them, of which the checker once said what is not so."""
+
+import sys
+
+import pytest
+import torch
+from torch import nn
+from torch.autograd import Function
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+import torchgraft as tg
+from torchgraft._check.children import may_fork
+
+from .checks.looking import DOUBLE, normal
+
+pytestmark = pytest.mark.usefixtures("unexplained")
+
+
+@pytest.fixture(autouse=True)
+def one_seed():
+    torch.manual_seed(0)
+
+
+class Words(nn.Module):
+    """Embeddings, of which one row is padding, and the same weight at the end."""
+
+    def __init__(self, *, tied):
+        super().__init__()
+        self.embed = nn.Embedding(5, 4, padding_idx=0, dtype=DOUBLE)
+        self.head = nn.Linear(4, 5, bias=False, dtype=DOUBLE)
+        if tied:
+            self.head.weight = self.embed.weight
+
+    def forward(self, words):
+        return self.head(self.embed(words).tanh())
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_a_row_for_padding_has_no_gradient_on_purpose(tied):
+    report = tg.check(Words(tied=tied), torch.tensor([[1, 2, 0], [3, 2, 0]]))
+    assert report.headline == "PASS (left out: embed.weight[0])"
+
+
+class Listed(nn.Module):
+    """It keeps its parameters in a dictionary too."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(normal(3))
+        self.all_of_them = {"weight": self.weight}
+
+    def forward(self, x):
+        return x * self.all_of_them["weight"].exp()
+
+
+class Inner(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(normal(3))
+
+    def forward(self, x):
+        return torch.tanh(x * self.weight)
+
+
+class Scripted(nn.Module):
+    """Its parameters are kept in C++."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.jit.script(Inner())
+
+    def forward(self, x):
+        return self.inner(x)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+@pytest.mark.parametrize("make", [Listed, Scripted])
+def test_parameters_that_are_kept_elsewhere(make):
+    assert tg.check(make(), normal(2, 3), only=("gradient", "aliasing", "determinism", "state")).ok
+
+
+def test_what_refuses_grad_is_differentiated_by_backward():
+    def reentrant(x):
+        return checkpoint(lambda y: torch.tanh(y * y), x, use_reentrant=True)
+
+    assert tg.check(reentrant, normal(3), only=("gradient", "linearity", "mutation", "combinations")).ok
+
+
+def information(p):
+    """The mutual information of a number with itself: a constant, for a single one."""
+    bins = torch.linspace(0, 1, 5, dtype=p.dtype)
+    part = torch.exp(-8 * (p.reshape(-1, 1) - bins) ** 2)
+    part = part / part.sum(-1, keepdim=True)
+    mean, both = part.mean(0, keepdim=True), part.T @ part / len(part)
+    return -(both * torch.log((both + 1e-7) / (mean.T @ mean + 1e-7) + 1e-7)).sum()
+
+
+@pytest.mark.parametrize("count", [1, 16])
+def test_a_gradient_that_is_nothing_but_rounding(count):
+    assert tg.check(information, torch.rand(count, dtype=DOUBLE)).ok
+
+
+def test_single_precision_on_the_way_loses_digits_and_is_not_wrong():
+    report = tg.check(lambda x: x.softmax(-1, dtype=torch.float32).to(x.dtype), normal(5, 8))
+    assert {finding.severity for finding in report.findings} == {tg.Verdict.LOSES_DIGITS}
+
+
+class Freeing(Function):
+    """Gives its output's memory back in the backward, as reversible blocks do that compute it anew."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        ctx.made = [x.sin()]
+        return ctx.made[0]
+
+    @staticmethod
+    def backward(ctx, grad):
+        for made in ctx.made:
+            made.untyped_storage().resize_(0)
+        ctx.made.clear()
+        return grad * ctx.saved_tensors[0].cos()
+
+
+def test_memory_that_is_given_back_is_not_read():
+    assert tg.check(Freeing.apply, normal(3), only=("gradient", "linearity", "returned")).ok
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not may_fork(), reason="a crash would end this process")
+def test_a_kernel_of_torch_that_crashes_is_looked_at_in_a_child():
+    def sampled(x, grid, padding_mode="zeros"):
+        return functional.grid_sample(x, grid / grid.abs().amax(), padding_mode=padding_mode, align_corners=True)
+
+    report = tg.check(sampled, normal(1, 2, 6, 6), normal(1, 6, 6, 2), only=("gradient", "options", "combinations"))
+    assert report.results
+
+
+def test_threads_of_gnu_openmp_do_not_live_in_a_child(monkeypatch):
+    monkeypatch.setitem(sys.modules, "numba.np.ufunc.omppool", sys)
+    assert not may_fork()
