@@ -197,21 +197,23 @@ def _is_native(case: Case) -> bool:
 
 def _reads_where_told(case: Case) -> bool:
     """Return True if a kernel of torch's takes part that crashes where arguments are NaN, or point out of others."""
-    if "pointed" not in case.memo:
-        case.memo["pointed"] = False
-        with contextlib.suppress(Exception):
-            nodes = _torch.nodes_in_graph(case.linearize().outputs)
-            case.memo["pointed"] = any(node.name().startswith(POINTED) for node in nodes)
-    return bool(case.memo["pointed"])
+    return _graph_of(case)[1]
 
 
 def _has_functions(case: Case) -> bool:
     """Return True if derivatives that are not torch's own take part."""
-    if "functions" not in case.memo:
-        case.memo["functions"] = False
+    return _graph_of(case)[0]
+
+
+def _graph_of(case: Case) -> tuple[bool, bool]:
+    """Tell whether Functions take part, and kernels that read where they are told; every check asks."""
+    if "graph" not in case.memo:
+        case.memo["graph"] = False, False
         with contextlib.suppress(Exception):  # The check will say what is wrong.
-            case.memo["functions"] = bool(_torch.functions_in_graph(case.linearize().outputs))
-    return bool(case.memo["functions"])
+            outputs = case.linearize().outputs
+            pointed = any(node.name().startswith(POINTED) for node in _torch.nodes_in_graph(outputs))
+            case.memo["graph"] = bool(_torch.functions_in_graph(outputs)), pointed
+    return case.memo["graph"]  # type: ignore[no-any-return]
 
 
 def run_check(check: Check, case: Case, told: set[str] | None = None) -> Result:
