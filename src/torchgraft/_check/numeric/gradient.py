@@ -282,7 +282,7 @@ class _Comparison:
     def _judged(self, pairing: Pairing) -> Finding | None:
         """The worst that a pairing shows: a wrong number before its noise, and noise before lost digits."""
         probe = self.probe
-        if not pairing.linear:
+        if not pairing.linear and torch.equal(self.backward.vjp(pairing.cotangent), pairing.gradient):
             pairing = replace(pairing, grain=pairing.grain + self._rounding())
         if not pairing.linear and not (pairing.wrong and (not pairing.agrees or pairing.outweighs)):
             return Finding(
