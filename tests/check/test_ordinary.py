@@ -106,6 +106,28 @@ def test_single_precision_on_the_way_loses_digits_and_is_not_wrong():
     assert {finding.severity for finding in report.findings} == {tg.Verdict.LOSES_DIGITS}
 
 
+class Viewing(Function):
+    """Takes a view of an argument where nothing is recorded: it says that it requires grad, and has no graph."""
+
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(x, weight)
+        return x @ weight.mT
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, weight = ctx.saved_tensors
+        return grad @ weight, grad.mT @ x
+
+
+def test_a_view_of_an_argument_is_no_captured_tensor():
+    class Layer(nn.Linear):
+        def forward(self, x):
+            return Viewing.apply(x, 2 * self.weight)
+
+    assert not tg.check(Layer(4, 3, bias=False, dtype=DOUBLE), normal(2, 4), only="captures").findings
+
+
 class Freeing(Function):
     """Gives its output's memory back in the backward, as reversible blocks do that compute it anew."""
 

@@ -229,11 +229,11 @@ def _made(origin: Any, name: str | None) -> Target:
     if isinstance(origin, nn.Module):
         parameters = ("parameters", *_parameters(origin.forward))
         declared = _declared_for(origin) if isinstance(origin, Module) else Declared()
-        fixed = frozenset(declared.left_out)
+        undifferentiated = frozenset(declared.left_out)
         paddings = tuple(f"{weight}[{row}]" for weight, row in _paddings(origin).items())
         declared = replace(declared, left_out=(*declared.left_out, *paddings))
         return Target(
-            name or type(origin).__name__, "module", functional(origin), origin, parameters, fixed,
+            name or type(origin).__name__, "module", functional(origin), origin, parameters, undifferentiated,
             declared=declared,
         )  # fmt: skip
     function = function_of(origin)
@@ -372,12 +372,12 @@ def borrowed(module: nn.Module, *, lasting: bool = False) -> Callable[..., Any]:
 
 def can_be_copied(module: nn.Module) -> bool:
     """Return False if a module holds a lock, a file, or the like, or parameters in C++, as TorchScript does."""
-    own = dict(module.named_parameters())
+    own, padded = dict(module.named_parameters()), _paddings(module)
     try:
         found = dict(copied(module, own).named_parameters())
     except Exception:
         return False
-    return all(found.get(name) is parameter for name, parameter in own.items() if name not in _paddings(module))
+    return all(found.get(name) is parameter for name, parameter in own.items() if name not in padded)
 
 
 def copied(module: nn.Module, parameters: Mapping[str, torch.Tensor]) -> nn.Module:
