@@ -229,9 +229,9 @@ def test_gradients_that_are_accumulated_in_a_backward_count():
     report = tg.check(Accumulating(), X, only=("gradient", "linearity", "state", "sizes", "freed"))
     assert report.ok, report.to_text()
     said = tg.check(Accumulating(), X, only="returned").findings
-    assert {(f.code, f.where.partition(";")[0]) for f in said} == {
-        ("accumulates-itself", f"the gradient of second.{name}") for name in ("weight", "bias")
-    }
+    assert [(f.code, f.where.partition(";")[0]) for f in said] == [
+        ("accumulates-itself", "the gradient of second.weight and second.bias")
+    ]
     assert not tg.check(Scaled(), X, only="returned").findings
 
 

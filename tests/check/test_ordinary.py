@@ -162,3 +162,82 @@ def test_a_kernel_of_torch_that_crashes_is_looked_at_in_a_child():
 def test_threads_of_gnu_openmp_do_not_live_in_a_child(monkeypatch):
     monkeypatch.setitem(sys.modules, "numba.np.ufunc.omppool", sys)
     assert not may_fork()
+
+
+# -- what was said of wrong ones, and was not the cause -----------------------------------------------------------------
+
+
+class Assigning(Function):
+    """A write that the version counter does not see, as a solver makes it into the buffer of its stages."""
+
+    @staticmethod
+    def forward(ctx, buffer, value, place):
+        ctx.place = place
+        buffer.data[place] = value
+        return buffer
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad, grad[ctx.place], None
+
+
+def stages(x):
+    made = torch.empty(2, *x.shape, dtype=x.dtype)
+    for place, value in enumerate((x, x.sin())):
+        made = Assigning.apply(made, value, place)
+    return made[0] * 2 + made[1]
+
+
+def test_what_a_function_was_given_is_no_captured_tensor():
+    assert not tg.check(stages, normal(3), only="captures").findings
+
+
+class Rooted(Function):
+    """Its backward has a derivative that is infinite where the output is 0, and calls no `torch.where`."""
+
+    @staticmethod
+    def forward(ctx, x):
+        made = x.clamp(min=0) ** 2
+        ctx.save_for_backward(made)
+        return made
+
+    @staticmethod
+    def backward(ctx, grad):
+        (made,) = ctx.saved_tensors
+        return 2 * grad * made.sqrt()
+
+
+def test_a_second_derivative_that_is_nan_is_told_once_without_a_where_that_is_not_there():
+    x = torch.tensor([[1.5, -0.5, 2.0], [-2.0, 1.0, 0.5]], dtype=DOUBLE)
+    report = tg.check(Rooted.apply, x, only=("second order", "combinations"))
+    (finding,) = report.findings
+    assert finding.code == "wrong-second-derivative"
+    assert "infinity minus infinity" in finding.cause
+    assert "you did not give" not in finding.title
+
+
+class Popping(Function):
+    """Its second backward finds nothing."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.kept = x.detach().clone()
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, grad):
+        kept = ctx.kept
+        del ctx.kept
+        return grad * kept.cos()
+
+
+def test_a_second_backward_that_raises_is_told_by_that_name_alone():
+    report = tg.check(Popping.apply, normal(3), only=("freed", "combinations", "gradient"))
+    assert [finding.code for finding in report.findings] == ["backward-only-once"]
+
+
+def test_of_many_parameters_the_number_is_told():
+    module = nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 2), nn.Tanh(), nn.Linear(2, 1)).double()
+    module.register_forward_hook(lambda module, args, output: output * (1 + float(output.sum()) * 1e-3))
+    (finding, *_) = tg.check(module, normal(4, 2), only="gradient").findings
+    assert finding.where.endswith("6 parameters in float64")

@@ -17,6 +17,9 @@ from .finding import LeftOut, Skip
 from .late import require_sizes
 from .target import Target, differentiable, on_the_same
 
+FEW_PARAMETERS = 4
+"""A module's parameters that are told one by one."""
+
 
 @dataclass(frozen=True)
 class Linearization:
@@ -122,9 +125,14 @@ class Case:
 
     @property
     def label(self) -> str:
-        """The arguments in words, such as ``"x: float64[3, 4]"``."""
-        pairs = zip(self._names, self._flat, strict=True)
-        return ", ".join(f"{name}: {describe(value)}" for name, value in pairs)
+        """The arguments in words, such as ``"x: float64[3, 4]"``; a module's parameters, if many, by their number."""
+        own = {self._positions[place] for place in self.parameters}
+        many = own if len(own) > FEW_PARAMETERS else set[int]()
+        told = [f"{self._names[i]}: {describe(value)}" for i, value in enumerate(self._flat) if i not in many]
+        if many:
+            dtypes = sorted({_dtype(self._flat[i]) for i in many})
+            told.append(f"{len(many)} parameters in {' and '.join(dtypes)}")
+        return ", ".join(told)
 
     @property
     def device_type(self) -> str:
@@ -271,9 +279,12 @@ def describe(value: Any) -> str:
     """A value as reports show it: ``float64[3, 4]``."""
     if not isinstance(value, Tensor):
         return repr(value)
-    dtype = str(value.dtype).removeprefix("torch.")
     layout = "" if value.layout == torch.strided else f" {str(value.layout).removeprefix('torch.')}"
-    return f"{dtype}{list(value.shape)}{layout}"
+    return f"{_dtype(value)}{list(value.shape)}{layout}"
+
+
+def _dtype(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
 
 
 def _flown(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,6 +73,17 @@ def apart(first: Any, second: Any) -> tuple[str, str]:
     # What is rounded up and down may be the same again with the next digit.
     enough = next((k + 1 for k in differ if k + 1 in differ), 17 if differ else 5)
     return shown(first, enough), shown(second, enough)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in words, of many the first three.
+
+    >>> listed(["w", "x", "y", "z", "bias"])
+    'w, x, y and 2 more'
+    """
+    if len(names) > 4:
+        names = [*names[:3], f"{len(names) - 3} more"]
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def typeset(text: str) -> str:

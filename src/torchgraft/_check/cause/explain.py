@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..case import Case
 from ..clock import Clock, OutOfTime
-from ..evidence import Evidence, apart
+from ..evidence import Evidence, apart, listed
 from ..finding import Finding
 from ..numeric.gradient import FAINT, TOLERANCE
 from ..target import Target, differentiable
@@ -313,19 +313,13 @@ def sentence(seen: Observation, found: Causes) -> str:
         columns, rows = {block.column for block in blocks}, {block.row for block in blocks}
         pairs = (Block(seen, i, j) for i in range(len(seen.outputs)) for j in columns)
         live = {block.row for block in pairs if block.alive.any() or (block.analytic != 0).any()}
-        through = "" if live <= rows else f" through {_and([seen.outputs[i].name for i in sorted(rows)])}"
-        parts.append(f"the gradient for {_and([seen.inputs[j].name for j in sorted(columns)])}{through} {words}")
+        through = "" if live <= rows else f" through {listed([seen.outputs[i].name for i in sorted(rows)])}"
+        parts.append(f"the gradient for {listed([seen.inputs[j].name for j in sorted(columns)])}{through} {words}")
     for a, b in itertools.combinations([side.name for side in seen.inputs], 2):
         swapped = {f"the gradient for {a} is that for {b}", f"the gradient for {b} is that for {a}"}
         if swapped <= set(parts):
             parts = [f"the gradients for {a} and {b} are swapped", *(part for part in parts if part not in swapped)]
     return "; ".join([*parts, *map(_listed, unknown[:3])])
-
-
-def _and(names: Sequence[str]) -> str:
-    if len(names) > 4:
-        names = [*names[:3], f"{len(names) - 3} more"]
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _listed(block: Block) -> str:

@@ -16,6 +16,7 @@ from torch import Tensor
 from ... import _torch
 from ..baseline import Baseline, Difference, Value, baseline, cotangents_for, vjp_of
 from ..case import Case, Linearization, describe
+from ..evidence import listed
 from ..finding import Finding, Skip, Verdict
 from .ways import Made, Words, compared, used
 
@@ -119,8 +120,9 @@ def returned(case: Case) -> Iterator[Finding]:
         vjp_of(recorded, base)
     for each in seen:
         yield from _judge(case, *each)
-    for place in sorted(recorded.accumulated):
-        yield ACCUMULATED.at(f"{base.gradient_name(place)}; {case.label}")
+    if recorded.accumulated:
+        names = listed([case.names[place] for place in sorted(recorded.accumulated)])
+        yield ACCUMULATED.at(f"the gradient of {names}; {case.label}")
 
 
 def _listening(cls: type, backward: Callable[..., Any], seen: list[Seen]) -> Callable[..., Any]:

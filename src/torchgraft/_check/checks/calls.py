@@ -333,9 +333,9 @@ def captures(case: Case) -> Iterator[Finding]:
         recorded = case.linearize()
     given = {id(primal) for primal in recorded.primals}
     silent = [t for t in watch.seen if t.numel() and not any(_torch.shares_memory(t, p) for p in recorded.primals)]
-    # A view has no graph where nothing is recorded; what it views has.
-    owners = [t if t._base is None else t._base for t in silent]
-    silent = [t for t, o in zip(silent, owners, strict=True) if given.isdisjoint(map(id, (t, *_leaves([o]))))]
+    # A view that is made where nothing is recorded has no graph; what it views has.
+    owners = [[t] if t._base is None else [t, t._base] for t in silent]
+    silent = [t for t, owner in zip(silent, owners, strict=True) if given.isdisjoint(map(id, (t, *_leaves(owner))))]
     where = f"a captured tensor; {case.label}"
     for tensor in silent[:3]:
         title = f"Uses a tensor {describe(tensor)} that requires grad and is no argument: its gradient is lost"

@@ -239,7 +239,7 @@ def _wrong_second(base: Baseline, derived: Case, recorded: Linearization) -> Ite
         code, title = f"second-order-{finding.code}", f"Of the backward: {finding.title}"
         code, title = SECOND_CODES.get(finding.code, (code, title))
         where = f"second order: {finding.where.partition(';')[0]}; {base.case.label}"
-        lost = HIDDEN if finding.error is not None and math.isnan(finding.error) else None
+        lost = _infinite(recorded) if finding.error is not None and math.isnan(finding.error) else None
         cause = "; ".join(filter(None, [reason, finding.cause, lost])) or None
         finding = finding.but(code=code, title=title, where=where, cause=cause, hint=_second_hint(base.case))
         yield finding.but(case=derived if told else None)
@@ -316,6 +316,7 @@ def _returned(base: Baseline) -> list[int]:
 
 
 HIDDEN = "0 times infinity: torch.where hides what is infinite from the first derivative, and not from the second"
+INFINITE = "0 times infinity, or infinity minus infinity, where the backward is differentiated"
 
 SECOND_CODES = {
     "wrong-gradient": ("wrong-second-derivative", "The second derivative is wrong"),
@@ -326,6 +327,12 @@ SECOND_CODES = {
         "lost-second-derivative", "A gradient that depends on inputs is detached: its derivative is lost without a word"
     ),
 }  # fmt: skip
+
+
+def _infinite(derived: Linearization) -> str:
+    """Say why a second derivative is NaN."""
+    hides = any(node.name().startswith("Where") for node in _torch.nodes_in_graph(derived.outputs))
+    return HIDDEN if hides else INFINITE
 
 
 def _lost_second(base: Baseline, derived: Linearization) -> str | None:
