@@ -164,6 +164,13 @@ def test_threads_of_gnu_openmp_do_not_live_in_a_child(monkeypatch):
     assert not may_fork()
 
 
+def test_a_call_that_works_long_is_no_other_output():
+    def padded(x):
+        return functional.pad(x, (1, 1, 1, 1, 1, 1), mode="circular")
+
+    assert tg.check(padded, normal(1, 3, 3, 3, 3), only="caches").ok
+
+
 # -- what was said of wrong ones, and was not the cause -----------------------------------------------------------------
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -25,7 +26,9 @@ SEARCH = 5_000_000
 """Functions, lines and operations that a search among calls may take, which is some ten seconds."""
 
 
-def tried(case: Case, *, given: Case) -> Linearization | None:
+def tried(
+    case: Case, *, given: Case, record: Callable[[Case], Linearization] = Case.linearize
+) -> Linearization | None:
     """The forward pass of a case with other arguments, and a backward for its work; None if refused, or too long.
 
     What the backward raises is found where it is called again. Where the work hangs on values, as that of an iteration
@@ -34,11 +37,12 @@ def tried(case: Case, *, given: Case) -> Linearization | None:
     Args:
         case: to call.
         given: the case that it was made of, whose work says how much there may be.
+        record: makes the calls, and returns the recorded one.
     """
     try:
         # A call that is stopped leaves modes as they were.
         with torch.set_grad_enabled(torch.is_grad_enabled()), _torch.Effort(*limits(given)) as effort:
-            recorded = case.linearize()
+            recorded = record(case)
             zero_vjp(recorded)
     except (Exception, _torch.TooMuch):
         return None

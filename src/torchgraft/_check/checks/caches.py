@@ -59,7 +59,7 @@ def caches(case: Case) -> Iterator[Finding]:
         raise Skip("it takes no other sizes")
     plain = survive(lambda: [(_called(other), _called(other)) for _, other in rows], apart=is_native(case.target))
     for (way, other), one, (first, again) in zip(rows, after, plain, strict=True):
-        if one and _same(first, again) and not _same(one, again):  # It may count its calls.
+        if one and first and _same(first, again) and not _same(one, again):  # It may count its calls.
             yield way.words.at(f"a call after others; {other.label}")
             return
 
@@ -167,10 +167,10 @@ def _between(x: Tensor) -> Tensor:
     return torch.where(inside, flat + (flat.mean() - flat) / 16, flat).view(x.shape)
 
 
-def _called(case: Case, record: Callable[[Case], Linearization | None] | None = None) -> list[Value]:
+def _called(case: Case, record: Callable[[Case], Linearization] = Case.linearize) -> list[Value]:
     """Outputs and gradients; nothing where the target refuses the call, or works long."""
     with contextlib.suppress(Exception):
-        recorded = record(case) if record else tried(case, given=case)
+        recorded = tried(case, given=case, record=record)
         if recorded is None:
             return []
         outputs = [output.detach() for output in recorded.outputs]
