@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from .._spec.signature import Signature
 from .._spec.structures import Structure
 from .case import Case
+from .generate.inputs import signature_of
 from .target import Target, function_of, make_target
 
 _TORCH = ("torch", "torch.nn.functional", "torch.special", "torch.linalg", "torch.fft")
@@ -50,10 +51,11 @@ def repro(case: Case) -> str:
 
 
 def command(case: Case) -> str:
-    """The command that generates the arguments again, or words where the target has no name."""
-    if not _is_named(case.target):
-        return f"# call torchgraft.check(target, ..., seed={case.seed}), where target is {_unnamed(case.target)}"
-    module, name = _names(_holder(case.target.origin))
+    """The command that generates the arguments again, or words where the target has no name, or they were given."""
+    target = case.target
+    if not _is_named(target):
+        return f"# call torchgraft.check(target, ..., seed={case.seed}), where target is {_unnamed(target)}"
+    module, name = _names(_holder(target.origin))
     source = getattr(sys.modules.get(module), "__file__", None)
     place = f"{module}:{name}"
     # It is a script or a test.
@@ -61,6 +63,9 @@ def command(case: Case) -> str:
         path = Path(source) if source else None
         short = path.relative_to(Path.cwd()) if path and path.is_relative_to(Path.cwd()) else path
         place = f"{short}:{name}" if short else name
+    if not target.samples and signature_of(target) is None:
+        given = "with the arguments of before, which are too long to be written here"
+        return f"# call torchgraft.check(target, ..., seed={case.seed}), where target is {place}, {given}"
     return f"torchgraft check {place} --seed {case.seed}"
 
 
