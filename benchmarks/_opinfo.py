@@ -1,4 +1,4 @@
-"""PyTorch's own operators with the arguments that its tests call them with, and wrong versions of their backwards."""
+"""PyTorch's own operators and modules with the arguments of its tests, and wrong versions of their backwards."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.testing._internal.common_methods_invocations import op_db
+from torch.testing._internal.common_modules import module_db
 from torch.testing._internal.opinfo.core import DecorateInfo
 from torch.utils import _pytree as pytree
 
@@ -49,6 +50,28 @@ def samples(dtype: torch.dtype, each: int, tried: int = 8) -> Iterator[Sample]:
                 if 0 < sample.size <= LARGEST and any(t.requires_grad for t in sample.tensors) and _runs(sample):
                     found.append(sample)
         yield from sorted(found, key=lambda s: -s.size)[:each]
+
+
+@dataclass(frozen=True)
+class Module:
+    """One module, and one set of its arguments."""
+
+    name: str
+    module: nn.Module
+    args: Sequence[Any]
+    kwargs: dict[str, Any]
+
+
+def modules(dtype: torch.dtype, each: int) -> Iterator[Module]:
+    """Up to `each` samples of each module of torch's, as a user calls it: none of the arguments requires grad."""
+    for info in module_db:
+        given = info.module_inputs_func(info, device="cpu", dtype=dtype, requires_grad=False, training=True)
+        for i, sample in enumerate(given[:each]):
+            call = sample.forward_input
+            made = info.module_cls(*sample.constructor_input.args, **sample.constructor_input.kwargs).to(dtype)
+            if any(map(nn.parameter.is_lazy, made.parameters())):
+                continue
+            yield Module(f"{info.name}#{i}", made, call.args, call.kwargs)
 
 
 def _skipped(op: Any) -> bool:

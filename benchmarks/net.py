@@ -3,7 +3,7 @@
 A change of the checker may find more and may not find less. For each planted bug of the zoo, `net.json` holds the
 checks that find it, whether its cause is named, and whether its right version is free of alarms; for PyTorch's own
 operators, the mutants that are missed, the samples that are flagged or cannot be told, and what all checks together
-say of one sample of each. Much of the last is true: torch has defects too. Run it as
+say of one sample of each, and of each module. Much of the last is true: torch has defects too. Run it as
 
     python benchmarks/net.py                  # compares, and exits 1 where something is lower; half an hour or more
     python benchmarks/net.py zoo --part 1/10  # every tenth planted bug
@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 from _defects import LOST, lost
-from _opinfo import Sample, mutants, samples
+from _opinfo import Sample, modules, mutants, samples
 from check import ZOO, Part, alarms, core, float32_only, found, named
 
 import torchgraft as tg
@@ -74,15 +74,21 @@ def right(part: Part, dtype: torch.dtype, wrap: Callable[[Sample], Sample] = lam
 
 def battery(part: Part) -> Entries:
     """What all checks do not pass, of an operator that is right or at least PyTorch's own."""
-    entries = {}
-    for sample in part.of(samples(torch.float64, each=1)):
-        report = tg.check(sample.function, *sample.tensors, name=sample.name)
-        blamed = {f"{r.check}: {r.verdict.name}" for r in report.results if r.verdict not in NOTHING}
-        entries[sample.name] = sorted(blamed)
-    return entries
+    each = part.of(samples(torch.float64, each=1))
+    return {sample.name: _blamed(tg.check(sample.function, *sample.tensors, name=sample.name)) for sample in each}
+
+
+def modules_of_torch(part: Part) -> Entries:
+    """What all checks do not pass, of PyTorch's own modules, which are called as users call them."""
+    each = part.of(modules(torch.float64, each=1))
+    return {m.name: _blamed(tg.check(m.module, *m.args, kwargs=m.kwargs, name=m.name)) for m in each}
 
 
 NOTHING = (tg.Verdict.PASS, tg.Verdict.SKIPPED)
+
+
+def _blamed(report: tg.Report) -> list[str]:
+    return sorted({f"{r.check}: {r.verdict.name}" for r in report.results if r.verdict not in NOTHING})
 
 
 def _said(sample: Sample) -> str:
@@ -96,6 +102,7 @@ SECTIONS: dict[str, Callable[[Part], Entries]] = {
     "float32": lambda part: right(part, torch.float32),
     "float32-alone": lambda part: right(part, torch.float32, float32_only),
     "battery": battery,
+    "modules": modules_of_torch,
 }
 
 
@@ -119,13 +126,14 @@ WRONG = {"found": 0, "inconclusive": 1, "pass": 2}
 RIGHT = {"pass": 0, "real loss": 0, "inconclusive": 1, "found": 2}
 """How bad it is to say so of a right one."""
 
-USUAL: Entries = {"mutants": "found", "float64": "pass", "float32": "pass", "float32-alone": "pass", "battery": []}
+USUAL: Entries = {"mutants": "found", "float64": "pass", "float32": "pass", "float32-alone": "pass", "battery": [],
+                  "modules": []}  # fmt: skip
 """What is said of most names, which are not written down."""
 
 
 def lower(section: str, before: Any, now: Any) -> Iterator[str]:
     """Say what an entry has lost."""
-    if section == "battery":
+    if section in ("battery", "modules"):
         yield from (f"{blamed}, which it was not" for blamed in now if blamed not in before)
         return
     if section != "zoo":

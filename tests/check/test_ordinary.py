@@ -171,7 +171,7 @@ def test_a_call_that_works_long_is_no_other_output():
     assert tg.check(padded, normal(1, 3, 3, 3, 3), only="caches").ok
 
 
-# -- what was said of wrong ones, and was not the cause -----------------------------------------------------------------
+# -- what was said of wrong ones, and was not the cause ----------------------------------------------------------------
 
 
 class Assigning(Function):
@@ -248,3 +248,62 @@ def test_of_many_parameters_the_number_is_told():
     module.register_forward_hook(lambda module, args, output: output * (1 + float(output.sum()) * 1e-3))
     (finding, *_) = tg.check(module, normal(4, 2), only="gradient").findings
     assert finding.where.endswith("6 parameters in float64")
+
+
+# -- what has no derivative, or no sizes yet ---------------------------------------------------------------------------
+
+
+def weighted(x, weight):
+    return functional.cross_entropy(x, torch.tensor([0, 2, 1]), weight=weight)
+
+
+@pytest.mark.parametrize(
+    ("target", "make", "name"),
+    [
+        (nn.SoftMarginLoss(), lambda: (normal(3), normal(3).sign()), "target"),
+        (weighted, lambda: (normal(3, 4), normal(4).exp()), "weight"),
+        (lambda a, x: torch.igamma(a, x), lambda: (normal(3).exp(), normal(3).exp()), "a"),
+    ],
+)
+def test_arguments_by_which_torch_has_no_derivative_are_left_out(target, make, name):
+    report = tg.check(target, *make(), only=("gradient", "second order", "values"))
+    assert report.headline == f"PASS (left out: {name})"
+
+
+def test_a_function_that_does_not_implement_its_backward_is_no_pass():
+    class Unfinished(Function):
+        @staticmethod
+        def forward(ctx, x, y):
+            return x * y
+
+        @staticmethod
+        def backward(ctx, grad):
+            raise NotImplementedError
+
+    assert not tg.check(Unfinished.apply, normal(3), normal(3)).ok
+
+
+def test_a_lazy_module_has_to_be_called_once():
+    module = nn.LazyLinear(3, dtype=DOUBLE)
+    with pytest.raises(tg.ArgumentError, match="was called once") as caught:
+        tg.check(module, normal(2, 4))
+    assert caught.value.got == "LazyLinear with weight, bias"
+    module(normal(2, 4))
+    assert tg.check(module, normal(2, 4), only="gradient").ok
+
+
+def test_labels_that_are_validated_are_no_pass_and_hide_nothing_else():
+    def loss(x, labels):
+        if not bool(((labels == 0) | (labels == 1)).all()):
+            raise RuntimeError("labels are 0 or 1")
+        return functional.binary_cross_entropy_with_logits(x, labels)
+
+    x, labels = normal(4), torch.tensor([0, 1, 1, 0], dtype=DOUBLE)
+    report = tg.check(loss, x, labels)
+    unknown = [result for result in report.results if result.verdict is tg.Verdict.INCONCLUSIVE]
+    assert report.verdict is tg.Verdict.INCONCLUSIVE
+    assert [result.note for result in unknown] == [
+        "`labels` cannot be moved, so nothing is told of its gradient: RuntimeError: labels are 0 or 1; "
+        "if it is data, let only others require grad"
+    ]
+    assert tg.check(loss, x.requires_grad_(), labels).headline == "PASS"

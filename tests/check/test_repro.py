@@ -174,9 +174,9 @@ def twice(x: torch.Tensor) -> torch.Tensor:
 
 
 def test_keyword_arguments_and_lists(again):
-    (target, parts), _ = again(repro(Case(make_target(torch.cat), ([normal(1), normal(2)],), {"dim": 0})))
+    (target, parts), options = again(repro(Case(make_target(torch.cat), ([normal(1), normal(2)],), {"dim": 0})))
     assert torch.equal(target(parts), torch.cat([normal(1), normal(2)]))
-    assert (target.func, target.keywords) == (torch.cat, {"dim": 0})
+    assert (target, options) == (torch.cat, {"kwargs": {"dim": 0}})
 
 
 @pytest.mark.parametrize(

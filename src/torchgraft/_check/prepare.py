@@ -15,6 +15,7 @@ from torch import Tensor
 from .. import _torch
 from .._locate import own_line
 from ..errors import ArgumentError, BuildError, KernelError, ShapeError
+from .baseline import short
 from .case import Case, describe
 from .cause.faults import with_faults
 from .children import survive
@@ -28,6 +29,9 @@ from .target import Target
 
 CASES = 24
 """Generated cases of one target."""
+
+STEP = 2.0**-11
+"""By which given tensors are moved a little, to see whether the target takes other values."""
 
 SHARE = 1 / 3
 """The part of the budget after which no more of them are made."""
@@ -102,7 +106,10 @@ def require_device(device: str, argument: str) -> None:
 
 
 def _give(made: Prepared, inputs: Sequence[Any], kwargs: Mapping[str, Any], seed: int, device: str) -> None:
-    """The caller's case, if the target takes it; tensors for which it refuses a gradient are left out, and named so."""
+    """The caller's case, if the target takes it; tensors for which it refuses a gradient are left out, and named so.
+
+    Those that it takes at no other values are left out as well, and that is no pass.
+    """
 
     def make() -> Case:
         watched = made.clock.watch(made.target)
@@ -110,21 +117,26 @@ def _give(made: Prepared, inputs: Sequence[Any], kwargs: Mapping[str, Any], seed
 
     case = make()
     refused = attempt(case, apart=is_native(case.target))
-    if refused is None and (data := _data_among(case, (inputs, kwargs))):
+    if refused is not None:
+        made.results.append(_refused(made.target, Refusal(case, case.label, refused, sample=False, deliberate=True)))
+        return
+    given = _torch.pytree.tree_leaves((inputs, kwargs))
+    marked = any(isinstance(leaf, Tensor) and leaf.requires_grad for leaf in given)
+    if not marked and (data := _data_among(case)):
         declared = replace(made.target.declared, left_out=(*made.target.declared.left_out, *sorted(data)))
         made.target = replace(made.target, constants=made.target.constants | data, declared=declared)
         case = make()
-    if refused is None:
-        made.cases.append(case)
-    else:
-        made.results.append(_refused(made.target, Refusal(case, case.label, refused, sample=False, deliberate=True)))
+    if not marked and (stuck := _stuck_among(case)):
+        made.target = replace(made.target, constants=made.target.constants | stuck.keys())
+        made.results += [Result("samples", SAMPLES, Verdict.INCONCLUSIVE, note=note) for note in stuck.values()]
+        case = make()
+    made.cases.append(case)
 
 
-def _data_among(case: Case, given: Any) -> set[str]:
-    """Name the tensors for which the target refuses a gradient, where nobody said which ones have any."""
+def _data_among(case: Case) -> set[str]:
+    """Name the tensors for which the target refuses a gradient."""
     primals = range(len(case.primals))
-    marked = any(isinstance(leaf, Tensor) and leaf.requires_grad for leaf in _torch.pytree.tree_leaves(given))
-    if marked or len(primals) < 2 or _records(case, primals):
+    if len(primals) < 2 or _records(case, primals):
         return set()
     data = {i for i in primals if i not in case.parameters and not _records(case, [i])}
     rest = [i for i in primals if i not in data]
@@ -132,12 +144,44 @@ def _data_among(case: Case, given: Any) -> set[str]:
 
 
 def _records(case: Case, wanted: Collection[int]) -> bool:
-    """Return True unless the target refuses that these primals require grad; any other error is one of its own."""
+    """Return True unless the target refuses that these primals require grad; any other error is one of its own.
+
+    Torch tells of many derivatives that it does not have in the backward only.
+    """
     try:
-        case.linearize(wanted=[i in wanted for i in range(len(case.primals))])
+        recorded = case.linearize(wanted=[i in wanted for i in range(len(case.primals))])
     except Exception as error:
         return not is_deliberate(case, error)
+    try:
+        recorded.vjp([torch.ones_like(output) for output in recorded.outputs])
+    except NotImplementedError:
+        return False
+    except Exception:
+        return True  # The checks report it.
     return True
+
+
+def _stuck_among(case: Case) -> dict[str, str]:
+    """Name the tensors that the target takes at no other values, such as labels, and say so of each."""
+    free = [i for i in range(len(case.primals)) if i not in case.parameters]
+    if len(case.primals) < 2 or _why_stuck(case, free) is None:
+        return {}
+    whys = {i: why for i in free if (why := _why_stuck(case, [i])) is not None}
+    if len(whys) == len(case.primals) or _why_stuck(case, [i for i in free if i not in whys]) is not None:
+        return {}
+    step = "if it is data, let only others require grad"
+    return {case.names[i]: f"`{case.names[i]}` cannot be moved, so nothing is told of its gradient: {why}; {step}"
+            for i, why in whys.items()}  # fmt: skip
+
+
+def _why_stuck(case: Case, moving: Collection[int]) -> str | None:
+    """Return what is raised where these primals are a little larger, or smaller."""
+    for step in (STEP, -STEP):
+        try:
+            case.values([p * (1 + step) + step if i in moving else p for i, p in enumerate(case.primals)])
+        except Exception as error:
+            return short(error)
+    return None
 
 
 def _may_die(made: Prepared, seed: int, device: str) -> bool:

@@ -86,10 +86,11 @@ def _program(case: Case) -> str:
         made_anew = called != "target"
         lines = [*_state(target), *_parameters(target.origin, args[0], all_of_them=made_anew), *lines]
         lines, called = [f"target = {called}", *lines] if made_anew else lines, "target"
-    if given.by_name:  # Keyword arguments of `check` are its own options.
-        imports = ["from functools import partial", *imports]
-        called = f"partial({', '.join([called, *given.by_name])})"
-    call = [*given.by_place, f"seed={case.seed}"] if case.seed else given.by_place
+    call = given.by_place
+    if given.by_name:  # Other keyword arguments of `check` are its own options.
+        call = [*call, f"kwargs=dict({', '.join(given.by_name)})"]
+    if case.seed:
+        call = [*call, f"seed={case.seed}"]
     own, surrogates = make_target(target.origin).declared.surrogates, list[str]()
     for name, of in target.declared.surrogates.items():
         if own.get(name) is not of:  # The target does not declare it itself.

@@ -227,6 +227,7 @@ def _made(origin: Any, name: str | None) -> Target:
             late=" and ".join(sorted(record.signature.late_names)),
         )  # fmt: skip
     if isinstance(origin, nn.Module):
+        _require_sizes(origin)
         parameters = ("parameters", *_parameters(origin.forward))
         declared = _declared_for(origin) if isinstance(origin, Module) else Declared()
         undifferentiated = frozenset(declared.left_out)
@@ -251,6 +252,17 @@ def _made(origin: Any, name: str | None) -> Target:
             expected="an operator, a Function's apply, a module, or a function on tensors",
         )  # fmt: skip
     return Target(name or function_name(origin), "callable", origin, origin, _parameters(origin))
+
+
+def _require_sizes(module: nn.Module) -> None:
+    """Raise an `ArgumentError` if a module has parameters or buffers that get their sizes in its first call."""
+    every = (*module.named_parameters(), *module.named_buffers())
+    lazy = [name for name, tensor in every if nn.parameter.is_lazy(tensor)]
+    if lazy:
+        raise ArgumentError(
+            "has tensors that get their sizes in its first call", argument="target",
+            expected="a module that was called once", got=f"{type(module).__name__} with {', '.join(lazy)}",
+        )  # fmt: skip
 
 
 def operands(

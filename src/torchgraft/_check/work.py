@@ -26,9 +26,7 @@ SEARCH = 5_000_000
 """Functions, lines and operations that a search among calls may take, which is some ten seconds."""
 
 
-def tried(
-    case: Case, *, given: Case, record: Callable[[Case], Linearization] = Case.linearize
-) -> Linearization | None:
+def tried(case: Case, *, given: Case, record: Callable[[Case], Linearization] = Case.linearize) -> Linearization | None:
     """The forward pass of a case with other arguments, and a backward for its work; None if refused, or too long.
 
     What the backward raises is found where it is called again. Where the work hangs on values, as that of an iteration

@@ -45,6 +45,8 @@ _REFUSING = (
     ArgumentError, DtypeError, DeviceError, ValueError, ArithmeticError, NotImplementedError,
     torch.linalg.LinAlgError,  # type: ignore[attr-defined] # It is documented, not re-exported.
 )  # fmt: skip
+_REFUSALS = ("not implemented for", "not differentiable with respect to")
+"""Words of torch's where it has no code for a dtype, or no derivative by an argument."""
 
 _VALUES = (ValueError, ArithmeticError, KernelError, torch.linalg.LinAlgError)  # type: ignore[attr-defined]
 """Errors that speak of values, which the reference must refuse too."""
@@ -215,7 +217,7 @@ def attempt(case: Case, *, apart: bool = False) -> Exception | None:
 def is_deliberate(case: Case, error: Exception) -> bool:
     """Tell whether an error says that the arguments are wrong, rather than that the target is.
 
-    C functions say so by a code, torch of dtypes that it has no code for, and of empty tensors in any words.
+    C functions say so by a code, torch of what it has no code or derivative for, and of empty tensors in any words.
     """
     if isinstance(error, Ended):
         return False
@@ -223,7 +225,7 @@ def is_deliberate(case: Case, error: Exception) -> bool:
         op = case.target.operator
         return isinstance(error, KernelError) and op is not None and op._record.kernels[None].trusted
     empty = any(isinstance(leaf, Tensor) and leaf.numel() == 0 for leaf in case.leaves)
-    return isinstance(error, _REFUSING) or "not implemented for" in str(error) or empty
+    return isinstance(error, _REFUSING) or any(words in str(error) for words in _REFUSALS) or empty
 
 
 def _reference_takes(case: Case) -> bool:

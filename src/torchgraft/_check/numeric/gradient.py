@@ -337,7 +337,10 @@ class _Comparison:
         if self._enough(self.known):
             if self.rough:
                 rough = " and ".join(f"`{name}`" for name in self.rough)
-                raise Inconclusive(f"the outputs jump or have kinks where {rough} changes; give smooth points")
+                raise Inconclusive(
+                    f"the outputs jump or have kinks where {rough} changes; give smooth points, or, "
+                    "if it is data, let only others require grad"
+                )
             return
         if not finite[wanted].any():
             raise Inconclusive("no element of the outputs is finite")
