@@ -307,3 +307,10 @@ def test_labels_that_are_validated_are_no_pass_and_hide_nothing_else():
         "if it is data, let only others require grad"
     ]
     assert tg.check(loss, x.requires_grad_(), labels).headline == "PASS"
+
+
+@pytest.mark.parametrize("family", [torch.distributions.Gamma, torch.distributions.Beta])
+def test_draws_whose_gradient_is_that_of_the_distribution_are_not_called_wrong(family):
+    report = tg.check(lambda a, b: family(a, b).rsample(), normal(3).exp(), normal(3).exp())
+    assert {r.check for r in report.results if r.verdict is tg.Verdict.INCONCLUSIVE} == {"gradient"}
+    assert report.verdict is tg.Verdict.INCONCLUSIVE

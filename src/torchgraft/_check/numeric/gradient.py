@@ -16,6 +16,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from ... import _torch
 from ..baseline import baseline
 from ..case import Case
 from ..finding import Finding, Inconclusive, Skip, Verdict
@@ -57,12 +58,29 @@ def gradient(case: Case) -> Iterator[Finding]:
     if "gradient" not in case.memo:
         try:
             case.memo["gradient"] = [] if case.traits and shown_right(case) else list(compare(case))
+            if case.memo["gradient"] and _draws_implicitly(case):
+                raise Inconclusive(IMPLICIT)
         except Inconclusive as why:
             case.memo["gradient"] = why
     kept: list[Finding] | Inconclusive = case.memo["gradient"]
     if isinstance(kept, Inconclusive):
         raise kept.with_traceback(None)
     yield from kept
+
+
+IMPLICIT = (
+    "it draws from a gamma or Dirichlet distribution of torch's, whose gradient is that of the distribution "
+    "(implicit reparameterization) and not of the draw: compare gradients of expectations, which have closed forms"
+)
+
+
+def _draws_implicitly(case: Case) -> bool:
+    """Return True if torch draws in a way whose gradient differences of the draw do not show.
+
+    It is that of Figurnov, Mohamed and Mnih, Implicit Reparameterization Gradients (2018), equation 2.
+    """
+    nodes = _torch.nodes_in_graph(case.linearize().outputs)
+    return any(node.name().startswith(("StandardGamma", "_Dirichlet")) for node in nodes)
 
 
 def is_right(case: Case) -> bool:
