@@ -47,7 +47,9 @@ from .traits import (
 
 Row = tuple[int, ...]
 SLOW, ENOUGH, LONGEST = 0.02, 50_000, 7
-"""Seconds of a slow call, elements of a large one, and the stride in which the rows are tried of such."""
+"""Seconds of a slow call, elements of a large one, and the longest stride in which the rows are tried of such."""
+ALL = 700
+"""Calls that all rows take."""
 SCALE = 2.0**-10
 """Part of the given outputs that others have at least where an accuracy is declared: solvers have absolute ones."""
 PARTS = 4_000
@@ -88,12 +90,13 @@ def not_made_for(case: Case) -> str:
 
 
 def _stride(case: Case) -> int:
-    """Every which row takes seconds at most: 1, and more for a large case, or one that takes 20 ms."""
+    """Every which row takes seconds at most: 1, and more for a large case, one of much work, or one of 20 ms."""
     size = sum(tensor.numel() for tensor in (*case.primals, *baseline(case).outputs))
     start = time.thread_time()
     case.linearize()
-    slow = time.thread_time() - start > SLOW
-    return math.ceil(min(size / ENOUGH, LONGEST)) if not slow else LONGEST
+    if time.thread_time() - start > SLOW:  # A kernel in C is no work that is counted.
+        return LONGEST
+    return math.ceil(min(max(size / ENOUGH, ALL / affordable(case, ALL)), LONGEST))
 
 
 _OF_VALUES = (KernelError, torch.linalg.LinAlgError)  # type: ignore[attr-defined] # It is documented, not re-exported.
