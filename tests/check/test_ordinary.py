@@ -171,7 +171,7 @@ def test_a_call_that_works_long_is_no_other_output():
     assert tg.check(padded, normal(1, 3, 3, 3, 3), only="caches").ok
 
 
-# -- what was said of wrong ones, and was not the cause ----------------------------------------------------------------
+# -- what was said of wrong ones, and was not the cause --------------------------------------------------------------
 
 
 class Assigning(Function):
@@ -250,7 +250,7 @@ def test_of_many_parameters_the_number_is_told():
     assert finding.where.endswith("6 parameters in float64")
 
 
-# -- what has no derivative, or no sizes yet ---------------------------------------------------------------------------
+# -- what has no derivative, or no sizes yet -------------------------------------------------------------------------
 
 
 def weighted(x, weight):
@@ -314,3 +314,166 @@ def test_draws_whose_gradient_is_that_of_the_distribution_are_not_called_wrong(f
     report = tg.check(lambda a, b: family(a, b).rsample(), normal(3).exp(), normal(3).exp())
     assert {r.check for r in report.results if r.verdict is tg.Verdict.INCONCLUSIVE} == {"gradient"}
     assert report.verdict is tg.Verdict.INCONCLUSIVE
+
+
+# -- iterations, and what rounding hides ------------------------------------------------------------------------------
+
+
+def newton(x):
+    """The square root, to more digits than single precision has."""
+    y = torch.ones_like(x)
+    while ((y * y - x).abs() > 1e-10 * x).any():
+        y = (y + x / y) / 2
+    return y
+
+
+def test_an_iteration_that_never_ends_with_fewer_digits_is_not_waited_for():
+    report = tg.check(newton, torch.tensor([0.7, 1.3, 2.0], dtype=DOUBLE), only=("autocast", "state", "gradient"))
+    assert report.ok
+    assert {r.check for r in report.results if r.verdict is tg.Verdict.SKIPPED} == {"autocast"}
+
+
+def test_an_iteration_that_never_ends_where_results_are_rounded_otherwise_is_not_waited_for():
+    def root(x):
+        y = torch.ones_like(x)
+        while ((y * y - x).abs() > 1e-6 * x).any():
+            y = (y + x / y) / 2
+        return y
+
+    assert tg.check(root, torch.tensor([0.7, 1.3, 2.0]), only=("gradient", "linearity")).ok
+
+
+class Doubled(Function):
+    """A logarithm of 1 + x^2, whose gradient is twice too large."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return (1 + x * x).log()
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return grad * 4 * x / (1 + x * x)
+
+
+def test_a_change_that_rounding_hides_is_no_wrong_gradient_and_no_pass():
+    def right(x, b):
+        return (1 + x * x).log().sum() + (b * b).sum()
+
+    def wrong(x, b):
+        return Doubled.apply(x).sum() + (b * b).sum()
+
+    assert tg.check(right, normal(4), normal(4), only=("gradient", "combinations")).ok
+    for function in (right, wrong):
+        tiny = tg.check(function, 1e-9 * normal(4), 1e-9 * normal(4), only="gradient")
+        assert tiny.verdict is tg.Verdict.INCONCLUSIVE
+    assert tg.check(wrong, normal(4), normal(4), only="gradient").verdict is tg.Verdict.FAIL
+
+
+# -- hooks of parameters, derivatives inside of a call, permutations, what a call leaves ------------------------------
+
+
+def halving(grad):
+    return grad / 2
+
+
+def halving_in_place(grad):
+    grad.div_(2)
+
+
+def looking(grad):
+    assert grad.isfinite().all()
+
+
+@pytest.mark.parametrize(("hook", "changes"), [(halving, True), (halving_in_place, True), (looking, False)])
+def test_a_hook_of_a_parameter_may_look_at_a_gradient_and_not_change_it(hook, changes):
+    module = nn.Linear(3, 2, dtype=DOUBLE)
+    module.weight.register_hook(hook)
+    (result,) = tg.check(module, normal(4, 3), only="returned").results
+    assert (result.verdict is tg.Verdict.FAIL) is changes
+    assert [finding.code for finding in result.findings] == ["hook-changes-gradient"] * changes
+
+
+def test_a_hook_that_runs_after_the_gradient_is_said_not_to_be_looked_at():
+    module = nn.Linear(3, 2, dtype=DOUBLE)
+    module.bias.register_post_accumulate_grad_hook(lambda p: p.grad.zero_())
+    (finding,) = tg.check(module, normal(4, 3), only="returned").findings
+    assert (finding.code, finding.severity) == ("hook-after-gradient", tg.Verdict.PASS)
+
+
+def by_transform(x):
+    return -torch.func.grad(lambda y: (y**4).sum())(x)
+
+
+def by_engine(x):
+    with torch.enable_grad():
+        y = x if x.requires_grad else x.clone().requires_grad_()
+        return -torch.autograd.grad((y**4).sum(), y, create_graph=True)[0]
+
+
+@pytest.mark.parametrize("force", [by_transform, by_engine])
+def test_what_differentiates_inside_of_a_call(force):
+    report = tg.check(force, normal(3), only=("modes", "mutation", "state", "forward mode", "gradient"))
+    assert report.ok
+    assert not [r.check for r in report.results if r.verdict is tg.Verdict.SKIPPED]
+
+
+class Permuted(Function):
+    """Right for permutations, as it is meant."""
+
+    @staticmethod
+    def forward(ctx, x, order):
+        ctx.save_for_backward(order)
+        return x[order]
+
+    @staticmethod
+    def backward(ctx, grad):
+        (order,) = ctx.saved_tensors
+        made = torch.empty_like(grad)
+        made[order] = grad
+        return made, None
+
+
+def test_a_permutation_has_no_index_twice_at_another_size():
+    report = tg.check(Permuted.apply, normal(4, 2), torch.tensor([2, 0, 3, 1]))
+    assert report.ok
+    (finding,) = report.findings
+    assert "none may come twice" in finding.hint
+
+
+class Leaky(nn.Module):
+    """Keeps a potential with its graph, and begins anew in each call or goes on."""
+
+    def __init__(self, *, anew):
+        super().__init__()
+        self.anew = anew
+        self.register_buffer("potential", torch.zeros(3, dtype=DOUBLE))
+
+    def forward(self, x):
+        self.potential = (torch.zeros_like(x) if self.anew else self.potential) * 0.5 + x.sin()
+        return self.potential * 2
+
+
+@pytest.mark.parametrize(("anew", "severity"), [(True, tg.Verdict.PASS), (False, tg.Verdict.FAIL)])
+def test_a_graph_that_is_kept_in_a_buffer_is_a_defect_where_the_next_call_needs_it(anew, severity):
+    said = tg.check(Leaky(anew=anew), normal(3), only="state").findings
+    assert severity in {finding.severity for finding in said if finding.code == "graph-in-buffer"}
+
+
+def test_what_a_call_leaves_is_not_called_an_overwritten_input():
+    class Integrating(nn.Module):
+        kept = 0.0
+
+        def forward(self, x):
+            self.kept = self.kept / 2 + x.detach()
+            return (x * self.kept).sin()
+
+    codes = {finding.code for finding in tg.check(Integrating(), normal(3), only=("aliasing", "determinism")).findings}
+    assert codes == {"nondeterministic-output", "nondeterministic-gradient"}
+
+
+@pytest.mark.skipif(not may_fork(), reason="a crash would end this process")
+def test_a_kernel_of_torch_that_writes_out_of_its_memory_is_looked_at_in_a_child():
+    report = tg.check(torch._weight_norm, normal(2, 4), normal(2, 1).exp(), only=("gradient", "sizes", "combinations"))
+    assert report.results

@@ -229,7 +229,7 @@ def _rounded_on_the_way(
     try:
         with _torch.Rounding(generator(case, 31)):
             outs, gradients = _moved(case, cotangents, 2)
-    except Exception:
+    except (Exception, _torch.TooMuch):
         return []
     gaps = [distance(a, b) / (_largest(b) or 1.0) for a, b in zip(outs, outputs, strict=True)]
     rows = zip(gradients, scaled, strict=True)

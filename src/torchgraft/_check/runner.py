@@ -119,8 +119,8 @@ def _survived(checks: Sequence[Check], cases: Sequence[Case], clock: Clock, memo
         return [_untried(check, f"the {clock.budget:.3g} s were over") for check in checks]
     apart = bool(memory.ends.keys() - {None}) or is_risky(checks[0], cases[0])
     kind = checks[0].probes or "calls" if apart else None
-    if len(checks) == 1 and memory.ends[kind] >= ENDS:
-        return [_untried(checks[0], f"{ENDS} checks have ended their process")]
+    if memory.ends[None] >= ENDS or (len(checks) == 1 and memory.ends[kind] >= ENDS):
+        return [_untried(check, f"{ENDS} checks have ended their process") for check in checks]
     try:
         results = survive(lambda: _results(checks, cases, clock, memory), apart=apart)
     except Exception as error:  # The process has ended, or a result cannot be pickled.
@@ -175,18 +175,17 @@ def is_risky(check: Check, case: Case) -> bool:
     """Return True if a check makes calls of this target that may end the process.
 
     Native code may fail at a size, and, other than a torchgraft operator's, whose arguments are checked before it is
-    called, on whatever its author did not think of. Other indices, and those into what has another size, may point out
-    of it, which some of torch's own kernels do not look for. In Python code, batched gradients end the process where a
-    backward takes ``grad.data``; and that it calls nothing native cannot be known.
+    called, on whatever its author did not think of: some of torch's own kernels write out of their memory at other
+    sizes and indices. Batched gradients end the process where a backward takes ``grad.data``.
     """
     operator = case.target.operator is not None
     if check.probes == "children":
         return False
     if _is_native(case):
         return not operator or check.probes in ("sizes", "forwards")
-    if check.probes in ("sizes", "forwards") and (has_indices(case) or _reads_where_told(case)):
+    if check.probes in ("sizes", "forwards") and (not operator or has_indices(case) or _reads_where_told(case)):
         return True
-    return check.probes in ("batches", "sizes") and not operator and _has_functions(case)
+    return check.probes == "batches" and not operator and _has_functions(case)
 
 
 def _is_native(case: Case) -> bool:

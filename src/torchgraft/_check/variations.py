@@ -141,6 +141,8 @@ def sizes(case: Case) -> list[int]:
 def resized(case: Case, old: int, new: int, *, last: bool = False, numbers: bool = False, scale: bool = False) -> Case:
     """All axes of size `old` have size `new` instead: cut, or lengthened by what is there already.
 
+    Permutations stay what they are: an index that comes twice may be what the target is not made for.
+
     Args:
         last: keep the last elements, not the first.
         numbers: whole numbers that are `old` become `new` as well, such as a number of groups or a normalized shape.
@@ -155,13 +157,20 @@ def resized(case: Case, old: int, new: int, *, last: bool = False, numbers: bool
     def change(leaf: Any) -> Any:
         if numbers and type(leaf) is int and leaf == old:
             return new
+        permutes = _permutes(leaf, old)
         for axis, size in enumerate(shape_of(leaf)):
             leaf = _cut(leaf, axis, size_of(size), last)
         if counts(leaf) and leaf.numel() and old > new > 0:
             leaf = torch.where(leaf.ge(new) & leaf.lt(old), leaf % new, leaf)  # Indices point into what was cut.
-        return leaf
+        return leaf.argsort(stable=True).argsort().to(leaf.dtype) if permutes else leaf
 
     return case.with_leaves([change(leaf) for leaf in case.leaves])
+
+
+def _permutes(leaf: Any, size: int) -> bool:
+    """Return True if each row of whole numbers is a permutation of as many."""
+    rows = counts(leaf) and leaf.dim() > 0 and leaf.shape[-1] == size > 1 and leaf.numel() > 0
+    return bool(rows and leaf.sort().values.eq(torch.arange(size, device=leaf.device)).all())
 
 
 def resized_axis(case: Case, leaf: int, axis: int, new: int) -> Case:

@@ -64,6 +64,11 @@ def _limited(target: Target, most: tuple[int, int, int]) -> Target:
     return replace(target, function=call, limited=True)
 
 
+def limited(case: Case, *, given: Case) -> Case:
+    """Return the case, whose calls raise `Inconclusive` where they take far more work than the given one."""
+    return case.calling(_limited(case.target, limits(given)).function)
+
+
 def limits(case: Case) -> tuple[int, int, int]:
     """The work, calls and lines of Python that a call with other arguments than those of a case may take."""
     work, calls, lines = taken(case)

@@ -68,6 +68,7 @@ from .generators import RandomWatch as RandomWatch
 from .generators import directly as directly
 from .graph import engine_wants as engine_wants
 from .graph import functions_in_graph as functions_in_graph
+from .graph import gradient_hooks as gradient_hooks
 from .graph import hooks_on_saved as hooks_on_saved
 from .graph import hooks_on_saved_off as hooks_on_saved_off
 from .graph import input_metadata as input_metadata

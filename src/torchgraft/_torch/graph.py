@@ -68,6 +68,12 @@ def functions_in_graph(outputs: Iterable[Tensor]) -> list[Any]:
     return list(dict.fromkeys(cls for cls in classes if cls is not None))
 
 
+def gradient_hooks(leaf: Tensor) -> tuple[list[Any], list[Any]]:
+    """The hooks of a leaf: those that may change its gradient, and those that run once it is accumulated."""
+    before, after = (getattr(leaf, name, None) or {} for name in ("_backward_hooks", "_post_accumulate_grad_hooks"))
+    return list(before.values()), list(after.values())
+
+
 def refuses_backward(outputs: Iterable[Tensor]) -> bool:
     """Return True if something that is marked with ``once_differentiable`` stands in the graph.
 

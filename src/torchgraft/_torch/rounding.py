@@ -9,6 +9,11 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from .effort import TooMuch
+
+MOST = 20_000
+"""Operations whose results are rounded."""
+
 
 class Rounding(TorchDispatchMode):
     """Within, what torch computes of floating tensors is rounded at random: views, and what is written into, are not.
@@ -16,11 +21,14 @@ class Rounding(TorchDispatchMode):
     Args:
         source: of the random numbers.
         epsilon: results are off by up to twice this part, or twice that of their dtype, whichever is more.
+
+    Raises:
+        TooMuch: there are many operations: an iteration may never come to its end where each result is another.
     """
 
     def __init__(self, source: torch.Generator, epsilon: float = 0.0) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._source, self._epsilon = source, epsilon
+        self._source, self._epsilon, self._left = source, epsilon, MOST
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -29,6 +37,9 @@ class Rounding(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call `func`, and round its results."""
+        self._left -= 1
+        if self._left < 0:
+            raise TooMuch
         made = func(*args, **(kwargs or {}))
         computes = any(isinstance(arg, Tensor) and arg.is_floating_point() for arg in args)
         aliases = any(value.alias_info is not None for value in func._schema.returns)

@@ -103,12 +103,46 @@ ACCUMULATED = Words(
 )  # fmt: skip
 
 
+HOOK = Words(
+    "hook-changes-gradient", "A hook changes {}",
+    "what `.backward()` gives is not the derivative, but what the hook makes of it",
+    "remove the hook; or, if it is meant, leave out this check: skip=\"returned\"",
+)  # fmt: skip
+HOOK_AFTER = Words(
+    "hook-after-gradient", "A hook runs once the gradient is accumulated, and is not looked at",
+    "such a hook may change `.grad`, or take a step of an optimizer", severity=Verdict.PASS,
+)  # fmt: skip
+
+
+def _hooked(base: Baseline) -> Iterator[Finding]:
+    """Call the hooks of a module's parameters once: copies, with which all checks compute, have none."""
+    case = base.case
+    own = dict(case.target.origin.named_parameters()) if case.parameters else {}
+    for i in sorted(case.parameters):
+        before, after = _torch.gradient_hooks(own[case.names[i]])
+        gradient = base.gradients[i]
+        for hook in before:
+            if gradient is None:
+                break
+            given = gradient.clone()
+            made = hook(given)
+            made = given if made is None else made
+            gradients = [*base.gradients[:i], made, *base.gradients[i + 1 :]]
+            yield from HOOK.of(base.differing_gradients(gradients), case.label)
+        if after:
+            yield HOOK_AFTER.at(f"{base.gradient_name(i)}; {case.label}")
+
+
 def returned(case: Case) -> Iterator[Finding]:
-    """Listen to the backward of each Function in the graph."""
+    """Listen to the backward of each Function in the graph, and to hooks of a module's parameters."""
     base = baseline(case)
+    found = list(_hooked(base))
+    yield from found
     recorded = case.linearize()
     classes = _torch.functions_in_graph(recorded.outputs)
     if not classes:
+        if found:
+            return
         raise Skip("no autograd.Function takes part")
     seen: list[Seen] = []
     with contextlib.ExitStack() as stack:

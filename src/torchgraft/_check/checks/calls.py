@@ -22,6 +22,7 @@ from ..finding import Finding, Verdict
 from ..options import options
 from ..target import can_be_copied, copied
 from ..variations import admitted, elsewhere, nearby, resized, sizes
+from ..work import limited
 from .ways import Made, Words, compared, made, on_one_module
 
 # -- the same call again, and the same backward again ----------------------------------------------------------------
@@ -157,7 +158,7 @@ def _first_call(case: Case) -> tuple[Linearization, Callable[[Case], Linearizati
     """A recorded call, and a function that makes another one: of the same module, whose parameters stay."""
     module = case.target.origin
     if case.target.kind != "module" or not can_be_copied(module):
-        return case.linearize(), Case.linearize
+        return case.linearize(), lambda other: limited(other, given=case).linearize()
     leaves = case.leaves_of(case.primals)
     (parameters, *_), _ = case.arguments(leaves)
     one = copied(module, parameters)
@@ -165,7 +166,7 @@ def _first_call(case: Case) -> tuple[Linearization, Callable[[Case], Linearizati
     def call(parameters: object, *args: Any, **kwargs: Any) -> Any:
         return one(*args, **kwargs)
 
-    return case.calling(call).record(leaves), lambda other: other.calling(call).linearize()
+    return case.calling(call).record(leaves), lambda other: limited(other.calling(call), given=case).linearize()
 
 
 def _after_a_step(base: Baseline) -> Iterator[Finding]:
@@ -231,7 +232,7 @@ def _after_long_calls(base: Baseline) -> Iterator[Finding]:
 
 def _after_far_calls(base: Baseline) -> Iterator[Finding]:
     """Call at one point after calls at large values of either sign: a solver may start from where it was."""
-    kept, primals = on_one_module(base.case), base.case.primals
+    kept, primals = limited(on_one_module(base.case), given=base.case), base.case.primals
     for part in (1.0, 0.125):
         after = []
         for sign in (1, -1):
@@ -246,8 +247,11 @@ def _after_far_calls(base: Baseline) -> Iterator[Finding]:
 def _after_inference(base: Baseline) -> Iterator[Finding]:
     """Train after a call in inference mode: tensors that are kept from there cannot be saved for a backward."""
     kept = on_one_module(base.case)
-    with torch.inference_mode():
-        kept.outputs()
+    try:
+        with torch.inference_mode():
+            kept.outputs()
+    except Exception:  # The check of modes tells it.
+        return
     how = "a call in inference mode, and a call that is differentiated"
     yield from compared(base, how, lambda: made(kept, base), raises=INFERENCE, output=AFTER_OTHERS)
 
@@ -260,15 +264,17 @@ def _buffers(base: Baseline) -> Iterator[Finding]:
     with torch.enable_grad():
         returned = module(*args, **kwargs)
     buffers = dict(module.named_buffers())
-    for name in [name for name, buffer in buffers.items() if buffer.requires_grad]:
-        yield Words(
-            "graph-in-buffer", f"The buffer {name} keeps the graph of the call",
-            "it is computed from inputs or parameters: the backward of the next call goes through this one",
-            "update it under torch.no_grad(), or from x.detach()",
-        ).at(f"the buffer {name}; {case.label}")  # fmt: skip
+    holding = [name for name, buffer in buffers.items() if buffer.requires_grad]
     before = {name: buffer.detach().clone() for name, buffer in buffers.items()}
-    outputs = [output.sum() for output in case.target.differentiable(returned) if output.requires_grad]
-    torch.autograd.backward([output.real for output in outputs])
+
+    def backward(returned: Any) -> None:
+        outputs = [output.sum() for output in case.target.differentiable(returned) if output.requires_grad]
+        torch.autograd.backward([output.real for output in outputs])
+
+    backward(returned)
+    if holding:
+        yield from _graphs_kept(case, holding, lambda: backward(module(*args, **kwargs)))
+        return
     for name, value in before.items():
         if not torch.equal(value, buffers[name]):
             yield Words(
@@ -278,6 +284,23 @@ def _buffers(base: Baseline) -> Iterator[Finding]:
             ).at(f"the buffer {name}; {case.label}")  # fmt: skip
 
 
+def _graphs_kept(case: Case, names: Sequence[str], again: Callable[[], None]) -> Iterator[Finding]:
+    """Tell of buffers that keep a graph: a notice, if a call and its backward go on without it."""
+    severity = Verdict.PASS
+    cause = "it is computed from inputs or parameters, and keeps their memory until the next call"
+    try:
+        with torch.enable_grad():
+            again()
+    except RuntimeError:
+        severity = Verdict.FAIL
+        cause = "it is computed from inputs or parameters: the backward of the next call goes through this one"
+    for name in names:
+        yield Words(
+            "graph-in-buffer", f"The buffer {name} keeps the graph of the call", cause,
+            "update it under torch.no_grad(), or from x.detach()", severity,
+        ).at(f"the buffer {name}; {case.label}")  # fmt: skip
+
+
 # -- the same call where nothing is recorded, and where it is run again in the backward ------------------------------
 
 CHECKPOINT_RAISES = Words("checkpoint-raises", "It raises in a checkpoint")
@@ -285,6 +308,9 @@ CHECKPOINT = Words(
     "checkpoint-gradient", "The gradient is another where the forward is run again in the backward",
     "state that is shared between calls", "keep on ctx what belongs to one call",
 )  # fmt: skip
+
+
+NOT_RECORDED = "where it differentiates inside, call it under torch.no_grad(): inference mode records nothing"
 
 
 def modes(case: Case) -> Iterator[Finding]:
@@ -297,10 +323,13 @@ def modes(case: Case) -> Iterator[Finding]:
                 return [output.clone() for output in case.outputs()], ()
 
         cause, hint = "the forward looks at whether a gradient is wanted", "compute the same value in every mode"
-        yield from compared(
+        found = compared(
             base, name, call, raises=Words("mode-raises", f"It raises under {name}"),
             output=Words("mode-output", f"An output is another under {name}", cause, hint),
         )  # fmt: skip
+        for finding in found:
+            differentiates = mode is torch.inference_mode and "does not require grad" in (finding.cause or "")
+            yield finding.but(severity=Verdict.PASS, hint=NOT_RECORDED) if differentiates else finding
 
     def recomputed() -> Made:
         fresh = [primal.clone().requires_grad_() for primal in case.primals]

@@ -16,6 +16,7 @@ from ..case import Case
 from ..finding import Finding, Inconclusive, Skip, Verdict
 from ..late import alike
 from ..target import Target
+from ..work import limits, tried
 from .ways import Made, Words, claimed, compared, placed, require_fixed
 
 Layout = Callable[[Tensor], Tensor | None]
@@ -177,17 +178,21 @@ def autocast(case: Case) -> Iterator[Finding]:
     wide = [isinstance(x, Tensor) and x.layout == torch.strided and x.dtype == torch.float64 for x in case.leaves]
     single = case.with_leaves([x.float() if is_wide else x for x, is_wide in zip(case.leaves, wide, strict=True)])
     try:
+        if tried(single, given=case) is None:
+            raise Inconclusive("it refuses it, or works long")
         base = baseline(single)
     except Inconclusive as why:
         raise Skip(f"not in float32: {why}") from why
     require_fixed(base, ", and others in another dtype")
     how, title = "autocast to bfloat16", "It raises under autocast"
     try:
-        with torch.autocast(case.device_type, DTYPE):
+        with torch.autocast(case.device_type, DTYPE), _torch.Effort(*limits(case)):
             recorded = single.linearize()
         title = "The backward raises after a forward under autocast"
         pairs = zip(base.cotangents, recorded.outputs, strict=True)
         found = recorded.vjp([None if c is None else c.to(o.dtype) for c, o in pairs])
+    except _torch.TooMuch:
+        raise Skip("it works far longer under autocast") from None
     except Exception as error:  # Autocast is not meant for double precision.
         meant = any(primal.dtype == torch.float32 for primal in case.primals) or claimed(case, "autocast")
         severity, cause = Verdict.FAIL if meant else Verdict.PASS, "forward and backward get different dtypes"
@@ -209,7 +214,7 @@ def _with_slack(base: Baseline) -> Baseline:
         try:  # Terms that cancel, as those of what softmax takes off do, are rounded where they are computed.
             with _torch.Rounding(generator(base.case, 85, sample), torch.finfo(DTYPE).eps):
                 found = _nudged(base, sample)
-        except Exception:
+        except (Exception, _torch.TooMuch):
             found = _nudged(base, sample)
         slacks = [s + 4 * distance(value, other) for s, value, other in zip(slacks, found, every, strict=True)]
     count = len(base.outputs)

@@ -17,7 +17,7 @@ from ..finding import Finding
 from ..target import borrowed, can_be_copied, copied, differentiable
 from ..variations import nearby
 from .layouts import transposed
-from .ways import Made, Words, compared, on_one_module, results_of, saved_in, used
+from .ways import Made, Words, compared, on_one_module, results_of, used, with_saved
 
 # -- results lie in memory of their own, and what is changed in place later is noticed -------------------------------
 
@@ -211,7 +211,11 @@ def _written_output(base: Baseline, index: int) -> Iterator[Finding]:
 def _written_inputs(base: Baseline) -> Iterator[Finding]:
     """A gradient belongs to the values that the input had in the call; to refuse is right as well."""
     case = on_one_module(base.case, lasting=False)  # What a backward runs again reads parameters again.
+    if case is not base.case:
+        case.linearize()
     expected = (), vjp_of(case.linearize(), base)
+    if base.differing_gradients(expected[1]):
+        return  # What a call leaves changes the next one: the check of determinism tells it.
     for i, name in enumerate(case.names):
         leaves = [primal.detach().clone().requires_grad_() for primal in case.primals]
         given = [leaf.clone() for leaf in leaves]
@@ -298,11 +302,10 @@ def mutation(case: Case) -> Iterator[Finding]:
 
 
 def _changes(case: Case) -> Iterator[Finding]:
-    base, saved = baseline(case), list[Tensor]()
-    with saved_in(saved):
-        primals = [primal.detach().clone().requires_grad_() for primal in case.primals]
-        before = [primal.detach().clone() for primal in primals]
-        recorded = case.record(primals)
+    base = baseline(case)
+    primals = [primal.detach().clone().requires_grad_() for primal in case.primals]
+    before = [primal.detach().clone() for primal in primals]
+    recorded, saved = with_saved(lambda: case.record(primals))
     kept = [("a saved tensor", tensor, tensor.clone()) for tensor in saved]
     inputs = [row for row in zip(case.names, primals, before, strict=True) if not _declared(case, recorded, *row[:2])]
     say = "annotate it as tg.Mutated[...]" if case.target.kind == "operator" else "ctx.mark_dirty(x)"

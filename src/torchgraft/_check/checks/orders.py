@@ -22,7 +22,7 @@ from ..numeric.probe import Probe
 from ..numeric.vectors import flatten
 from ..target import Declared, Target, differentiable
 from ..variations import nearby
-from .ways import Refused, Words, attempt, claimed, may_refuse, placed, require_dense, saved_in, used
+from .ways import Refused, Words, attempt, claimed, may_refuse, placed, require_dense, used, with_saved
 
 # -- forward mode: the tangent against the backward, and against differences where the two disagree ------------------
 
@@ -55,7 +55,10 @@ def _trials(base: Baseline) -> Iterator[tuple[Baseline, list[Value]]]:
     yield base, list(second)
 
 
-def _packing() -> torch.autograd.graph.saved_tensors_hooks:
+def _packing(recorded: bool) -> contextlib.AbstractContextManager[object]:
+    """Hooks, if there is something to pack: `torch.func` inside of a call refuses them."""
+    if not recorded:
+        return contextlib.nullcontext()
     return torch.autograd.graph.saved_tensors_hooks(torch.clone, lambda tensor: tensor)
 
 
@@ -65,7 +68,7 @@ def push(case: Case, direction: Sequence[Value], *, recorded: bool = False) -> l
     If `recorded`, autograd records the call meanwhile, and hooks pack what it saves, as checkpoints do.
     """
     forward_ad = torch.autograd.forward_ad
-    with forward_ad.dual_level(), torch.set_grad_enabled(recorded), _packing():
+    with forward_ad.dual_level(), torch.set_grad_enabled(recorded), _packing(recorded):
         primals = [primal.clone().requires_grad_(recorded).clone() for primal in case.primals]
         duals = [
             primal if tangent is None else forward_ad.make_dual(primal, tangent.clone())
@@ -116,8 +119,9 @@ def _disagreement(base: Baseline, index: int, direction: Sequence[Value], tangen
         words = Words("wrong-gradient", title, "the tangent is right: look at the backward")
     else:
         nones = "jvp gets a tangent for each input (None where it has none)"
-        title, of_operator = f"The tangent of {name} is wrong", base.case.target.kind == "operator"
-        words = Words("wrong-tangent", title, _cause(tangent, numeric), None if of_operator else nones)
+        title, written = f"The tangent of {name} is wrong", _torch.functions_in_graph(base.case.linearize().outputs)
+        told = nones if written and base.case.target.kind != "operator" else None
+        words = Words("wrong-tangent", title, _cause(tangent, numeric), told)
     return words.at(where).but(analytic=tangent, numeric=numeric)
 
 
@@ -339,9 +343,7 @@ def _lost_second(base: Baseline, derived: Linearization) -> str | None:
     """Say how the graph of the gradient was cut, as far as that is seen."""
     if not all(output.requires_grad for output in derived.outputs):
         return "a gradient is detached: the backward leaves torch (NumPy, .data, .item()), or switches grad mode off"
-    saved: list[Tensor] = []
-    with saved_in(saved):
-        recorded = base.case.linearize()
+    recorded, saved = with_saved(base.case.linearize)
     known = {tensor.data_ptr() for tensor in [*recorded.primals, *recorded.outputs]}
     every = _torch.nodes_in_graph(recorded.outputs)
     nodes = [node for node in every if isinstance(node, torch.autograd.function.FunctionCtx)]

@@ -87,12 +87,14 @@ def _values(base: Baseline) -> Iterator[Finding]:
             return
 
 
-def _cause_and_hint(case: Case, dims: InDims) -> tuple[str, str]:
+def _cause_and_hint(case: Case, dims: InDims) -> tuple[str, str | None]:
     if case.target.operator is not None:  # The rule is torchgraft's, and calls the kernel once.
         return (
             "the kernel gives a sample another value in a batch than alone",
             "compute each sample from itself alone, and the same in every call",
         )
+    if not _torch.functions_in_graph(case.linearize().outputs):
+        return "a sample is given another value in a batch than alone, by the function or by torch's rule for it", None
     hint = "in a vmap staticmethod move the mapped axis to where you want it: in_dims says where it is, or None"
     if None in dims:
         return "an input that is not mapped is taken as mapped", hint

@@ -132,15 +132,25 @@ def tensors(returned: object) -> list[Tensor]:
     return [leaf.detach() for leaf in _torch.pytree.tree_leaves(returned) if isinstance(leaf, Tensor)]
 
 
-def saved_in(found: list[Tensor]) -> torch.autograd.graph.saved_tensors_hooks:
-    """Within, collects the tensors that are saved for the backward."""
+def with_saved(record: Callable[[], Linearization]) -> tuple[Linearization, list[Tensor]]:
+    """A recorded call, and the tensors that it saves for the backward: none where it refuses that they are seen.
+
+    Transforms of `torch.func` do, if a call uses them.
+    """
+    found: list[Tensor] = []
 
     def keep(tensor: Tensor) -> Tensor:
         if tensor.layout == torch.strided:
             found.append(tensor.detach())
         return tensor
 
-    return torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor)
+    try:
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            return record(), found
+    except RuntimeError as error:
+        if "saved tensor hooks" not in str(error):
+            raise
+    return record(), []
 
 
 @contextlib.contextmanager

@@ -27,6 +27,9 @@ from .pairing import Pairing, covector, pair, second_look
 from .probe import Backward, BackwardRaises, Probe
 from .vectors import GRIDS, flatten, signed
 
+ROUNDED = 3
+"""Calls whose results are rounded on the way, where both sides disagree."""
+
 WRONG_AT_TIES = "wrong-at-ties"
 """The code of what is wrong only along directions that keep equal elements equal."""
 
@@ -300,6 +303,11 @@ class _Comparison:
     def _judged(self, pairing: Pairing) -> Finding | None:
         """The worst that a pairing shows: a wrong number before its noise, and noise before lost digits."""
         probe = self.probe
+        if not pairing.agrees:
+            hidden = 8 * self._hidden(pairing.cotangent)
+            pairing = replace(pairing, numerics=pairing.numerics + hidden, tolerance=pairing.tolerance + hidden)
+            if pairing.agrees:  # That is no proof.
+                self.drowned = list(probe.case.names)
         if not pairing.linear and torch.equal(self.backward.vjp(pairing.cotangent), pairing.gradient):
             pairing = replace(pairing, grain=pairing.grain + self._rounding())
         if not pairing.linear and not (pairing.wrong and (not pairing.agrees or pairing.outweighs)):
@@ -317,6 +325,21 @@ class _Comparison:
             probe.case.label, error=pairing.noise, estimate=pairing.grain,
             hint=_tolerance_hint(probe, pairing.noise, pairing),
         )  # fmt: skip
+
+    def _hidden(self, cotangent: Tensor) -> float:
+        """By how much rounding on the way may change the values: where it hides a change, the values show no noise.
+
+        So does log(1 + x^2) + b^2 with tiny numbers, in which x changes nothing. A step is one unit at most.
+        """
+        probe, generator = self.probe.reference or self.probe, torch.Generator().manual_seed(self.probe.case.seed)
+        largest = 0.0
+        with contextlib.suppress(Exception, _torch.TooMuch):
+            for _ in range(ROUNDED):
+                with _torch.Rounding(generator):
+                    moved = probe.at(probe.point) - probe.values
+                changes = torch.where(moved.isfinite() & (cotangent != 0), moved * cotangent, 0)
+                largest = max(largest, float(torch.linalg.vector_norm(changes)))
+        return largest
 
     def _rounding(self) -> float:
         """By how much rounding on the way may change <v J, u>: terms that cancel may be larger than what is left."""
@@ -350,7 +373,7 @@ class _Comparison:
         wanted, finite = self.backward.wanted, self.probe.values.isfinite()
         # What is right to more digits than are declared needs no others.
         if self.drowned and not (self.probe.declared.error and shown_right(self.probe.case)):
-            drowned = " and ".join(f"`{name}`" for name in self.drowned)
+            drowned = " and ".join(f"`{name}`" for name in dict.fromkeys(self.drowned))
             raise Inconclusive(f"the values have too few digits to show how they change with {drowned}")
         if self._enough(self.known):
             if self.rough:
@@ -461,9 +484,9 @@ _OVERFLOWS = 50.0
 """The size of an argument from which on an exponential may be what is not finite."""
 
 _KINK = (
-    "0 / 0 or 0 times infinity, where there is a kink",
-    "choose the derivative of one side there, or 0: torch.where on the argument, before dividing; after it, it hides "
-    "the value and not the gradient",
+    "0 / 0 or 0 times infinity",
+    "give the derivative there, which is a limit, or at a kink that of one side: torch.where on the argument, before "
+    "dividing; after it, it hides the value and not the gradient",
 )
 _OVERFLOW = (
     "infinity over infinity, or 0 times infinity: a number of the backward overflows",
