@@ -1,5 +1,6 @@
 """Modules and functions as people write them, of which the checker once said what is not so."""
 
+import signal
 import sys
 
 import pytest
@@ -10,6 +11,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 import torchgraft as tg
+from torchgraft._check import endless
 from torchgraft._check.children import may_fork
 
 from .checks.looking import DOUBLE, normal
@@ -477,3 +479,38 @@ def test_what_a_call_leaves_is_not_called_an_overwritten_input():
 def test_a_kernel_of_torch_that_writes_out_of_its_memory_is_looked_at_in_a_child():
     report = tg.check(torch._weight_norm, normal(2, 4), normal(2, 1).exp(), only=("gradient", "sizes", "combinations"))
     assert report.results
+
+
+class Solving(Function):
+    """A fixed point, whose backward solves by iteration: without end for upstream gradients of zero, a true mistake."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x / 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        made = torch.zeros_like(grad)
+        while not (made - (grad + made) / 3).abs().max() < 1e-12 * grad.abs().max():
+            made = (grad + made) / 3
+        return made
+
+
+def test_a_backward_that_has_no_end_for_some_upstream_gradients_is_ended(monkeypatch):
+    monkeypatch.setattr(endless, "MINUTE", 0.5)
+    report = tg.check(Solving.apply, normal(3), only=("gradient", "freed", "outputs", "linearity", "subsets", "leaks"))
+    assert not report.ok
+    assert endless.GUARD.ended <= 4
+
+
+def test_a_guard_of_the_caller_stays():
+    before = signal.signal(signal.SIGVTALRM, lambda number, frame: None)
+    try:
+        mine = signal.getsignal(signal.SIGVTALRM)
+        assert tg.check(torch.sin, normal(3), only="gradient").ok
+        assert signal.getsignal(signal.SIGVTALRM) is mine
+    finally:
+        signal.signal(signal.SIGVTALRM, before)
+    assert tg.check(torch.sin, normal(3), only="gradient").ok
+    assert signal.getsignal(signal.SIGVTALRM) == signal.SIG_DFL

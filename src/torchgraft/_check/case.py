@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from .. import _torch
 from . import children
+from .endless import GUARD
 from .finding import LeftOut, Skip
 from .late import require_sizes
 from .target import Target, differentiable, on_the_same
@@ -214,7 +215,8 @@ class Case:
         state = torch.default_generator.get_state()
         torch.default_generator.manual_seed(self.seed)
         try:
-            made = self.target.function(*args, **kwargs)
+            with GUARD:
+                made = self.target.function(*args, **kwargs)
         finally:
             torch.default_generator.set_state(state)
         if os.getpid() != process:  # The target forked: two processes would go on.
@@ -292,13 +294,15 @@ def _flown(
 ) -> Sequence[Tensor | None]:
     """Gradients by `torch.autograd.grad`; by ``backward()`` where that is refused, as by reentrant checkpoints."""
     try:
-        return torch.autograd.grad(outputs, wanted, given, allow_unused=True, **options)
+        with GUARD:
+            return torch.autograd.grad(outputs, wanted, given, allow_unused=True, **options)
     except RuntimeError as error:
         if ".grad()" not in str(error) or not all(tensor.is_leaf for tensor in wanted):
             raise
     for tensor in wanted:
         tensor.grad = None
-    torch.autograd.backward(outputs, given, **options)  # type: ignore[arg-type] # The stubs want no sequences.
+    with GUARD:
+        torch.autograd.backward(outputs, given, **options)  # type: ignore[arg-type] # The stubs want no sequences.
     found = [tensor.grad for tensor in wanted]
     for tensor in wanted:
         tensor.grad = None

@@ -76,13 +76,14 @@ def check(
     # Imported here, since most programs check nothing.
     from .checks.table import chosen
     from .clock import Clock
+    from .endless import GUARD
     from .prepare import prepare
     from .progress import reporting
     from .runner import run
     from .target import make_target
 
     checks = chosen(only, skip, compilers=compilers, inductor=inductor)
-    with reporting(progress) as tell, _torch.without_onlookers():
+    with reporting(progress) as tell, _torch.without_onlookers(), GUARD.installed():
         prepared = prepare(
             make_target(target, name=name, accuracy=accuracy, surrogate=surrogate),
             inputs,

@@ -21,6 +21,7 @@ from .children import may_fork, survive, threads
 from .clock import Clock, OutOfTime
 from .code import is_native
 from .ended import Ended
+from .endless import GUARD, MINUTE
 from .finding import Finding, Inconclusive, Skip, Verdict
 from .numeric.gradient import gradient
 from .numeric.probe import with_ladder
@@ -119,6 +120,8 @@ def _survived(checks: Sequence[Check], cases: Sequence[Case], clock: Clock, memo
         return [_untried(check, f"the {clock.budget:.3g} s were over") for check in checks]
     apart = bool(memory.ends.keys() - {None}) or is_risky(checks[0], cases[0])
     kind = checks[0].probes or "calls" if apart else None
+    if GUARD.ended >= ENDS:
+        return [_untried(check, f"{ENDS} calls did not end") for check in checks]
     if memory.ends[None] >= ENDS or (len(checks) == 1 and memory.ends[kind] >= ENDS):
         return [_untried(check, f"{ENDS} checks have ended their process") for check in checks]
     try:
@@ -242,6 +245,8 @@ def run_check(check: Check, case: Case, told: set[str] | None = None) -> Result:
             verdict, note = Verdict.INCONCLUSIVE, str(why)
         except Exception as error:  # The target raised where no check expects it, or a check is wrong: no pass.
             verdict, note = Verdict.INCONCLUSIVE, f"raised {type(error).__name__}: {error}".split("\n")[0]
+        except _torch.TooMuch:
+            verdict, note = Verdict.INCONCLUSIVE, f"a call was ended after {MINUTE:.0f} s of CPU time or more"
     seconds = time.perf_counter() - start
     return Result(check.name, check.title, verdict, case.label, note, tuple(found), seconds)
 
@@ -313,7 +318,7 @@ def _concluded(check: Check, case: Case, finding: Finding) -> Finding:
     try:
         apart = _is_native(case) or has_indices(case)
         return survive(lambda: conclude(check, case, finding), apart=apart)
-    except Ended:
+    except (Ended, _torch.TooMuch):
         return finding
 
 

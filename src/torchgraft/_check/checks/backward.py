@@ -18,6 +18,7 @@ from ..baseline import Baseline, Difference, Value, baseline, cotangents_for, vj
 from ..case import Case, Linearization, describe
 from ..evidence import listed
 from ..finding import Finding, Skip, Verdict
+from ..numeric.gradient import TOLERANCE
 from .ways import Made, Words, compared, used
 
 # -- a backward is a linear map of the upstream gradient: no clamp, no constant, no threshold ------------------------
@@ -25,11 +26,15 @@ from .ways import Made, Words, compared, used
 LINEAR_HINT = "multiply the upstream gradient by the derivative, and do nothing else to it: clip gradients outside"
 
 
+ITERATES = f"{TOLERANCE} declare what its values are right to, as accuracy=1e-8"
+
+
 def linearity(case: Case) -> Iterator[Finding]:
     """Scale the upstream gradient by powers of two, which round nothing, and add two of them."""
     base = baseline(case)
     recorded = case.linearize()
     plain = vjp_of(recorded, base)
+    slight = partial(_slight, accuracy=case.target.declared.error)
     seen: list[tuple[float, Difference]] = []
     for factor in _factors(base):
         found = _scaled(recorded.vjp(_scaled(base.cotangents, factor)), 1 / factor)
@@ -38,11 +43,13 @@ def linearity(case: Case) -> Iterator[Finding]:
         other = cotangents_for(case, recorded.outputs, salt=1)
         both, apart = recorded.vjp(_sum(base.cotangents, other)), _sum(plain, recorded.vjp(other))
         title = "The backward of a sum is not the sum of the backwards"
-        worst = base.differing_gradients(both, apart, times=4.0)[:1]
         where = f"two upstream gradients added; {case.label}"
-        yield from Words("nonlinear-backward", title, hint=LINEAR_HINT).of(worst, where)
+        for worst in base.differing_gradients(both, apart, times=4.0)[:1]:
+            if slight(worst):
+                yield worst.finding("loses-digits", title, where).but(severity=Verdict.LOSES_DIGITS, hint=ITERATES)
+            else:
+                yield worst.finding("nonlinear-backward", title, where, hint=LINEAR_HINT)
         return
-    slight = partial(_slight, accuracy=case.target.declared.error)
     factor, most = next(((f, w) for f, w in seen if not slight(w)), seen[0])
     where = f"upstream gradient times {factor:g}; {case.label}"
     if slight(most):
