@@ -21,7 +21,7 @@ class Guard:
     The first call is not: it is the caller's own, and tells how long others may take.
 
     Attributes:
-        ended: number of calls that were ended.
+        ended: number of calls that this check has ended.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,6 @@ class Guard:
         if not main or not hasattr(signal, "setitimer") or signal.getsignal(signal.SIGVTALRM) != signal.SIG_DFL:
             yield
             return
-        self.__init__()  # type: ignore[misc]
         self._thread = threading.get_ident()
         signal.signal(signal.SIGVTALRM, self._end)
         try:
@@ -44,7 +43,8 @@ class Guard:
         finally:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
             signal.signal(signal.SIGVTALRM, signal.SIG_DFL)
-            self._thread = None
+            # A check that has no guard, as in a thread, must not go by what another one has ended.
+            self._thread, self._longest, self.ended = None, 0.0, 0
 
     def __enter__(self) -> None:
         """Begin to count the time of a call."""
@@ -57,7 +57,7 @@ class Guard:
                 signal.setitimer(signal.ITIMER_VIRTUAL, max(MINUTE, LONGER * self._longest), AGAIN)
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        """Stop the count."""
+        """Stop counting the time of a call."""
         if self._thread != threading.get_ident():
             return
         self._depth -= 1
