@@ -280,8 +280,10 @@ class Calls:
         yield from found
 
     def _order_of(self, line: Line, look: Callable[[Line], Iterator[Finding]]) -> list[Finding]:
+        found = list(self._meant(line.case, look(line), smooth=line.case is not self.case))
+        if not found:  # The scale is dear.
+            return []
         least = 64 * line.epsilon * max(baseline(line.case).gradient_scale)
-        found = self._meant(line.case, look(line), smooth=line.case is not self.case)
         return [finding for finding in found if finding.error is None or not finding.error <= least]
 
     def _meant(
