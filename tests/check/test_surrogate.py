@@ -77,12 +77,16 @@ class Clip(torch.autograd.Function):
 @pytest.mark.parametrize("dtype", by_default([torch.float64, torch.float32], lambda dtype: dtype == torch.float64))
 @pytest.mark.parametrize(
     ("function", "args", "name", "of"),
-    [
-        (Spike, (), "v", lambda v: smooth(v)),
-        (Round, (), "x", lambda x: x),
-        (Clip, (), "x", lambda x: x),
-        (Reverse, (0.5,), "x", lambda x, strength: -strength * x),
-    ],
+    by_default(
+        [
+            (Spike, (), "v", lambda v: smooth(v)),
+            (Round, (), "x", lambda x: x),
+            (Clip, (), "x", lambda x: x),
+            (Reverse, (0.5,), "x", lambda x, strength: -strength * x),
+        ],
+        lambda function, *_: function in (Spike, Reverse),
+        lambda function, *_: function.__name__,
+    ),
 )
 def test_a_rule_is_proved_against_its_surrogate(function, args, name, of, dtype):
     plain = tg.check(function.apply, V.to(dtype), *args, only="gradient")
@@ -318,6 +322,15 @@ def test_a_wrong_surrogate_is_shown_again():
     printed = []
     exec(finding.repro.replace("print(", "printed.append("), {"printed": printed})
     assert printed[0].headline == "FAIL (v: surrogate of smooth)"
+
+
+def test_a_surrogate_without_a_name_is_a_name_to_fill_in():
+    (finding,) = tg.check(Spike.apply, V, 2.0, surrogate={"v": lambda v, x: smooth(v) * 3}, only="gradient").findings
+    assert "\n# smooth is " in finding.repro
+    assert "surrogate={'v': smooth}" in finding.repro
+    printed = []
+    exec(finding.repro.replace("print(", "printed.append("), {"printed": printed, "smooth": lambda v, x: smooth(v) * 3})
+    assert not printed[0].ok
 
 
 # -- the command ------------------------------------------------------------------------------------------------------

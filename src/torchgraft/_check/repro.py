@@ -91,12 +91,8 @@ def _program(case: Case) -> str:
         call = [*call, f"kwargs=dict({', '.join(given.by_name)})"]
     if case.seed:
         call = [*call, f"seed={case.seed}"]
-    own, surrogates = make_target(target.origin).declared.surrogates, list[str]()
-    for name, of in target.declared.surrogates.items():
-        if own.get(name) is not of:  # The target does not declare it itself.
-            more, expression = _reference(make_target(of))
-            imports, surrogates = [*imports, *more], [*surrogates, f"{name!r}: {expression}"]
-    call += [f"surrogate={{{', '.join(surrogates)}}}"] if surrogates else []
+    more, surrogates = _surrogates(target)
+    imports, call = [*imports, *more], [*call, *surrogates]
     if target.declared.accuracy is not None and target.operator is None:
         call.append(f"accuracy={target.declared.accuracy!r}")
     check = f"print(tg.check({', '.join([called, *call])}))"
@@ -119,6 +115,22 @@ def _reference(target: Target) -> tuple[list[str], str]:
     holder = _holder(origin)
     name = _names(holder)[1]
     return [_import(holder)], name + ("" if holder is origin else ".apply")
+
+
+def _surrogates(target: Target) -> tuple[list[str], list[str]]:
+    """Imports, and the argument of `check`, for surrogates that the target does not declare itself."""
+    own, imports, items = make_target(target.origin).declared.surrogates, list[str](), list[str]()
+    for name, of in target.declared.surrogates.items():
+        if own.get(name) is of:
+            continue
+        smooth = make_target(of)
+        if _is_named(smooth):
+            more, expression = _reference(smooth)
+        else:
+            expression = f"smooth{len(items) or ''}"
+            more = [f"# {expression} is {_unnamed(smooth)}"]
+        imports, items = [*imports, *more], [*items, f"{name!r}: {expression}"]
+    return imports, [f"surrogate={{{', '.join(items)}}}"] if items else []
 
 
 def _import(holder: Any) -> str:
