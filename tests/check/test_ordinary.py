@@ -474,7 +474,38 @@ def test_what_a_call_leaves_is_not_called_an_overwritten_input():
             return (x * self.kept).sin()
 
     codes = {finding.code for finding in tg.check(Integrating(), normal(3), only=("aliasing", "determinism")).findings}
-    assert codes == {"nondeterministic-output", "nondeterministic-gradient"}
+    assert codes == {"nondeterministic-output"}
+
+
+class Counting(Function):
+    """A number that counts calls enters the values, by a part."""
+
+    @staticmethod
+    def forward(ctx, x, part, number):
+        number[0] += 1
+        ctx.save_for_backward(x)
+        ctx.factor = 1 + part * number[0]
+        return ctx.factor * x.sin()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return ctx.factor * grad * ctx.saved_tensors[0].cos() / (1 + (grad.stride()[-1] > 1)), None, None
+
+
+def test_what_changes_with_each_call_is_told_once_and_blames_no_way_to_call():
+    number = [0]
+    report = tg.check(lambda x: Counting.apply(x, 1.0, number), normal(3, 4), skip="gradient")
+    assert [finding.code for finding in report.findings] == ["nondeterministic-output"]
+    unsure = {result.check for result in report.results if "check of determinism tells" in result.note}
+    assert unsure >= {"layouts of gradients", "modes", "threads", "state"}
+
+
+def test_what_outweighs_the_noise_between_calls_is_told_beside_it():
+    number = [0]
+    report = tg.check(
+        lambda x: Counting.apply(x, 1e-9, number), normal(3, 4), only=("determinism", "layouts of gradients")
+    )
+    assert {finding.code for finding in report.findings} == {"nondeterministic-output", "gradient-layout"}
 
 
 @pytest.mark.slow
@@ -515,6 +546,33 @@ def test_calls_that_have_no_end_are_ended_and_after_two_no_other_check_is_tried(
     assert report.verdict is tg.Verdict.INCONCLUSIVE
     with ThreadPoolExecutor(1) as pool:  # There is no guard, and nothing is left of the one before.
         assert pool.submit(tg.check, torch.sin, normal(3), only="gradient").result().ok
+
+
+SLOW_MODULE = """
+import time
+
+END = time.process_time() + 0.6
+while time.process_time() < END:
+    pass
+"""
+
+
+def test_no_call_is_ended_within_an_import(monkeypatch, tmp_path):
+    """Half a module would stay, and whoever needs it later would fail."""
+    (tmp_path / "slow_to_import.py").write_text(SLOW_MODULE)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(endless, "MINUTE", 0.2)
+    calls = [0]
+
+    def late(x):
+        calls[0] += 1
+        if calls[0] == 4:
+            import slow_to_import  # noqa: F401
+        return x.sin()
+
+    assert tg.check(late, normal(3), only="gradient").ok
+    assert calls[0] > 4
+    assert hasattr(sys.modules.pop("slow_to_import"), "END")
 
 
 def test_a_guard_of_the_caller_stays():

@@ -89,10 +89,10 @@ def quick(bug: Bug) -> set[str]:
     """List the checks to find a bug with, and that of the gradient, on whose verdict others wait; all if none is known.
 
     A notice of a bug for compilers is left out where it is expected elsewhere, and combinations, which take longest,
-    where another check finds it.
+    where another check finds it, other than by what calls before it have left.
     """
     known = finders(bug) - (COMPILERS - bug.expects)
-    known = known - {"combinations"} or known
+    known = known if bug.family == "state" else known - {"combinations"} or known
     return known | {"gradient"} if known else set()
 
 

@@ -138,6 +138,8 @@ def distance(found: Value, expected: Value) -> float:
     found, expected = found.detach(), expected.detach()
     if found.shape != expected.shape or _torch.is_freed(found) or _torch.is_freed(expected):
         return float("inf")
+    if found.dtype == expected.dtype and found.device == expected.device and torch.equal(found, expected):
+        return 0.0  # Mostly they are the same, and to widen them takes ten times as long.
     wide = torch.complex128 if found.is_complex() or expected.is_complex() else torch.float64
     a, b = found.to(wide), expected.to(wide)
     same = a == b

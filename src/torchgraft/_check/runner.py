@@ -15,6 +15,7 @@ from .. import _torch
 from .case import Case
 from .cause.explain import explain
 from .cause.faults import with_fault, with_faults
+from .checks.calls import noise
 from .checks.table import Check
 from .checks.unwritten import filled, with_unwritten
 from .children import may_fork, survive, threads
@@ -46,6 +47,12 @@ LARGE = 100_000
 
 FEW_ELEMENTS = 64
 """Elements of a derived case whose Jacobians are looked at."""
+
+OUTWEIGHS = 1000
+"""The multiple of the noise from call to call that a difference has at least, where it shows something else.
+
+Where each call adds to what the one before has left, calls far apart differ by more than two in a row.
+"""
 
 ENDS = 2
 """Checks that may end their process, or try to, before the others of their kind are not tried."""
@@ -235,7 +242,10 @@ def run_check(check: Check, case: Case, told: set[str] | None = None) -> Result:
         # generators of all devices too, and keep a traceback for each.
         torch.default_generator.manual_seed(case.seed + 1)
         try:
-            found = list(check.look(case))
+            looked = list(check.look(case))
+            if not check.despite_noise:
+                _require_more_than_noise(case, looked)
+            found = looked
             verdict = max((f.severity for f in found), key=list(Verdict).index, default=Verdict.PASS)
             found = [f.but(case=None) if f.key in told else _concluded(check, case, f) for f in found]
             told.update(finding.key for finding in found)
@@ -249,6 +259,17 @@ def run_check(check: Check, case: Case, told: set[str] | None = None) -> Result:
             verdict, note = Verdict.INCONCLUSIVE, f"a call was ended after {MINUTE:.0f} s of CPU time or more"
     seconds = time.perf_counter() - start
     return Result(check.name, check.title, verdict, case.label, note, tuple(found), seconds)
+
+
+def _require_more_than_noise(case: Case, found: Sequence[Finding]) -> None:
+    """Make sure that calls differ by more than the same call differs from itself.
+
+    Raises:
+        Inconclusive: they do not, and so the way in which they are made need not be the cause.
+    """
+    errors = [f.error for f in found if f.severity is Verdict.FAIL]
+    if errors and all(error is not None and error <= OUTWEIGHS * noise(case) for error in errors):
+        raise Inconclusive("the same call gives another result, as the check of determinism tells")
 
 
 def _cases_for(check: Check, cases: Sequence[Case]) -> Sequence[Case]:

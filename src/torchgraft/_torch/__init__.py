@@ -55,6 +55,7 @@ from .duals import unpack_dual as unpack_dual
 from .effort import PRICE as PRICE
 from .effort import Effort as Effort
 from .effort import TooMuch as TooMuch
+from .effort import may_stop as may_stop
 from .functions import SingleLevelFunction as SingleLevelFunction
 from .functions import VmapInfo as VmapInfo
 from .functions import is_function_output as is_function_output

@@ -83,11 +83,10 @@ class Effort(TorchDispatchMode):
         return self._line
 
     def _stop(self, frame: FrameType) -> None:
-        running = _names(frame)
-        if "_find_and_load" in running:
-            self.calls = self.lines = 0  # No other call pays for an import, and half a module must not stay.
-        elif running.isdisjoint(("__exit__", "__del__")):  # They give back what was changed.
+        if may_stop(frame):
             raise TooMuch
+        if _imports(frame):
+            self.calls = self.lines = 0  # No other call pays for an import.
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -108,6 +107,15 @@ class Effort(TorchDispatchMode):
 def _may_loop(file: str) -> bool:
     """Return False for code of torch, of this package, and of Python's library: its loops end."""
     return not (file.startswith(_OURS) or (file.startswith(_LIBRARY) and _PACKAGES not in file))
+
+
+def may_stop(frame: FrameType | None) -> bool:
+    """Return True if nothing is left half done where a call is stopped in this frame: no module, nothing changed."""
+    return not _imports(frame) and _names(frame).isdisjoint(("__exit__", "__del__"))
+
+
+def _imports(frame: FrameType | None) -> bool:
+    return "_find_and_load" in _names(frame)
 
 
 def _names(frame: FrameType | None) -> set[str]:

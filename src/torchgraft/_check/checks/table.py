@@ -48,6 +48,7 @@ class Check:
             know of them, differentiates at ``sizes`` that nobody gave, or calls ``forwards`` at such sizes. One that
             does so in ``children`` of its own needs no other.
         needs: the option without which it does not run: a compiler takes a second, Inductor several.
+        despite_noise: what it finds is wrong also where the same call differs from itself; others compare calls.
     """
 
     name: str
@@ -56,17 +57,22 @@ class Check:
     cost: Literal["every", "cheap", "once"] = "cheap"
     needs: Literal["", "compilers", "inductor"] = ""
     probes: Literal["", "batches", "sizes", "forwards", "children"] = ""
+    despite_noise: bool = False
 
 
 CHECKS = (
-    Check("gradient", "The backward pass gives the derivative of the forward pass.", gradient, "every"),
+    Check(
+        "gradient", "The backward pass gives the derivative of the forward pass.", gradient, "every", despite_noise=True
+    ),
     Check(
         "aliasing",
         "Results lie in memory of their own, and what is overwritten later does not become a wrong gradient.", aliasing,
     ),
     Check("autocast", "Under autocast the backward runs, and gradients are right to bfloat16's digits.", autocast),
     Check("captures", "What requires grad and is used is an argument.", captures),
-    Check("determinism", "The same call gives the same bits again, forward and backward.", determinism),
+    Check(
+        "determinism", "The same call gives the same bits again, forward and backward.", determinism, despite_noise=True
+    ),
     Check("layouts of inputs", "Results do not depend on how the inputs lie in memory.", inputs),
     Check("layouts of gradients", "Gradients do not depend on how the upstream gradients lie in memory.", gradients),
     Check("freed", "A second backward over the same graph gives the same, or raises once the graph was freed.", freed),
@@ -89,18 +95,21 @@ CHECKS = (
     Check(
         "randomness",
         "No backward seeds torch's generator, no operator draws from it unsaid, and another seed draws other numbers.",
-        randomness,
+        randomness, despite_noise=True,
     ),
     Check("reference", "Values are those of the reference, and of the kernel for other devices.", reference),
     Check("returned", "A backward returns gradients of the inputs' own shapes and dtypes.", returned),
-    Check("second order", "The backward can be differentiated, or refuses to be.", second_order),
+    Check("second order", "The backward can be differentiated, or refuses to be.", second_order, despite_noise=True),
     Check("state", "A call is not changed by the calls around it.", state, probes="forwards"),
     Check(
         "switches", "Calls leave the switches of torch, NumPy and the processor as they were.", switches, "once",
         probes="forwards",
     ),
     Check("subsets", "Gradients do not depend on which other inputs require grad.", subsets),
-    Check("unwritten", "No result depends on memory that nobody has written.", unwritten, probes="forwards"),
+    Check(
+        "unwritten", "No result depends on memory that nobody has written.", unwritten, probes="forwards",
+        despite_noise=True,
+    ),
     Check("values", "The values have the digits of their dtype, or those that are declared.", values),
     Check("options", "The gradient is right with other options too.", other_options, "once", probes="forwards"),
     Check("sizes", "The gradient is right at other sizes too.", other_sizes, "once", probes="sizes"),
