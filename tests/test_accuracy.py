@@ -143,6 +143,7 @@ def test_one_wrong_number_is_found(gammainc, quantity, mutate):
     assert (found[quantity].beyond_at or found[quantity].ours.at) == tuple(at[0])
 
 
+@pytest.mark.slow
 def test_a_small_error_of_all_parameters_is_found(gammainc):
     entry, at, exact, ours, rivals = gammainc
     assert not scored(entry, at, exact, ours * (1 + 1e-9), rivals)["d/da"].met

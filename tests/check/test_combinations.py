@@ -41,6 +41,7 @@ def test_the_rows_have_each_pair_of_traits():
     assert len(ROWS) <= 60
 
 
+@pytest.mark.slow
 def test_an_iteration_that_ends_at_other_values_and_not_beside_them():
     def forward(x):
         gap, left = (x - x.round()).abs(), int(10 * x.abs().sum())
@@ -53,6 +54,7 @@ def test_an_iteration_that_ends_at_other_values_and_not_beside_them():
     assert report.ok
 
 
+@pytest.mark.slow
 def test_a_solver_that_needs_many_steps_at_other_values_is_not_called_there():
     longest = 0
 
@@ -223,6 +225,7 @@ def _kept(x, tolerance):
     return kept, torch.where(kept, x, 1)
 
 
+@pytest.mark.slow
 def test_rounding_along_an_axis_of_1_is_no_third_derivative():
     """The derivative is 0 there, and all that is left of it is rounding: about two grains."""
     x = torch.randn(2, 3, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
@@ -793,6 +796,7 @@ class Columns(torch.nn.Module):
         return self.function(x, self.weight)
 
 
+@pytest.mark.slow
 def test_a_parameter_may_change_its_sign():
     def leaky(negative):
         def backward(grad, x, slope, out):
@@ -817,7 +821,7 @@ def test_a_parameter_is_not_broadcast():
     assert not findings(layer, normal(4, 3), only=("combinations", "sizes"))
 
 
-@pytest.mark.parametrize("jumps", [False, True])
+@pytest.mark.parametrize("jumps", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_no_gradient_where_values_jump(jumps):
     """Beside equal numbers the sign of their difference is any, and a distance has a kink."""
 

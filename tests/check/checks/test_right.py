@@ -7,6 +7,7 @@ from torchgraft._check.checks.table import NAMED
 from torchgraft._check.finding import Inconclusive, Skip, Verdict
 from torchgraft._torch import DYNAMO_KNOWS_FUNCTIONS
 
+from ...default import by_default
 from .looking import findings
 from .right import RIGHT
 
@@ -31,7 +32,20 @@ def looked(check, name):
         return [], [str(why)]
 
 
-@pytest.mark.parametrize("name", RIGHT)
+# Functions of each kind, and odd arguments; torch's own, and large modules, are slow tests.
+QUICK = {
+    "Function", "Linear", "NumPy", "a network", "bfloat16", "both modes", "complex Function", "custom_op", "dropout",
+    "empty", "exp at infinity", "float16", "float32", "in place, marked", "list of tensors", "nn.Linear", "own vmap",
+    "random", "relu at NaN", "relu at ties", "returns its input", "running statistics", "scalar", "softmax", "sparse",
+    "two outputs, None",
+}  # fmt: skip
+
+
+def test_what_is_quick_is_there():
+    assert RIGHT.keys() >= QUICK
+
+
+@pytest.mark.parametrize("name", by_default(RIGHT, QUICK.__contains__))
 def test_nothing_is_found_and_everything_is_told(name):
     """No check passes on everything without having looked."""
     for check in NAMED.keys() - COMPILERS - {"gradient"}:
