@@ -559,7 +559,7 @@ while time.process_time() < END:
 
 def test_no_call_is_ended_within_an_import(monkeypatch, tmp_path):
     """Half a module would stay, and whoever needs it later would fail."""
-    (tmp_path / "slow_to_import.py").write_text(SLOW_MODULE)
+    (tmp_path / "busy_while_imported.py").write_text(SLOW_MODULE)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(endless, "MINUTE", 0.2)
     calls = [0]
@@ -567,12 +567,12 @@ def test_no_call_is_ended_within_an_import(monkeypatch, tmp_path):
     def late(x):
         calls[0] += 1
         if calls[0] == 4:
-            import slow_to_import  # noqa: F401
+            import busy_while_imported  # noqa: F401
         return x.sin()
 
     assert tg.check(late, normal(3), only="gradient").ok
     assert calls[0] > 4
-    assert hasattr(sys.modules.pop("slow_to_import"), "END")
+    assert hasattr(sys.modules.pop("busy_while_imported"), "END")
 
 
 def test_a_guard_of_the_caller_stays():
