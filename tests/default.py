@@ -1,5 +1,6 @@
 """Choice of the rows of large tables that `make test` runs; `make test-all` runs them all."""
 
+import itertools
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
@@ -19,6 +20,16 @@ def by_default(
     for row in rows:
         values = row if isinstance(row, tuple) else (row,)
         marks = () if chosen(*values) else pytest.mark.slow
+        made.append(pytest.param(*values, id=name(*values), marks=marks))
+    return made
+
+
+def in_turn(every: int, *tables: Iterable[Any], name: Callable[..., str] = words) -> list[pytest.ParameterSet]:
+    """Make parameters of a product of tables, of which only every n-th is quick: each row with a part of the others."""
+    made = []
+    for row in itertools.product(*map(enumerate, tables)):
+        places, values = zip(*row, strict=True)
+        marks = pytest.mark.slow if sum(places) % every else ()
         made.append(pytest.param(*values, id=name(*values), marks=marks))
     return made
 

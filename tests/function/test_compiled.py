@@ -6,6 +6,7 @@ import torch
 import torchgraft as tg
 from torchgraft._torch import DYNAMO_KNOWS_FUNCTIONS as IN_ONE_GRAPH  # older versions of torch break it
 
+from ..default import in_turn
 from .table import CASES, Legacy, X, some
 from .test_stock import agree, answer, gradients
 from .test_transforms import of_one, weighted
@@ -18,7 +19,7 @@ def _forget_compiled():
     torch.compiler.reset()
 
 
-@pytest.mark.parametrize("case", some(compiled=True), ids=repr)
+@pytest.mark.parametrize("case", in_turn(3, some(compiled=True), name=repr))
 def test_in_one_graph(case):
     compiled = torch.compile(case.make(tg.Function), fullgraph=IN_ONE_GRAPH, backend="aot_eager")
     agree(answer(gradients, compiled, case), answer(gradients, case.plain, case))

@@ -22,6 +22,7 @@ import torchgraft as tg
 from torchgraft._torch import is_direct, plain_tensors_of
 from torchgraft._torch.plain import _PlainGuards
 
+from ..default import in_turn
 from ..simulated import simulated
 
 # -- the same operator in three languages ------------------------------------------------------------------------------
@@ -284,10 +285,9 @@ TRANSFORMS = {
 
 
 @ops
-@pytest.mark.parametrize("transform", TRANSFORMS.values(), ids=TRANSFORMS)
-@pytest.mark.parametrize("point", [0, 1, 2, 3, 7])
-def test_transforms(op, transform, point):
-    x, w = points()[point]
+@pytest.mark.parametrize(("name", "point"), in_turn(2, TRANSFORMS, [0, 1, 2, 3, 7]))
+def test_transforms(op, name, point):
+    (x, w), transform = points()[point], TRANSFORMS[name]
     same(transform(op, x, w), transform(plain, x, w))
 
 

@@ -11,6 +11,8 @@ from torch.func import hessian, jacfwd, jacrev, jvp, vmap
 
 import torchgraft as tg
 
+from ..default import in_turn
+
 # -- rules for several inputs ------------------------------------------------------------------------------------
 NAMES = ("x", "y", "z")
 POINT = tuple(torch.tensor([value, 2 * value], dtype=torch.float64) for value in (0.5, 1.5, 2.5))
@@ -52,8 +54,7 @@ def _jvp(operator, names):
     operator.jvp(*names)(eval(source, {"slopes": _slopes, "names": names}))
 
 
-@pytest.mark.parametrize("forward", FORWARD, ids=str)
-@pytest.mark.parametrize("reverse", REVERSE, ids=str)
+@pytest.mark.parametrize(("reverse", "forward"), in_turn(2, REVERSE, FORWARD))
 def test_every_tangent_is_pushed_once(reverse, forward):
     """A vjp of several inputs gives the tangents of those alone that have no rule for forward mode."""
 

@@ -1,7 +1,6 @@
 """Derivatives that an operator does not have: refused under every transform, and only where they are asked for."""
 
 import contextlib
-import itertools
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from torch.func import grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
 
 import torchgraft as tg
 
-from ..default import by_default
+from ..default import in_turn
 
 
 def _cube():
@@ -514,16 +513,11 @@ def twice_or_refused(kind, rule, twice):
     return (made[0] if isinstance(made, tuple) else made.diagonal()).tolist()
 
 
-ALL_RULES, KINDS = LEAVING | UNRECORDED, list(RUN)
+ALL_RULES = LEAVING | UNRECORDED
 
 
-def is_quick(name, twice, kind):
-    """Each rule is run by a third of what runs rules, and each of these runs a third of the rules."""
-    return (list(ALL_RULES).index(name) + KINDS.index(kind)) % 3 == 0
-
-
-@pytest.mark.parametrize(("name", "twice", "kind"), by_default(itertools.product(ALL_RULES, TWICE, KINDS), is_quick))
-def test_what_leaves_torch_is_followed_through_all_that_runs_a_rule(name, twice, kind):
+@pytest.mark.parametrize(("name", "kind", "twice"), in_turn(3, ALL_RULES, RUN, TWICE))
+def test_what_leaves_torch_is_followed_through_all_that_runs_a_rule(name, kind, twice):
     """It is refused, or right: forward mode goes through no_grad."""
     second = twice_or_refused(kind, ALL_RULES[name], twice)
     assert second is None or second == pytest.approx([6, 12])
@@ -583,10 +577,11 @@ def test_what_is_detached_and_harmless_is_not_refused(rule, twice):
     assert second.tolist() == [6, 12]
 
 
-@run
-@pytest.mark.parametrize("twice", TWICE)
-@pytest.mark.parametrize("name", [name for name in HARMLESS if name not in ("branch", "index")])
-def test_what_is_harmless_is_followed_too(name, twice, kind):
+FOLLOWED = [name for name in HARMLESS if name not in ("branch", "index")]
+
+
+@pytest.mark.parametrize(("name", "kind", "twice"), in_turn(3, FOLLOWED, RUN, TWICE))
+def test_what_is_harmless_is_followed_too(name, kind, twice):
     """Branches and indices that hang on values are not for vmap."""
     second = twice_or_refused(kind, HARMLESS[name], twice)
     refused = "mapped" in kind and "forward" in twice  # Within a level of forward mode, a rule opens none of its own.
