@@ -65,6 +65,10 @@ def wrong_where(mask, change):
         (MATRIX * 1.0005, "0.05 %"),
         (MATRIX * np.float32(1 / 6) * 6, "0.1666666716 is float32(1/6)"),
         (MATRIX * 3.14159 / np.pi, "3.14159 in place of pi"),
+        (
+            MATRIX * 1.001,
+            "is 1.001 times what it should be, as with a constant of too few digits: 0.143 in place of 1/7",
+        ),
         (MATRIX.T, "transposed"),
         (MATRIX[:, ::-1], "is flipped along axis 0"),
         (MATRIX[::-1], "upstream gradient of y flipped"),

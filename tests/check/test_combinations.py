@@ -447,8 +447,7 @@ class Module(torch.nn.Module):
 def test_options_that_are_given_or_left_out(target, given):
     found = tg.check(target, normal(3), *given, only="options").findings
     said = [finding.where.partition(";")[0] for finding in found]
-    factors = ["factor=1.5", "factor=0.125", "factor=-1.0", "factor=0.0"]
-    assert sorted(said) == sorted(["flag=True", *factors, "word='two'", f"side={Side.RIGHT!r}"])
+    assert sorted(said) == sorted(["flag=True", "factor=1.5", "word='two'", f"side={Side.RIGHT!r}"])
 
 
 def test_an_option_with_which_a_loop_does_not_end_is_not_tried():
@@ -904,7 +903,7 @@ def test_buffers_of_ones_hide_no_gradient(trained):
 @pytest.mark.parametrize(
     ("slope", "found"),
     [(lambda grad, x, out: grad * x.cos() * torch.where(x > 20, 1.01, 1), ["the output by `x`; large values"]),
-     (lambda grad, x, out: grad * x.cos().detach(), ["second order: the output by `x`; second order"])],
+     (lambda grad, x, out: grad * x.cos().detach(), ["second order: the gradient of x by `x`; second order"])],
     ids=["of large values", "of second order"],
 )  # fmt: skip
 def test_a_mistake_that_every_option_shows_is_no_matter_of_an_option(slope, found):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from torchgraft._check.case import Case
-from torchgraft._check.finding import Inconclusive, Skip, Verdict
+from torchgraft._check.finding import Inconclusive, Verdict
 from torchgraft._check.numeric.gradient import gradient
 from torchgraft._check.numeric.probe import Probe
 from torchgraft._check.numeric.vectors import flatten
@@ -415,7 +415,7 @@ def test_inconclusive(function, given, words):
 
 
 def test_nothing_to_check():
-    with pytest.raises(Skip, match="no elements"):
+    with pytest.raises(Inconclusive, match="no elements"):
         look(torch.sin, normal(0))
 
 

@@ -47,7 +47,7 @@ COMPILERS = {"compile", "export", "opcheck", "fake"}
 
 # Found, but the cause that is named is another one. At most a fifth of the zoo, and what is named leaves this list.
 UNNAMED = {
-    "mixed_derivative_of_a_special_case", "mixed_derivative_of_the_slope", "scipy_filter", "slope_of_the_first",
+    "mixed_derivative_of_a_special_case", "mixed_derivative_of_the_slope", "scipy_filter",
     "unmasked_triangle", "wrong_axis", "wrong_for_a_column", "runs_with_the_whole_cotangent",
 }  # fmt: skip
 

@@ -206,7 +206,7 @@ def _measure(case: Case) -> Baseline:
         raise Inconclusive("no output requires grad")
     cotangents = cotangents_for(case, recorded.outputs)
     outputs = [output.detach().clone() for output in recorded.outputs]
-    gradients = copies(recorded.vjp(copies(cotangents)))
+    gradients = copies(recorded.vjp(cotangents))
     moved = [_moved(case, cotangents, sample) for sample in range(2)]
     scales = [scale_of(primal, outputs, cotangents) for primal in case.primals]
     moved += _rounded_on_the_way(case, cotangents, outputs, [*zip(gradients, scales, strict=True)])
@@ -315,7 +315,7 @@ def copies(values: Sequence[Value]) -> list[Value]:
 
 def vjp_of(recorded: Linearization, base: Baseline) -> list[Value]:
     """The gradients of a recorded call for copies of the baseline's cotangents."""
-    return recorded.vjp(copies(base.cotangents))
+    return recorded.vjp(base.cotangents)
 
 
 def short(error: BaseException) -> str:

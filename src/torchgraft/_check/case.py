@@ -37,11 +37,17 @@ class Linearization:
     accumulated: set[int] = field(default_factory=set)
 
     def vjp(
-        self, cotangents: Sequence[Tensor | None], *, create_graph: bool = False, retain_graph: bool = True
+        self,
+        cotangents: Sequence[Tensor | None],
+        *,
+        create_graph: bool = False,
+        retain_graph: bool = True,
+        as_given: bool = False,
     ) -> list[Tensor | None]:
         """The VJP: a gradient for each primal, None where none flows or the primal does not require grad.
 
-        An output whose cotangent is None, or that does not require grad, is left out.
+        An output whose cotangent is None, or that does not require grad, is left out. Contiguous cotangents are copied,
+        unless they are wanted `as_given`: a backward that writes into its own would spoil other calls.
         """
         wanted = [i for i, primal in enumerate(self.primals) if primal.requires_grad]
         pairs = [(o, c) for o, c in zip(self.outputs, cotangents, strict=True) if c is not None and o.requires_grad]
@@ -49,6 +55,7 @@ class Linearization:
         if not pairs or not wanted:
             return gradients
         outputs, given = zip(*pairs, strict=True)
+        given = given if as_given else tuple(c.clone() if c.is_contiguous() else c for c in given)
         options = {"retain_graph": retain_graph, "create_graph": create_graph}
         found = _flown(outputs, given, [self.primals[i] for i in wanted], options)
         for i, gradient in zip(wanted, found, strict=True):

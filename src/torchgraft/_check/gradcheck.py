@@ -217,7 +217,8 @@ def _run(case: Case, names: Mapping[str, bool], asked: Mapping[str, bool]) -> li
     known = NAMED | {check.name: check for check in extra}
     checks = [known[name] for name, chosen in names.items() if chosen]
     checks += [_unskipped(known[name]) for name, chosen in asked.items() if chosen]
-    return list(run(checks, [case], Clock()))
+    # What differs from call to call is compared with the tolerance that the caller gave.
+    return list(run([replace(check, despite_noise=True) for check in checks], [case], Clock()))
 
 
 def _unskipped(check: Check) -> Check:
@@ -263,6 +264,8 @@ def _settle(
         return finding.severity is Verdict.PASS
 
     def judged(result: Result) -> Result:
+        if result.verdict is Verdict.INCONCLUSIVE and not any(primal.numel() for primal in case.primals):
+            return replace(result, verdict=Verdict.SKIPPED)  # For torch that is a pass.
         wrong = [finding for finding in result.findings if not excused(finding)]
         wrong = [f.but(severity=Verdict.FAIL) if f.severity is Verdict.PASS else f for f in wrong]
         verdict = max((finding.severity for finding in wrong), key=list(Verdict).index, default=Verdict.PASS)

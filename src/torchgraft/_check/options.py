@@ -44,6 +44,9 @@ WORDS = 16
 AXES = {"dim", "axis", "dims", "axes"}
 """Names of whole numbers that a smaller one may be put in the place of, or the same axis counted from the other end."""
 
+MOST_AXES = 6
+"""Axes that are tried in the place of one."""
+
 NORMS = {"p", "ord", "norm"}
 """Names of numbers that may be infinite."""
 
@@ -66,7 +69,10 @@ def _candidates(case: Case) -> Iterator[tuple[str, Case]]:
     for name, argument, given in _arguments(case):
         declared = case.target.signature.get(name)
         if isinstance(argument, list | tuple) and argument and all(isinstance(part, Tensor) for part in argument):
-            longer = type(argument)([*argument, argument[-1].detach() * 0.75])
+            last = argument[-1]
+            longer = type(argument)(
+                [*argument, (last.detach() * 0.75).to(last.dtype).requires_grad_(last.requires_grad)]
+            )
             yield f"{name} of length {len(longer)}", given(longer)
         if isinstance(argument, Tensor) and declared is not None and _may_be_none(declared):
             yield f"{name}=None", given(None)
@@ -90,6 +96,22 @@ def further(case: Case) -> Iterator[tuple[str, Case]]:
             other = given(number)
             if tried(other, given=case) is not None:
                 yield f"{name}={number!r}", other
+
+
+def pairs(case: Case) -> Iterator[tuple[str, Case]]:
+    """Cases with two options changed that are no axes, flags first: each may be right where the other is as given."""
+    hints = _Hints([], [])
+    rows = [(name, option) for name, option, _ in _options_of(case) if name not in AXES]
+    rows.sort(key=lambda row: not isinstance(row[1], bool))
+    for one, other in itertools.combinations(rows, 2):
+        changed, words = case, list[str]()
+        for name, option in (one, other):
+            values = _others(option, name, case.target.signature.get(name), hints)
+            given = next((given for known, _, given in _options_of(changed) if known == name), None)
+            if values and given is not None:
+                changed, words = given(values[0]), [*words, f"{name}={values[0]!r}"]
+        if len(words) == 2 and tried(changed, given=case) is not None:
+            yield " and ".join(words), changed
 
 
 def untried(case: Case) -> Iterator[Case]:
@@ -379,8 +401,9 @@ def _of_its_kind(value: Any, name: str, option: inspect.Parameter | None, hints:
         case Enum():
             return [other for other in type(value) if other is not value]
         case int() if name in AXES:
-            from_the_other_end = (value - n if value >= 0 else value + n for n in hints.axes)
-            return list(dict.fromkeys([value + 1, value - 1, *from_the_other_end]))
+            from_the_other_end = [value - n if value >= 0 else value + n for n in hints.axes]
+            every = (axis for n in hints.axes for axis in range(-n, n) if axis != value)
+            return list(dict.fromkeys([value + 1, value - 1, *from_the_other_end, *every]))[:MOST_AXES]
         case int():
             return [other for other in (value + 1, -value or -1, 0, *infinite) if other != value]
         case float():

@@ -17,6 +17,7 @@ from .cause.explain import explain
 from .cause.faults import with_fault, with_faults
 from .checks.calls import noise
 from .checks.table import Check
+from .checks.traits import OWN
 from .checks.unwritten import filled, with_unwritten
 from .children import may_fork, survive, threads
 from .clock import Clock, OutOfTime
@@ -147,8 +148,20 @@ def _survived(checks: Sequence[Check], cases: Sequence[Case], clock: Clock, memo
 
 def _failed(check: Check, case: Case, error: Exception) -> Result:
     if isinstance(error, Ended):
-        return with_faults(case, error.result(check.name), check.look)
+        result = with_faults(case, error.result(check.name), check.look)
+        if type(error) is Ended and check.probes in ("sizes", "forwards") and _is_of_torch(case):
+            return _noted(result, f"it ends its process {_NOT_GIVEN}")
+        return result
     return Result(check.name, check.title, Verdict.INCONCLUSIVE, note=f"raised {type(error).__name__}: {error}")
+
+
+def _noted(result: Result, note: str) -> Result:
+    """Turn findings into notices: torch's kernels are not made for all sizes, and nobody asked for these."""
+    findings = [f.but(severity=Verdict.PASS, title=f"{f.title}, {_NOT_GIVEN}", given=False) for f in result.findings]
+    return replace(result, verdict=Verdict.SKIPPED, note=note, findings=tuple(findings))
+
+
+_NOT_GIVEN = "with arguments you did not give"
 
 
 def _results(checks: Sequence[Check], cases: Sequence[Case], clock: Clock, memory: Memory) -> list[Result]:
@@ -202,6 +215,11 @@ def _is_native(case: Case) -> bool:
     if "native" not in case.memo:  # Every check asks.
         case.memo["native"] = is_native(case.target)
     return bool(case.memo["native"])
+
+
+def _is_of_torch(case: Case) -> bool:
+    """Return True if all that computes is torch's own."""
+    return case.target.kind not in OWN and not _is_native(case) and not _has_functions(case)
 
 
 def _reads_where_told(case: Case) -> bool:

@@ -224,7 +224,9 @@ def _large(x: Tensor) -> Tensor:
 
 
 def _whole(x: Tensor) -> Tensor:
-    """Whole numbers, among them zeros of both signs."""
+    """Whole numbers, among them zeros of both signs, but where all are positive."""
+    if not x.is_complex() and bool((x > 0).all()):
+        return x.ceil()
     return torch.view_as_complex(torch.view_as_real(x).round()) if x.is_complex() else x.round()
 
 
@@ -302,6 +304,7 @@ def unequal(x: Tensor) -> Tensor:
 
 LARGE, MASKED, SWEPT, SIGNS = "large values", "minus infinity", "values in order, from end to end", "signs in turn"
 SHIFTED, ENDS = "a mean far from zero", "ends of the domain"
+ALL_SIGNS = "signs in turn, of what was positive too"
 UNEQUAL, BOTH_SIGNS = "equal elements made unequal", "equal parameters of both signs"
 
 VALUES: dict[str, Change] = {
@@ -319,6 +322,7 @@ VALUES: dict[str, Change] = {
     "slices that are alike": _alike,
     UNEQUAL: unequal,
     BOTH_SIGNS: lambda x: x if (moved := unequal(x)) is x else _alternating(moved),
+    ALL_SIGNS: _alternating,
 }
 """Values at which derivatives go wrong."""
 
@@ -339,8 +343,11 @@ def with_values(case: Case, name: str) -> Case:
     if name == MASKED and len(case.primals) > 1:
         raise ValueError("0 times infinity is right in a product of several tensors")
 
+    if name == ALL_SIGNS and not (len(case.primals) > 1 and any(map(_is_positive, case.primals))):
+        raise ValueError("other values have these signs")
+
     def changed(x: Tensor) -> Tensor:
-        if name == SIGNS and len(case.primals) > 1 and not x.is_complex() and bool((x >= 0).all()):
+        if name == SIGNS and len(case.primals) > 1 and _is_positive(x):
             return x  # Beside others it may be a scale, or an eccentricity.
         made = VALUES[name](x).to(x.dtype).clone()
         square = x.dim() > 1 and x.shape[-1] == x.shape[-2] > 1
@@ -352,6 +359,10 @@ def with_values(case: Case, name: str) -> Case:
     if all(map(torch.equal, primals, case.primals)):
         raise ValueError("it has these values already")
     return case.replaced(primals)
+
+
+def _is_positive(x: Tensor) -> bool:
+    return not x.is_complex() and bool((x >= 0).all())
 
 
 def _at_ends(case: Case) -> list[Tensor]:
@@ -416,6 +427,12 @@ def _batched(case: Case) -> Case:
     return case.replaced([_more_axes(x, most + 1, lead=(2,)) if x.dim() == most else x for x in case.primals])
 
 
+def _batch_alone(case: Case) -> Case:
+    """Two of the first tensor alone, as of rows beside a weight that all of a batch share."""
+    first, *others = case.primals
+    return case.replaced([_more_axes(first, first.dim() + 1, lead=(2,)), *others])
+
+
 def _lengthened(case: Case) -> Case:
     """Two of each number of the tensors that have the most axes, along an axis behind: places beside channels."""
     most = max(primal.dim() for primal in case.primals)
@@ -423,7 +440,7 @@ def _lengthened(case: Case) -> Case:
     return case.replaced([pair.to(x.dtype) for pair, x in zip(pairs, case.primals, strict=True)])
 
 
-MANY = "thousands of elements"
+MANY, BATCH = "thousands of elements", "an axis in front of the first alone"
 
 SHAPES: dict[str, Callable[[Case], Case]] = {
     "an axis of 1": lambda case: resized(case, max(sizes(case)), 1),
@@ -434,6 +451,7 @@ SHAPES: dict[str, Callable[[Case], Case]] = {
     MANY: _many,
     "an axis in front of the largest": _batched,
     "an axis behind the largest": _lengthened,
+    BATCH: _batch_alone,
 }
 
 

@@ -156,6 +156,8 @@ def constant(block: Block, mask: Array) -> Proposals:
                     exact = np.isclose(np.abs(block.numeric), abs(written), rtol=1e-11, atol=0).any()
                     if exact and not seen:
                         words = f"is right, and the forward contains a constant of too few digits: {text}"
+                    elif not seen and abs(r - round(r, 4)) < 1e-12:  # It may as well be written so.
+                        words = f"is {r:.4g} times what it should be, as with a constant of too few digits: {text}"
                     yield Proposal(words, r * block.numeric, cost - seen, hint)
 
 

@@ -19,6 +19,7 @@ from ... import _torch
 from ..baseline import Baseline, Difference, Value, baseline, distance, vjp_of
 from ..case import Case, Linearization, describe
 from ..finding import Finding, Verdict
+from ..numeric.line import Line
 from ..options import options
 from ..target import can_be_copied, copied
 from ..variations import admitted, elsewhere, nearby, resized, sizes
@@ -113,6 +114,13 @@ STALE = Words(
     "something is kept by the identity or the address of a tensor, and not computed again when its numbers change",
     "compute it in each call; or keep the tensor's `_version` beside what is computed from it",
 )  # fmt: skip
+FIRST_NUMBERS = Words(
+    "state-between-calls", "The gradient is that of the numbers of the call before, of the same size",
+    "something is kept by the sizes of the arguments, and made of the numbers of the first call",
+    "compute it in each call, and keep on ctx what backward needs",
+)  # fmt: skip
+NEW = (23, 26)
+"""By so much larger are sizes that no other check tries, so that nothing is kept of them."""
 INFERENCE = Words(
     "state-between-calls", "It cannot be differentiated after a call in inference mode",
     "a tensor that was made there is kept for later calls",
@@ -139,6 +147,7 @@ def state(case: Case) -> Iterator[Finding]:
     yield from compared(base, "the same call again", lambda: (kept.linearize().outputs, ()), output=AFTER_OTHERS)
     yield from _after_long_calls(base)
     yield from _after_far_calls(base)
+    yield from _of_the_first_numbers(base)
     yield from _after_a_step(base)
     yield from _after_inference(base)
     if case.target.kind == "module" and can_be_copied(case.target.origin):
@@ -255,6 +264,32 @@ def _after_far_calls(base: Baseline) -> Iterator[Finding]:
         if len(after) == 2 and all(bool(output.isfinite().all()) for output in after[0]):
             where = f"after a call at large values, and at their negatives; {base.case.label}"
             yield from AFTER_OTHERS.of(base.differing_outputs(after[1], after[0])[:1], where)
+
+
+def _of_the_first_numbers(base: Baseline) -> Iterator[Finding]:
+    """Call with two sets of numbers, in one order at a new size and in the other at another one.
+
+    Where the second gradient is wrong both times, and the first right, it is that of the numbers before.
+    """
+    case = base.case
+    for n in sizes(case):
+        turns = [
+            _right_in_turn(case, resized(case, n, n + more), order)
+            for more, order in zip(NEW, ((1, 2), (2, 1)), strict=True)
+        ]
+        if all(turn == [True, False] for turn in turns):
+            yield FIRST_NUMBERS.at(f"two calls at size {n + NEW[0]} instead of {n}; {case.label}")
+            return
+        if any(turns):
+            return
+
+
+def _right_in_turn(given: Case, case: Case, order: Sequence[int]) -> list[bool]:
+    """Tell of each set of numbers whether the gradient is right; nothing where the target refuses the size."""
+    with contextlib.suppress(Exception):
+        others = [limited(case.replaced(nearby(case, salt=salt, spread=2.0**-2)), given=given) for salt in order]
+        return [Line(other).agrees() for other in others]
+    return []
 
 
 def _after_inference(base: Baseline) -> Iterator[Finding]:
@@ -402,19 +437,32 @@ def _leaves(tensors: Sequence[Tensor]) -> list[Tensor]:
 
 
 class _Watch(torch.overrides.TorchFunctionMode):
-    """Within, collects the tensors that require grad and are given to torch while nothing is recorded."""
+    """Within, collects the tensors that require grad and are given to torch while nothing is recorded.
+
+    Those that the call itself has made are left out.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.seen: list[Tensor] = []
+        self._made: list[Tensor] = []
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call `func`, and collect its tensors."""
-        if not torch.is_grad_enabled() and getattr(func, "__name__", "") not in HARMLESS:
-            for value in _torch.pytree.tree_leaves((args, kwargs)):
-                if isinstance(value, Tensor) and value.requires_grad and not any(value is t for t in self.seen):
-                    self.seen.append(value)
-        return func(*args, **(kwargs or {}))
+        if torch.is_grad_enabled() or getattr(func, "__name__", "") in HARMLESS:
+            return func(*args, **(kwargs or {}))
+        given = self._unseen((args, kwargs))
+        self.seen += given
+        made = func(*args, **(kwargs or {}))
+        self._made += self._unseen(made)
+        return made
+
+    def _unseen(self, values: Any) -> list[Tensor]:
+        """Tensors that require grad and were neither given before nor made."""
+        leaves = _torch.pytree.tree_leaves(values)
+        found = {id(t): t for t in leaves if isinstance(t, Tensor) and t.requires_grad}
+        known = {id(t) for t in (*self.seen, *self._made)}
+        return [t for key, t in found.items() if key not in known]
 
 
 # -- random numbers that nobody asked for ----------------------------------------------------------------------------

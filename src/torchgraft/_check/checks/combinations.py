@@ -22,7 +22,18 @@ from ..generate.inputs import signature_of
 from ..numeric.gradient import compare, is_right
 from ..numeric.line import CLOSE, FINE, Line, largest, near
 from ..numeric.probe import Probe
-from ..variations import LARGE, MANY, MASKED, TRAINED, fit_parameters, with_precision, with_sizes, with_values, within
+from ..variations import (
+    ALL_SIGNS,
+    LARGE,
+    MANY,
+    MASKED,
+    TRAINED,
+    fit_parameters,
+    with_precision,
+    with_sizes,
+    with_values,
+    within,
+)
 from ..work import affordable, tried
 from .traits import (
     COMPLEX,
@@ -100,6 +111,8 @@ def _stride(case: Case) -> int:
 
 
 _OF_VALUES = (KernelError, torch.linalg.LinAlgError)  # type: ignore[attr-defined] # It is documented, not re-exported.
+ROW_OF_ONES = row_of(cotangents="of ones")
+"""A call whose upstream gradient is expanded."""
 _WRONG = frozenset({Verdict.FAIL})
 _LOST = _WRONG | {Verdict.LOSES_DIGITS}
 
@@ -219,7 +232,7 @@ class Calls:
         except Exception as error:
             if TRAITS["mode"][row[5]] == GRAPH:
                 return None  # To refuse derivatives of the backward is right.
-            if _is_turned(row):
+            if _is_turned(row) or row == ROW_OF_ONES:
                 return None  # The checks of layouts tell what is refused there.
             strange = row[0] or row[2] or row[3]
             strange = strange or (probe == self._passed and not fits(self.variant(row)[1], TRAITS["arguments"][row[4]]))
@@ -369,7 +382,7 @@ class Calls:
         """The finding, with the traits that it needs."""
         case, first = self.variant(row)[1], finding.where.partition(";")[0]
         parts = {name: TRAITS[name][place] for name, place in zip(TRAITS, row, strict=True) if place}
-        part = _part(self.case, case) if parts.get("sizes") == MANY and parts.keys() <= {"values", "sizes"} else None
+        part = part_of(self.case, case) if parts.get("sizes") == MANY and parts.keys() <= {"values", "sizes"} else None
         if part is not None:  # That there are many elements is not the cause.
             (case, finding), parts = part, {"values": "some values"}
         if "cotangents" in parts:
@@ -388,13 +401,14 @@ class Calls:
         given = self.free or not strange
         # A product of 300 and 300 is too large for float16, and rounded by 256 in bfloat16: right functions fail there.
         beyond = parts.get("values") == LARGE and parts.get("precision") in ("float16", "bfloat16")
+        beyond = beyond or parts.get("values") == ALL_SIGNS  # It may be a scale.
         severity = Verdict.PASS if beyond else finding.severity
         return finding.but(
             code=code, title=title, where=where, cause=cause, hint=hint, given=given, case=case, severity=severity
         )
 
 
-def _part(given: Case, larger: Case) -> tuple[Case, Finding] | None:
+def part_of(given: Case, larger: Case) -> tuple[Case, Finding] | None:
     """Return the case of the given sizes, with a part of the numbers of a larger one, in which a gradient is wrong.
 
     A square matrix may have to be symmetric, which its parts are not.
@@ -402,7 +416,9 @@ def _part(given: Case, larger: Case) -> tuple[Case, Finding] | None:
     shapes = [primal.shape for primal in given.primals]
     numbers = [primal.flatten() for primal in larger.primals]
     length = max(shape.numel() for shape in shapes)
-    if not all(shape.numel() for shape in shapes) or any(len(s) > 1 and s[-1] == s[-2] for s in shapes):
+    if not all((*map(len, numbers), *(shape.numel() for shape in shapes))) or any(
+        len(s) > 1 and s[-1] == s[-2] for s in shapes
+    ):
         return None
     for start in range(0, max(map(len, numbers)), length)[: affordable(given, PARTS)]:
         places = [(start + torch.arange(shape.numel())) % len(n) for n, shape in zip(numbers, shapes, strict=True)]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ... import _torch
-from ..baseline import Baseline, Value, baseline, distance, generator, vjp_of
+from ..baseline import Baseline, Difference, Value, baseline, distance, generator, vjp_of
 from ..case import Case
 from ..finding import Finding, Inconclusive, Skip, Verdict
 from ..late import alike
@@ -147,7 +147,7 @@ def gradients(case: Case) -> Iterator[Finding]:
 
 def _gradients(base: Baseline, layout: str, given: list[Tensor], dense: list[Tensor] | None) -> Iterator[Finding]:
     def backward(tensors: list[Tensor]) -> Made:
-        return (), base.case.linearize().vjp(placed(base, tensors))
+        return (), base.case.linearize().vjp(placed(base, tensors), as_given=True)
 
     title = f"The gradient is another where the upstream gradient is {layout}"
     cause = "the memory of the upstream gradient is read as if it were contiguous"
@@ -198,24 +198,54 @@ def autocast(case: Case) -> Iterator[Finding]:
         severity, cause = Verdict.FAIL if meant else Verdict.PASS, "forward and backward get different dtypes"
         yield Words("autocast-raises", title, cause, CAST, severity).at(f"{how}; {single.label}", error)
         return
-    yield from compared(
-        _with_slack(base), how, lambda: (recorded.outputs, found),
+    samples = _in_few_digits(base)
+    differing = list(compared(
+        _with_slack(base, samples), how, lambda: (recorded.outputs, found),
         output=AUTOCAST_OUTPUT, gradient=AUTOCAST_GRADIENT,
-    )  # fmt: skip
+    ))  # fmt: skip
+    yield from differing or AUTOCAST_GRADIENT.of(_scaled(base, found, samples), f"{how}; {single.label}")
 
 
-def _with_slack(base: Baseline) -> Baseline:
+def _scaled(base: Baseline, gradients: Sequence[Value], samples: Sequence[Sequence[Value]]) -> Iterator[Difference]:
+    """Yield gradients that are a multiple of what they should be: rounding errors of the elements do not add up so."""
+    count = len(base.outputs)
+    for i, (found, expected) in enumerate(zip(gradients, base.gradients, strict=True)):
+        factors = [_factor(value, expected) for value in (found, *(sample[count + i] for sample in samples))]
+        off, *others = (abs(factor - 1) for factor in factors)
+        slack = 4 * max(others, default=0.0) + 2 * torch.finfo(DTYPE).eps
+        if off > slack and expected is not None:
+            size = float(torch.linalg.vector_norm(expected))
+            yield Difference(i, base.gradient_name(i), found, expected, off * size, slack * size)
+
+
+def _factor(found: Value, expected: Value) -> float:
+    """Return the multiple of what is expected that is nearest to what was found; 1 where nothing is to be told."""
+    if found is None or expected is None or found.is_complex() or not (found.isfinite() & expected.isfinite()).all():
+        return 1.0
+    wide, other = expected.detach().flatten().double(), found.detach().flatten().double()
+    size = float(wide @ wide)
+    return float(other @ wide) / size if size else 1.0
+
+
+def _in_few_digits(base: Baseline) -> list[list[Value]]:
+    """Outputs and gradients, each time with other numbers rounded to bfloat16."""
+    made = []
+    for sample in range(3):
+        try:  # Terms that cancel, as those of what softmax takes off do, are rounded where they are computed.
+            with _torch.Rounding(generator(base.case, 85, sample), torch.finfo(DTYPE).eps):
+                made.append(_nudged(base, sample))
+        except (Exception, _torch.TooMuch):
+            made.append(_nudged(base, sample))
+    return made
+
+
+def _with_slack(base: Baseline, samples: Sequence[Sequence[Value]]) -> Baseline:
     """The baseline, from which results may be as far as rounding whatever comes by to bfloat16 can take them."""
     every = [*base.outputs, *base.gradients]
     finite = [None if value is None else value.abs()[value.isfinite()] for value in every]
     sizes = [0.0 if value is None or not value.numel() else float(value.max()) for value in finite]
     slacks = [16 * torch.finfo(DTYPE).eps * size for size in sizes]
-    for sample in range(3):
-        try:  # Terms that cancel, as those of what softmax takes off do, are rounded where they are computed.
-            with _torch.Rounding(generator(base.case, 85, sample), torch.finfo(DTYPE).eps):
-                found = _nudged(base, sample)
-        except (Exception, _torch.TooMuch):
-            found = _nudged(base, sample)
+    for found in samples:
         slacks = [s + 4 * distance(value, other) for s, value, other in zip(slacks, found, every, strict=True)]
     count = len(base.outputs)
     return replace(base, output_slack=slacks[:count], gradient_slack=slacks[count:])

@@ -319,7 +319,7 @@ def _changes(case: Case) -> Iterator[Finding]:
     names = [base.output_name(i) for i in range(len(base.outputs))]
     cotangents = [None if c is None else c.clone() for c in base.cotangents]
     outputs = [(name, o, o.detach().clone()) for name, o in zip(names, recorded.outputs, strict=True)]
-    recorded.vjp(cotangents)
+    recorded.vjp(cotangents, as_given=True)
     yield from _changed(INPUT_CHANGED, case, inputs)
     yield from _changed(GRADIENT_CHANGED, case, list(zip(names, cotangents, base.cotangents, strict=True)))
     yield from _changed(OUTPUT_CHANGED, case, outputs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 from collections.abc import Hashable, Iterator
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from ..case import Case
 from ..finding import Finding, Inconclusive, Skip, Verdict
 from ..generate.inputs import signature_of
 from ..numeric.gradient import is_right
-from ..options import AXES, SMALL, from_the_end, further, left_out, merged, narrowed, options, states
+from ..options import AXES, SMALL, from_the_end, further, left_out, merged, narrowed, options, pairs, states
 from ..target import Target
 from ..variations import LARGE, SWEPT, nearby, resized, shape_of, sizes, within
 from .combinations import Calls
@@ -29,6 +30,9 @@ OTHERS = (
 )
 """Other calls that are looked at with each option."""
 
+
+PAIRS = 8
+"""Pairs of options that are changed together."""
 
 ADD_UP = "add up what an index gets that comes twice, by index_add or accumulate=True; or say that none may come twice"
 """A hint where it may be that indices have to be a permutation."""
@@ -50,9 +54,16 @@ class _Other(NamedTuple):
     hint: str = ""
 
     @property
-    def name(self) -> str:
-        """The name of the option."""
-        return self.what.partition("=")[0]
+    def names(self) -> set[str]:
+        """The names of the options."""
+        return {part.partition("=")[0] for part in self.what.split(" and ")}
+
+    @property
+    def is_number(self) -> bool:
+        """True if the option is a number: what is wrong with one is wrong with others."""
+        with contextlib.suppress(ValueError):
+            return math.isfinite(float(self.what.partition("=")[2]))
+        return False
 
     def told(self, finding: Finding) -> Finding:
         """The finding, with the option that it needs."""
@@ -68,15 +79,17 @@ def other_options(case: Case) -> Iterator[Finding]:
     if not is_right(case):
         raise Skip("the gradient is wrong with the given options already")
     claimed, tried, wrong = signature_of(case.target) is not None, 0, set[str]()
+    own = Calls(case).own
     for other in _others(base, claimed):
         with _mode_of(other.case.target, case.target):
-            if (other.name in wrong and not other.closely) or not _takes(base, other.case):
+            known = other.names & wrong and (other.is_number or not other.closely)
+            if known or not _takes(base, other.case):
                 continue
             found, wrapped = _found(other), _wrapped(other.what, other.case)
         tried += 1
-        found = [other.told(f) for f in found if _key(f) not in _shown(case)]
+        found = [other.told(f) for f in found if _key(f) not in _shown(case) and (own or not _is_lost(other, f))]
         if found:
-            wrong.add(other.name)
+            wrong |= other.names
         # Some options of torch change gradients on purpose: embeddings have such ones.
         if other.hint or case.target.is_torch:
             found = [f.but(severity=Verdict.PASS, hint=f.hint or other.hint or None) for f in found]
@@ -97,6 +110,7 @@ def _others(base: Baseline, claimed: bool) -> Iterator[_Other]:
     for what, other, state in states(case):
         yield _Other(what, other, closely=not state.buffers)
     yield from (_Other(what, other, closely=False) for what, other in further(case))
+    yield from (_Other(what, other, closely=False) for what, other in itertools.islice(pairs(case), PAIRS))
     yield from (_Other(what, other, closely=False, hint=ADD_UP) for what, other in merged(case))
     yield from (_Other(what, other, closely=False) for what, other in from_the_end(case))
     if claimed:  # An annotation may admit every dtype; of a bare function nobody knows.
@@ -114,6 +128,12 @@ def _shown(case: Case) -> set[Hashable]:
     if "shown" not in case.memo:
         case.memo["shown"] = {_key(finding) for finding in (*_other_calls(case), *_written(case))}
     return case.memo["shown"]  # type: ignore[no-any-return]
+
+
+def _is_lost(other: _Other, finding: Finding) -> bool:
+    """Return True if a number makes the gradient NaN, as a temperature of 0 does."""
+    lost = isinstance(finding.analytic, float) and math.isnan(finding.analytic)
+    return lost and not any(" " in name for name in other.names)
 
 
 def _key(finding: Finding) -> Hashable:

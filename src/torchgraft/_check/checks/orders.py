@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
@@ -237,18 +238,30 @@ def _wrong_second(base: Baseline, derived: Case, recorded: Linearization) -> Ite
         found = found if any(gradient(plain)) else []
     if found:
         reason = _lost_second(base, recorded)
-    if found and reason is None and any(gradient(base.case)):
-        raise Skip("the gradient itself is wrong already")
+    if found and any(gradient(base.case)):
+        if reason is None:
+            raise Skip("the gradient itself is wrong already")
+        # By upstream gradients it has the numbers of the first derivative.
+        found = [finding.but(analytic=None, numeric=None, error=None, estimate=None) for finding in found]
+    cut = _cut(derived, recorded) if found and reason is None else []
     small = sum(tensor.numel() for tensor in [*derived.primals, *recorded.outputs]) <= FEW
     for finding in found:
-        told = finding.code == "wrong-gradient" and reason is None and small
+        why = reason or next((CUT for name in cut if f"by `{name}`" in finding.where), None)
+        told = finding.code == "wrong-gradient" and why is None and small
         code, title = f"second-order-{finding.code}", f"Of the backward: {finding.title}"
         code, title = SECOND_CODES.get(finding.code, (code, title))
-        where = f"second order: {finding.where.partition(';')[0]}; {base.case.label}"
+        where = f"second order: {_named(derived, finding.where.partition(';')[0])}; {base.case.label}"
         lost = _infinite(recorded) if finding.error is not None and math.isnan(finding.error) else None
-        cause = "; ".join(filter(None, [reason, finding.cause, lost])) or None
+        cause = "; ".join(filter(None, [why, finding.cause, lost])) or None
         finding = finding.but(code=code, title=title, where=where, cause=cause, hint=_second_hint(base.case))
         yield finding.but(case=derived if told else None)
+
+
+def _named(derived: Case, where: str) -> str:
+    """A place in the backward, whose outputs are gradients."""
+    names = derived.memo["gradients"]
+    where = re.sub(r"\boutput (\d+)", lambda match: names[int(match[1])], where)
+    return where.replace("the output by", f"{names[0]} by") if len(names) == 1 else where
 
 
 def _probed(derived: Case) -> Linearization:
@@ -313,7 +326,9 @@ def backward_case(
     )
     arguments = [*(case.primals[i] for i in varied), *(base.cotangents[i] for i in upstream)]
     scales = [base.gradient_scale[i] for i in returned]
-    return Case(target, arguments, seed=case.seed, traits=case.traits, scales=scales)
+    made = Case(target, arguments, seed=case.seed, traits=case.traits, scales=scales)
+    made.memo["gradients"] = [base.gradient_name(i) for i in returned]
+    return made
 
 
 def _returned(base: Baseline) -> list[int]:
@@ -333,6 +348,18 @@ SECOND_CODES = {
         "lost-second-derivative", "A gradient that depends on inputs is detached: its derivative is lost without a word"
     ),
 }  # fmt: skip
+
+
+CUT = (
+    "nothing flows back from the gradient: it is computed from a detached tensor, or by a function of which torch has "
+    "no derivative"
+)
+
+
+def _cut(derived: Case, recorded: Linearization) -> list[str]:
+    """Name the inputs of the backward to which nothing flows back from the gradients."""
+    flown = recorded.vjp([torch.ones_like(o) if o.requires_grad else None for o in recorded.outputs])
+    return [name for name, gradient in zip(derived.names, flown, strict=True) if gradient is None]
 
 
 def _infinite(derived: Linearization) -> str:

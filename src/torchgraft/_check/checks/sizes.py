@@ -27,7 +27,7 @@ from ..variations import (
     uniform,
     within,
 )
-from .combinations import continuous, not_made_for
+from .combinations import continuous, not_made_for, part_of
 from .ways import Words
 
 # -- the gradient at other sizes: none, one, two, beyond the tiles of a kernel, and different from each other --------
@@ -35,8 +35,8 @@ from .ways import Words
 # A gradient that is right for a batch of four may divide by n - 1. Another, right for squares, may swap the axes.
 
 
-SIZES = (0, 1, 2, 7, 67)
-"""Odd ones, and more than 64: kernels treat what is left over from a tile in a way of its own."""
+SIZES = (0, 1, 2, 7, 64, 67)
+"""Odd ones, and about 64: kernels treat what is left over from a tile in a way of its own, and where nothing is."""
 
 MANY = 3_000
 """Elements of the largest cases that are tried."""
@@ -65,11 +65,20 @@ def other_sizes(case: Case) -> Iterator[Finding]:
                 finding = finding.but(severity=Verdict.PASS, hint=hint)
             if (finding.code, finding.severity) not in wrong:
                 wrong.add((finding.code, finding.severity))
+                part = part_of(case, variant) if finding.code == "wrong-gradient" and other.meant else None
+                if part is not None:  # That there are more elements is not the cause.
+                    title, hint = f"{part[1].title}, at values you did not give", not_made_for(case)
+                    yield part[1].but(title=title, hint=hint, given=claimed, case=part[0])
+                    continue
                 if finding.code != "backward-raises":
                     title = f"{finding.title}, at sizes you did not give"
                     hint = "; ".join(filter(None, [finding.hint, not_made_for(case)]))
                     finding = finding.but(code=f"{finding.code}-at-size", title=title, hint=hint, case=variant)
-                cause = "; ".join(part for part in (f"wrong only with {other.what}", finding.cause) if part)
+                cause = "; ".join(
+                    part
+                    for part in (f"right at the sizes you gave, and wrong with {other.what}", finding.cause)
+                    if part
+                )
                 where = f"{finding.where.partition(';')[0]}; {variant.label}"
                 yield finding.but(where=where, cause=cause, given=claimed)
     if not taken:
@@ -128,7 +137,7 @@ def variants(case: Case) -> Iterator[Variant]:
                     longer = resized_axis(longer, i, 0, new)
                 yield Variant(f"size {new} instead of 1", longer)
             continue
-        for new in (*SIZES, old + 1) if any(size == old and i not in fixed for i, _, size in axes) else ():
+        for new in sorted({*SIZES, old + 1}) if any(size == old and i not in fixed for i, _, size in axes) else ():
             if not new and not free and all(size == old for i, _, size in axes if i not in fixed):
                 continue  # Nobody means a tensor all of whose axes are empty.
             yield from _of_size(case, old, new, fixed, trusted)

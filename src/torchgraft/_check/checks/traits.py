@@ -43,7 +43,7 @@ TRAITS: dict[str, tuple[str, ...]] = {
     "mode": ("", STRICT, "autocast in the backward", THREADS, GRAPH, "a checkpoint"),
     "order": ("", "second order", "third order", "forward mode", "vmap", "vmap of vmap", "forward over reverse"),
 }
-_APART = {"values": 8, "cotangents": 1, "sizes": 2, "precision": 2, "arguments": 1}
+_APART = {"values": 9, "cotangents": 1, "sizes": 3, "precision": 2, "arguments": 1}
 ARRAY = [len(traits) - _APART.get(dimension, 0) for dimension, traits in TRAITS.items()]
 """Traits of each dimension of which each pair is in some row. The last ones of some are looked at alone."""
 COMPLEX = TRAITS["precision"].index("complex numbers")

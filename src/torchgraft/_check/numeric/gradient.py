@@ -102,7 +102,7 @@ def compare(case: Case, cotangent: Tensor | None = None) -> Iterator[Finding]:
     """Compare both sides along several directions; along one, for a cotangent of all outputs as one vector."""
     probe = Probe(case)
     if not probe.inputs.size:
-        raise Skip("the arguments have no elements")
+        raise Inconclusive("the arguments have no elements: nothing can be compared")
     try:
         comparison = _Comparison(probe, Backward(probe))
         yield from comparison.findings() if cotangent is None else comparison.with_cotangent(cotangent)

@@ -1,0 +1,262 @@
+"""Mistakes that the given call hides: in a batch that is shared, in two options at once, at numbers nobody gave."""
+
+import pytest
+import torch
+from torch.nn import functional
+
+import torchgraft as tg
+from torchgraft._check.children import may_fork
+
+from ..zoo.bug import function
+from .checks.looking import DOUBLE, normal
+
+FAIL = tg.Verdict.FAIL
+
+pytestmark = pytest.mark.usefixtures("unexplained")
+
+
+@pytest.fixture(autouse=True)
+def one_seed():
+    torch.manual_seed(0)
+
+
+def found(target, *args, only):
+    """Codes of what is wrong; notices are none."""
+    return [finding.code for finding in tg.check(target, *args, only=only).findings if finding.severity is FAIL]
+
+
+def positive(*shape):
+    return normal(*shape).abs() + 0.1
+
+
+# -- sizes and axes ---------------------------------------------------------------------------------------------------
+
+
+def mean_over_a_batch(grad, x, w):
+    by_weight = x.mT @ grad
+    return grad @ w.mT, by_weight if x.dim() == 2 else by_weight.mean(0)
+
+
+def test_a_weight_that_all_of_a_batch_share():
+    product = function("Product", lambda x, w: x @ w, mean_over_a_batch)
+    assert found(product, normal(5, 3), normal(3, 2), only="combinations") == ["wrong-gradient-at-size"]
+
+
+@pytest.mark.parametrize("size", [8, 16, 64])
+def test_a_size_that_fits_a_tile(size):
+    """What is left over from a tile is tried elsewhere; here nothing is."""
+
+    def backward(grad, x):
+        right = grad.flip(-1).cumsum(-1).flip(-1)
+        return right if x.shape[-1] % size else 2 * right
+
+    sums = function("Sums", lambda x: x.cumsum(-1), backward)
+    assert found(sums, normal(2, 5), only="sizes") == ["wrong-gradient-at-size"]
+
+
+def test_what_values_show_at_other_sizes_is_not_said_of_sizes():
+    def backward(grad, x):
+        return torch.where((x > 1.3) & (x < 1.4), 0, grad * x.cos())
+
+    given = torch.tensor([0.3, 1.45, -0.8, 0.6, -0.4], dtype=DOUBLE)
+    (finding,) = tg.check(function("Sin", lambda x: x.sin(), backward), given, only="sizes").findings
+    assert (finding.code, finding.given) == ("wrong-gradient", False)
+    assert finding.title.endswith("at values you did not give")
+    assert finding.where.endswith("float64[5]")
+
+
+def test_nothing_is_proved_without_elements():
+    doubled = function("Sin", lambda x: x.sin(), lambda grad, x: 2 * grad * x.cos())
+    assert tg.check(doubled, torch.zeros(0, dtype=DOUBLE)).verdict is tg.Verdict.INCONCLUSIVE
+
+
+# -- values -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_whole_number_where_zero_is_refused(number):
+    def backward(grad, x):
+        return torch.where(x == number, 0, grad / x)
+
+    given = torch.tensor([0.3, 0.9, 1.4, 1.8], dtype=DOUBLE)
+    assert found(function("Log", lambda x: x.log(), backward), given, only="combinations") == ["wrong-gradient"]
+
+
+def test_the_other_sign_of_what_is_positive_beside_another_is_a_notice():
+    """It may be a scale, which is never negative."""
+
+    def backward(grad, y, x):
+        return grad * (x + 1) * torch.where(x < 0, -1, 1), grad * y
+
+    target = function("Times", lambda y, x: y * (x + 1), backward)
+    report = tg.check(target, positive(4), positive(4), only="combinations")
+    assert report.ok
+    (finding,) = (finding for finding in report.findings if finding.code == "wrong-gradient")
+    assert "signs in turn" in finding.where
+
+
+@pytest.mark.parametrize("factor", [0.6, 0.9, 1.2])
+def test_a_factor_under_autocast(factor):
+    """Rounding errors of single elements may be as large, and do not add up to a factor."""
+
+    class Product(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, w):
+            ctx.factor = factor if torch.is_autocast_enabled("cpu") else 1.0
+            ctx.save_for_backward(x, w)
+            return x @ w
+
+        @staticmethod
+        def backward(ctx, grad):
+            x, w = ctx.saved_tensors
+            grad = grad.to(x.dtype) * ctx.factor
+            return grad @ w.T, x.T @ grad
+
+    codes = found(Product.apply, normal(3, 4).float(), normal(4, 6).float(), only="autocast")
+    assert set(codes) == {"autocast-gradient"}
+
+
+# -- options ----------------------------------------------------------------------------------------------------------
+
+
+def test_two_flags_together():
+    def reduced(x, log: bool = False, mean: bool = False):
+        y = x.sigmoid().log() if log else x.sigmoid()
+        y = y.mean() if mean else y
+        return y + 0.3 * (y.detach() - y) if log and mean else y
+
+    (finding,) = tg.check(reduced, normal(4), only="options").findings
+    assert finding.where.startswith("log=True and mean=True")
+
+
+def test_an_axis_counted_from_the_end_that_is_not_the_given_one():
+    class Sums(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, dim):
+            ctx.dim = dim
+            return x.cumsum(dim)
+
+        @staticmethod
+        def backward(ctx, grad):
+            flipped = ctx.dim if ctx.dim >= -1 else -1
+            return grad.flip(flipped).cumsum(ctx.dim).flip(flipped), None
+
+    def sums(x, dim=1):
+        return Sums.apply(x, dim)
+
+    (finding,) = tg.check(sums, normal(3, 4), only="options").findings
+    assert finding.where.startswith("dim=-2")
+
+
+def test_a_third_tensor_of_a_list():
+    def total(xs):
+        squares = sum(x * x for x in xs)
+        return squares if len(xs) < 3 else squares + 0.5 * (xs[2].detach() - xs[2])
+
+    (finding,) = tg.check(total, [normal(3), normal(3)], only="options").findings
+    assert finding.where.startswith("xs of length 3")
+
+
+def test_a_temperature_of_zero_that_nobody_gave():
+    def soft(x, temperature: float = 1.0):
+        return torch.sigmoid(x / temperature)
+
+    assert not tg.check(soft, normal(4), only="options").findings
+
+
+def test_a_temperature_of_zero_is_told_where_the_derivative_is_its_own():
+    class Soft(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, temperature):
+            made = torch.sigmoid(x / temperature)
+            ctx.save_for_backward(made)
+            ctx.temperature = temperature
+            return made
+
+        @staticmethod
+        def backward(ctx, grad):
+            (made,) = ctx.saved_tensors
+            return grad * made * (1 - made) / torch.tensor(ctx.temperature), None
+
+    def soft(x, temperature: float = 1.0):
+        return Soft.apply(x, temperature)
+
+    (finding,) = tg.check(soft, normal(4), only="options").findings
+    assert finding.where.startswith("temperature=0.0")
+
+
+# -- what is right, or told once --------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not may_fork(), reason="a crash would end the process")
+def test_a_kernel_of_torch_that_aborts_with_sizes_nobody_gave_is_no_defect_of_the_caller():
+    def loss(scores):
+        return functional.ctc_loss(scores.log_softmax(-1), torch.tensor([[1, 2]]), torch.tensor([4]), torch.tensor([2]))
+
+    report = tg.check(loss, normal(4, 1, 3), only=("gradient", "sizes"))
+    assert report.ok
+    (finding,) = report.findings
+    assert (finding.code, finding.given) == ("crash", False)
+    assert finding.title == "The target ends its process: SIGABRT, with arguments you did not give"
+
+
+def test_a_tensor_that_the_forward_makes_is_not_captured():
+    class Square(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x + torch.zeros(x.shape, dtype=x.dtype, requires_grad=True)
+
+        @staticmethod
+        def backward(ctx, grad):
+            return 2 * grad * ctx.saved_tensors[0]
+
+    assert not tg.check(Square.apply, normal(2), only="captures").findings
+
+
+def test_a_backward_that_writes_into_its_upstream_gradient_spoils_no_other_check():
+    square = function("Square", lambda x: x * x, lambda grad, x: grad.mul_(2 * x))
+    report = tg.check(square, normal(4), skip="vmap")
+    told = {finding.code for finding in report.findings if finding.severity is FAIL}
+    assert told == {"gradient-changed", "gradient-layout-raises"}
+
+
+def test_the_second_derivative_is_not_told_with_numbers_of_a_wrong_first_one():
+    def backward(grad, x, y):
+        return (2 * grad * y).detach(), grad * x
+
+    product = function("Product", lambda x, y: x * y, backward)
+    told = [
+        f for f in tg.check(product, normal(3), normal(3, seed=1), only="second order").findings if "second" in f.code
+    ]
+    assert told
+    assert all(finding.analytic is None and finding.error is None for finding in told)
+
+
+def test_a_second_derivative_that_torch_does_not_have_is_not_called_a_missing_gradient():
+    bessel = function("J0", lambda x: torch.special.bessel_j0(x), lambda grad, x: -grad * torch.special.bessel_j1(x))
+    (finding,) = tg.check(bessel, normal(4), only="second order").findings
+    assert "torch has no derivative" in finding.cause
+    assert finding.where.startswith("second order: the gradient of x by `x`;")
+
+
+def test_a_power_that_is_wrong_for_all_but_one_number_is_told_once():
+    class Norm(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, p):
+            norm = (x.abs() ** p).sum() ** (1 / p)
+            ctx.save_for_backward(x, norm)
+            ctx.p = p
+            return norm
+
+        @staticmethod
+        def backward(ctx, grad):
+            x, norm = ctx.saved_tensors
+            return grad * x.sign() * x.abs() ** (ctx.p - 1) / norm ** (1 if ctx.p == 2 else ctx.p), None
+
+    def norm(x, p=2.0):
+        return Norm.apply(x, p)
+
+    (finding,) = tg.check(norm, normal(4), only="options").findings
+    assert finding.where.startswith("p=3.0")
