@@ -337,8 +337,9 @@ def _judged(ran: Sequence[tuple[Case, Result]]) -> Iterator[Result]:
     """Downgrade INCONCLUSIVE to SKIPPED for odd cases, where a plain one has passed."""
     passed = any(result.verdict is Verdict.PASS and not case.traits for case, result in ran)
     for case, result in ran:
-        if result.verdict is Verdict.INCONCLUSIVE and case.traits and passed:
-            note = f"could not be told with {', '.join(sorted(case.traits))}: {result.note}"
+        odd = case.traits or (set() if any(primal.numel() for primal in case.primals) else {"no elements"})
+        if result.verdict is Verdict.INCONCLUSIVE and odd and passed:
+            note = f"could not be told with {', '.join(sorted(odd))}: {result.note}"
             yield Result(result.check, result.title, Verdict.SKIPPED, result.case, note, (), result.seconds)
         else:
             yield result
