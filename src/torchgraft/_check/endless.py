@@ -67,7 +67,7 @@ class Guard:
                 self._longest = max(self._longest, time.process_time() - self._start)
 
     def _end(self, number: int, frame: FrameType | None) -> None:
-        if _torch.may_stop(frame):  # Else the timer tries again.
+        if _torch.may_stop(frame):  # Where it may not, the timer tries again.
             self.ended += 1
             raise _torch.TooMuch
 
