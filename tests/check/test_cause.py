@@ -67,7 +67,7 @@ def wrong_where(mask, change):
         (MATRIX * 3.14159 / np.pi, "3.14159 in place of pi"),
         (
             MATRIX * 1.001,
-            "is 1.001 times what it should be, as with a constant of too few digits: 0.143 in place of 1/7",
+            "is 1.001 times what it should be, as a constant of too few digits makes it: 0.143 in place of 1/7",
         ),
         (MATRIX.T, "transposed"),
         (MATRIX[:, ::-1], "is flipped along axis 0"),

@@ -1,5 +1,8 @@
 """Mistakes that the given call hides: in a batch that is shared, in two options at once, at numbers nobody gave."""
 
+import os
+import signal
+
 import pytest
 import torch
 from torch.nn import functional
@@ -260,3 +263,98 @@ def test_a_power_that_is_wrong_for_all_but_one_number_is_told_once():
 
     (finding,) = tg.check(norm, normal(4), only="options").findings
     assert finding.where.startswith("p=3.0")
+
+
+# -- what the rules above must not hide -------------------------------------------------------------------------------
+
+
+def test_a_table_that_another_call_changes_is_no_noise():
+    table = {}
+
+    def scaled(x):
+        size = x.shape[-1]
+        if len(table.get("kept", ())) < size:
+            table["kept"] = torch.linspace(0.5, 1, size, dtype=x.dtype)
+        return x.sin() * table["kept"][:size]
+
+    report = tg.check(scaled, normal(4), only=("determinism", "state"))
+    assert [result.verdict for result in report.results] == [tg.Verdict.PASS, FAIL]
+
+
+@pytest.mark.parametrize(("check", "code"), [("freed", "second-backward"), ("linearity", "nonlinear-backward")])
+def test_a_backward_that_counts_is_told_by_the_checks_for_it(check, code):
+    class Counting(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            ctx.count = 0
+            return x.sin()
+
+        @staticmethod
+        def backward(ctx, grad):
+            ctx.count += 1
+            return grad * ctx.saved_tensors[0].cos() * ctx.count
+
+    assert found(Counting.apply, normal(4), only=check) == [code]
+
+
+def test_a_flag_that_makes_a_gradient_nan_is_told():
+    def root(x, safe: bool = True):
+        return x.sin() if safe else torch.where(x > 0, x.sqrt(), torch.zeros_like(x))
+
+    assert len(found(root, normal(4), only="options")) == 1
+
+
+def test_a_number_that_loses_digits_hides_no_wrong_one():
+    class Times(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, k):
+            ctx.k = k
+            return x * k
+
+        @staticmethod
+        def backward(ctx, grad):
+            if ctx.k == 2:
+                return (grad.float() * 2).double(), None
+            return grad * (7 if ctx.k < 0 else ctx.k), None
+
+    def times(x, k: int = 1):
+        return Times.apply(x, k)
+
+    findings = tg.check(times, normal(4), only="options").findings
+    assert {finding.where.partition(";")[0] for finding in findings} == {"k=2", "k=-1"}
+
+
+def test_a_second_derivative_by_the_upstream_gradient_of_one_of_several_outputs():
+    class Several(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x.sin(), 2 * x, x**3
+
+        @staticmethod
+        def backward(ctx, first, second, third):
+            (x,) = ctx.saved_tensors
+            return first * x.cos() + 2 * second + third.detach() * 3 * x**2
+
+    (finding,) = tg.check(Several.apply, normal(4), only="second order").findings
+    assert "the gradient of x by `the upstream gradient of output 2`" in finding.where
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not may_fork(), reason="a crash would end the process")
+def test_a_death_in_the_given_call_is_no_notice():
+    def dies(x):
+        if torch.is_inference_mode_enabled():
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return x.sin()
+
+    assert found(dies, normal(3), only=("gradient", "state")) == ["crash"]
+
+
+def test_what_is_compared_with_its_target_is_not_given_another_batch():
+    def backward(grad, x, t):
+        return 2 * grad * (x - t) / x.numel(), 2 * grad * (t - x) / x.numel()
+
+    loss = function("Loss", lambda x, t: ((x - t) ** 2).sum() / t.numel(), backward)
+    assert not found(loss, normal(4), normal(4, seed=1), only="combinations")

@@ -47,7 +47,7 @@ class Linearization:
         """The VJP: a gradient for each primal, None where none flows or the primal does not require grad.
 
         An output whose cotangent is None, or that does not require grad, is left out. Contiguous cotangents are copied,
-        unless they are wanted `as_given`: a backward that writes into its own would spoil other calls.
+        unless they are wanted `as_given`: a backward that writes into its upstream gradient would spoil other calls.
         """
         wanted = [i for i, primal in enumerate(self.primals) if primal.requires_grad]
         pairs = [(o, c) for o, c in zip(self.outputs, cotangents, strict=True) if c is not None and o.requires_grad]

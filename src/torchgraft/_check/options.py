@@ -98,7 +98,7 @@ def further(case: Case) -> Iterator[tuple[str, Case]]:
                 yield f"{name}={number!r}", other
 
 
-def pairs(case: Case) -> Iterator[tuple[str, Case]]:
+def pairs(case: Case) -> Iterator[tuple[str, Case, tuple[str, ...]]]:
     """Cases with two options changed that are no axes, flags first: each may be right where the other is as given."""
     hints = _Hints([], [])
     rows = [(name, option) for name, option, _ in _options_of(case) if name not in AXES]
@@ -111,7 +111,7 @@ def pairs(case: Case) -> Iterator[tuple[str, Case]]:
             if values and given is not None:
                 changed, words = given(values[0]), [*words, f"{name}={values[0]!r}"]
         if len(words) == 2 and tried(changed, given=case) is not None:
-            yield " and ".join(words), changed
+            yield " and ".join(words), changed, (one[0], other[0])
 
 
 def untried(case: Case) -> Iterator[Case]:

@@ -149,19 +149,20 @@ def _survived(checks: Sequence[Check], cases: Sequence[Case], clock: Clock, memo
 def _failed(check: Check, case: Case, error: Exception) -> Result:
     if isinstance(error, Ended):
         result = with_faults(case, error.result(check.name), check.look)
-        if type(error) is Ended and check.probes in ("sizes", "forwards") and _is_of_torch(case):
-            return _noted(result, f"it ends its process {_NOT_GIVEN}")
-        return result
+        elsewhere = check.probes in ("sizes", "forwards") and error.call != case.label
+        return _noted(check, result) if type(error) is Ended and elsewhere and _is_of_torch(case) else result
     return Result(check.name, check.title, Verdict.INCONCLUSIVE, note=f"raised {type(error).__name__}: {error}")
 
 
-def _noted(result: Result, note: str) -> Result:
-    """Turn findings into notices: torch's kernels are not made for all sizes, and nobody asked for these."""
-    findings = [f.but(severity=Verdict.PASS, title=f"{f.title}, {_NOT_GIVEN}", given=False) for f in result.findings]
-    return replace(result, verdict=Verdict.SKIPPED, note=note, findings=tuple(findings))
+def _noted(check: Check, result: Result) -> Result:
+    """Turn findings into notices: torch's kernels are not made for all arguments, and nobody asked for these.
 
-
-_NOT_GIVEN = "with arguments you did not give"
+    What else was to be tried is untold; of sizes nothing is promised.
+    """
+    words = "with arguments you did not give"
+    verdict = Verdict.SKIPPED if check.probes == "sizes" else Verdict.INCONCLUSIVE
+    findings = [f.but(severity=Verdict.PASS, title=f"{f.title}, {words}", given=False) for f in result.findings]
+    return replace(result, verdict=verdict, note=f"it ends its process {words}", findings=tuple(findings))
 
 
 def _results(checks: Sequence[Check], cases: Sequence[Case], clock: Clock, memory: Memory) -> list[Result]:
@@ -287,7 +288,7 @@ def _require_more_than_noise(case: Case, found: Sequence[Finding]) -> None:
     """
     errors = [f.error for f in found if f.severity is Verdict.FAIL]
     if errors and all(error is not None and error <= OUTWEIGHS * noise(case) for error in errors):
-        raise Inconclusive("the same call gives another result, as the check of determinism tells")
+        raise Inconclusive("the same call gives another result each time, which the check of determinism tells")
 
 
 def _cases_for(check: Check, cases: Sequence[Case]) -> Sequence[Case]:
@@ -337,7 +338,7 @@ def _judged(ran: Sequence[tuple[Case, Result]]) -> Iterator[Result]:
     """Downgrade INCONCLUSIVE to SKIPPED for odd cases, where a plain one has passed."""
     passed = any(result.verdict is Verdict.PASS and not case.traits for case, result in ran)
     for case, result in ran:
-        odd = case.traits or (set() if any(primal.numel() for primal in case.primals) else {"no elements"})
+        odd = case.traits or (set() if any(primal.numel() for primal in case.primals) else {"empty"})
         if result.verdict is Verdict.INCONCLUSIVE and odd and passed:
             note = f"could not be told with {', '.join(sorted(odd))}: {result.note}"
             yield Result(result.check, result.title, Verdict.SKIPPED, result.case, note, (), result.seconds)

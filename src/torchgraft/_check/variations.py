@@ -224,7 +224,7 @@ def _large(x: Tensor) -> Tensor:
 
 
 def _whole(x: Tensor) -> Tensor:
-    """Whole numbers, among them zeros of both signs, but where all are positive."""
+    """Whole numbers, among them zeros of both signs; rounded up where all are positive."""
     if not x.is_complex() and bool((x > 0).all()):
         return x.ceil()
     return torch.view_as_complex(torch.view_as_real(x).round()) if x.is_complex() else x.round()
@@ -430,6 +430,8 @@ def _batched(case: Case) -> Case:
 def _batch_alone(case: Case) -> Case:
     """Two of the first tensor alone, as of rows beside a weight that all of a batch share."""
     first, *others = case.primals
+    if any(other.shape == first.shape for other in others):
+        raise ValueError("they belong together, as a target does to what is compared with it")
     return case.replaced([_more_axes(first, first.dim() + 1, lead=(2,)), *others])
 
 

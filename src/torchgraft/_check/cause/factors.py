@@ -157,7 +157,7 @@ def constant(block: Block, mask: Array) -> Proposals:
                     if exact and not seen:
                         words = f"is right, and the forward contains a constant of too few digits: {text}"
                     elif not seen and abs(r - round(r, 4)) < 1e-12:  # It may as well be written so.
-                        words = f"is {r:.4g} times what it should be, as with a constant of too few digits: {text}"
+                        words = f"is {r:.4g} times what it should be, as a constant of too few digits makes it: {text}"
                     yield Proposal(words, r * block.numeric, cost - seen, hint)
 
 

@@ -19,7 +19,7 @@ from ... import _torch
 from ..baseline import Baseline, Difference, Value, baseline, distance, vjp_of
 from ..case import Case, Linearization, describe
 from ..finding import Finding, Verdict
-from ..numeric.line import Line
+from ..numeric.line import Line, largest
 from ..options import options
 from ..target import can_be_copied, copied
 from ..variations import admitted, elsewhere, nearby, resized, sizes
@@ -52,13 +52,16 @@ def determinism(case: Case) -> Iterator[Finding]:
 
 
 def noise(case: Case) -> float:
-    """Return by how much the same call differs from itself, beyond rounding; measured once."""
-    if "noise" not in case.memo:
-        case.memo["noise"] = 0.0
-        with contextlib.suppress(Exception):
-            found = [f for f in determinism(case) if f.severity is Verdict.FAIL]
-            case.memo["noise"] = max((f.error or 0.0 for f in found), default=0.0)
-    return float(case.memo["noise"])
+    """Return by how much the same call differs from itself, beyond rounding: two in a row, whatever was before."""
+    with contextlib.suppress(Exception, _torch.TooMuch):
+        base, kept = baseline(case), on_one_module(case)
+        with torch.random.fork_rng(devices=[]):
+            (one, first), (other, second) = (made(kept, base) for _ in range(2))
+        pairs = zip((*one, *first), (*other, *second), strict=True)
+        gaps = [(distance(a, b), largest([b])) for a, b in pairs]
+        epsilon = max(torch.finfo(primal.dtype).eps for primal in case.primals)
+        return max((gap for gap, size in gaps if gap > 64 * epsilon * size), default=0.0)
+    return 0.0
 
 
 def _same(
@@ -120,7 +123,7 @@ FIRST_NUMBERS = Words(
     "compute it in each call, and keep on ctx what backward needs",
 )  # fmt: skip
 NEW = (23, 26)
-"""By so much larger are sizes that no other check tries, so that nothing is kept of them."""
+"""No other check tries sizes that are larger by this, so that nothing is kept of them."""
 INFERENCE = Words(
     "state-between-calls", "It cannot be differentiated after a call in inference mode",
     "a tensor that was made there is kept for later calls",
@@ -439,7 +442,7 @@ def _leaves(tensors: Sequence[Tensor]) -> list[Tensor]:
 class _Watch(torch.overrides.TorchFunctionMode):
     """Within, collects the tensors that require grad and are given to torch while nothing is recorded.
 
-    Those that the call itself has made are left out.
+    Those that were made there, such as zeros, are left out.
     """
 
     def __init__(self) -> None:
@@ -451,8 +454,7 @@ class _Watch(torch.overrides.TorchFunctionMode):
         """Call `func`, and collect its tensors."""
         if torch.is_grad_enabled() or getattr(func, "__name__", "") in HARMLESS:
             return func(*args, **(kwargs or {}))
-        given = self._unseen((args, kwargs))
-        self.seen += given
+        self.seen += self._unseen((args, kwargs))
         made = func(*args, **(kwargs or {}))
         self._made += self._unseen(made)
         return made

@@ -46,17 +46,19 @@ class _Other(NamedTuple):
         case: the call.
         closely: look at more than its gradient.
         hint: what to do about what is found, where it may be that nobody gives it: then it is a notice.
+        pair: the names of the options, where two are changed.
     """
 
     what: str
     case: Case
     closely: bool = True
     hint: str = ""
+    pair: tuple[str, ...] = ()
 
     @property
     def names(self) -> set[str]:
         """The names of the options."""
-        return {part.partition("=")[0] for part in self.what.split(" and ")}
+        return set(self.pair) or {self.what.partition("=")[0]}
 
     @property
     def is_number(self) -> bool:
@@ -89,7 +91,7 @@ def other_options(case: Case) -> Iterator[Finding]:
         tried += 1
         found = [other.told(f) for f in found if _key(f) not in _shown(case) and (own or not _is_lost(other, f))]
         if found:
-            wrong |= other.names
+            wrong |= other.names if any(f.severity is Verdict.FAIL for f in found) else set()
         # Some options of torch change gradients on purpose: embeddings have such ones.
         if other.hint or case.target.is_torch:
             found = [f.but(severity=Verdict.PASS, hint=f.hint or other.hint or None) for f in found]
@@ -110,7 +112,8 @@ def _others(base: Baseline, claimed: bool) -> Iterator[_Other]:
     for what, other, state in states(case):
         yield _Other(what, other, closely=not state.buffers)
     yield from (_Other(what, other, closely=False) for what, other in further(case))
-    yield from (_Other(what, other, closely=False) for what, other in itertools.islice(pairs(case), PAIRS))
+    for what, other, pair in itertools.islice(pairs(case), PAIRS):
+        yield _Other(what, other, closely=False, pair=pair)
     yield from (_Other(what, other, closely=False, hint=ADD_UP) for what, other in merged(case))
     yield from (_Other(what, other, closely=False) for what, other in from_the_end(case))
     if claimed:  # An annotation may admit every dtype; of a bare function nobody knows.
@@ -133,7 +136,7 @@ def _shown(case: Case) -> set[Hashable]:
 def _is_lost(other: _Other, finding: Finding) -> bool:
     """Return True if a number makes the gradient NaN, as a temperature of 0 does."""
     lost = isinstance(finding.analytic, float) and math.isnan(finding.analytic)
-    return lost and not any(" " in name for name in other.names)
+    return lost and other.is_number
 
 
 def _key(finding: Finding) -> Hashable:

@@ -260,8 +260,9 @@ def _wrong_second(base: Baseline, derived: Case, recorded: Linearization) -> Ite
 def _named(derived: Case, where: str) -> str:
     """A place in the backward, whose outputs are gradients."""
     names = derived.memo["gradients"]
-    where = re.sub(r"\boutput (\d+)", lambda match: names[int(match[1])], where)
-    return where.replace("the output by", f"{names[0]} by") if len(names) == 1 else where
+    if len(names) == 1:
+        return re.sub(r"^the output\b", names[0], where)
+    return re.sub(r"^output (\d+)\b", lambda match: names[int(match[1])], where)
 
 
 def _probed(derived: Case) -> Linearization:
