@@ -149,7 +149,7 @@ def _survived(checks: Sequence[Check], cases: Sequence[Case], clock: Clock, memo
 def _failed(check: Check, case: Case, error: Exception) -> Result:
     if isinstance(error, Ended):
         result = with_faults(case, error.result(check.name), check.look)
-        elsewhere = check.probes in ("sizes", "forwards") and error.call != case.label
+        elsewhere = check.probes in ("sizes", "forwards") and error.call not in ("", case.label)
         return _noted(check, result) if type(error) is Ended and elsewhere and _is_of_torch(case) else result
     return Result(check.name, check.title, Verdict.INCONCLUSIVE, note=f"raised {type(error).__name__}: {error}")
 

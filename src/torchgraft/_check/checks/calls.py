@@ -19,7 +19,8 @@ from ... import _torch
 from ..baseline import Baseline, Difference, Value, baseline, distance, vjp_of
 from ..case import Case, Linearization, describe
 from ..finding import Finding, Verdict
-from ..numeric.line import Line, largest
+from ..numeric.gradient import is_shown_wrong
+from ..numeric.line import largest
 from ..options import options
 from ..target import can_be_copied, copied
 from ..variations import admitted, elsewhere, nearby, resized, sizes
@@ -291,7 +292,7 @@ def _right_in_turn(given: Case, case: Case, order: Sequence[int]) -> list[bool]:
     """Tell of each set of numbers whether the gradient is right; nothing where the target refuses the size."""
     with contextlib.suppress(Exception):
         others = [limited(case.replaced(nearby(case, salt=salt, spread=2.0**-2)), given=given) for salt in order]
-        return [Line(other).agrees() for other in others]
+        return [not is_shown_wrong(other) for other in others]
     return []
 
 

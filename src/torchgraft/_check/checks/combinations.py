@@ -401,8 +401,8 @@ class Calls:
         given = self.free or not strange
         # A product of 300 and 300 is too large for float16, and rounded by 256 in bfloat16: right functions fail there.
         beyond = parts.get("values") == LARGE and parts.get("precision") in ("float16", "bfloat16")
-        beyond = beyond or parts.get("values") == ALL_SIGNS  # It may be a scale.
-        severity = Verdict.PASS if beyond else finding.severity
+        maybe_a_scale = parts.get("values") == ALL_SIGNS
+        severity = Verdict.PASS if beyond or maybe_a_scale else finding.severity
         return finding.but(
             code=code, title=title, where=where, cause=cause, hint=hint, given=given, case=case, severity=severity
         )
@@ -416,9 +416,8 @@ def part_of(given: Case, larger: Case) -> tuple[Case, Finding] | None:
     shapes = [primal.shape for primal in given.primals]
     numbers = [primal.flatten() for primal in larger.primals]
     length = max(shape.numel() for shape in shapes)
-    if not all((*map(len, numbers), *(shape.numel() for shape in shapes))) or any(
-        len(s) > 1 and s[-1] == s[-2] for s in shapes
-    ):
+    empty = any(not primal.numel() for primal in (*given.primals, *larger.primals))
+    if empty or any(len(s) > 1 and s[-1] == s[-2] for s in shapes):
         return None
     for start in range(0, max(map(len, numbers)), length)[: affordable(given, PARTS)]:
         places = [(start + torch.arange(shape.numel())) % len(n) for n, shape in zip(numbers, shapes, strict=True)]

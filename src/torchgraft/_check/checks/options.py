@@ -90,8 +90,8 @@ def other_options(case: Case) -> Iterator[Finding]:
             found, wrapped = _found(other), _wrapped(other.what, other.case)
         tried += 1
         found = [other.told(f) for f in found if _key(f) not in _shown(case) and (own or not _is_lost(other, f))]
-        if found:
-            wrong |= other.names if any(f.severity is Verdict.FAIL for f in found) else set()
+        if any(f.severity is Verdict.FAIL for f in found):
+            wrong |= other.names
         # Some options of torch change gradients on purpose: embeddings have such ones.
         if other.hint or case.target.is_torch:
             found = [f.but(severity=Verdict.PASS, hint=f.hint or other.hint or None) for f in found]

@@ -74,11 +74,8 @@ def other_sizes(case: Case) -> Iterator[Finding]:
                     title = f"{finding.title}, at sizes you did not give"
                     hint = "; ".join(filter(None, [finding.hint, not_made_for(case)]))
                     finding = finding.but(code=f"{finding.code}-at-size", title=title, hint=hint, case=variant)
-                cause = "; ".join(
-                    part
-                    for part in (f"right at the sizes you gave, and wrong with {other.what}", finding.cause)
-                    if part
-                )
+                words = f"right at the sizes you gave, and wrong with {other.what}"
+                cause = "; ".join(filter(None, [words, finding.cause]))
                 where = f"{finding.where.partition(';')[0]}; {variant.label}"
                 yield finding.but(where=where, cause=cause, given=claimed)
     if not taken:

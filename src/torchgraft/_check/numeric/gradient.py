@@ -98,6 +98,13 @@ def is_right(case: Case) -> bool:
         raise Skip(str(why)) from why
 
 
+def is_shown_wrong(case: Case) -> bool:
+    """Return True if the gradient is wrong for certain; where nothing can be told, False."""
+    with contextlib.suppress(Skip, Inconclusive):
+        return not shown_right(case) and any(found.severity is Verdict.FAIL for found in gradient(case))
+    return False
+
+
 def compare(case: Case, cotangent: Tensor | None = None) -> Iterator[Finding]:
     """Compare both sides along several directions; along one, for a cotangent of all outputs as one vector."""
     probe = Probe(case)
