@@ -8,10 +8,14 @@ import torch
 from torch.nn import functional
 
 import torchgraft as tg
+from torchgraft._check import runner
+from torchgraft._check.checks.table import NAMED
 from torchgraft._check.children import may_fork
+from torchgraft._check.ended import Ended
+from torchgraft._check.finding import Inconclusive
 
 from ..zoo.bug import function
-from .checks.looking import DOUBLE, normal
+from .checks.looking import DOUBLE, case_of, normal
 
 FAIL = tg.Verdict.FAIL
 
@@ -358,3 +362,25 @@ def test_what_is_compared_with_its_target_is_not_given_another_batch():
 
     loss = function("Loss", lambda x, t: ((x - t) ** 2).sum() / t.numel(), backward)
     assert not found(loss, normal(4), normal(4, seed=1), only="combinations")
+
+
+def test_kinks_are_no_state():
+    """The cheap number disagrees where an element lies next to one."""
+    torch.manual_seed(34)
+    given = torch.randn(80, dtype=DOUBLE)
+    assert tg.check(lambda x: (9 * x).sin().abs(), given, seed=34, only="state").ok
+
+
+def test_a_second_derivative_is_told_where_the_first_cannot_be():
+    product = function("Product", lambda x, y: x * y, lambda grad, x, y: ((grad * y).detach(), grad * x))
+    case = case_of(product, normal(3), normal(3, seed=1))
+    case.memo["gradient"] = Inconclusive("it has kinks")
+    codes = {finding.code for finding in NAMED["second order"].look(case)}
+    assert "lost-second-derivative" in codes
+
+
+def test_a_death_in_a_call_that_nobody_knows_is_a_finding():
+    case = case_of(torch.sin, normal(3))
+    known = runner._failed(NAMED["sizes"], case, Ended("SIGSEGV", call="x: float64[7]"))
+    unknown = runner._failed(NAMED["sizes"], case, Ended("SIGSEGV"))
+    assert [result.verdict for result in (known, unknown)] == [tg.Verdict.SKIPPED, FAIL]

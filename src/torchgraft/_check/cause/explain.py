@@ -17,7 +17,7 @@ from ..case import Case
 from ..clock import Clock, OutOfTime
 from ..evidence import Evidence, apart, listed
 from ..finding import Finding
-from ..numeric.gradient import FAINT, TOLERANCE
+from ..numeric.deviation import FAINT, TOLERANCE
 from ..target import Target, differentiable
 from ..variations import resized, sizes
 from ..work import affordable

@@ -18,7 +18,7 @@ from ..baseline import Baseline, Difference, Value, baseline, cotangents_for, vj
 from ..case import Case, Linearization, describe
 from ..evidence import listed
 from ..finding import Finding, Skip, Verdict
-from ..numeric.gradient import TOLERANCE
+from ..numeric.deviation import TOLERANCE
 from .ways import Made, Words, compared, used
 
 # -- a backward is a linear map of the upstream gradient: no clamp, no constant, no threshold ------------------------

@@ -23,9 +23,9 @@ from ..case import Case, Linearization
 from ..finding import Finding, LeftOut, Skip, Verdict
 from ..options import options
 from ..variations import nearby, resized, values_of
-from .calls import OTHERS
 from .layouts import transposed
 from .sizes import variants
+from .state import OTHERS
 from .ways import (
     Made,
     Refused,

@@ -14,7 +14,7 @@ from ..finding import Finding
 from ..numeric.gradient import gradient
 from .backward import freed, linearity, outputs, returned, subsets
 from .caches import caches
-from .calls import captures, determinism, modes, randomness, state
+from .calls import captures, determinism, modes, randomness
 from .combinations import combinations
 from .compilers import compiled, exported, fake, opcheck, traced
 from .layouts import autocast, gradients, inputs
@@ -25,6 +25,7 @@ from .options import other_options
 from .orders import second_order, tangents
 from .reference import reference
 from .sizes import other_sizes, ties
+from .state import state
 from .switches import switches
 from .threads import threads
 from .unwritten import unwritten

@@ -9,7 +9,6 @@ as much as it is wrong.
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -21,6 +20,7 @@ from ..baseline import baseline
 from ..case import Case
 from ..finding import Finding, Inconclusive, Skip, Verdict
 from ..variations import nearby, untied
+from .deviation import claim, deviation, not_a_number, output_names, tolerance_hint
 from .ladder import SINGLE, Ladder
 from .line import shown_right
 from .pairing import Pairing, covector, pair, second_look
@@ -36,17 +36,8 @@ WRONG_AT_TIES = "wrong-at-ties"
 SPREAD = 2.0**-7
 """The part by which elements that are nearly equal are moved from one another."""
 
-_MANY = 16
-"""Of more inputs than these, which one has a wrong gradient is left to whoever explains the finding."""
-
 PAIRS = 4
 """Pairs of directions that are asked for: those of a median of three elements add up along one pair by chance."""
-
-FAINT = 2.0**-11
-"""A part of the gradient that a kernel's own tolerance may well be the reason of."""
-
-TOLERANCE = "if the kernel has a tolerance of its own (a solver, a quadrature, an iteration),"
-"""The first words of a hint for a faint deviation."""
 
 
 def gradient(case: Case) -> Iterator[Finding]:
@@ -321,16 +312,16 @@ class _Comparison:
             return Finding(
                 "nonlinear-backward", Verdict.FAIL, "The backward pass is not linear in the upstream gradient",
                 f"upstream gradient times 3; {probe.case.label}", error=pairing.nonlinearity,
-                estimate=pairing.rounding, hint=_tolerance_hint(probe, pairing.nonlinearity, pairing),
+                estimate=pairing.rounding, hint=tolerance_hint(probe, pairing.nonlinearity, pairing),
             )  # fmt: skip
         if not pairing.agrees or not pairing.linear:
             return deviation(probe, self.backward, pairing)
         if pairing.precise:
             return None
         return Finding(
-            "loses-digits", Verdict.LOSES_DIGITS, f"The backward pass rounds to fewer digits than {_claim(probe)}",
+            "loses-digits", Verdict.LOSES_DIGITS, f"The backward pass rounds to fewer digits than {claim(probe)}",
             probe.case.label, error=pairing.noise, estimate=pairing.grain,
-            hint=_tolerance_hint(probe, pairing.noise, pairing),
+            hint=tolerance_hint(probe, pairing.noise, pairing),
         )  # fmt: skip
 
     def _hidden(self, cotangent: Tensor) -> float:
@@ -407,117 +398,3 @@ class _Comparison:
 def _tied(primals: Sequence[Tensor]) -> bool:
     """Tell whether some elements of a tensor are equal."""
     return any(len(values.unique()) < len(values) for values in (flatten([primal]) for primal in primals))
-
-
-# -- which output and which input a deviation comes from, and how it is reported -------------------------------------
-
-
-def deviation(probe: Probe, backward: Backward, pairing: Pairing) -> Finding:
-    """The finding of a pairing whose sides differ, or of its part that does for a single output and input."""
-    outputs, inputs = output_names(probe), [f"`{name}`" for name in probe.case.names]
-    where = " and ".join(outputs) if len(outputs) <= 3 else f"{len(outputs)} outputs"
-    moved = _moved(probe, pairing)
-    what = " and ".join(inputs[i] for i in moved) if len(moved) <= 3 else f"{len(moved)} inputs"
-    for i, o, part in _parts(probe, backward, pairing):
-        if not part.agrees:
-            where, what, pairing = outputs[o], inputs[i], part
-            break
-    code, severity, said = "loses-digits", Verdict.LOSES_DIGITS, f"has fewer digits than {_claim(probe)}"
-    if pairing.wrong:
-        code, severity, said = "wrong-gradient", Verdict.FAIL, "is wrong"
-    return Finding(
-        code, severity, f"The gradient of {what} {said}", f"{where} by {what}; {probe.case.label}",
-        analytic=pairing.analytic, numeric=pairing.numeric, error=pairing.error, estimate=pairing.tolerance,
-        hint=_tolerance_hint(probe, pairing.error, pairing) or _surrogate_hint(probe, pairing),
-    )  # fmt: skip
-
-
-def _moved(probe: Probe, pairing: Pairing) -> list[int]:
-    """The primals that the direction of a pairing moves."""
-    return [i for i, place in enumerate(probe.inputs.slices) if pairing.direction[place].any()]
-
-
-def _parts(probe: Probe, backward: Backward, pairing: Pairing) -> Iterator[tuple[int, int, Pairing]]:
-    """Yield the pairing of each input and output alone."""
-    moved, outputs = _moved(probe, pairing), probe.outputs.slices
-    if len(moved) * len(outputs) == 1 or len(moved) > _MANY:
-        return
-    for i in moved:
-        direction = torch.zeros_like(pairing.direction)
-        direction[probe.inputs.slices[i]] = pairing.direction[probe.inputs.slices[i]]
-        try:
-            ladder = probe.climb(direction)
-        except Inconclusive:
-            continue
-        for o, place in enumerate(outputs):
-            cotangent = torch.zeros_like(pairing.cotangent)
-            cotangent[place] = torch.where(ladder.known, pairing.cotangent, 0)[place]
-            yield i, o, pair(probe, backward, ladder, direction, cotangent)
-
-
-def _surrogate_hint(probe: Probe, pairing: Pairing) -> str | None:
-    """The next step where the function is flat, and the gradient is not."""
-    moved = _moved(probe, pairing)
-    if len(moved) != 1 or not abs(pairing.numeric) <= pairing.numerics:
-        return None
-    name = probe.case.names[moved[0]]
-    declared = (
-        f'@f.surrogate("{name}", of=...)' if probe.case.target.kind == "operator" else f'surrogate={{"{name}": ...}}'
-    )
-    return f"if the derivative of another function is meant, such as a smooth one, declare it: {declared}"
-
-
-def output_names(probe: Probe) -> list[str]:
-    """The outputs as reports call them."""
-    outputs = range(len(probe.outputs.slices))
-    return ["the output"] if len(outputs) == 1 else [f"output {i}" for i in outputs]
-
-
-def _claim(probe: Probe) -> str:
-    """Name the source of the number of digits."""
-    accuracy = probe.declared.accuracy
-    return "its dtype has" if accuracy is None else f"accuracy={accuracy:g} declares"
-
-
-def _tolerance_hint(probe: Probe, error: float, pairing: Pairing) -> str | None:
-    """The next step where the deviation is as small as the tolerances of solvers are."""
-    if probe.declared.accuracy is not None or not 0 < error < FAINT * pairing.size:
-        return None
-    accuracy = 10.0 ** (2 + math.floor(math.log10(error / pairing.size)))
-    return f"{TOLERANCE} declare what its values are right to: accuracy={accuracy:g}"
-
-
-_OVERFLOWS = 50.0
-"""The size of an argument from which on an exponential may be what is not finite."""
-
-_KINK = (
-    "0 / 0 or 0 times infinity",
-    "give the derivative there, which is a limit, or at a kink that of one side: torch.where on the argument, before "
-    "dividing; after it, it hides the value and not the gradient",
-)
-_OVERFLOW = (
-    "infinity over infinity, or 0 times infinity: a number of the backward overflows",
-    "write the derivative with functions that do not overflow, such as torch.sigmoid or torch.softmax, or with the "
-    "exponential of a number that is never positive",
-)
-
-
-def not_a_number(probe: Probe, backward: Backward, cotangent: Tensor | None = None) -> Finding | None:
-    """A gradient that is NaN, though the values are finite: not at a slope that is infinite, whose gradient is too."""
-    if not probe.values[backward.wanted].isfinite().all():
-        return None
-    generator = torch.Generator().manual_seed(probe.case.seed)
-    weight = signed(len(probe.values), generator, min(24, probe.grid.digits - 4)) if cotangent is None else cotangent
-    missing = backward.vjp(torch.where(backward.wanted, weight, 0)).isnan()
-    if cotangent is not None:
-        missing &= ~backward.vjp(backward.wanted.double()).isinf()  # 0 times an infinite slope is NaN.
-    for name, place in zip(probe.case.names, probe.inputs.slices, strict=True):
-        if missing[place].any():
-            largest = float(probe.point[place][missing[place]].abs().max())
-            cause, hint = _KINK if largest < _OVERFLOWS else _OVERFLOW
-            return Finding(
-                "nan-gradient", Verdict.FAIL, f"The gradient of `{name}` is not a number, though the values are finite",
-                f"{int(missing[place].sum())} of {len(missing[place])} elements of `{name}`; {probe.case.label}",
-                analytic=math.nan, error=math.inf, cause=cause, hint=hint,
-            )  # fmt: skip
-    return None
