@@ -13,6 +13,7 @@ from torchgraft._check.checks.table import NAMED
 from torchgraft._check.children import may_fork
 from torchgraft._check.ended import Ended
 from torchgraft._check.finding import Inconclusive
+from torchgraft.scipy.signal.sliding import slide
 
 from ..zoo.bug import function
 from .checks.looking import DOUBLE, case_of, normal
@@ -75,6 +76,11 @@ def test_what_values_show_at_other_sizes_is_not_said_of_sizes():
 def test_nothing_is_proved_without_elements():
     doubled = function("Sin", lambda x: x.sin(), lambda grad, x: 2 * grad * x.cos())
     assert tg.check(doubled, torch.zeros(0, dtype=DOUBLE)).verdict is tg.Verdict.INCONCLUSIVE
+
+
+def test_calls_that_may_all_have_an_empty_axis_prove_what_they_can():
+    report = tg.check(slide, only=["gradient"])
+    assert report.ok, str(report)
 
 
 # -- values -----------------------------------------------------------------------------------------------------------

@@ -335,15 +335,19 @@ def _run_cases(check: Check, cases: Sequence[Case], clock: Clock, told: set[str]
 
 
 def _judged(ran: Sequence[tuple[Case, Result]]) -> Iterator[Result]:
-    """Downgrade INCONCLUSIVE to SKIPPED for odd cases, where a plain one has passed."""
-    passed = any(result.verdict is Verdict.PASS and not case.traits for case, result in ran)
+    """Downgrade INCONCLUSIVE to SKIPPED for odd cases, where one that is no odder has passed."""
+    passed = [case.traits for case, result in ran if result.verdict is Verdict.PASS and _has_elements(case)]
     for case, result in ran:
-        odd = case.traits or (set() if any(primal.numel() for primal in case.primals) else {"empty"})
-        if result.verdict is Verdict.INCONCLUSIVE and odd and passed:
+        odd = case.traits or (frozenset() if _has_elements(case) else frozenset({"empty"}))
+        if result.verdict is Verdict.INCONCLUSIVE and odd and any(traits <= odd for traits in passed):
             note = f"could not be told with {', '.join(sorted(odd))}: {result.note}"
             yield Result(result.check, result.title, Verdict.SKIPPED, result.case, note, (), result.seconds)
         else:
             yield result
+
+
+def _has_elements(case: Case) -> bool:
+    return not case.primals or any(primal.numel() for primal in case.primals)
 
 
 def _untried(check: Check, why: str, seconds: float = 0.0) -> Result:
