@@ -228,6 +228,26 @@ def test_a_tensor_that_the_forward_makes_is_not_captured():
     assert not tg.check(Square.apply, normal(2), only="captures").findings
 
 
+def test_a_tensor_that_a_forward_makes_where_it_records_is_not_captured():
+    class Solved(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            with torch.enable_grad():
+                inner = x.detach().clone().requires_grad_()
+                ctx.inner, ctx.solved = inner, inner.sin()
+            return ctx.solved * 1.0
+
+        @staticmethod
+        def backward(ctx, grad):
+            return torch.autograd.grad(ctx.solved, ctx.inner, grad, retain_graph=True)[0]
+
+    def scaled(x):
+        return x * torch.ones(2, dtype=DOUBLE, requires_grad=True)
+
+    assert not tg.check(Solved.apply, normal(2), only="captures").findings
+    assert not tg.check(scaled, normal(2), only="captures").findings
+
+
 def test_a_backward_that_writes_into_its_upstream_gradient_spoils_no_other_check():
     square = function("Square", lambda x: x * x, lambda grad, x: grad.mul_(2 * x))
     report = tg.check(square, normal(4), skip="vmap")

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ... import _torch
 from ..baseline import Baseline, Difference, Value, baseline, distance, vjp_of
-from ..case import Case, describe
+from ..case import Case, Linearization, describe
 from ..finding import Finding, Verdict
 from ..numeric.line import largest
 from .ways import Made, Words, compared, made, on_one_module
@@ -146,14 +146,14 @@ HARMLESS = {"detach", "__get__", "size", "dim", "stride", "is_floating_point", "
 def captures(case: Case) -> Iterator[Finding]:
     """Watch what torch functions are given while nothing is recorded, and look at the leaves of the graph."""
     baseline(case)
-    watch = _Watch()
-    with watch:
-        recorded = case.linearize()
-    given = {id(primal) for primal in recorded.primals}
-    silent = [t for t in watch.seen if t.numel() and not any(_torch.shares_memory(t, p) for p in recorded.primals)]
-    # A view that is made where nothing is recorded has no graph; what it views has.
-    owners = [[t] if t._base is None else [t, t._base] for t in silent]
-    silent = [t for t, owner in zip(silent, owners, strict=True) if given.isdisjoint(map(id, (t, *_leaves(owner))))]
+    watches, recorded = (_Watch(), _Watch()), list[Linearization]()
+    for watch in watches:
+        with watch:
+            recorded.append(case.linearize())
+    # Arguments, and what a call makes, are other tensors in each of two calls: what both use comes from elsewhere.
+    calls = [_leaves([*watch.seen, *call.outputs]) for watch, call in zip(watches, recorded, strict=True)]
+    common = set.intersection(*({id(leaf) for leaf in leaves} for leaves in calls))
+    silent = [t for t in watches[0].seen if t.numel() and not common.isdisjoint(map(id, _leaves([t])))]
     where = f"a captured tensor; {case.label}"
     for tensor in silent[:3]:
         title = f"Uses a tensor {describe(tensor)} that requires grad and is no argument: its gradient is lost"
@@ -165,16 +165,18 @@ def captures(case: Case) -> Iterator[Finding]:
         ).at(where)  # fmt: skip
     if silent:
         return
-    for tensor in [leaf for leaf in _leaves(recorded.outputs) if id(leaf) not in given][:3]:
+    for tensor in [leaf for leaf in _leaves(recorded[0].outputs) if id(leaf) in common][:3]:
         title = f"Depends on a tensor {describe(tensor)} that is no argument: its gradient is not checked"
         hint = "check a function that takes it as an argument"
         yield Words("captured-parameter", title, hint=hint, severity=Verdict.PASS).at(where)
 
 
 def _leaves(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """The leaves of the graph."""
-    found = (getattr(node, "variable", None) for node in _torch.nodes_in_graph(tensors))
-    return [leaf for leaf in found if isinstance(leaf, Tensor)]
+    """The leaves of the graph; a view that is made where nothing is recorded has none, but what it views has."""
+    tensors = [*tensors, *(t._base for t in tensors if t._base is not None)]
+    variables = (getattr(node, "variable", None) for node in _torch.nodes_in_graph(tensors))
+    found = [t for t in (*tensors, *variables) if isinstance(t, Tensor) and t.requires_grad and t.is_leaf]
+    return list({id(leaf): leaf for leaf in found}.values())
 
 
 class _Watch(torch.overrides.TorchFunctionMode):

@@ -205,8 +205,7 @@ def second_order(case: Case) -> Iterator[Finding]:
         yield from _wrong_second(base, backward_case(base), recorded)
     elif _moves(base):
         title = "The gradient is detached: differentiating it again gives None, not an error"
-        cause = "the gradient is detached: the backward leaves torch (NumPy, .data, .item()), or switches grad mode off"
-        yield Words("lost-second-derivative", title, cause, _second_hint(case)).at(f"the gradient; {case.label}")
+        yield Words("lost-second-derivative", title, DETACHED, _second_hint(case)).at(f"the gradient; {case.label}")
 
 
 def _able(base: Baseline) -> list[Case]:
@@ -350,6 +349,10 @@ SECOND_CODES = {
 }  # fmt: skip
 
 
+DETACHED = (
+    "a gradient is detached: the backward leaves torch (NumPy, .data, .item()), calls torch.autograd.grad without "
+    "create_graph, or switches grad mode off"
+)
 CUT = (
     "nothing flows back from the gradient: it is computed from a detached tensor, or by a function of which torch has "
     "no derivative"
@@ -371,7 +374,7 @@ def _infinite(derived: Linearization) -> str:
 def _lost_second(base: Baseline, derived: Linearization) -> str | None:
     """Say how the graph of the gradient was cut, as far as that is seen."""
     if not all(output.requires_grad for output in derived.outputs):
-        return "a gradient is detached: the backward leaves torch (NumPy, .data, .item()), or switches grad mode off"
+        return DETACHED
     recorded, saved = with_saved(base.case.linearize)
     known = {tensor.data_ptr() for tensor in [*recorded.primals, *recorded.outputs]}
     every = _torch.nodes_in_graph(recorded.outputs)
