@@ -22,7 +22,7 @@ from ..finding import Finding, Inconclusive, Skip, Verdict
 from ..variations import nearby, untied
 from .deviation import claim, deviation, not_a_number, output_names, tolerance_hint
 from .ladder import SINGLE, Ladder
-from .line import shown_right
+from .line import CLOSE, shown_right
 from .pairing import Pairing, covector, pair, second_look
 from .probe import Backward, BackwardRaises, Probe
 from .vectors import GRIDS, flatten, signed
@@ -92,7 +92,7 @@ def is_right(case: Case) -> bool:
 def is_shown_wrong(case: Case) -> bool:
     """Return True if the gradient is wrong for certain; where nothing can be told, False."""
     with contextlib.suppress(Skip, Inconclusive):
-        return not shown_right(case) and any(found.severity is Verdict.FAIL for found in gradient(case))
+        return not shown_right(case, CLOSE, rounding=64) and any(found.severity is Verdict.FAIL for found in gradient(case))
     return False
 
 

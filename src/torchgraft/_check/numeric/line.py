@@ -164,14 +164,19 @@ class Line:
         return None if gradient is None or not gradient.requires_grad else signed(gradient.detach(), self._source)
 
 
-def shown_right(case: Case) -> bool:
-    """Return True if one number shows already that the gradient is right, to the digits that it has."""
+def shown_right(case: Case, close: float = FINE, *, rounding: float = 4) -> bool:
+    """Return True if one number shows already that the gradient is right, to the digits that it has.
+
+    Args:
+        close: as `Line.agrees` takes it.
+        rounding: the same.
+    """
     if not any(primal.numel() for primal in case.primals):
         return False
     with contextlib.suppress(Exception):
         line = Line(case)
         # One that does not require grad must not move, which the ladder sees.
-        return all(c is not None for c in line.cotangents) and line.agrees(FINE, rounding=4)
+        return all(c is not None for c in line.cotangents) and line.agrees(close, rounding=rounding)
     return False
 
 
