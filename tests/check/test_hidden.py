@@ -62,6 +62,16 @@ def test_a_size_that_fits_a_tile(size):
     assert found(sums, normal(2, 5), only="sizes") == ["wrong-gradient-at-size"]
 
 
+@pytest.mark.parametrize("size", [3, 4])
+def test_a_formula_for_one_small_size(size):
+    def backward(grad, x):
+        right = grad.flip(-1).cumsum(-1).flip(-1)
+        return -right if x.shape[-1] == size else right
+
+    sums = function("Sums", lambda x: x.cumsum(-1), backward)
+    assert found(sums, normal(2, 5), only="sizes") == ["wrong-gradient-at-size"]
+
+
 def test_what_values_show_at_other_sizes_is_not_said_of_sizes():
     def backward(grad, x):
         return torch.where((x > 1.3) & (x < 1.4), 0, grad * x.cos())

@@ -35,8 +35,9 @@ from .ways import Words
 # A gradient that is right for a batch of four may divide by n - 1. Another, right for squares, may swap the axes.
 
 
-SIZES = (0, 1, 2, 7, 64, 67)
-"""Odd ones, and about 64: kernels treat what is left over from a tile in a way of its own, and where nothing is."""
+SIZES = (0, 1, 2, 3, 4, 7, 64, 67)
+"""Small ones, for which there may be formulas of their own, as for vectors in space; and some about 64, for kernels treat
+what is left over from a tile in a way of its own, and where nothing is."""
 
 MANY = 3_000
 """Elements of the largest cases that are tried."""
