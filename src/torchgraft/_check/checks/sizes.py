@@ -36,8 +36,8 @@ from .ways import Words
 
 
 SIZES = (0, 1, 2, 3, 4, 7, 64, 67)
-"""Small ones, for which there may be formulas of their own, as for vectors in space; and some about 64, for kernels treat
-what is left over from a tile in a way of its own, and where nothing is."""
+"""Small ones may have formulas of their own, as vectors in space have; kernels treat in a way of their own what is left
+over from a tile of 64, and where nothing is."""
 
 MANY = 3_000
 """Elements of the largest cases that are tried."""
