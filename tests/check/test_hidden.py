@@ -208,6 +208,91 @@ def test_a_temperature_of_zero_is_told_where_the_derivative_is_its_own():
     assert finding.where.startswith("temperature=0.0")
 
 
+# -- at the given point -----------------------------------------------------------------------------------------------
+
+
+class Looked(torch.autograd.Function):
+    """Linear interpolation in a table, zero outside of it."""
+
+    @staticmethod
+    def taps(table, x):
+        low = x.floor()
+        for more in (0, 1):
+            at = (low + more).long()
+            inside = (at >= 0) & (at < len(table))
+            yield at.clamp(0, len(table) - 1), inside, (x - low if more else 1 - (x - low)), 2 * more - 1
+
+    @staticmethod
+    def forward(ctx, table, x, forgets):
+        ctx.save_for_backward(table, x)
+        ctx.forgets = forgets
+        return sum(table[at] * inside * part for at, inside, part, _ in Looked.taps(table, x))
+
+    @staticmethod
+    def backward(ctx, grad):
+        table, x = ctx.saved_tensors
+        by_table, by_x = torch.zeros_like(table), torch.zeros_like(x)
+        for at, inside, part, sign in Looked.taps(table, x):
+            by_table = by_table.index_add(0, at, grad * part * (inside | ctx.forgets))
+            by_x = by_x + grad * sign * table[at] * inside
+        return by_table, by_x, None
+
+
+@pytest.mark.parametrize(("forgets", "verdict"), [(True, FAIL), (False, tg.Verdict.PASS)])
+def test_whole_numbers_on_the_way_are_not_rounded(forgets, verdict):
+    points = torch.tensor([0.3, 2.6, 4.4, -0.3], dtype=DOUBLE)
+    assert tg.check(Looked.apply, normal(5), points, forgets, only="gradient").verdict is verdict
+
+
+class Scaled(torch.nn.Module):
+    """A scale of ones, which a gradient forgets where it is frozen."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(3, dtype=DOUBLE))
+
+    def forward(self, x):
+        return Product.apply(x, self.weight)
+
+
+class Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(x, weight)
+        return x.sin() * weight
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, weight = ctx.saved_tensors
+        by_sine = grad * weight if ctx.needs_input_grad[1] else grad
+        return by_sine * x.cos(), (grad * x.sin()).sum(0)
+
+
+def test_weights_of_ones_hide_nothing_where_they_are_frozen():
+    assert found(Scaled(), normal(2, 3), only="subsets") == ["subset-gradient"]
+
+
+class Masked(torch.autograd.Function):
+    """The sum of each row up to its length, times a factor; the gradient of the factor takes one upstream gradient."""
+
+    @staticmethod
+    def forward(ctx, x, factor, lengths):
+        ctx.save_for_backward(x, factor, lengths)
+        return factor * (x * (torch.arange(x.shape[1]) < lengths[:, None])).sum(1)
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, factor, lengths = ctx.saved_tensors
+        inside = (torch.arange(x.shape[1]) < lengths[:, None]) | (lengths == 0)[:, None]
+        return factor * grad[:, None] * inside, (grad[0] * (x * inside).sum(1)).sum(), None
+
+
+def test_a_smaller_case_has_the_same_fault():
+    lengths = torch.tensor([5, 3, 1])
+    (finding,) = tg.check(Masked.apply, normal(3, 5), normal(1)[0], lengths, only="gradient").findings
+    assert finding.where.startswith("the output by `factor`")
+
+
 # -- what is right, or told once --------------------------------------------------------------------------------------
 
 
@@ -222,6 +307,29 @@ def test_a_kernel_of_torch_that_aborts_with_sizes_nobody_gave_is_no_defect_of_th
     (finding,) = report.findings
     assert (finding.code, finding.given) == ("crash", False)
     assert finding.title == "The target ends its process: SIGABRT, with arguments you did not give"
+
+
+class Normalized(torch.autograd.Function):
+    """Weight normalization, whose gain has one number for each index along one axis."""
+
+    @staticmethod
+    def forward(ctx, v, gain, dim=0):
+        ctx.save_for_backward(v, gain)
+        ctx.dims = [axis for axis in range(v.dim()) if axis != dim % v.dim()]
+        return gain * v / v.norm(dim=ctx.dims, keepdim=True)
+
+    @staticmethod
+    def backward(ctx, grad):
+        v, gain = ctx.saved_tensors
+        norm = v.norm(dim=ctx.dims, keepdim=True)
+        along = (grad * v / norm).sum(ctx.dims, keepdim=True)
+        return gain / norm * (grad - v / norm * along), along, None
+
+
+def test_a_loud_error_with_a_number_that_nobody_gave_is_a_notice():
+    report = tg.check(Normalized.apply, normal(3, 4, 2), 1 + normal(3, 1, 1) ** 2, only=("gradient", "options"))
+    assert report.ok
+    assert {finding.code for finding in report.findings} == {"backward-raises"}
 
 
 def test_a_tensor_that_the_forward_makes_is_not_captured():

@@ -97,6 +97,43 @@ def test_a_rule_is_proved_against_its_surrogate(function, args, name, of, dtype)
     assert {"gradient", "second order", "sizes", "ties", "freed", "vmap"} - tried <= {"vmap"}
 
 
+class Quantize(torch.autograd.Function):
+    """Rounding with a step that is learned: straight-through for `x`, and the rest of a division for `step`."""
+
+    @staticmethod
+    def forward(ctx, x, step, factor=1.0):
+        ctx.save_for_backward(x, step)
+        ctx.factor = factor
+        return (x / step).round() * step
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, step = ctx.saved_tensors
+        part = x / step
+        return grad, (grad * ctx.factor * (part.round() - part)).sum(), None
+
+
+def detached(x, step, *_):
+    part = x / step
+    return (part + (part.round() - part).detach()) * step
+
+
+@pytest.mark.parametrize(
+    ("factor", "verdict"), [(1.0, tg.Verdict.PASS), (1.001, tg.Verdict.FAIL), (-1.0, tg.Verdict.FAIL)]
+)
+def test_a_surrogate_that_detaches_a_part_means_what_autograd_gives(factor, verdict):
+    step = torch.tensor(0.7, dtype=torch.float64)
+    report = tg.check(Quantize.apply, 3 * V, step, factor, surrogate={"x": detached, "step": detached}, only="gradient")
+    assert report.verdict is verdict, str(report)
+
+
+def test_a_derivative_of_its_own_is_no_surrogate():
+    step = torch.tensor(0.7, dtype=torch.float64)
+    with pytest.raises(tg.ArgumentError, match="a derivative of its own") as caught:
+        tg.check(Quantize.apply, 3 * V, step, surrogate={"x": Quantize.apply}, only="gradient")
+    assert caught.value.got == "Quantize"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("factor", [1.001, -1.0, 0.0])
 def test_a_rule_that_is_not_the_derivative_of_its_surrogate_fails(factor):

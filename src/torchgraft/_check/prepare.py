@@ -24,8 +24,10 @@ from .code import is_native
 from .ended import Ended, staying
 from .finding import Finding, Verdict
 from .generate.inputs import Inputs, Refusal, attempt, is_deliberate, make_case
+from .numeric.gradient import is_shown_wrong
 from .report.result import Result
 from .target import Target
+from .variations import admitted, unequal
 
 CASES = 24
 """Generated cases of one target."""
@@ -93,6 +95,7 @@ def prepare(
             note = f"not all was tried: the {clock.budget:.3g} s were over after {len(made.cases)} cases were made"
             made.results.append(Result("samples", SAMPLES, Verdict.INCONCLUSIVE, note=note))
         _require_surrogates(made.cases)
+        _note_straight_through(made.cases)
     return made
 
 
@@ -130,7 +133,20 @@ def _give(made: Prepared, inputs: Sequence[Any], kwargs: Mapping[str, Any], seed
         made.target = replace(made.target, constants=made.target.constants | stuck.keys())
         made.results += [Result("samples", SAMPLES, Verdict.INCONCLUSIVE, note=note) for note in stuck.values()]
         case = make()
-    made.cases.append(case)
+    made.cases += [case, *_trained(case)]
+
+
+def _trained(case: Case) -> list[Case]:
+    """The case with other parameters in the place of ones and zeros, at which no factor and no term of them shows.
+
+    Modules begin there, and training moves them.
+    """
+    moved = [unequal(primal) if i in case.parameters else primal for i, primal in enumerate(case.primals)]
+    if all(map(torch.equal, moved, case.primals)) or not admitted(case, moved):
+        return []
+    other = case.replaced(moved)
+    other.traits |= {"unequal parameters"}
+    return [other]
 
 
 def _data_among(case: Case) -> set[str]:
@@ -292,3 +308,37 @@ def _require_surrogates(cases: Sequence[Case]) -> None:
                 f"the surrogate of '{case.names[i]}' returns something else", operator=case.target.name,
                 argument="surrogate", expected=", ".join(wanted), got=", ".join(found),
             )  # fmt: skip
+
+
+def _note_straight_through(cases: Sequence[Case]) -> None:
+    """Declare for which arguments autograd tells what is meant, since values of the surrogate tell something else.
+
+    Raises:
+        ArgumentError: a surrogate has a derivative of its own, and that proves nothing.
+    """
+    straight = set[str]()
+    for i, case in (cases[0].surrogates() if cases else {}).items():
+        own = None
+        with contextlib.suppress(Exception):  # It may be a function that is not torch's.
+            alone = _by_one(case, i)
+            own = _torch.functions_in_graph(alone.linearize().outputs) if is_shown_wrong(alone) else None
+        if own:
+            raise ArgumentError(
+                f"the surrogate of '{case.names[i]}' has a derivative of its own, which its values do not have",
+                operator=case.target.name, argument="surrogate",
+                expected="torch's operations alone, whose derivative is meant", got=own[0].__name__,
+                hint="write what is meant without it: x, or x + (x.round() - x).detach()",
+            )  # fmt: skip
+        if own is not None:
+            straight.add(case.names[i])
+    for case in cases if straight else ():
+        case.target = replace(case.target, declared=replace(case.target.declared, straight_through=frozenset(straight)))
+
+
+def _by_one(case: Case, place: int) -> Case:
+    """The case with one primal alone, which has no surrogate."""
+    others = {name for i, name in enumerate(case.names) if i != place}
+    declared = replace(case.target.declared, surrogates={})
+    target = replace(case.target, constants=case.target.constants | others, declared=declared)
+    args, kwargs = case.arguments(case.primals)
+    return Case(target, args, kwargs, seed=case.seed)

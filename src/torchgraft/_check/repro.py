@@ -96,6 +96,9 @@ def _program(case: Case) -> str:
     if target.declared.accuracy is not None and target.operator is None:
         call.append(f"accuracy={target.declared.accuracy!r}")
     check = f"print(tg.check({', '.join([called, *call])}))"
+    imports = list(dict.fromkeys(imports))
+    if any("importlib." in line for line in imports):
+        imports = ["import importlib", *imports]
     return "\n".join(["import torch", "import torchgraft as tg", *imports, "", *lines, check])
 
 
@@ -143,6 +146,8 @@ def _import(holder: Any) -> str:
         if script is None:
             raise _NoTextError
         module = Path(script).stem
+    if not all(map(str.isidentifier, module.split("."))):  # A file such as 07.py cannot be imported by a statement.
+        return f"{name.partition('.')[0]} = importlib.import_module({module!r}).{name.partition('.')[0]}"
     return f"from {module} import {name.partition('.')[0]}"
 
 

@@ -384,8 +384,7 @@ def _smallest(check: Check, case: Case, finding: Finding) -> tuple[Case, Finding
     """The smallest case with the same finding, and the finding there."""
 
     def again(smaller: Case) -> Finding | None:
-        alike = (f for f in check.look(smaller) if f.code == finding.code and f.severity is finding.severity)
-        return next(alike, None)
+        return next((found for found in check.look(smaller) if found.shows(finding)), None)
 
     dear = check.needs or check.probes == "children"
     with contextlib.suppress(Exception, OutOfTime):  # Odd targets can break it.

@@ -37,11 +37,13 @@ class Declared:
         accuracy: to which its values are right, relative to the largest element of each output; None is its dtype's.
         surrogates: by the names of arguments, functions whose derivative is meant in the place of the target's own.
         left_out: inputs and outputs without a derivative, of which there is nothing to prove.
+        straight_through: names of primals whose surrogate detaches a part: the derivative by autograd is meant.
     """
 
     accuracy: float | None = None
     surrogates: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
+    straight_through: frozenset[str] = frozenset()
 
     @property
     def error(self) -> float:

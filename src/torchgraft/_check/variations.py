@@ -161,7 +161,9 @@ def resized(case: Case, old: int, new: int, *, last: bool = False, numbers: bool
         for axis, size in enumerate(shape_of(leaf)):
             leaf = _cut(leaf, axis, size_of(size), last)
         if counts(leaf) and leaf.numel() and old > new > 0:
-            leaf = torch.where(leaf.ge(new) & leaf.lt(old), leaf % new, leaf)  # Indices point into what was cut.
+            # Indices point into what was cut; none is as large as its size, but a length may be.
+            inside = torch.where(leaf.ge(new) & leaf.lt(old), leaf % new, leaf)
+            leaf = leaf.clamp(max=new) if int(leaf.max()) == old else inside
         return leaf.argsort(stable=True).argsort().to(leaf.dtype) if permutes else leaf
 
     return case.with_leaves([change(leaf) for leaf in case.leaves])

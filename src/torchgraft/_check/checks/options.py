@@ -34,6 +34,7 @@ OTHERS = (
 PAIRS = 8
 """Pairs of options that are changed together."""
 
+REFUSE = "refuse it in the forward, if it is not made for it"
 ADD_UP = "add up what an index gets that comes twice, by index_add or accumulate=True; or say that none may come twice"
 """A hint where it may be that indices have to be a permutation."""
 
@@ -95,6 +96,8 @@ def other_options(case: Case) -> Iterator[Finding]:
         # Some options of torch change gradients on purpose: embeddings have such ones.
         if other.hint or case.target.is_torch:
             found = [f.but(severity=Verdict.PASS, hint=f.hint or other.hint or None) for f in found]
+        elif other.is_number and not claimed:  # It is loud, and the forward may only not look at what fits together.
+            found = [f.but(severity=Verdict.PASS, hint=REFUSE) if f.code == "backward-raises" else f for f in found]
         yield from (f.but(given=claimed) for f in (*found, *wrapped))
     if not tried:
         raise Skip("it has no options that could be others")

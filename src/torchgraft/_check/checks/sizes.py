@@ -35,7 +35,7 @@ from .ways import Words
 # A gradient that is right for a batch of four may divide by n - 1. Another, right for squares, may swap the axes.
 
 
-SIZES = (0, 1, 2, 3, 4, 7, 64, 67)
+SIZES = (1, 2, 3, 4, 7, 64, 67, 0)
 """Small ones may have formulas of their own, as vectors in space have; kernels treat in a way of their own what is left
 over from a tile of 64, and where nothing is."""
 
@@ -135,7 +135,9 @@ def variants(case: Case) -> Iterator[Variant]:
                     longer = resized_axis(longer, i, 0, new)
                 yield Variant(f"size {new} instead of 1", longer)
             continue
-        for new in sorted({*SIZES, old + 1}) if any(size == old and i not in fixed for i, _, size in axes) else ():
+        for new in (
+            dict.fromkeys((*SIZES, old + 1)) if any(size == old and i not in fixed for i, _, size in axes) else ()
+        ):
             if not new and not free and all(size == old for i, _, size in axes if i not in fixed):
                 continue  # Nobody means a tensor all of whose axes are empty.
             yield from _of_size(case, old, new, fixed, trusted)

@@ -114,8 +114,21 @@ class Probe:
             if not torch.equal(point[place], self.point[place]):
                 alone = self.point.clone()
                 alone[place] = point[place]
-                values = values + (self._called(self._surrogates[i], alone) - self._centers[i])
+                values = values + self._change(i, alone)
         return values
+
+    def _change(self, place: int, point: Tensor) -> Tensor:
+        """The change of a surrogate's values; to first order, where autograd gives the derivative that is meant."""
+        case = self._surrogates[place]
+        if case.names[place] not in self.declared.straight_through:
+            return self._called(case, point) - self._centers[place]
+        given, moved = self.inputs.unflatten(self.point), self.inputs.unflatten(point)
+
+        def of(primal: Tensor) -> tuple[Tensor, ...]:
+            return tuple(case.outputs([*given[:place], primal, *given[place + 1 :]]))
+
+        tangents = torch.autograd.functional.jvp(of, given[place], moved[place] - given[place])[1]
+        return flatten(list(tangents))
 
     @functools.cached_property
     def _size(self) -> Tensor:
