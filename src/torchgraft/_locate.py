@@ -132,9 +132,14 @@ def own_line(error: BaseException) -> str | None:
     return _shown(frames[-1].filename, frames[-1].lineno or 0) if frames else None
 
 
+_PACKAGES = {"site-packages", "dist-packages"}
+
+
 def foreign(file: str) -> bool:
     """Return True if a file belongs to Python, to an installed package, or to torchgraft: not to who runs a command."""
     if file.startswith("<"):
+        return True
+    if not _PACKAGES.isdisjoint(Path(file).parts):  # Those of a user, or of the system beside an environment, too.
         return True
     installed = (sysconfig.get_path(key) for key in ("stdlib", "platstdlib", "purelib", "platlib"))
     return any(Path(file).is_relative_to(folder) for folder in [*installed, str(Path(__file__).parent)])

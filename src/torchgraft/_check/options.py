@@ -7,6 +7,7 @@ import inspect
 import itertools
 import math
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from functools import partial
@@ -54,8 +55,24 @@ NORMS = {"p", "ord", "norm"}
 def options(case: Case) -> Iterator[tuple[str, Case]]:
     """Cases with one option changed, of those that the target takes."""
     if "options" not in case.memo:
-        case.memo["options"] = [row for row in _candidates(case) if tried(row[1], given=case) is not None]
+        case.memo["options"] = list(_taken(case))
     yield from case.memo["options"]
+
+
+def _taken(case: Case) -> Iterator[tuple[str, Case]]:
+    """Cases that the target takes; of words that give one result, as all that it does not know, the first."""
+    known = defaultdict[str, list[list[Tensor]]](list)
+    for what, other in _candidates(case):
+        recorded = tried(other, given=case)
+        if recorded is None:
+            continue
+        name, _, word = what.partition("=")
+        if word[:1] in "'\"":
+            outputs = recorded.outputs
+            if any(len(outputs) == len(old) and all(map(torch.equal, outputs, old)) for old in known[name]):
+                continue
+            known[name].append(outputs)
+        yield what, other
 
 
 def _candidates(case: Case) -> Iterator[tuple[str, Case]]:

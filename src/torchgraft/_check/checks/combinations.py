@@ -20,7 +20,7 @@ from ..case import Case, Linearization
 from ..finding import Finding, Inconclusive, Skip, Verdict
 from ..generate.inputs import signature_of
 from ..numeric.gradient import compare, is_right
-from ..numeric.line import CLOSE, FINE, Line, largest, near
+from ..numeric.line import CLOSE, FINE, Line, factor, largest, near
 from ..numeric.probe import Probe
 from ..variations import (
     ALL_SIGNS,
@@ -258,13 +258,16 @@ class Calls:
         return True
 
     def _gradient(self, row: Row) -> Iterator[Finding]:
-        line = self._line(row)
+        line, plain = self._line(row), not any(row[:3])
         # Single is compared with double: a number of the backward that stays in single shows there.
         digits = line.double and not (row[0] or row[2]) and line.case is not self.case
-        if not line.agrees(FINE if digits else CLOSE) and (line.double or self._computes_the_same(row[3])):
+        agrees = line.agrees(FINE if digits else CLOSE)
+        if not agrees and (line.double or self._computes_the_same(row[3])):
             yield from self._meant(line.case, compare(line.case, line.dense), severities=_LOST if digits else _WRONG)
-            if self.own and not row[1] and not line.double:  # Tiny upstream gradients are 0 in float16.
-                yield from _far_off(line)
+        elif line.double or not plain:
+            return
+        if self.own and not row[1] and not line.double:  # Tiny upstream gradients are 0 in float16.
+            yield from _far_off(line, multiples=plain)
 
     def _computes_the_same(self, precision: int) -> bool:
         """Return True if outputs in a precision are about those in double: drawn masks may be others."""
@@ -313,7 +316,7 @@ class Calls:
                 if finding.severity not in severities:
                     continue
                 if lost:
-                    meant = self.own and smooth and _smooth(case)
+                    meant = (self.own or not (smooth or case.target.is_torch)) and _smooth(case)
                 elif finding.code == "nan-gradient":
                     meant = continuous(case) if self.own else not case.target.is_torch and _smooth(case)
                 else:
@@ -430,6 +433,11 @@ def part_of(given: Case, larger: Case) -> tuple[Case, Finding] | None:
     return None
 
 
+MULTIPLE = 8
+"""Epsilons by which a gradient may be a multiple of what it is in more digits."""
+DIGITS_HINT = "compute in more digits, and convert the gradient at the end; or avoid the cancellation"
+
+
 def _is_turned(row: Row) -> bool:
     """Return True if derivatives of other orders are taken where arguments lie in another order of memory."""
     return TRAITS["arguments"][row[4]] == LAYOUT and not any(row[:4])
@@ -448,21 +456,32 @@ def _leaves_out(case: Case, masked: Case, outputs: list[Tensor]) -> bool:
     return far is not None and near(far.outputs, outputs, 64 * torch.finfo(outputs[0].dtype).eps)
 
 
-def _far_off(line: Line) -> Iterator[Finding]:
-    """Look for gradients in few digits that are far from those in double precision, where the values are near."""
+def _far_off(line: Line, *, multiples: bool = False) -> Iterator[Finding]:
+    """Look for gradients in few digits that are far from those in double precision, where the values are near.
+
+    Args:
+        line: in few digits.
+        multiples: look for a multiple of the gradient too, to which rounding errors of the elements do not add up.
+    """
     wide = line.wide()
     close = max(64 * line.epsilon, line.epsilon**0.5)  # Right values lose digits too, as where a mean is subtracted.
     if wide is None or not near(line.outputs, wide.outputs, close) or not wide.agrees():
         return
     for name, found, expected in zip(line.case.names, line.gradients, wide.gradients, strict=True):
-        gap, size = distance(found, expected), largest([expected])
+        gap, size, multiple = distance(found, expected), largest([expected]), factor(found, expected)
+        far = gap > size / 8 or (multiples and abs(multiple - 1) > max(MULTIPLE * line.epsilon, MULTIPLE / 2**13))
         dtype = max((primal.dtype for primal in line.primals), key=lambda dtype: torch.finfo(dtype).eps)
         # A smaller gradient may be a difference of numbers as large as upstream gradients.
-        if gap > size / 8 > 8 * line.epsilon * largest(line.cotangents) and _steady(line, line.epsilon):
+        if far and size / 8 > 8 * line.epsilon * largest(line.cotangents) and _steady(line, line.epsilon):
+            cause, hint = "a number of the backward overflows, or is nothing but rounding", DIGITS_HINT
+            if near([found], [None if expected is None else multiple * expected], MULTIPLE * line.epsilon):
+                cause, hint = (
+                    f"it is {multiple:.3g} times the gradient in double precision",
+                    "compute the same in every dtype",
+                )
             yield Finding(
                 "wrong-gradient", Verdict.FAIL, f"The gradient of `{name}` is far off in {str(dtype)[6:]}", f"`{name}`",
-                found, expected, gap, size / 8, cause="a number of the backward overflows, or is nothing but rounding",
-                hint="compute in more digits, and convert the gradient at the end; or avoid the cancellation",
+                found, expected, gap, size / 8, cause=cause, hint=hint,
             )  # fmt: skip
             return
 

@@ -15,6 +15,7 @@ from ..baseline import Baseline, Difference, Value, baseline, distance, generato
 from ..case import Case
 from ..finding import Finding, Inconclusive, Skip, Verdict
 from ..late import alike
+from ..numeric.line import factor
 from ..target import Target
 from ..work import limits, tried
 from .ways import Made, Words, claimed, compared, placed, require_fixed
@@ -210,21 +211,12 @@ def _scaled(base: Baseline, gradients: Sequence[Value], samples: Sequence[Sequen
     """Yield gradients that are a multiple of what they should be: rounding errors of the elements do not add up so."""
     count = len(base.outputs)
     for i, (found, expected) in enumerate(zip(gradients, base.gradients, strict=True)):
-        factors = [_factor(value, expected) for value in (found, *(sample[count + i] for sample in samples))]
+        factors = [factor(value, expected) for value in (found, *(sample[count + i] for sample in samples))]
         off, *others = (abs(factor - 1) for factor in factors)
         slack = 4 * max(others, default=0.0) + 2 * torch.finfo(DTYPE).eps
         if off > slack and expected is not None:
             size = float(torch.linalg.vector_norm(expected))
             yield Difference(i, base.gradient_name(i), found, expected, off * size, slack * size)
-
-
-def _factor(found: Value, expected: Value) -> float:
-    """Return the multiple of what is expected that is nearest to what was found; 1 where nothing is to be told."""
-    if found is None or expected is None or found.is_complex() or not (found.isfinite() & expected.isfinite()).all():
-        return 1.0
-    wide, other = expected.detach().flatten().double(), found.detach().flatten().double()
-    size = float(wide @ wide)
-    return float(other @ wide) / size if size else 1.0
 
 
 def _in_few_digits(base: Baseline) -> list[list[Value]]:

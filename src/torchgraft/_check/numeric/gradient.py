@@ -164,7 +164,7 @@ class _Comparison:
         self.ladder = self.probe.climb(direction)
         weight = torch.where(self.ladder.known & self.backward.wanted, cotangent, 0)
         pairing = pair(self.probe, self.backward, self.ladder, direction, weight)
-        if not pairing.gradient.isfinite().all():
+        if not pairing.gradient.isfinite().all() and not (self.ladder.known | ~self.backward.wanted).all():
             found = not_a_number(self.probe, self.backward, cotangent)
         else:
             found = self._judged(second_look(self.probe, self.backward, self.ladder, pairing))

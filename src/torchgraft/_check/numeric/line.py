@@ -253,6 +253,15 @@ def near(found: Sequence[Value], expected: Sequence[Value], part: float) -> bool
     return all(distance(a, b) <= bound for a, b in zip(found, expected, strict=True))
 
 
+def factor(found: Value, expected: Value) -> float:
+    """Return the multiple of what is expected that is nearest to what was found; 1 where nothing is to be told."""
+    if found is None or expected is None or found.is_complex() or not (found.isfinite() & expected.isfinite()).all():
+        return 1.0
+    wide, other = expected.detach().flatten().double(), found.detach().flatten().double()
+    size = float(wide @ wide)
+    return float(other @ wide) / size if size else 1.0
+
+
 def largest(values: Sequence[Value]) -> float:
     """Return the largest magnitude of all elements, 0 if there are none."""
     return max((float(v.abs().max()) for v in values if v is not None and v.numel()), default=0.0)
