@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import itertools
 import math
@@ -39,8 +40,11 @@ FAMILIES = (
 )
 """Words that stand for options of the same kind."""
 
-WORDS = 16
-"""Words that are tried in the place of one."""
+WORDS, PAIRED_WORDS = 16, 3
+"""Words that are tried in the place of one; and beside another option."""
+
+LEAVING_OUT = re.compile("ignore|pad")
+"""Names of numbers that may leave out a part of the gradient on purpose, and no part of the values."""
 
 AXES = {"dim", "axis", "dims", "axes"}
 """Names of whole numbers that a smaller one may be put in the place of, or the same axis counted from the other end."""
@@ -61,24 +65,25 @@ def options(case: Case) -> Iterator[tuple[str, Case]]:
 
 def _taken(case: Case) -> Iterator[tuple[str, Case]]:
     """Cases that the target takes; of words that give one result, as all that it does not know, the first."""
+    given = functools.cache(case.outputs)  # It may be that nothing is to be called before the others.
     known = defaultdict[str, list[list[Tensor]]](list)
     for what, other in _candidates(case):
         recorded = tried(other, given=case)
         if recorded is None:
             continue
         name, _, word = what.partition("=")
-        if word[:1] in "'\"":
-            outputs = recorded.outputs
-            if any(len(outputs) == len(old) and all(map(torch.equal, outputs, old)) for old in known[name]):
-                continue
+        is_word, outputs = word[:1] in ("'", '"'), recorded.outputs
+        others = known[name] if is_word else [given()] if LEAVING_OUT.search(name) else []
+        if any(len(outputs) == len(old) and all(map(torch.equal, outputs, old)) for old in others):
+            continue
+        if is_word:
             known[name].append(outputs)
         yield what, other
 
 
 def _candidates(case: Case) -> Iterator[tuple[str, Case]]:
     """Cases with a flag turned, a number that is larger, negative or 0, another word, a list one longer."""
-    words = words_in_code(case.target) if any(isinstance(option, str) for option in _numbers(case).values()) else []
-    hints = _Hints(words, sorted({leaf.dim() for leaf in case.leaves if isinstance(leaf, Tensor)}))
+    hints = _hints(case)
     for name, option, given in _options_of(case):
         for other in _others(option, name, case.target.signature.get(name), hints):
             yield f"{name}={other!r}", given(other)
@@ -93,6 +98,11 @@ def _candidates(case: Case) -> Iterator[tuple[str, Case]]:
             yield f"{name} of length {len(longer)}", given(longer)
         if isinstance(argument, Tensor) and declared is not None and _may_be_none(declared):
             yield f"{name}=None", given(None)
+
+
+def _hints(case: Case) -> _Hints:
+    words = words_in_code(case.target) if any(isinstance(option, str) for option in _numbers(case).values()) else []
+    return _Hints(words, sorted({leaf.dim() for leaf in case.leaves if isinstance(leaf, Tensor)}))
 
 
 FACTORS = (1.2, 0.7, 2.6, 2, 5)
@@ -116,19 +126,25 @@ def further(case: Case) -> Iterator[tuple[str, Case]]:
 
 
 def pairs(case: Case) -> Iterator[tuple[str, Case, tuple[str, ...]]]:
-    """Cases with two options changed that are no axes, flags first: each may be right where the other is as given."""
-    hints = _Hints([], [])
-    rows = [(name, option) for name, option, _ in _options_of(case) if name not in AXES]
-    rows.sort(key=lambda row: not isinstance(row[1], bool))
-    for one, other in itertools.combinations(rows, 2):
-        changed, words = case, list[str]()
-        for name, option in (one, other):
-            values = _others(option, name, case.target.signature.get(name), hints)
-            given = next((given for known, _, given in _options_of(changed) if known == name), None)
-            if values and given is not None:
-                changed, words = given(values[0]), [*words, f"{name}={values[0]!r}"]
-        if len(words) == 2 and tried(changed, given=case) is not None:
-            yield " and ".join(words), changed, (one[0], other[0])
+    """Cases with two options changed that are no axes, flags first: each may be right where the other is as given.
+
+    Each has the values that the target takes alone, several words and one of anything else.
+    """
+    taken = {what for what, _ in options(case)}
+    hints = _hints(case)
+    rows = list[tuple[str, list[Any]]]()
+    for name, option, _ in sorted(_options_of(case), key=lambda row: not isinstance(row[1], bool)):
+        values = [] if name in AXES else _others(option, name, case.target.signature.get(name), hints)
+        fitting = [value for value in values if f"{name}={value!r}" in taken]
+        rows.append((name, fitting[: PAIRED_WORDS if isinstance(option, str) else 1]))
+    for (one, firsts), (other, seconds) in itertools.combinations(rows, 2):
+        for first, second in itertools.product(firsts, seconds):
+            changed, words = case, list[str]()
+            for name, value in ((one, first), (other, second)):
+                changed = next(given(value) for known, _, given in _options_of(changed) if known == name)
+                words.append(f"{name}={value!r}")
+            if tried(changed, given=case) is not None:
+                yield " and ".join(words), changed, (one, other)
 
 
 def untried(case: Case) -> Iterator[Case]:
@@ -206,7 +222,7 @@ def _mask(shape: tuple[int, ...], device: torch.device) -> Tensor:
 
 def _other_data(case: Case) -> Iterator[tuple[str, Case]]:
     """Cases with other masks, small integers, and labels: those that an option such as ``ignore_index`` names."""
-    named = {n: number for n, number in _numbers(case).items() if re.search("ignore|pad", n) and type(number) is int}
+    named = {n: number for n, number in _numbers(case).items() if LEAVING_OUT.search(n) and type(number) is int}
     for i, (name, leaf) in enumerate(zip(case.leaf_names, case.leaves, strict=True)):
         if not isinstance(leaf, Tensor) or differentiable(leaf) or not leaf.numel() or leaf.layout != torch.strided:
             continue
@@ -430,7 +446,7 @@ def _of_its_kind(value: Any, name: str, option: inspect.Parameter | None, hints:
             return [word for word in dict.fromkeys([*known, *hints.words]) if word != value][:WORDS]
         case tuple() if value and all(type(number) is int for number in value):
             return [tuple(number + 1 for number in value)]
-        case None if option is not None and not re.search("ignore|pad", name):  # They leave out on purpose.
+        case None if option is not None:
             kinds = get_args(option.annotation)
             return next((numbers for kind, numbers in IN_THE_PLACE_OF_NONE.items() if kind in kinds), ())
     return []

@@ -26,7 +26,7 @@ from .ended import Ended
 from .endless import GUARD, MINUTE
 from .finding import Finding, Inconclusive, Skip, Verdict
 from .numeric.gradient import gradient
-from .numeric.probe import with_ladder
+from .numeric.probe import is_smooth, with_ladder
 from .progress import Progress
 from .report.result import Result
 from .repro import repro
@@ -388,9 +388,21 @@ def _smallest(check: Check, case: Case, finding: Finding) -> tuple[Case, Finding
 
     dear = check.needs or check.probes == "children"
     with contextlib.suppress(Exception, OutOfTime):  # Odd targets can break it.
-        case = _shrunk(case, lambda smaller: again(smaller) is not None, tries=FEW_TRIES if dear else TRIES)
+        smooth = _is_smooth(case)
+
+        def shows(smaller: Case) -> bool:
+            # Where ones make a matrix singular, something else is wrong, or nothing.
+            return again(smaller) is not None and (not smooth or _is_smooth(smaller))
+
+        case = _shrunk(case, shows, tries=FEW_TRIES if dear else TRIES)
         finding = again(case) or finding
     return case, finding
+
+
+def _is_smooth(case: Case) -> bool:
+    with contextlib.suppress(Exception):  # It cannot be told.
+        return is_smooth(case)
+    return False
 
 
 def _shrunk(case: Case, shows: Callable[[Case], bool], *, tries: int = TRIES, resize: bool = True) -> Case:

@@ -244,15 +244,19 @@ def _masked(x: Tensor) -> Tensor:
     return x if x.is_complex() else torch.where(at % 3 == 1, -torch.inf, x)
 
 
-def _swept(x: Tensor) -> Tensor:
+def _swept(x: Tensor, far: int = 4) -> Tensor:
     """Values in order, and as many between -4 and 4 as there are elements, or between the ends of those given.
 
     Where there is room they keep away from multiples of 1/512, at which functions have kinks.
+
+    Args:
+        x: the given values.
+        far: the end in the place of 4.
     """
     if x.is_complex() or not x.numel():
         return x
     low, high = float(x.min()), float(x.max())
-    low, high = low / 16 - 4 if low < 0 else low, high / 16 + 4 if high > 1 else high
+    low, high = low / 16 - far if low < 0 else low, high / 16 + far if high > 1 else high
     values = torch.linspace(low, high, x.numel(), dtype=torch.float64, device=x.device)
     apart = ((values * 512).floor() * 2 + 1) / 1024
     room = (high - low) / x.numel() > 1 / 520
@@ -307,6 +311,7 @@ def unequal(x: Tensor) -> Tensor:
 LARGE, MASKED, SWEPT, SIGNS = "large values", "minus infinity", "values in order, from end to end", "signs in turn"
 SHIFTED, ENDS = "a mean far from zero", "ends of the domain"
 ALL_SIGNS = "signs in turn, of what was positive too"
+WIDE_SWEPT = "values in order, from -12 to 12"
 UNEQUAL, BOTH_SIGNS = "equal elements made unequal", "equal parameters of both signs"
 
 VALUES: dict[str, Change] = {
@@ -325,6 +330,7 @@ VALUES: dict[str, Change] = {
     UNEQUAL: unequal,
     BOTH_SIGNS: lambda x: x if (moved := unequal(x)) is x else _alternating(moved),
     ALL_SIGNS: _alternating,
+    WIDE_SWEPT: lambda x: _swept(x, 12),
 }
 """Values at which derivatives go wrong."""
 

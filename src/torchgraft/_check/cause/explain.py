@@ -76,7 +76,8 @@ def explain(case: Case, finding: Finding, *, original: Case | None = None) -> Fi
     if not base.linear(SCALES):
         return _bent(finding, seen)
     found = list[tuple[Block, Cause | None]]()
-    for block in base.wrong:
+    blamed = [block for block in base.wrong if block.input.name in finding.blamed]
+    for block in blamed or base.wrong:  # At simpler values more may be wrong.
         cause, agree = _cause(block, seen, MISTAKES)
         if not all(agree):
             seen += _observed(other_sizes(rich), sure)

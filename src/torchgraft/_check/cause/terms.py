@@ -243,8 +243,8 @@ def sum_term(block: Block, mask: Array) -> Proposals:
         if not told:
             return
         shared[part], free = low, free + told
-    words = "lacks a term (or has an extra one) that all elements share, as a sum, a mean or a norm contributes"
-    hint = "differentiate through the sum, mean or norm inside as well"
+    words = "is off by a matrix of low rank, as where a term that all elements share (a sum, a mean, a norm) is missing"
+    hint = "if there is a sum, mean or norm inside, differentiate through it as well"
     _, right = _low_rank(np.where(block.judged, block.numeric, 0), doubt)
     one = 0 < right < sum(gap.shape)  # Any mistake then has rank 1 or 2.
     untold = one or (gap != 0).sum() - free < SURE

@@ -29,6 +29,12 @@ LINEAR_HINT = "multiply the upstream gradient by the derivative, and do nothing 
 ITERATES = f"{TOLERANCE} declare what its values are right to, as accuracy=1e-8"
 
 
+REUSED = Words(
+    "gradient-reused", "{} changes after it was returned: the next backward writes into it",
+    "each backward returns the same memory, which is kept between calls", "return a new tensor from each backward",
+)  # fmt: skip
+
+
 def linearity(case: Case) -> Iterator[Finding]:
     """Scale the upstream gradient by powers of two, which round nothing, and add two of them."""
     base = baseline(case)
@@ -37,7 +43,13 @@ def linearity(case: Case) -> Iterator[Finding]:
     slight = partial(_slight, accuracy=case.target.declared.error)
     seen: list[tuple[float, Difference]] = []
     for factor in _factors(base):
+        before = [None if gradient is None else gradient.clone() for gradient in plain]
         found = _scaled(recorded.vjp(_scaled(base.cotangents, factor)), 1 / factor)
+        after = [None if gradient is None else gradient.clone() for gradient in plain]
+        changed = base.differing_gradients(after, before)[:1]
+        if changed:
+            yield from REUSED.of(changed, f"two backwards; {case.label}")
+            return
         seen += [(factor, worst) for worst in base.differing_gradients(found, plain)[:1]]
     if not seen:
         other = cotangents_for(case, recorded.outputs, salt=1)

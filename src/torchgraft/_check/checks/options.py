@@ -31,7 +31,7 @@ OTHERS = (
 """Other calls that are looked at with each option."""
 
 
-PAIRS = 8
+PAIRS = 12
 """Pairs of options that are changed together."""
 
 REFUSE = "refuse it in the forward, if it is not made for it"
@@ -96,6 +96,8 @@ def other_options(case: Case) -> Iterator[Finding]:
         # Some options of torch change gradients on purpose: embeddings have such ones.
         if other.hint or case.target.is_torch:
             found = [f.but(severity=Verdict.PASS, hint=f.hint or other.hint or None) for f in found]
+        elif other.is_number and not own:  # At other values too: derivatives of torch's own have their limits.
+            found = [f if f.given else f.but(severity=Verdict.PASS) for f in found]
         elif other.is_number and not claimed:  # It is loud, and the forward may only not look at what fits together.
             found = [f.but(severity=Verdict.PASS, hint=REFUSE) if f.code == "backward-raises" else f for f in found]
         yield from (f.but(given=claimed) for f in (*found, *wrapped))

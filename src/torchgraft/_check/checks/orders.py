@@ -35,6 +35,8 @@ def tangents(case: Case) -> Iterator[Finding]:
     require_dense(case, "sparse tensors carry no tangents")
     for place, direction in _trials(base):
         wrong = list(_compare(place, direction, attempt(partial(push, place.case, direction))))
+        if any(finding.code == "lost-tangent" for finding in wrong) and is_shown_wrong(case):
+            raise Skip("the gradient itself is wrong already")
         yield from wrong
         if wrong:
             return

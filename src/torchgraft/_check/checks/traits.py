@@ -19,7 +19,7 @@ from ..finding import Finding, Skip, Verdict
 from ..numeric.line import CLOSE, Line, largest, near, products
 from ..numeric.probe import Probe
 from ..numeric.vectors import flatten
-from ..variations import ENDS, LARGE, MANY, SHAPES, SHIFTED, SWEPT, VALUES, nearby, within
+from ..variations import ENDS, LARGE, MANY, SHAPES, SHIFTED, SWEPT, VALUES, WIDE_SWEPT, nearby, within
 from .layouts import lazy, strided, transposed
 from .orders import backward_case, push, second_order, tangents
 from .vmap import mapped
@@ -43,7 +43,7 @@ TRAITS: dict[str, tuple[str, ...]] = {
     "mode": ("", STRICT, "autocast in the backward", THREADS, GRAPH, "a checkpoint"),
     "order": ("", "second order", "third order", "forward mode", "vmap", "vmap of vmap", "forward over reverse"),
 }
-_APART = {"values": 9, "cotangents": 1, "sizes": 3, "precision": 2, "arguments": 1}
+_APART = {"values": 10, "cotangents": 1, "sizes": 3, "precision": 2, "arguments": 1}
 ARRAY = [len(traits) - _APART.get(dimension, 0) for dimension, traits in TRAITS.items()]
 """Traits of each dimension of which each pair is in some row. The last ones of some are looked at alone."""
 COMPLEX = TRAITS["precision"].index("complex numbers")
@@ -89,6 +89,7 @@ _SINGLE = tuple(
 FIRST = (
     *_SINGLE,
     row_of(values=SWEPT, sizes=MANY),
+    row_of(values=WIDE_SWEPT, sizes=MANY),
     row_of(values=ENDS, sizes=MANY),
     row_of(values=LARGE, cotangents="of zeros"),
     row_of(values=LARGE, precision="another precision"),

@@ -48,6 +48,7 @@ class Words:
         """A finding for each difference."""
         for difference in differences:
             title = self.title.replace("{}", difference.name)
+            title = title[:1].upper() + title[1:]
             yield difference.finding(self.code, title, where, cause=self.cause or None, hint=self.hint)
 
 

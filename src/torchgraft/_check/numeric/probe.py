@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..baseline import generator
 from ..case import Case
 from ..evidence import Evidence
 from ..finding import Inconclusive
@@ -222,6 +223,13 @@ class Probe:
             direction[column] = length
             with contextlib.suppress(Inconclusive):
                 yield length, self.climb(direction)
+
+
+def is_smooth(case: Case) -> bool:
+    """Return True if the function has a derivative in all elements, along some direction."""
+    probe = Probe(case)
+    ladder = probe.climb(probe.direction(generator(case, 93)))
+    return bool(ladder.known.all())
 
 
 def in_double(leaf: Any) -> Any:
