@@ -737,7 +737,8 @@ def test_a_median_of_three_equal_elements_has_no_derivative(seed):
 
 def test_what_fails_at_large_values_in_sixteen_bits_is_a_notice():
     def backward(grad, x, out):
-        return grad * (x + 77.7 - out - 77.7).exp()  # At 300, bfloat16 rounds the sum by 1.
+        shift = 77.7 * (x.abs().amax() > 100)  # At 300, bfloat16 rounds the sum by 1.
+        return grad * (x + shift - out - shift).exp()
 
     right = function(lambda x: x.logsumexp(0), backward)
     report = tg.check(right, normal(6), only="combinations")
@@ -779,9 +780,8 @@ def test_a_parameter_of_zeros_hides_no_gradient(factor):
         def forward(self, x):
             return adapted(x, self.a, self.b)
 
-    found = [(f.severity.name, f.where) for f in tg.check(Adapter(), normal(5, 4), only="combinations").findings]
-    where = "the output by `a`; equal elements made unequal; a: float64[2, 4], b: float64[3, 2], x: float64[5, 4]"
-    assert found == ([] if factor == 2 else [("FAIL", where)])
+    report = tg.check(Adapter(), normal(5, 4), only="gradient")
+    assert [f.where.partition(";")[0] for f in report.findings] == ["the output by `a`"] * (factor == 1)
 
 
 class Columns(torch.nn.Module):

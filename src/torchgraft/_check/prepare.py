@@ -141,8 +141,9 @@ def _trained(case: Case) -> list[Case]:
 
     Modules begin there, and training moves them.
     """
-    moved = [unequal(primal) if i in case.parameters else primal for i, primal in enumerate(case.primals)]
-    if all(map(torch.equal, moved, case.primals)) or not admitted(case, moved):
+    given = case.primals
+    moved = [unequal(primal) if i in case.parameters else primal for i, primal in enumerate(given)]
+    if all(a is b for a, b in zip(moved, given, strict=True)) or not admitted(case, moved):
         return []
     other = case.replaced(moved)
     other.traits |= {"unequal parameters"}

@@ -437,7 +437,7 @@ class Kept(nn.Module):
 
 def test_what_is_kept_by_the_identity_of_a_parameter():
     (finding,) = findings("state", Kept(id), normal(2, 3))[:1]
-    assert finding.title == "the output is that of earlier values, after arguments were changed in place"
+    assert finding.title == "The output is that of earlier values, after arguments were changed in place"
 
 
 class KeptUnrecorded(Kept):

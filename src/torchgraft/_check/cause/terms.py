@@ -243,12 +243,12 @@ def sum_term(block: Block, mask: Array) -> Proposals:
         if not told:
             return
         shared[part], free = low, free + told
+    _, right = _low_rank(np.where(block.judged, block.numeric, 0), doubt)
+    if 0 < right < sum(gap.shape) or (gap != 0).sum() - free < SURE:
+        return  # Any mistake then has rank 1 or 2, or has it by chance.
     words = "is off by a matrix of low rank, as where a term that all elements share (a sum, a mean, a norm) is missing"
     hint = "if there is a sum, mean or norm inside, differentiate through it as well"
-    _, right = _low_rank(np.where(block.judged, block.numeric, 0), doubt)
-    one = 0 < right < sum(gap.shape)  # Any mistake then has rank 1 or 2.
-    untold = one or (gap != 0).sum() - free < SURE
-    yield Proposal(words, block.numeric + shared, 4.5, hint, free=UNTOLD if untold else free)
+    yield Proposal(words, block.numeric + shared, 4.5, hint, free=free)
 
 
 def _slices(support: Array) -> Iterator[tuple[Array, ...]]:

@@ -267,7 +267,7 @@ class Calls:
         elif line.double or not plain:
             return
         if self.own and not row[1] and not line.double:  # Tiny upstream gradients are 0 in float16.
-            yield from _far_off(line, multiples=plain)
+            yield from _far_off(line, gaps=not agrees, multiples=plain)
 
     def _computes_the_same(self, precision: int) -> bool:
         """Return True if outputs in a precision are about those in double: drawn masks may be others."""
@@ -318,7 +318,7 @@ class Calls:
                 if lost:
                     meant = (self.own or not (smooth or case.target.is_torch)) and is_smooth(case)
                 elif finding.code == "nan-gradient":
-                    meant = continuous(case) if self.own else not case.target.is_torch and is_smooth(case)
+                    meant = (self.own and continuous(case)) or (not case.target.is_torch and is_smooth(case))
                 else:
                     meant = baseline(case).conditioned and (not smooth or is_smooth(case))
                 if meant:
@@ -460,12 +460,13 @@ def _leaves_out(case: Case, masked: Case, outputs: list[Tensor]) -> bool:
     return far is not None and near(far.outputs, outputs, 64 * torch.finfo(outputs[0].dtype).eps)
 
 
-def _far_off(line: Line, *, multiples: bool = False) -> Iterator[Finding]:
+def _far_off(line: Line, *, gaps: bool, multiples: bool) -> Iterator[Finding]:
     """Look for gradients in few digits that are far from those in double precision, where the values are near.
 
     Args:
         line: in few digits.
-        multiples: look for a multiple of the gradient too, to which rounding errors of the elements do not add up.
+        gaps: look for elements that are far off.
+        multiples: look for a multiple of the gradient, to which rounding errors of the elements do not add up.
     """
     wide = line.wide()
     close = max(64 * line.epsilon, line.epsilon**0.5)  # Right values lose digits too, as where a mean is subtracted.
@@ -473,7 +474,8 @@ def _far_off(line: Line, *, multiples: bool = False) -> Iterator[Finding]:
         return
     for name, found, expected in zip(line.case.names, line.gradients, wide.gradients, strict=True):
         gap, size, multiple = distance(found, expected), largest([expected]), factor(found, expected)
-        far = gap > size / 8 or (multiples and abs(multiple - 1) > max(MULTIPLE * line.epsilon, MULTIPLE / 2**13))
+        far = gaps and gap > size / 8
+        far = far or (multiples and abs(multiple - 1) > max(MULTIPLE * line.epsilon, 2.0**-10))
         dtype = max((primal.dtype for primal in line.primals), key=lambda dtype: torch.finfo(dtype).eps)
         # A smaller gradient may be a difference of numbers as large as upstream gradients.
         if far and size / 8 > 8 * line.epsilon * largest(line.cotangents) and _steady(line, line.epsilon):

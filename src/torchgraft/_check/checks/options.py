@@ -65,7 +65,7 @@ class _Other(NamedTuple):
     def is_number(self) -> bool:
         """True if the option is a number: what is wrong with one is wrong with others."""
         with contextlib.suppress(ValueError):
-            return math.isfinite(float(self.what.partition("=")[2]))
+            return not math.isnan(float(self.what.partition("=")[2]))
         return False
 
     def told(self, finding: Finding) -> Finding:

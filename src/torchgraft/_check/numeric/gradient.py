@@ -106,6 +106,8 @@ def compare(case: Case, cotangent: Tensor | None = None) -> Iterator[Finding]:
         comparison = _Comparison(probe, Backward(probe))
         yield from comparison.findings() if cotangent is None else comparison.with_cotangent(cotangent)
     except BackwardRaises as error:
+        if not probe.values.isfinite().all():
+            raise Inconclusive("the outputs are not finite, and the backward raises there") from error
         title = f"The backward pass raises {type(error.__cause__).__name__}"
         yield Finding("backward-raises", Verdict.FAIL, title, case.label, cause=str(error.__cause__))
 
@@ -164,9 +166,9 @@ class _Comparison:
         self.ladder = self.probe.climb(direction)
         weight = torch.where(self.ladder.known & self.backward.wanted, cotangent, 0)
         pairing = pair(self.probe, self.backward, self.ladder, direction, weight)
-        if not pairing.gradient.isfinite().all() and not (self.ladder.known | ~self.backward.wanted).all():
-            found = not_a_number(self.probe, self.backward, cotangent)
-        else:
+        smooth, finite = (self.ladder.known | ~self.backward.wanted).all(), pairing.gradient.isfinite().all()
+        found = None if finite else not_a_number(self.probe, self.backward, cotangent)
+        if finite or (found is None and smooth):
             found = self._judged(second_look(self.probe, self.backward, self.ladder, pairing))
         if found is None or (_tied(self.probe.case.primals) and not self._additive()) or self._jumps(direction):
             return
