@@ -3,8 +3,10 @@
 import os
 import signal
 
+import numpy as np
 import pytest
 import torch
+from jaxtyping import Float64
 from torch.nn import functional
 
 import torchgraft as tg
@@ -272,27 +274,6 @@ def test_weights_of_ones_hide_nothing_where_they_are_frozen():
     assert found(Scaled(), normal(2, 3), only="subsets") == ["subset-gradient"]
 
 
-class Masked(torch.autograd.Function):
-    """The sum of each row up to its length, times a factor; the gradient of the factor takes one upstream gradient."""
-
-    @staticmethod
-    def forward(ctx, x, factor, lengths):
-        ctx.save_for_backward(x, factor, lengths)
-        return factor * (x * (torch.arange(x.shape[1]) < lengths[:, None])).sum(1)
-
-    @staticmethod
-    def backward(ctx, grad):
-        x, factor, lengths = ctx.saved_tensors
-        inside = (torch.arange(x.shape[1]) < lengths[:, None]) | (lengths == 0)[:, None]
-        return factor * grad[:, None] * inside, (grad[0] * (x * inside).sum(1)).sum(), None
-
-
-def test_a_smaller_case_has_the_same_fault():
-    lengths = torch.tensor([5, 3, 1])
-    (finding,) = tg.check(Masked.apply, normal(3, 5), normal(1)[0], lengths, only="gradient").findings
-    assert finding.where.startswith("the output by `factor`")
-
-
 # -- what is right, or told once --------------------------------------------------------------------------------------
 
 
@@ -528,3 +509,134 @@ def test_a_death_in_a_call_that_nobody_knows_is_a_finding():
     known = runner._failed(NAMED["sizes"], case, Ended("SIGSEGV", call="x: float64[7]"))
     unknown = runner._failed(NAMED["sizes"], case, Ended("SIGSEGV"))
     assert [result.verdict for result in (known, unknown)] == [tg.Verdict.SKIPPED, FAIL]
+
+
+# -- what strangers planted in values, dtypes and options --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("given", [torch.float32, None])
+def test_a_multiple_in_sixteen_bits(dtype, given):
+    def backward(grad, x):
+        return grad * x.cos() * (1.25 if x.dtype == dtype else 1.0)
+
+    sine = function("Sine", lambda x: x.sin(), backward)
+    report = tg.check(sine, normal(3, 4).to(given or dtype), only=("gradient", "combinations"))
+    assert [f.code for f in report.findings if f.severity is FAIL] == ["wrong-gradient"]
+
+
+@pytest.mark.parametrize("end", [5, 7])
+def test_an_end_that_is_another_beyond_what_was_tried(end):
+    clipped = function("Clipped", lambda x: x.clamp(-4.5, 4.5), lambda grad, x: grad * (x.abs() < end))
+    assert found(clipped, normal(3, 4), only="combinations") == ["wrong-gradient"]
+
+
+def test_a_gradient_is_a_number_where_a_function_is_smooth():
+    fourth = function("Fourth", lambda x: x**4, lambda grad, x: grad * 4 * x**4 / x)
+    assert found(fourth, normal(3), only="combinations") == ["nan-gradient"]
+
+
+def test_an_infinite_gradient_where_a_function_is_smooth():
+    fourth = function("Fourth", lambda x: x**4, lambda grad, x: grad * torch.where(x == 0, 1 / x.abs(), 4 * x**3))
+    assert found(fourth, normal(3), only="combinations") == ["wrong-gradient"]
+
+
+class Padded(torch.autograd.Function):
+    """Sums of neighbours, whose gradient forgets what a padding of 2 reflects."""
+
+    @staticmethod
+    def forward(ctx, x, padding, mode):
+        ctx.size, ctx.padding, ctx.mode = x.shape[-1], padding, mode
+        return functional.pad(x[None], (padding, padding), mode=mode)[0].cumsum(-1)
+
+    @staticmethod
+    def backward(ctx, grad):
+        grad, padding, size = grad.flip(-1).cumsum(-1).flip(-1), ctx.padding, ctx.size
+        inner = grad[..., padding : padding + size].clone()
+        if padding and ctx.mode == "reflect":
+            for i in range(1, 2 if padding == 2 else padding + 1):
+                inner[..., i] += grad[..., padding - i]
+                inner[..., size - 1 - i] += grad[..., padding + size - 1 + i]
+        return inner, None, None
+
+
+def test_two_options_of_which_one_is_a_word():
+    def padded(x, padding: int = 1, mode="constant"):
+        assert padding >= 0 and mode in ("constant", "reflect")  # noqa: PT018
+        return Padded.apply(x, padding, mode)
+
+    (finding,) = tg.check(padded, normal(2, 9), only="options").findings
+    assert finding.where.startswith("padding=2 and mode='reflect'")
+
+
+class Picked(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, w, index, pad):
+        ctx.save_for_backward(w, index)
+        return w.sin()[index] * (index != pad)
+
+    @staticmethod
+    def backward(ctx, grad):
+        w, index = ctx.saved_tensors
+        return torch.zeros_like(w).index_add(0, index, grad * w.cos()[index]), None, None
+
+
+def test_a_number_that_leaves_out_rows_in_the_place_of_none():
+    def pick(w, index, padding_idx: int | None = None):
+        return Picked.apply(w, index, -1 if padding_idx is None else padding_idx)
+
+    def embed(w, index, padding_idx: int | None = None):
+        return functional.embedding(index, w, padding_idx)
+
+    index = torch.tensor([0, 3, 1, 2])
+    assert found(pick, normal(4), index, only="options") == ["wrong-gradient"]
+    assert not found(embed, normal(4, 2), index, only="options")
+
+
+class Loss(torch.autograd.Function):
+    """A mean, a sum, or what any other word gives; the gradient is that of the mean."""
+
+    @staticmethod
+    def forward(ctx, x, reduction="mean"):
+        ctx.save_for_backward(x)
+        ctx.words = ("batch", "stream", "device", "copy")
+        loss = x.square()
+        return loss.mean() if reduction == "mean" else loss.sum() if reduction == "sum" else loss
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return 2 * grad * x / x.numel(), None
+
+
+def test_words_that_a_target_does_not_know_are_one():
+    places = [f.where.partition(";")[0] for f in tg.check(Loss.apply, normal(4), "mean", only="options").findings]
+    assert places == ["reduction='none'", "reduction='sum'"]
+
+
+def test_a_backward_that_returns_one_memory():
+    kept = torch.zeros(3, dtype=DOUBLE)
+    sine = function("Sine", lambda x: x.sin(), lambda grad, x: kept.copy_(grad * x.cos()))
+    (finding,) = tg.check(sine, normal(3), only="linearity").findings
+    assert (finding.code, finding.title[:12]) == ("gradient-reused", "The gradient")
+
+
+def test_a_tangent_is_not_lost_where_the_gradient_is_wrong():
+    def straight(x):
+        return x + (x.round() - x).detach() if x.requires_grad else x.round()
+
+    assert {f.code for f in tg.check(straight, normal(3), only=("gradient", "forward mode")).findings} == {
+        "wrong-gradient"
+    }
+
+
+def test_a_value_that_is_infinite_has_no_gradient():
+    @tg.op
+    def log_determinant(a: Float64[np.ndarray, "n n"]) -> Float64[np.ndarray, ""]:
+        return np.asarray(np.linalg.slogdet(a)[1])
+
+    @log_determinant.vjp("a")
+    def _(grad, a):
+        return grad * torch.linalg.inv(a).mT
+
+    assert tg.check(log_determinant, only="gradient").ok

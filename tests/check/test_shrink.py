@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+import torchgraft as tg
 from torchgraft._check.case import Case
 from torchgraft._check.shrink import shrink
 from torchgraft._check.target import make_target
@@ -148,3 +149,46 @@ def test_resizing():
     assert shapes(resized(made, 2, 1, scale=True)) == [(1, 2), (2, 3)]
     with pytest.raises(ValueError, match="size 1"):
         squeezed(made)
+
+
+# -- a smaller case has the fault of the given one --------------------------------------------------------------------
+
+
+class Masked(torch.autograd.Function):
+    """The sum of each row up to its length, times a factor; the gradient of the factor takes one upstream gradient."""
+
+    @staticmethod
+    def forward(ctx, x, factor, lengths):
+        ctx.save_for_backward(x, factor, lengths)
+        return factor * (x * (torch.arange(x.shape[1]) < lengths[:, None])).sum(1)
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, factor, lengths = ctx.saved_tensors
+        inside = (torch.arange(x.shape[1]) < lengths[:, None]) | (lengths == 0)[:, None]
+        return factor * grad[:, None] * inside, (grad[0] * (x * inside).sum(1)).sum(), None
+
+
+def test_a_smaller_case_has_the_same_fault():
+    lengths = torch.tensor([5, 3, 1])
+    (finding,) = tg.check(Masked.apply, normal(3, 5), normal(), lengths, only="gradient").findings
+    assert finding.where.startswith("the output by `factor`")
+
+
+class Eigenvalues(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, a):
+        values, vectors = torch.linalg.eigh((a + a.mT.view(a.shape)) / 2)  # It takes square matrices only.
+        ctx.save_for_backward(vectors)
+        return values
+
+    @staticmethod
+    def backward(ctx, grad):
+        (vectors,) = ctx.saved_tensors
+        return (vectors * grad * (-1 if len(grad) > 2 else 1)) @ vectors.mT
+
+
+def test_a_smaller_matrix_has_no_equal_eigenvalues():
+    (finding,) = tg.check(Eigenvalues.apply, normal(4, 4), only="gradient").findings
+    assert "a: float64[3, 3]" in finding.where
+    assert "[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]" not in finding.repro
