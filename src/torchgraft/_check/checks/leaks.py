@@ -22,7 +22,8 @@ from .ways import Words, on_one_module, results_of, uncollected
 
 KEPT = Words(
     "graph-leak", "The graph of a call outlives its results",
-    "a cycle through ctx, such as an output kept as an attribute of ctx", "keep tensors with ctx.save_for_backward",
+    "a cycle through ctx, such as an output kept as an attribute of ctx, or a setup_context that returns ctx",
+    "keep tensors with ctx.save_for_backward, and return nothing from setup_context",
 )  # fmt: skip
 COLLECTED = Words(
     "held-in-garbage", "What a call used is let go only when Python collects garbage",

@@ -124,6 +124,8 @@ def _summed_up(results: Sequence[Result]) -> Check:
     note = f"{first} (and {len(others)} more)" if others else first
     findings = [finding for result in like for finding in result.findings]
     found = dict.fromkeys(f.title for f in findings if f.severity is verdict or verdict is Verdict.PASS)
+    if found and verdict in (Verdict.FAIL, Verdict.LOSES_DIGITS):
+        note = ""  # How it was tried is no matter where something is wrong.
     return Check(results[0].check, verdict, share, note, note or "; ".join(found) or results[0].title)
 
 
