@@ -640,3 +640,13 @@ def test_a_value_that_is_infinite_has_no_gradient():
         return grad * torch.linalg.inv(a).mT
 
     assert tg.check(log_determinant, only="gradient").ok
+
+
+@pytest.mark.parametrize("check", ["autocast", "values"])
+def test_a_domain_is_left_on_no_side(check):
+    def loss(p, q):
+        if not all(0 <= t.min() <= t.max() <= 1 for t in (p, q)):
+            raise ValueError("probabilities are between 0 and 1")
+        return (p - q).square().sum()
+
+    assert tg.check(loss, torch.tensor([0.0, 1.0, 1.0]), torch.tensor([0.999, 1.0, 0.0]), only=check).ok

@@ -261,30 +261,39 @@ def draws(case: Case) -> bool:
 
 
 def _moved(case: Case, cotangents: Sequence[Value], sample: int) -> tuple[list[Tensor], list[Value]]:
-    """Outputs and gradients of numbers that were rounded otherwise."""
-    recorded = case.linearize(nudged(case, case.primals, sample))
+    """Outputs and gradients of numbers that were rounded otherwise, towards zero if the target refuses larger ones."""
+    try:
+        recorded = case.linearize(nudged(case, case.primals, sample))
+    except Exception:
+        recorded = case.linearize(nudged(case, case.primals, sample, inward=True))
     others = iter(nudged(case, [c for c in cotangents if c is not None], sample))
     outputs = [output.detach().clone() for output in recorded.outputs]  # Reversible blocks free them in the backward.
     return outputs, recorded.vjp([None if c is None else next(others) for c in cotangents])
 
 
-def nudged(case: Case, tensors: Sequence[Tensor], sample: int) -> list[Tensor]:
+def nudged(case: Case, tensors: Sequence[Tensor], sample: int, *, inward: bool = False) -> list[Tensor]:
     """Tensors whose numbers are moved by one or two units in the last place.
 
     Sample 0 moves neighbours apart, for what depends on their difference; the others move all at random.
+
+    Args:
+        case: with its target, whose sizes may hang on values.
+        tensors: to be moved.
+        sample: tells one move from another.
+        inward: move all of them towards zero.
     """
     source = generator(case, 29, sample)
-    return [_nudged(case, tensor, sample, source) for tensor in tensors]
+    return [_nudged(case, tensor, sample, source, inward) for tensor in tensors]
 
 
-def _nudged(case: Case, tensor: Tensor, sample: int, source: torch.Generator) -> Tensor:
+def _nudged(case: Case, tensor: Tensor, sample: int, source: torch.Generator, inward: bool) -> Tensor:
     if sample:
         steps = torch.randint(1, 3, tensor.shape, generator=source) * (
             torch.randint(0, 2, tensor.shape, generator=source) * 2 - 1
         )
     else:
         steps = (torch.arange(tensor.numel()) % 2 * 4 - 2).reshape(tensor.shape)
-    steps = alike(case.target, steps, tensor)
+    steps = alike(case.target, -steps.abs() if inward else steps, tensor)
     units = steps.to(torch.float64) * torch.finfo(tensor.dtype).eps
     return (tensor * (1 + units)).to(tensor.dtype)
 

@@ -220,14 +220,21 @@ def _scaled(base: Baseline, gradients: Sequence[Value], samples: Sequence[Sequen
 
 
 def _in_few_digits(base: Baseline) -> list[list[Value]]:
-    """Outputs and gradients, each time with other numbers rounded to bfloat16."""
+    """Outputs and gradients, each time with other numbers rounded to bfloat16.
+
+    Raises:
+        Skip: the target refuses such numbers.
+    """
     made = []
     for sample in range(3):
-        try:  # Terms that cancel, as those of what softmax takes off do, are rounded where they are computed.
-            with _torch.Rounding(generator(base.case, 85, sample), torch.finfo(DTYPE).eps):
-                made.append(_nudged(base, sample))
-        except (Exception, _torch.TooMuch):
-            made.append(_nudged(base, sample))
+        # Terms that cancel, as those of what softmax takes off do, are rounded where they are computed.
+        rounding = _torch.Rounding(generator(base.case, 85, sample), torch.finfo(DTYPE).eps)
+        for mode, inward in ((rounding, False), (contextlib.nullcontext(), False), (contextlib.nullcontext(), True)):
+            with contextlib.suppress(Exception, _torch.TooMuch), mode:
+                made.append(_nudged(base, sample, inward))
+                break
+        else:
+            raise Skip("it refuses arguments that are rounded to bfloat16")
     return made
 
 
@@ -243,14 +250,14 @@ def _with_slack(base: Baseline, samples: Sequence[Sequence[Value]]) -> Baseline:
     return replace(base, output_slack=slacks[:count], gradient_slack=slacks[count:])
 
 
-def _nudged(base: Baseline, sample: int) -> list[Value]:
-    """Outputs and gradients where arguments are rounded to bfloat16."""
-    rounded = partial(_rounded, base.case.target, source=generator(base.case, 83, sample))
+def _nudged(base: Baseline, sample: int, inward: bool) -> list[Value]:
+    """Outputs and gradients where arguments are rounded to bfloat16, towards zero if they must not become larger."""
+    rounded = partial(_rounded, base.case.target, source=generator(base.case, 83, sample), inward=inward)
     moved = base.case.linearize([rounded(primal) for primal in base.case.primals])
     return [*moved.outputs, *moved.vjp([None if c is None else rounded(c) for c in base.cotangents])]
 
 
-def _rounded(target: Target, tensor: Tensor, source: torch.Generator) -> Tensor:
+def _rounded(target: Target, tensor: Tensor, source: torch.Generator, *, inward: bool) -> Tensor:
     noise = (torch.rand(tensor.shape, generator=source, dtype=torch.float64) - 0.5) * 4 * torch.finfo(DTYPE).eps
-    noise = alike(target, noise, tensor)
+    noise = alike(target, -noise.abs() if inward else noise, tensor)
     return (tensor * (1 + noise)).to(tensor.dtype)

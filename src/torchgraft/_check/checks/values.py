@@ -68,7 +68,7 @@ def values(case: Case) -> Iterator[Finding]:
         raise Skip("half precision itself goes in steps")
     accuracy = declared or probe.grid.epsilon**PRECISE
     size = torch.ones_like(probe.values)
-    direction = probe.direction(torch.Generator().manual_seed(case.seed))
+    direction = _taken(probe, probe.direction(torch.Generator().manual_seed(case.seed)))
     for place in probe.outputs.slices:
         finite = probe.values[place][probe.values[place].isfinite()].abs()
         size[place] = float(finite.max()) if finite.any() else 1.0
@@ -90,6 +90,20 @@ def values(case: Case) -> Iterator[Finding]:
     if _is_own(case):
         yield from _in_few_digits(case)
         yield from _rounded_integers(case)
+
+
+def _taken(probe: Probe, direction: Tensor) -> Tensor:
+    """A direction, its opposite, or that towards zero: the first along which the target takes all points.
+
+    Raises:
+        Skip: there is none.
+    """
+    for other in (direction, -direction, -direction.abs() * probe.point.sign()):
+        with contextlib.suppress(Exception):
+            for step in (1, POINTS):
+                probe.at(probe.point + step * max(SPACINGS) * other)
+            return other
+    raise Skip("it refuses arguments next to these")
 
 
 def _finding(case: Case, part: float, accuracy: float, declared: float) -> Finding:
