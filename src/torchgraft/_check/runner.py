@@ -25,7 +25,7 @@ from .code import is_native
 from .ended import Ended
 from .endless import GUARD, MINUTE
 from .finding import Finding, Inconclusive, Skip, Verdict
-from .numeric.gradient import gradient
+from .numeric.gradient import WRONG_AT_TIES, gradient
 from .numeric.probe import is_smooth, with_ladder
 from .progress import Progress
 from .report.result import Result
@@ -388,7 +388,7 @@ def _smallest(check: Check, case: Case, finding: Finding) -> tuple[Case, Finding
 
     dear = check.needs or check.probes == "children"
     with contextlib.suppress(Exception, OutOfTime):  # Odd targets can break it.
-        smooth = _is_smooth(case)
+        smooth = finding.code != WRONG_AT_TIES and _is_smooth(case)
 
         def shows(smaller: Case) -> bool:
             # Where ones make a matrix singular, something else is wrong, or nothing.

@@ -66,18 +66,19 @@ def explain(case: Case, finding: Finding, *, original: Case | None = None) -> Fi
         return _told(finding, [(block, recognise_large(block)) for block in base.wrong])
     clock = Clock(calls=min(affordable(one, CALLS) for one in (case, original or case)))
     small = rich = clock.watch_case(case)
-    more = list[Case]()
+    more, given = list[Case](), list[Observation]()
     if original is not None and sum(p.numel() for p in original.primals) <= RICH:
         rich = clock.watch_case(original)
         # With as many axes, these have the same names.
         alike = [p.ndim for p in small.primals] == [p.ndim for p in rich.primals]
-        more = [*(others(small) if alike else ()), rich]
-    seen = [base, *_observed(itertools.chain(more, variants(rich)), sure)]
+        more, given = [*(others(small) if alike else ())], _observed([rich], sure)
+    seen = [base, *_observed(more, sure), *given, *_observed(variants(rich), sure)]
     if not base.linear(SCALES):
         return _bent(finding, seen)
     found = list[tuple[Block, Cause | None]]()
-    blamed = [block for block in base.wrong if block.input.name in finding.blamed]
-    for block in blamed or base.wrong:  # At simpler values more may be wrong.
+    # At simpler values more may be wrong than where it was found.
+    wrong = [block for block in base.wrong if any(one.wrong.any() for one in _at(block, given))]
+    for block in wrong or base.wrong:
         cause, agree = _cause(block, seen, MISTAKES)
         if not all(agree):
             seen += _observed(other_sizes(rich), sure)

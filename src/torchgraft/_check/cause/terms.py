@@ -237,18 +237,20 @@ def sum_term(block: Block, mask: Array) -> Proposals:
     if not np.isfinite(gap).all():
         return
     doubt = SLACK * np.where(block.judged, block.estimate, 0) + block.floor
-    shared, free = np.zeros_like(gap), 0
+    shared, free, wide = np.zeros_like(gap), 0, False
     for part in _slices(np.abs(gap) > doubt):
         low, told = _low_rank(gap[part], doubt[part])
         if not told:
             return
-        shared[part], free = low, free + told
-    _, right = _low_rank(np.where(block.judged, block.numeric, 0), doubt)
-    if 0 < right < sum(gap.shape) or (gap != 0).sum() - free < SURE:
-        return  # Any mistake then has rank 1 or 2, or has it by chance.
+        shared[part], free, wide = low, free + told, wide or min(low.shape) > 1
+    if not wide:
+        return  # Nothing is shared.
     words = "is off by a matrix of low rank, as where a term that all elements share (a sum, a mean, a norm) is missing"
     hint = "if there is a sum, mean or norm inside, differentiate through it as well"
-    yield Proposal(words, block.numeric + shared, 4.5, hint, free=free)
+    _, right = _low_rank(np.where(block.judged, block.numeric, 0), doubt)
+    one = 0 < right < sum(gap.shape)  # Any mistake then has rank 1 or 2.
+    untold = one or (gap != 0).sum() - free < SURE
+    yield Proposal(words, block.numeric + shared, 4.5, hint, free=UNTOLD if untold else free)
 
 
 def _slices(support: Array) -> Iterator[tuple[Array, ...]]:
