@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import torchgraft as tg
 from torchgraft._check.children import begins, run_in_child
 from torchgraft._check.ended import Ended, Hung, TimeOver
 from torchgraft._check.finding import Verdict
@@ -375,3 +376,24 @@ print(torch.equal(run_in_child(lambda: torch.autograd.grad(x.sin().sum(), x)[0])
 def test_it_may_not_be_used_where_a_compiler_has_started_threads_of_autograd():
     """A torch that is built for CUDA starts them, on machines without a GPU too."""
     assert fresh.run("-c", AFTER_COMPILE, check=True).stdout.split() == ["True"]
+
+
+@pytest.mark.slow
+def test_a_pool_that_has_no_threads_in_a_child_is_no_hang():
+    """`torch.jit.fork` waits there forever, since a child has none of the threads that work for it."""
+    here = os.getpid()
+
+    class Sine(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            if os.getpid() != here:
+                threading.Event().wait()
+            ctx.save_for_backward(x)
+            return x.sin()
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * ctx.saved_tensors[0].cos()
+
+    report = tg.check(Sine.apply, torch.randn(3, dtype=torch.float64), only=("gradient", "sizes", "combinations"))
+    assert report.ok, str(report)

@@ -19,10 +19,10 @@ from .checks.calls import noise
 from .checks.table import Check
 from .checks.traits import OWN
 from .checks.unwritten import filled, with_unwritten
-from .children import may_fork, survive, threads
+from .children import hangs_in_child, may_fork, survive, threads
 from .clock import Clock, OutOfTime
 from .code import is_native
-from .ended import Ended
+from .ended import Ended, Hung
 from .endless import GUARD, MINUTE
 from .finding import Finding, Inconclusive, Skip, Verdict
 from .numeric.gradient import WRONG_AT_TIES, gradient
@@ -72,10 +72,12 @@ class Memory:
     Attributes:
         told: keys of what was found, by whichever check: it is not explained again.
         ends: number of the ends of children, by what their checks probed; and of those in this process, by None.
+        forks: the target can be called in a forked child.
     """
 
     told: set[str] = field(default_factory=set)
     ends: Counter[str | None] = field(default_factory=Counter)
+    forks: bool = True
 
 
 def run(
@@ -126,7 +128,7 @@ def _survived(checks: Sequence[Check], cases: Sequence[Case], clock: Clock, memo
     """Run checks, in a child if they are risky; the end of its process is the result of the check that ran."""
     if clock.over:
         return [_untried(check, f"the {clock.budget:.3g} s were over") for check in checks]
-    apart = bool(memory.ends.keys() - {None}) or is_risky(checks[0], cases[0])
+    apart = memory.forks and (bool(memory.ends.keys() - {None}) or is_risky(checks[0], cases[0]))
     kind = checks[0].probes or "calls" if apart else None
     if GUARD.ended >= ENDS:
         return [_untried(check, f"{ENDS} calls did not end") for check in checks]
@@ -135,13 +137,16 @@ def _survived(checks: Sequence[Check], cases: Sequence[Case], clock: Clock, memo
     try:
         results = survive(lambda: _results(checks, cases, clock, memory), apart=apart)
     except Exception as error:  # The process has ended, or a result cannot be pickled.
+        if isinstance(error, Hung) and memory.forks and hangs_in_child(cases[0].values):
+            memory.forks = False
+            return _survived(checks, cases, clock, memory)
         if len(checks) > 1:
             return [result for check in checks for result in _survived([check], cases, clock, memory)]
         results = [_failed(checks[0], cases[0], error)]
         if isinstance(error, Ended):
             memory.ends[kind] += 1
     memory.told.update(finding.key for result in results for finding in result.findings)
-    if apart and not may_fork():
+    if is_risky(checks[0], cases[0]) and not (memory.forks and may_fork()):
         results = [replace(result, note=result.note or _HERE) for result in results]
     return results
 

@@ -308,6 +308,11 @@ def unequal(x: Tensor) -> Tensor:
     return x + (min(size, 1.0) or 1.0) / 8 * part.view(x.shape)
 
 
+def _is_narrow(x: Tensor) -> bool:
+    """Return True for real numbers that are all about the same, as those are that `unequal` has moved."""
+    return bool(x.numel()) and not x.is_complex() and bool(x.max() - x.min() <= x.abs().max() / 4)
+
+
 LARGE, MASKED, SWEPT, SIGNS = "large values", "minus infinity", "values in order, from end to end", "signs in turn"
 SHIFTED, ENDS = "a mean far from zero", "ends of the domain"
 ALL_SIGNS = "signs in turn, of what was positive too"
@@ -328,7 +333,7 @@ VALUES: dict[str, Change] = {
     SHIFTED: _shifted,
     "slices that are alike": _alike,
     UNEQUAL: unequal,
-    BOTH_SIGNS: lambda x: x if (moved := unequal(x)) is x else _alternating(moved),
+    BOTH_SIGNS: lambda x: _alternating(unequal(x)) if _is_narrow(x) else x,
     ALL_SIGNS: _alternating,
     WIDE_SWEPT: lambda x: _swept(x, 12),
 }

@@ -15,8 +15,9 @@ from ... import _torch
 from ..._build.debug import debug
 from ..baseline import Value, baseline, cotangents_for
 from ..case import Case, Linearization
-from ..children import may_fork, run_in_child, survive
+from ..children import hangs_in_child, may_fork, run_in_child, survive
 from ..code import is_native
+from ..ended import Hung
 from ..finding import Finding, Skip
 from ..options import nearly, options, untried
 from ..target import differentiable
@@ -54,7 +55,12 @@ def caches(case: Case) -> Iterator[Finding]:
     rows += [(WAYS[0], other) for other in itertools.islice(filter(_admits, untried(case)), MOST)]
     for _, other in rows:  # To measure its own would be the first call with its size or number.
         other.memo["taken"] = taken(case)
-    after = run_in_child(lambda: [way.look(other) for way, other in rows])
+    try:
+        after = run_in_child(lambda: [way.look(other) for way, other in rows])
+    except Hung:
+        if hangs_in_child(case.values):
+            raise Skip("it waits forever in a child process, in which it would leave nothing behind") from None
+        raise
     if not any(after):
         raise Skip("it takes no other sizes")
     plain = survive(lambda: [(_called(other), _called(other)) for _, other in rows], apart=is_native(case.target))
