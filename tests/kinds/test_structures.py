@@ -710,7 +710,8 @@ def _(grad, outer, index):
     base = inner.x**inner.power * outer.weights[0] + outer.first.x * outer.weights[1]
     product = math.prod(terms) * torch.ones_like(base)
     others = [math.prod(terms[:i] + terms[i + 1 :]) * base * grad for i in range(len(terms))]
-    x = grad * product * outer.weights[0] * inner.power * inner.x ** (inner.power - 1)
+    slope = inner.power * inner.x ** (inner.power - 1) if inner.power else 0.0  # 0 / 0 is no number.
+    x = grad * product * outer.weights[0] * slope
     return Outer(Middle(Inner(x), others), Inner(grad * product * outer.weights[1]), grad)
 
 

@@ -128,10 +128,7 @@ def _others(base: Baseline, claimed: bool) -> Iterator[_Other]:
 def _found(other: _Other) -> list[Finding]:
     """Look at the gradient with another option, then at other calls."""
     found = look_at(other.case, "an argument")
-    if found or not other.closely:
-        return found
-    # 0 to the power of 0 is nobody's matter, where neither the number nor the values were given.
-    return [f for f in (*_other_calls(other.case), *_written(other.case)) if not _is_lost(other, f)]
+    return found or ([*_other_calls(other.case), *_written(other.case)] if other.closely else [])
 
 
 def _shown(case: Case) -> set[Hashable]:
