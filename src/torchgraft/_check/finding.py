@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -72,16 +71,6 @@ class Finding:
     def key(self) -> str:
         """An identity: findings of one thing have one key, whatever the arguments that show it."""
         return f"{self.code}: {self.where.partition(';')[0]}"
-
-    def shows(self, other: Finding) -> bool:
-        """Return True if it may have the cause of another one: it is as bad, and blames nothing that is not blamed."""
-        alike = self.code == other.code and self.severity is other.severity
-        return alike and (not other.blamed or self.blamed <= other.blamed)
-
-    @property
-    def blamed(self) -> set[str]:
-        """The names of inputs and outputs that it is about."""
-        return set(re.findall("`([^`]+)`", self.where.partition(";")[0]))
 
     def but(self, **changes: Any) -> Finding:
         """Return a copy with other fields."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 import warnings
 from collections import Counter
@@ -389,7 +390,7 @@ def _smallest(check: Check, case: Case, finding: Finding) -> tuple[Case, Finding
     """The smallest case with the same finding, and the finding there."""
 
     def again(smaller: Case) -> Finding | None:
-        return next((found for found in check.look(smaller) if found.shows(finding)), None)
+        return next((found for found in check.look(smaller) if _may_be(found, finding)), None)
 
     dear = check.needs or check.probes == "children"
     with contextlib.suppress(Exception, OutOfTime):  # Odd targets can break it.
@@ -402,6 +403,16 @@ def _smallest(check: Check, case: Case, finding: Finding) -> tuple[Case, Finding
         case = _shrunk(case, shows, tries=FEW_TRIES if dear else TRIES)
         finding = again(case) or finding
     return case, finding
+
+
+def _may_be(found: Finding, given: Finding) -> bool:
+    """Return True if a finding may have the cause of the given one: it is as bad, and blames nothing else."""
+    alike = found.code == given.code and found.severity is given.severity
+    return alike and (not _blamed(given) or _blamed(found) <= _blamed(given))
+
+
+def _blamed(finding: Finding) -> set[str]:
+    return set(re.findall("`([^`]+)`", finding.where.partition(";")[0]))
 
 
 def _is_smooth(case: Case) -> bool:

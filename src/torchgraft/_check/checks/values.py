@@ -14,7 +14,7 @@ from torch import Tensor
 from ... import _torch
 from ..baseline import distance
 from ..case import Case
-from ..finding import Finding, Skip, Verdict
+from ..finding import Finding, Inconclusive, Skip, Verdict
 from ..generate.inputs import signature_of
 from ..numeric.ladder import SINGLE
 from ..numeric.line import largest
@@ -96,14 +96,14 @@ def _taken(probe: Probe, direction: Tensor) -> Tensor:
     """A direction, its opposite, or that towards zero: the first along which the target takes all points.
 
     Raises:
-        Skip: there is none.
+        Inconclusive: there is none.
     """
     for other in (direction, -direction, -direction.abs() * probe.point.sign()):
         with contextlib.suppress(Exception):
             for step in (1, POINTS):
                 probe.at(probe.point + step * max(SPACINGS) * other)
             return other
-    raise Skip("it refuses arguments next to these")
+    raise Inconclusive("it refuses arguments next to these")
 
 
 def _finding(case: Case, part: float, accuracy: float, declared: float) -> Finding:
