@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Sequence
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -68,16 +68,10 @@ def values(case: Case) -> Iterator[Finding]:
         raise Skip("half precision itself goes in steps")
     accuracy = declared or probe.grid.epsilon**PRECISE
     size = torch.ones_like(probe.values)
-    direction = _taken(probe, probe.direction(torch.Generator().manual_seed(case.seed)))
     for place in probe.outputs.slices:
         finite = probe.values[place][probe.values[place].isfinite()].abs()
         size[place] = float(finite.max()) if finite.any() else 1.0
-
-    def at(step: float) -> Tensor:
-        return probe.at(probe.point + step * direction)
-
-    for spacing in SPACINGS if declared else SPACINGS[1:]:
-        line = torch.stack([at(i * spacing) for i in range(1, POINTS + 1)])
+    for at, spacing, line in _lines(probe, SPACINGS if declared else SPACINGS[1:]):
         if not (line.diff(n=POINTS - 1, dim=0).abs() / size).nan_to_num(posinf=0).max() > accuracy:
             continue  # It is smooth: differences of a high order fade.
         bends = (line.diff(n=2, dim=0).abs() / size).nan_to_num(posinf=0)
@@ -92,18 +86,30 @@ def values(case: Case) -> Iterator[Finding]:
         yield from _rounded_integers(case)
 
 
-def _taken(probe: Probe, direction: Tensor) -> Tensor:
-    """A direction, its opposite, or that towards zero: the first along which the target takes all points.
+def _lines(probe: Probe, spacings: Sequence[float]) -> list[tuple[At, float, Tensor]]:
+    """Values on a line from the point, and on how to take more of them; one line for each spacing.
+
+    A line goes along a direction, its opposite, or towards zero: the first along which the target takes all points.
+    It takes none where the spacing leads out of a domain, or to outputs of another size.
 
     Raises:
-        Inconclusive: there is none.
+        Inconclusive: there is no line for any spacing.
     """
-    for other in (direction, -direction, -direction.abs() * probe.point.sign()):
-        with contextlib.suppress(Exception):
-            for step in (1, POINTS):
-                probe.at(probe.point + step * max(SPACINGS) * other)
-            return other
-    raise Inconclusive("it refuses arguments next to these")
+    drawn = probe.direction(torch.Generator().manual_seed(probe.case.seed))
+    lines: list[tuple[At, float, Tensor]] = []
+    for spacing in spacings:
+        for direction in (drawn, -drawn, -drawn.abs() * probe.point.sign()):
+            at = partial(_at, probe, direction)
+            with contextlib.suppress(Exception):
+                lines.append((at, spacing, torch.stack([at(i * spacing) for i in range(1, POINTS + 1)])))
+                break
+    if not lines:
+        raise Inconclusive("it refuses arguments next to these")
+    return lines
+
+
+def _at(probe: Probe, direction: Tensor, step: float) -> Tensor:
+    return probe.at(probe.point + step * direction)
 
 
 def _finding(case: Case, part: float, accuracy: float, declared: float) -> Finding:
