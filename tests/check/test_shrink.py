@@ -192,3 +192,23 @@ def test_a_smaller_matrix_has_no_equal_eigenvalues():
     (finding,) = tg.check(Eigenvalues.apply, normal(4, 4), only="gradient").findings
     assert "a: float64[3, 3]" in finding.where
     assert "[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]" not in finding.repro
+
+
+class Rough(torch.autograd.Function):
+    """A first derivative that loses some digits, and a second one that lacks a term."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.slope = x.cos()
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * (ctx.slope + 1e-9)
+
+
+def test_a_second_derivative_is_not_explained_by_the_first():
+    report = tg.check(Rough.apply, normal(3, 4))
+    second = next(finding for finding in report.findings if finding.code == "wrong-second-derivative")
+    assert second.error > 0.01
+    assert second.evidence is None

@@ -63,7 +63,10 @@ POINTED = ("GridSampler",)
 """Beginnings of names of torch's nodes whose kernels read where numbers point, whatever they are."""
 
 _EXPLAINED = ("wrong-gradient", "loses-digits", "wrong-at-ties", "nonlinear-backward", "wrong")
-"""Codes that Jacobians explain; of "wrong-second-derivative" and "wrong-gradient-at-size" the first words."""
+"""Codes that Jacobians explain; of "wrong-second-derivative" and "wrong-gradient-at-size" the first words.
+
+Those of a second derivative are the Jacobians of the backward, where the check gives it as a case.
+"""
 
 
 @dataclass
@@ -381,7 +384,7 @@ def conclude(check: Check, case: Case, finding: Finding) -> Finding:
         if finding.case is not None and (finding.case.target.state or finding.case.target.origin is case.target.origin):
             return _of_variant(finding.case, finding)
         smallest, finding = _smallest(check, case, finding)
-        if finding.case is not None:
+        if finding.case is not None or "-second" in finding.code:
             return _explained(smallest, finding, of=finding.case)
         return _explained(smallest, finding, of=smallest, original=case)
 
