@@ -53,7 +53,7 @@ class Baseline:
 
     def output_name(self, index: int) -> str:
         """Return the name of an output in reports."""
-        return "the output" if len(self.outputs) == 1 else f"output {index}"
+        return self.case.target.output_names(len(self.outputs))[index]
 
     def gradient_name(self, index: int) -> str:
         """Return the name of a gradient in reports."""

@@ -86,6 +86,7 @@ class Target:
         constants: names of arguments that were declared to have no derivative.
         signature: parameters of what its author wrote, by name.
         outputs: of an operator, those that it returns.
+        returns: names of the differentiable outputs, as those of a backward have; empty where they have none.
         declared: what qualifies the verdict.
         late: sizes of its outputs that hang on values, as reports name them; empty where there are none.
         samples: functions of its author's that yield calls, as `Op.samples` takes them: of an operator those that were
@@ -104,6 +105,7 @@ class Target:
     signature: Mapping[str, inspect.Parameter] = field(default_factory=dict)
     samples: tuple[Callable[..., Any], ...] = ()
     outputs: tuple[Output, ...] = ()
+    returns: tuple[str, ...] = ()
     declared: Declared = field(default_factory=Declared)
     writing: Op[..., Any] | None = None
     late: str = ""
@@ -116,6 +118,10 @@ class Target:
         if self.has_inert:  # Of other targets, outputs are what they return.
             leaves = [leaf for leaf, o in zip(leaves, spread(self.outputs, len(leaves)), strict=True) if not o.inert]
         return [leaf for leaf in leaves if differentiable(leaf)]
+
+    def output_names(self, count: int) -> list[str]:
+        """The names of its differentiable outputs in reports, if there are so many."""
+        return list(self.returns) or (["the output"] if count == 1 else [f"output {i}" for i in range(count)])
 
     @property
     def has_inert(self) -> bool:

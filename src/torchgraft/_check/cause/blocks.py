@@ -305,7 +305,7 @@ def observe(case: Case) -> Observation:
     numbers = {name: float(leaf) for name, leaf in leaves if type(leaf) in (int, float) and leaf not in (0, 1)}
     numbers = {name: value for name, value in numbers.items() if math.isfinite(value)}
     outputs = probe.outputs.unflatten(probe.values)
-    names = ["output"] if len(outputs) == 1 else [f"output {i}" for i in range(len(outputs))]
+    names = [name.removeprefix("the ") for name in case.target.output_names(len(outputs))]
     return Observation(
         scaled(1.0), numeric, estimate, _sides(names, outputs), _sides(case.names, probe.inputs.unflatten(probe.point)),
         numbers=numbers, eps=probe.grid.epsilon, scaled=scaled, absent=_absent(case), repeats=repeats,

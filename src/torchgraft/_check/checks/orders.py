@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
@@ -250,19 +249,11 @@ def _wrong_second(base: Baseline, derived: Case, recorded: Linearization) -> Ite
         told = finding.code == "wrong-gradient" and why is None and small
         code, title = f"second-order-{finding.code}", f"Of the backward: {finding.title}"
         code, title = SECOND_CODES.get(finding.code, (code, title))
-        where = f"second order: {_named(derived, finding.where.partition(';')[0])}; {base.case.label}"
+        where = f"second order: {finding.where.partition(';')[0]}; {base.case.label}"
         lost = _infinite(recorded) if finding.error is not None and math.isnan(finding.error) else None
         cause = "; ".join(filter(None, [why, finding.cause, lost])) or None
         finding = finding.but(code=code, title=title, where=where, cause=cause, hint=_second_hint(base.case))
         yield finding.but(case=derived if told else None)
-
-
-def _named(derived: Case, where: str) -> str:
-    """A place in the backward, whose outputs are gradients."""
-    names = derived.memo["gradients"]
-    if len(names) == 1:
-        return re.sub(r"^the output\b", names[0], where)
-    return re.sub(r"^output (\d+)\b", lambda match: names[int(match[1])], where)
 
 
 def _probed(derived: Case) -> Linearization:
@@ -322,14 +313,13 @@ def backward_case(
         backward,
         backward,
         names,
+        returns=tuple(base.gradient_name(i) for i in returned),
         declared=declared,
         late=case.target.late,
     )
     arguments = [*(case.primals[i] for i in varied), *(base.cotangents[i] for i in upstream)]
     scales = [base.gradient_scale[i] for i in returned]
-    made = Case(target, arguments, seed=case.seed, traits=case.traits, scales=scales)
-    made.memo["gradients"] = [base.gradient_name(i) for i in returned]
-    return made
+    return Case(target, arguments, seed=case.seed, traits=case.traits, scales=scales)
 
 
 def _returned(base: Baseline) -> list[int]:

@@ -80,8 +80,7 @@ def _surrogate_hint(probe: Probe, pairing: Pairing) -> str | None:
 
 def output_names(probe: Probe) -> list[str]:
     """The outputs as reports call them."""
-    outputs = range(len(probe.outputs.slices))
-    return ["the output"] if len(outputs) == 1 else [f"output {i}" for i in outputs]
+    return probe.case.target.output_names(len(probe.outputs.slices))
 
 
 def claim(probe: Probe) -> str:
