@@ -593,6 +593,29 @@ def test_a_number_that_leaves_out_rows_in_the_place_of_none():
     assert not found(embed, normal(4, 2), index, only="options")
 
 
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, times):
+        ctx.save_for_backward(x)
+        return times * x.sin()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return 2 * grad * ctx.saved_tensors[0].cos(), None
+
+
+def test_a_number_in_the_place_of_none_without_an_annotation():
+    def repeat(x, times=None):
+        assert times is None or isinstance(times, int)
+        return Doubled.apply(x, 2 if times is None else times)
+
+    def right(x, times=None):
+        return (2 if times is None else times) * x.sin()
+
+    assert found(repeat, normal(4), only="options") == ["wrong-gradient"]
+    assert not found(right, normal(4), only="options")
+
+
 class Loss(torch.autograd.Function):
     """A mean, a sum, or what any other word gives; the gradient is that of the mean."""
 

@@ -446,6 +446,8 @@ def _of_its_kind(value: Any, name: str, option: inspect.Parameter | None, hints:
             return [word for word in dict.fromkeys([*known, *hints.words]) if word != value][:WORDS]
         case tuple() if value and all(type(number) is int for number in value):
             return [tuple(number + 1 for number in value)]
+        case None if option is not None and option.annotation is option.empty:
+            return IN_THE_PLACE_OF_NONE[int][:2]  # It may be a stride or a width; 0 is nobody's.
         case None if option is not None:
             kinds = get_args(option.annotation)
             return next((numbers for kind, numbers in IN_THE_PLACE_OF_NONE.items() if kind in kinds), ())
