@@ -338,7 +338,7 @@ def test_a_backward_in_single_precision_shows_beside_doubles():
     (finding,) = findings(narrow, normal(4).float())
     assert finding.severity is tg.Verdict.LOSES_DIGITS
     assert "another precision" in finding.where
-    assert "at precision you did not give" in finding.title
+    assert "at a precision you did not give" in finding.title
     assert not findings(RIGHT_SINE, normal(4).float())
 
 

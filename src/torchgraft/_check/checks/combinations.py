@@ -392,7 +392,8 @@ class Calls:
             (case, finding), parts = part, {"values": "some values"}
         if "cotangents" in parts:
             parts["cotangents"] = f"upstream gradients {parts['cotangents']}"
-        strange = [dimension for dimension in ("values", "sizes", "precision") if dimension in parts]
+        nobody_gave = {"values": "values", "sizes": "sizes", "precision": "a precision"}
+        strange = [words for dimension, words in nobody_gave.items() if dimension in parts]
         title = finding.title + (f", at {' and '.join(strange)} you did not give" if strange else "")
         # The check of sizes names it so.
         code = f"{finding.code}-at-size" if parts.keys() == {"sizes"} else finding.code
