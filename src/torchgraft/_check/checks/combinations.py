@@ -13,7 +13,6 @@ from collections.abc import Callable, Hashable, Iterator
 import torch
 from torch import Tensor
 
-from ... import _torch
 from ...errors import DtypeError, KernelError
 from ..baseline import baseline, distance, generator, signed
 from ..case import Case, Linearization
@@ -43,13 +42,13 @@ from .traits import (
     HOW,
     LAYOUT,
     ORDERS,
-    OWN,
     ROWS,
     SHARED,
     TRAITS,
     TWICE,
     fits,
     forward_mode,
+    is_own,
     passed,
     row_of,
     turned,
@@ -124,10 +123,7 @@ class Calls:
         self.case = case
         self.free = signature_of(case.target) is not None
         plain = case.linearize()
-        nodes = _torch.nodes_in_graph(plain.outputs)
-        self.own = case.target.kind in OWN or any(
-            isinstance(node, torch.autograd.function.FunctionCtx) for node in nodes
-        )
+        self.own = is_own(case)
         self._variants: dict[Row, tuple[Case, Linearization] | None] = {(0, 0, 0): (case, plain)}
         self._lines = dict[Row, Line]()
         self._found = dict[Hashable, Finding | None]()

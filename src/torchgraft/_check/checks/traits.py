@@ -29,6 +29,14 @@ from .vmap import mapped
 OWN = ("operator", "function", "library")
 """Kinds of targets whose derivatives are no one else's."""
 
+
+def is_own(case: Case) -> bool:
+    """Return True if derivatives that are not torch's own take part."""
+    if "own" not in case.memo:
+        case.memo["own"] = case.target.kind in OWN or bool(_torch.functions_in_graph(case.linearize().outputs))
+    return bool(case.memo["own"])
+
+
 TWICE, BESIDE = "one tensor twice", "another use of the arguments"
 DETACHED = "one tensor twice, once detached"
 STRICT, THREADS = "deterministic algorithms and anomaly detection", "another number of threads"

@@ -24,7 +24,7 @@ from ..numeric.vectors import flatten
 from ..variations import nearby, with_precision, with_wide_integers, within
 from ..work import STEPS, WORK
 from .combinations import not_made_for
-from .traits import OWN
+from .traits import is_own
 from .ways import Words
 
 # -- between neighbouring arguments ------------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ def values(case: Case) -> Iterator[Finding]:
         if 4 * accuracy + 64 * rounding < part < accuracy**0.5 and jump > 4 * beside:
             yield _finding(case, part, accuracy, declared)
             return
-    if _is_own(case):
+    if is_own(case):
         yield from _in_few_digits(case)
         yield from _rounded_integers(case)
 
@@ -240,10 +240,6 @@ WIDE = Words(
     "output-dtype", "The output is float64 for arguments in float32",
     "NumPy, SciPy or a constant made it wider", "convert the result: .to(x.dtype)", Verdict.PASS,
 )  # fmt: skip
-
-
-def _is_own(case: Case) -> bool:
-    return case.target.kind in OWN or bool(_torch.functions_in_graph(case.linearize().outputs))
 
 
 def _in_single(case: Case) -> Literal["near", "far off", "infinite", "not numbers", "wide", ""]:
