@@ -423,3 +423,12 @@ def test_nan_is_no_difference_for_opcheck():
         return grad / (2 * x.sqrt())
 
     assert tg.check(root, torch.tensor([1.0, -1.0], dtype=torch.float64), only="opcheck").ok
+
+
+def test_zero_tensors_of_forward_mode_are_no_crash():
+    """Torch crashes where a mode passes on a zero tensor, and some checks run within modes."""
+
+    def times_its_hessian(x):
+        return torch.func.jvp(torch.func.grad(lambda y: (y**3).sum()), (x,), (torch.ones_like(x),))[1]
+
+    assert tg.check(times_its_hessian, torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64)).ok

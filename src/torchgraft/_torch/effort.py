@@ -14,6 +14,8 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from .plain import materialized
+
 PRICE = 1000
 """Elements that cost as much as an operation itself."""
 
@@ -95,7 +97,7 @@ class Effort(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call `func`, and count its work."""
-        made = func(*args, **(kwargs or {}))
+        made = func(*materialized(args), **(kwargs or {}))
         leaves = (made,) if isinstance(made, Tensor) else pytree.tree_leaves(made)
         self.work += PRICE + sum(leaf.numel() for leaf in leaves if isinstance(leaf, Tensor))
         if self.work > self._limit:

@@ -16,6 +16,7 @@ from torch import _C, Tensor
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from .levels import functorch_active
+from .plain import materialized
 from .thread_modes import dispatch_modes
 
 
@@ -45,7 +46,7 @@ class RandomWatch(TorchDispatchMode):
             self.drawn = self.drawn or func.__name__
             if any(isinstance(value, torch.Generator) for value in (*args, *(kwargs or {}).values())):
                 self.explicit = self.explicit or func.__name__
-        return func(*args, **(kwargs or {}))
+        return func(*materialized(args), **(kwargs or {}))
 
     def _watched(self, value: Any) -> Any:
         """A function that a higher order operator calls, watched as well; a graph is read."""

@@ -48,6 +48,14 @@ def is_direct(tensors: Iterable[Tensor]) -> bool:
     )
 
 
+def materialized(arguments: Iterable[Any]) -> list[Any]:
+    """Arguments with zeros for the zero tensors of torch's forward mode, which hold no numbers.
+
+    torch crashes where a mode passes such a tensor on to some operations, as `mul` by a number is one.
+    """
+    return [a.clone() if isinstance(a, Tensor) and torch._is_zerotensor(a) else a for a in arguments]
+
+
 def holds_numbers(tensor: Tensor) -> bool:
     """Return True if there are numbers to look at, and not only a tracer's promise of some."""
     return type(tensor) in PLAIN_TYPES and not tensor.is_meta and dispatch_modes() == 0

@@ -10,6 +10,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .effort import TooMuch
+from .plain import materialized
 
 MOST = 20_000
 """Operations whose results are rounded."""
@@ -53,7 +54,7 @@ class Rounding(TorchDispatchMode):
         self._left -= 1
         if self._left < 0:
             raise TooMuch
-        packet = func.overloadpacket
+        packet, args = func.overloadpacket, materialized(args)
         if packet in _WHOLE:
             args = [self._whole(arg) for arg in args]
         made = func(*args, **(kwargs or {}))
