@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,10 @@ ROUNDED = 2.0**-10
 """A part of results that rounding what torch computes may change; where it changes more, it has chosen a branch."""
 
 
+HALVES, FEW_ULPS = (torch.bfloat16, torch.float16), 4
+"""Dtypes of few digits, the fewest first; and the accuracy of what is computed in them, in units of the last place."""
+
+
 @dataclass(frozen=True)
 class Baseline:
     """Outputs and gradients of the plain call: contiguous tensors, all of which require grad.
@@ -33,6 +38,7 @@ class Baseline:
         gradient_slack: the same for each gradient.
         gradient_scale: for each gradient the size of the numbers that it may be computed from.
         random: whether the target draws from torch's global generator.
+        narrow: the dtype of few digits that it computes in, where its arguments and outputs have more.
     """
 
     case: Case
@@ -43,6 +49,7 @@ class Baseline:
     gradient_slack: list[float]
     gradient_scale: list[float]
     random: bool
+    narrow: torch.dtype | None
 
     @property
     def conditioned(self) -> bool:
@@ -210,14 +217,15 @@ def _measure(case: Case) -> Baseline:
     moved = [_moved(case, cotangents, sample) for sample in range(2)]
     scales = [scale_of(primal, outputs, cotangents) for primal in case.primals]
     moved += _rounded_on_the_way(case, cotangents, outputs, [*zip(gradients, scales, strict=True)])
-    accuracy = case.target.declared.error
+    narrow = _narrow(case, outputs)
+    accuracy = max(case.target.declared.error, 0.0 if narrow is None else FEW_ULPS * torch.finfo(narrow).eps)
     output_slack = [slack(value, [outs[i] for outs, _ in moved], accuracy) for i, value in enumerate(outputs)]
     gradient_slack = [
         slack(value, [grads[i] for _, grads in moved], accuracy)
         + (16 * torch.finfo(case.primals[i].dtype).eps + accuracy) * scales[i]
         for i, value in enumerate(gradients)
     ]
-    return Baseline(case, outputs, cotangents, gradients, output_slack, gradient_slack, scales, draws(case))
+    return Baseline(case, outputs, cotangents, gradients, output_slack, gradient_slack, scales, draws(case), narrow)
 
 
 def _rounded_on_the_way(
@@ -237,6 +245,15 @@ def _rounded_on_the_way(
     rows = zip(gradients, scaled, strict=True)
     gaps += [distance(a, b) / (max(_largest(b), scale) or 1.0) for a, (b, scale) in rows]
     return [(outs, gradients)] if max(gaps) <= ROUNDED else []
+
+
+def _narrow(case: Case, outputs: Sequence[Tensor]) -> torch.dtype | None:
+    """The dtype of few digits that values are computed in, where arguments and outputs have more; mostly None."""
+    with contextlib.suppress(Exception, _torch.TooMuch), _torch.Rounding(generator(case, 31)) as rounding:
+        case.values()
+        if not any(value.dtype in HALVES for value in (*case.primals, *outputs)):
+            return next((dtype for dtype in HALVES if dtype in rounding.dtypes), None)
+    return None
 
 
 def scale_of(primal: Tensor, outputs: Sequence[Tensor], cotangents: Sequence[Value]) -> float:

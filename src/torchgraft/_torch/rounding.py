@@ -36,6 +36,9 @@ class Rounding(TorchDispatchMode):
         source: of the random numbers.
         epsilon: results are off by up to twice this part, or twice that of their dtype, whichever is more.
 
+    Attributes:
+        dtypes: of the numbers that were rounded.
+
     Raises:
         TooMuch: there are many operations: an iteration may never come to its end where each result is another.
     """
@@ -43,6 +46,7 @@ class Rounding(TorchDispatchMode):
     def __init__(self, source: torch.Generator, epsilon: float = 0.0) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._source, self._epsilon, self._left = source, epsilon, MOST
+        self.dtypes = set[torch.dtype]()
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -75,6 +79,7 @@ class Rounding(TorchDispatchMode):
     def _rounded(self, tensor: Tensor) -> Tensor:
         if not tensor.is_floating_point():
             return tensor
+        self.dtypes.add(tensor.dtype)
         noise = torch.empty(tensor.shape, dtype=torch.float64).uniform_(-2, 2, generator=self._source)
         epsilon = max(self._epsilon, torch.finfo(tensor.dtype).eps)
         return (tensor * (1 + epsilon * noise.to(tensor.device))).to(tensor.dtype)

@@ -9,6 +9,8 @@ from torch import Tensor
 
 import torchgraft as tg
 
+from ...zoo.bug import function
+
 DOUBLE = torch.tensor([0.3, -1.2, 0.7, 2.1], dtype=torch.float64)
 
 
@@ -142,3 +144,15 @@ def test_values_that_are_not_finite_are_told_and_not_judged(function, count):
     report = tg.check(function, torch.tensor([1.0, 2.0, 0.0, 4.0], dtype=torch.float64))
     assert report.ok, str(report)
     assert [f.title for f in report.findings] == [f"{count} of 4 values are infinite or NaN"]
+
+
+def test_half_precision_on_the_way_is_told_once_and_is_no_mistake():
+    """Checks that compare two right ways allow for its rounding; a wrong factor is still seen."""
+
+    def right(x):
+        return (x.bfloat16() * x.bfloat16()).float()
+
+    report = tg.check(right, DOUBLE.float())
+    assert [(finding.code, finding.severity) for finding in report.findings] == [("values-jump", "LOSES_DIGITS")]
+    wrong = function("Wrong", lambda x: x.bfloat16().sin().float(), lambda grad, x: 1.5 * grad * x.cos())
+    assert tg.check(wrong, torch.linspace(-2, 2, 40)).verdict == "FAIL"

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ... import _torch
-from ..baseline import distance
+from ..baseline import FEW_ULPS, baseline, distance
 from ..case import Case
 from ..finding import Finding, Inconclusive, Skip, Verdict
 from ..generate.inputs import signature_of
@@ -63,6 +63,9 @@ def values(case: Case) -> Iterator[Finding]:
             f"the arguments; {case.label}", cause="they have no derivative, and nothing was compared there",
             hint="give arguments at which all values are finite",
         )  # fmt: skip
+    if baseline(case).narrow is not None and not probe.declared.error:
+        yield _narrow(case)
+        return
     declared, rounding = probe.declared.error, torch.finfo(torch.float64).eps
     if not declared and probe.grid.digits < SINGLE:
         raise Skip("half precision itself goes in steps")
@@ -122,6 +125,19 @@ def _finding(case: Case, part: float, accuracy: float, declared: float) -> Findi
     return Finding(
         "values-jump", Verdict.LOSES_DIGITS, f"The values jump by {part:.1g} of the largest, and {admitted}",
         f"next to the arguments; {case.label}", error=part, estimate=4 * accuracy, cause=cause, hint=hint,
+    )  # fmt: skip
+
+
+def _narrow(case: Case) -> Finding:
+    narrow = baseline(case).narrow
+    assert narrow is not None
+    dtypes = " and ".join(sorted({str(primal.dtype).removeprefix("torch.") for primal in case.primals}))
+    accuracy = FEW_ULPS * torch.finfo(narrow).eps
+    title = f"It computes in {str(narrow).removeprefix('torch.')}, and its arguments are {dtypes}"
+    return Finding(
+        "values-jump", Verdict.LOSES_DIGITS, title, case.label,
+        cause="a conversion on the way, or autocast; other values were not tried",
+        hint=f"compute in {dtypes}; if fewer digits are meant, declare accuracy={accuracy:.0e}",
     )  # fmt: skip
 
 

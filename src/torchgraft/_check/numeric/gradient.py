@@ -121,7 +121,7 @@ class _Comparison:
         self.generator = torch.Generator().manual_seed(probe.case.seed)
         self.known = torch.zeros(probe.outputs.size, dtype=torch.bool)
         self.ladder: Ladder
-        self.moving = False
+        self.moving = self.factor_shows = False
         self.drowned: list[str] = []
         self.rough: list[str] = []
         values, finite = probe.values, probe.values.isfinite()
@@ -293,6 +293,7 @@ class _Comparison:
             if found is not None:
                 return found
             telling = telling or pairing.telling
+            self.factor_shows = self.factor_shows or pairing.factor_shows
         if direction.any():
             self.known |= ladder.known
         if alone is not None and not self._enough(ladder.known):
@@ -373,6 +374,8 @@ class _Comparison:
         """Enough was compared, or it is said why not."""
         wanted, finite = self.backward.wanted, self.probe.values.isfinite()
         # What is right to more digits than are declared needs no others.
+        if self.probe.declared.error and not self.factor_shows and self.known.any():
+            self.drowned = list(self.probe.case.names)
         if self.drowned and not (self.probe.declared.error and shown_right(self.probe.case)):
             drowned = " and ".join(f"`{name}`" for name in dict.fromkeys(self.drowned))
             raise Inconclusive(f"the values have too few digits to show how they change with {drowned}")

@@ -70,6 +70,11 @@ class Pairing:
         return self.tolerance <= self.size or not (self.gradient * self.direction).any()
 
     @property
+    def factor_shows(self) -> bool:
+        """Tell whether a gradient that is twice as large, or 0, would be seen."""
+        return self.tolerance <= self.size / 2 or not self.size
+
+    @property
     def rounding(self) -> float:
         """By how much a linear backward pass may seem not to be: the grain is taken at few points."""
         relative: float = self.grid.epsilon**self.grid.wrong
