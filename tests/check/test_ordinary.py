@@ -585,3 +585,79 @@ def test_a_guard_of_the_caller_stays():
         signal.signal(signal.SIGVTALRM, before)
     assert tg.check(torch.sin, normal(3), only="gradient").ok
     assert signal.getsignal(signal.SIGVTALRM) == signal.SIG_DFL
+
+
+# -- what torch's own modules and functions do --------------------------------------------------------------------------
+
+
+class Versioned(nn.Module):
+    """Keeps the version of its weight, as a cache does, and what is computed without grad mode is detached."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(normal(3, 3))
+
+    def forward(self, x):
+        self.seen = self.weight._version
+        return x @ (self.weight if torch.is_grad_enabled() else self.weight.detach())
+
+
+def log_likelihood(x, mean, log_scale):
+    return -0.5 * ((x - mean) / log_scale.exp()) ** 2 - log_scale
+
+
+def exponential(matrix):
+    values, vectors = torch.linalg.eigh(matrix + matrix.mT)
+    return (vectors * values.tanh().unsqueeze(-2)) @ vectors.mT
+
+
+def attention(query, key, value):
+    return functional.scaled_dot_product_attention(query, key, value)
+
+
+def ctc(x, targets, lengths, target_lengths):
+    return functional.ctc_loss(x.log_softmax(-1), targets, lengths, target_lengths)
+
+
+OF_TORCH = {
+    "a version in inference mode": (Versioned(), normal(2, 3)),
+    "in place": (nn.ReLU(inplace=True), normal(3, 4)),
+    "an exponential that overflows": (log_likelihood, normal(4), normal(4), normal(4)),
+    "equal eigenvalues": (exponential, normal(4, 4)),
+    "groups of nothing": (nn.GroupNorm(2, 4), torch.randn(3, 4, 5)),
+    "pixels of nothing": (nn.PixelShuffle(2), normal(4, 1, 2)),
+    "keys and values of other lengths": (attention, normal(2, 2, 4, 3), normal(2, 2, 5, 3), normal(2, 2, 5, 3)),
+    "labels that point out of a table": (
+        ctc, normal(8, 2, 5), torch.tensor([[1, 2, 2], [3, 4, 1]]), torch.tensor([8, 8]), torch.tensor([3, 2]),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("call", OF_TORCH.values(), ids=OF_TORCH)
+def test_limits_of_torch_are_notices_at_most(call):
+    report = tg.check(*call)
+    assert report.ok, str(report)
+
+
+class ActNorm(nn.Module):
+    """Takes its shift from its first batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.shift = nn.Parameter(torch.zeros(3, dtype=DOUBLE))
+        self.ready = False
+
+    def forward(self, x):
+        if not self.ready:
+            self.shift.data.copy_(-x.detach().mean(0))
+            self.ready = True
+        return (x + self.shift).sin()
+
+
+def test_a_module_that_initializes_itself_is_to_be_called_once():
+    module, x = ActNorm(), normal(6, 3)
+    with pytest.raises(tg.ArgumentError, match="sets parameters in its first call") as told:
+        tg.check(module, x)
+    assert told.value.got == "ActNorm with shift"
+    module(x)
+    assert tg.check(module, x).ok

@@ -20,6 +20,8 @@ from .target import Target, differentiable, on_the_same
 
 FEW_PARAMETERS = 4
 """A module's parameters that are told one by one."""
+FEW_NUMBERS = 16
+"""Integers of a tensor that are told one by one."""
 
 
 @dataclass(frozen=True)
@@ -143,6 +145,13 @@ class Case:
         return ", ".join(told)
 
     @property
+    def identity(self) -> str:
+        """The label, and the numbers of small tensors of integers: by them kernels are told where to read."""
+        data = [(n, leaf) for n, leaf in zip(self._names, self._flat, strict=True) if isinstance(leaf, Tensor)]
+        few = [(n, leaf) for n, leaf in data if not differentiable(leaf) and leaf.numel() <= FEW_NUMBERS]
+        return "; ".join([self.label, *(f"{n} = {leaf.tolist()}" for n, leaf in few)])
+
+    @property
     def device_type(self) -> str:
         """The type of the device that the arguments are on, such as ``"cuda"``."""
         return next((leaf.device.type for leaf in self._flat if isinstance(leaf, Tensor)), "cpu")
@@ -183,7 +192,7 @@ class Case:
     def of(self, target: Target) -> Case:
         """Return the case of another target."""
         other = self.with_leaves(self.leaves)
-        other.target = target
+        other.target, other._in_place = target, self._in_place
         return other
 
     def calling(self, function: Callable[..., Any]) -> Case:
@@ -218,7 +227,7 @@ class Case:
     def call_with(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the target with these very arguments."""
         process = os.getpid()
-        children.begins(lambda: self.label)
+        children.begins(lambda: self.identity)
         state = torch.default_generator.get_state()
         torch.default_generator.manual_seed(self.seed)
         try:

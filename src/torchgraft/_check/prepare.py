@@ -26,7 +26,7 @@ from .finding import Finding, Verdict
 from .generate.inputs import Inputs, Refusal, attempt, is_deliberate, make_case
 from .numeric.gradient import is_shown_wrong
 from .report.result import Result
-from .target import Target
+from .target import Target, copied
 from .variations import admitted, unequal
 
 CASES = 24
@@ -123,6 +123,11 @@ def _give(made: Prepared, inputs: Sequence[Any], kwargs: Mapping[str, Any], seed
     if refused is not None:
         made.results.append(_refused(made.target, Refusal(case, case.label, refused, sample=False, deliberate=True)))
         return
+    if case.target.kind == "module" and (written := _written_first(case)):
+        raise ArgumentError(
+            "sets parameters in its first call", argument="target", expected="a module that was called once",
+            got=f"{made.target.name} with {', '.join(written)}", hint="call it once on the arguments, then check it",
+        )  # fmt: skip
     given = _torch.pytree.tree_leaves((inputs, kwargs))
     marked = any(isinstance(leaf, Tensor) and leaf.requires_grad for leaf in given)
     if not marked and (data := _data_among(case)):
@@ -134,6 +139,20 @@ def _give(made: Prepared, inputs: Sequence[Any], kwargs: Mapping[str, Any], seed
         made.results += [Result("samples", SAMPLES, Verdict.INCONCLUSIVE, note=note) for note in stuck.values()]
         case = make()
     made.cases += [case, *_trained(case)]
+
+
+def _written_first(case: Case) -> list[str]:
+    """Name the parameters that change in a module's first call, and not in its second: it initializes itself."""
+    written: list[set[str]] = []
+    with contextlib.suppress(Exception):  # The checks report it.
+        (parameters, *args), kwargs = case.arguments(case.leaves_of(case.primals))
+        module = copied(case.target.origin, parameters)
+        for _ in range(2):
+            before = {name: value.detach().clone() for name, value in module.named_parameters()}
+            module(*args, **kwargs)
+            rows = module.named_parameters()
+            written.append({n for n, value in rows if n in before and not torch.equal(value, before[n])})
+    return sorted(written[0]) if len(written) == 2 and not written[1] else []
 
 
 def _trained(case: Case) -> list[Case]:

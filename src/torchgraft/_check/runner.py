@@ -133,11 +133,13 @@ def _survived(checks: Sequence[Check], cases: Sequence[Case], clock: Clock, memo
     if clock.over:
         return [_untried(check, f"the {clock.budget:.3g} s were over") for check in checks]
     apart = memory.forks and (bool(memory.ends.keys() - {None}) or is_risky(checks[0], cases[0]))
-    kind = checks[0].probes or "calls" if apart else None
+    kind = checks[0].probes or "calls" if apart or checks[0].probes == "children" else None
     if GUARD.ended >= ENDS:
         return [_untried(check, f"{ENDS} calls did not end") for check in checks]
     if memory.ends[None] >= ENDS or (len(checks) == 1 and memory.ends[kind] >= ENDS):
-        return [_untried(check, f"{ENDS} checks have ended their process") for check in checks]
+        untried = [_untried(check, f"{ENDS} checks have ended their process") for check in checks]
+        # What ends in this process, or with the given arguments, was told before.
+        return [replace(result, verdict=Verdict.SKIPPED) for result in untried] if _is_of_torch(cases[0]) else untried
     try:
         results = survive(lambda: _results(checks, cases, clock, memory), apart=apart)
     except Exception as error:  # The process has ended, or a result cannot be pickled.
@@ -157,21 +159,19 @@ def _survived(checks: Sequence[Check], cases: Sequence[Case], clock: Clock, memo
 
 def _failed(check: Check, case: Case, error: Exception) -> Result:
     if isinstance(error, Ended):
+        elsewhere = check.probes in ("sizes", "forwards", "children") and error.call != ""
+        if elsewhere and error.call == case.identity:  # It lives here: others have written where they must not.
+            error.call = f"a call after some with other arguments; {error.call}"
         result = with_faults(case, error.result(check.name), check.look)
-        elsewhere = check.probes in ("sizes", "forwards") and error.call not in ("", case.label)
-        return _noted(check, result) if type(error) is Ended and elsewhere and _is_of_torch(case) else result
+        return _noted(result) if type(error) is Ended and elsewhere and _is_of_torch(case) else result
     return Result(check.name, check.title, Verdict.INCONCLUSIVE, note=f"raised {type(error).__name__}: {error}")
 
 
-def _noted(check: Check, result: Result) -> Result:
-    """Turn findings into notices: torch's kernels are not made for all arguments, and nobody asked for these.
-
-    What else was to be tried is untold; of sizes nothing is promised.
-    """
+def _noted(result: Result) -> Result:
+    """Turn findings into notices: torch's kernels are not made for all arguments, and nobody asked for these."""
     words = "with arguments you did not give"
-    verdict = Verdict.SKIPPED if check.probes == "sizes" else Verdict.INCONCLUSIVE
     findings = [f.but(severity=Verdict.PASS, title=f"{f.title}, {words}", given=False) for f in result.findings]
-    return replace(result, verdict=verdict, note=f"it ends its process {words}", findings=tuple(findings))
+    return replace(result, verdict=Verdict.SKIPPED, note=f"it ends its process {words}", findings=tuple(findings))
 
 
 def _results(checks: Sequence[Check], cases: Sequence[Case], clock: Clock, memory: Memory) -> list[Result]:
@@ -282,6 +282,8 @@ def run_check(check: Check, case: Case, told: set[str] | None = None) -> Result:
         except Inconclusive as why:
             verdict, note = Verdict.INCONCLUSIVE, str(why)
         except Exception as error:  # The target raised where no check expects it, or a check is wrong: no pass.
+            if isinstance(error, Ended) and check.probes == "children":
+                raise
             verdict, note = Verdict.INCONCLUSIVE, f"raised {type(error).__name__}: {error}".split("\n")[0]
         except _torch.TooMuch:
             verdict, note = Verdict.INCONCLUSIVE, f"a call was ended after {MINUTE:.0f} s of CPU time or more"

@@ -411,7 +411,8 @@ def copied(module: nn.Module, parameters: Mapping[str, torch.Tensor]) -> nn.Modu
     for part in module.modules():
         for held in (*vars(part).values(), *part._buffers.values()):
             if isinstance(held, torch.Tensor):  # `deepcopy` refuses what is no leaf, such as a weight that is normed.
-                memo[id(held)] = held.detach().clone().requires_grad_(held.requires_grad and held.is_leaf)
+                with torch.inference_mode(False):  # The module was not made in the mode of a call.
+                    memo[id(held)] = held.detach().clone().requires_grad_(held.requires_grad and held.is_leaf)
     return copy.deepcopy(module, memo)
 
 

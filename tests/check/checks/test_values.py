@@ -134,8 +134,8 @@ def test_what_float32_loses_next_to_zero_and_far_from_it(lost, kept, told):
 
 
 def test_what_float32_cannot_hold_is_not_asked_for():
-    for function in (torch.exp, lambda x: x**9, lambda x: (50 * x).cosh()):
-        assert found(with_values(function), DOUBLE.abs()) == []
+    for values in (torch.exp, lambda x: x**9, lambda x: (50 * x).cosh()):
+        assert found(with_values(values), DOUBLE.abs()) == []
 
 
 @pytest.mark.parametrize(("function", "count"), [(torch.reciprocal, 1), (lambda x: (x - 1.5).log(), 2)])

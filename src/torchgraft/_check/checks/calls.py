@@ -108,8 +108,10 @@ def modes(case: Case) -> Iterator[Finding]:
     for name, mode in (("no_grad", torch.no_grad), ("inference_mode", torch.inference_mode)):
 
         def call(mode: Callable[[], AbstractContextManager[object]] = mode) -> Made:
+            made = case.leaves_of(case.primals)  # Parameters are made outside, and activations in the mode.
             with mode():
-                return [output.clone() for output in case.outputs()], ()
+                given = [leaf if i in case.parameters else leaf.clone() for i, leaf in enumerate(made)]
+                return [output.clone() for output in case.outputs(given)], ()
 
         cause, hint = "the forward looks at whether a gradient is wanted", "compute the same value in every mode"
         found = compared(

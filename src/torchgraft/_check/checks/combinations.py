@@ -13,6 +13,7 @@ from collections.abc import Callable, Hashable, Iterator
 import torch
 from torch import Tensor
 
+from ... import _torch
 from ...errors import DtypeError, KernelError
 from ..baseline import baseline, distance, generator, signed
 from ..case import Case, Linearization
@@ -26,6 +27,7 @@ from ..variations import (
     LARGE,
     MANY,
     MASKED,
+    SHIFTED,
     TRAINED,
     fit_parameters,
     with_precision,
@@ -317,6 +319,7 @@ class Calls:
                     meant = (self.own or not (smooth or case.target.is_torch)) and is_smooth(case)
                 elif finding.code == "nan-gradient":
                     meant = (self.own and continuous(case)) or (not case.target.is_torch and is_smooth(case))
+                    meant = meant and (self.own or not _decomposes(case))
                 else:
                     meant = baseline(case).conditioned and (not smooth or is_smooth(case))
                 if meant:
@@ -408,7 +411,10 @@ class Calls:
         maybe_a_scale = parts.get("values") == ALL_SIGNS
         # Of derivatives of torch's own, two things at once that nobody gave are nobody's matter.
         far_fetched = not self.own and len(strange) > 1
-        severity = Verdict.PASS if beyond or maybe_a_scale or far_fetched else finding.severity
+        # An exponential of 8,000 is infinite, and torch's own derivative NaN.
+        infinite = not self.own and finding.code == "nan-gradient" and parts.get("values") in (LARGE, SHIFTED)
+        notice = beyond or maybe_a_scale or far_fetched or infinite
+        severity = Verdict.PASS if notice else finding.severity
         return finding.but(
             code=code, title=title, where=where, cause=cause, hint=hint, given=given, case=case, severity=severity
         )
@@ -438,12 +444,20 @@ def part_of(given: Case, larger: Case) -> tuple[Case, Finding] | None:
 
 MULTIPLE = 8
 """Epsilons by which a gradient may be a multiple of what it is in more digits."""
+DECOMPOSITIONS = ("LinalgEig", "LinalgSvd", "LinalgQr")
+"""Beginnings of names of torch's nodes."""
 DIGITS_HINT = "compute in more digits, and convert the gradient at the end; or avoid the cancellation"
 
 
 def _is_turned(row: Row) -> bool:
     """Return True if derivatives of other orders are taken where arguments lie in another order of memory."""
     return TRAITS["arguments"][row[4]] == LAYOUT and not any(row[:4])
+
+
+def _decomposes(case: Case) -> bool:
+    """Return True if torch differentiates eigenvectors or singular vectors: it has no derivative where values agree."""
+    nodes = _torch.nodes_in_graph(case.linearize().outputs)
+    return any(node.name().startswith(DECOMPOSITIONS) for node in nodes)
 
 
 def _leaves_out(case: Case, masked: Case, outputs: list[Tensor]) -> bool:

@@ -70,7 +70,7 @@ def push(case: Case, direction: Sequence[Value], *, recorded: bool = False) -> l
     If `recorded`, autograd records the call meanwhile, and hooks pack what it saves, as checkpoints do.
     """
     forward_ad = torch.autograd.forward_ad
-    with forward_ad.dual_level(), torch.set_grad_enabled(recorded), _packing(case, recorded):
+    with forward_ad.dual_level(), torch.enable_grad(), _packing(case, recorded):
         primals = [primal.clone().requires_grad_(recorded).clone() for primal in case.primals]
         duals = [
             primal if tangent is None else forward_ad.make_dual(primal, tangent.clone())

@@ -229,7 +229,9 @@ def _after_inference(base: Baseline) -> Iterator[Finding]:
 def _buffers(base: Baseline) -> Iterator[Finding]:
     """A buffer must not keep the graph of a call, in which the next call would go on; nor may a backward change it."""
     case = base.case
-    (parameters, *args), kwargs = case.arguments([primal.clone().requires_grad_() for primal in case.primals])
+    leaves = case.leaves_of(case.primals)
+    given = [leaf if i in case.parameters else leaf.clone() for i, leaf in enumerate(leaves)]  # It may write into them.
+    (parameters, *args), kwargs = case.arguments(given)
     module = copied(case.target.origin, parameters)
     with torch.enable_grad():
         returned = module(*args, **kwargs)

@@ -235,7 +235,8 @@ def batched_tangents(base: Baseline) -> Iterator[Finding]:
 
     def tangents(*direction: Tensor) -> tuple[Tensor, ...]:
         primals = tuple(primal.clone() for primal in case.primals)
-        return torch.func.jvp(lambda *p: tuple(case.outputs(p)), primals, direction)[1]  # type: ignore[no-any-return]
+        with torch.enable_grad():  # As a caller of `jacfwd` has it: a target may ask for it.
+            return torch.func.jvp(lambda *p: tuple(case.outputs(p)), primals, direction)[1]  # type: ignore[no-any-return]
 
     found = attempt(partial(_map, tangents, [torch.stack(column) for column in zip(*directions, strict=True)]))
     cause = "the jvp mixes the samples, or its vmap rule is wrong"
