@@ -587,7 +587,7 @@ def test_a_guard_of_the_caller_stays():
     assert signal.getsignal(signal.SIGVTALRM) == signal.SIG_DFL
 
 
-# -- what torch's own modules and functions do --------------------------------------------------------------------------
+# -- what torch's own modules and functions do ------------------------------------------------------------------------
 
 
 class Versioned(nn.Module):

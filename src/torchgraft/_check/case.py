@@ -16,7 +16,7 @@ from . import children
 from .endless import GUARD
 from .finding import LeftOut, Skip
 from .late import require_sizes
-from .target import Target, differentiable, on_the_same
+from .target import OWN, Target, differentiable, on_the_same
 
 FEW_PARAMETERS = 4
 """A module's parameters that are told one by one."""
@@ -143,6 +143,13 @@ class Case:
             dtypes = sorted({_dtype(self._flat[i]) for i in many})
             told.append(f"{len(many)} parameters in {' and '.join(dtypes)}")
         return ", ".join(told)
+
+    @property
+    def is_own(self) -> bool:
+        """True if derivatives that are not torch's own take part."""
+        if "own" not in self.memo:
+            self.memo["own"] = self.target.kind in OWN or bool(_torch.functions_in_graph(self.linearize().outputs))
+        return bool(self.memo["own"])
 
     @property
     def identity(self) -> str:

@@ -18,7 +18,6 @@ from .cause.explain import explain
 from .cause.faults import with_fault, with_faults
 from .checks.calls import noise
 from .checks.table import Check
-from .checks.traits import OWN
 from .checks.unwritten import filled, with_unwritten
 from .children import hangs_in_child, may_fork, survive, threads
 from .clock import Clock, OutOfTime
@@ -32,6 +31,7 @@ from .progress import Progress
 from .report.result import Result
 from .repro import repro
 from .shrink import shrink
+from .target import OWN
 from .variations import has_indices, within
 from .work import affordable
 

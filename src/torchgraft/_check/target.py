@@ -27,6 +27,8 @@ from ..errors import ArgumentError
 FUNCTIONS = (torch.autograd.Function, Function)
 
 Kind = Literal["operator", "function", "library", "module", "callable"]
+OWN = ("operator", "function", "library")
+"""Kinds of targets whose derivatives are no one else's."""
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,6 @@ from .traits import (
     TWICE,
     fits,
     forward_mode,
-    is_own,
     passed,
     row_of,
     turned,
@@ -127,7 +126,7 @@ class Calls:
         self.case = case
         self.free = signature_of(case.target) is not None
         plain = case.linearize()
-        self.own = is_own(case)
+        self.own = case.is_own
         self._variants: dict[Row, tuple[Case, Linearization] | None] = {(0, 0, 0): (case, plain)}
         self._lines = dict[Row, Line]()
         self._found = dict[Hashable, Finding | None]()

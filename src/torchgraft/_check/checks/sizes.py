@@ -16,6 +16,7 @@ from ..finding import Finding, Inconclusive, Skip, Verdict
 from ..generate.inputs import signature_of
 from ..numeric.gradient import WRONG_AT_TIES, gradient, is_right
 from ..numeric.line import shown_right
+from ..target import OWN
 from ..variations import (
     admitted,
     fit_parameters,
@@ -29,7 +30,6 @@ from ..variations import (
     within,
 )
 from .combinations import continuous, not_made_for, part_of
-from .traits import OWN, is_own
 from .ways import Words
 
 # -- the gradient at other sizes: none, one, two, beyond the tiles of a kernel, and different from each other --------
@@ -58,7 +58,7 @@ def other_sizes(case: Case) -> Iterator[Finding]:
         variant.traits |= {other.what}
         variant.seed += taken
         taken += 1
-        empty_of_torch = not is_own(case) and any(not primal.numel() for primal in variant.primals)
+        empty_of_torch = not case.is_own and any(not primal.numel() for primal in variant.primals)
         for finding in look_at(variant, "a size"):
             raised = finding.code == "backward-raises"
             refused = raised and "invalid gradient" not in (finding.cause or "")
@@ -262,7 +262,7 @@ def ties(case: Case) -> Iterator[Finding]:
 def _at_ties(case: Case, finding: Finding) -> Verdict:
     """A NaN is torch's own where it differentiates, as where a matrix has equal eigenvalues."""
     lost = isinstance(finding.analytic, float) and math.isnan(finding.analytic)
-    return Verdict.PASS if lost and not is_own(case) else finding.severity
+    return Verdict.PASS if lost and not case.is_own else finding.severity
 
 
 def _wrong_at_ties(case: Case, primals: list[Tensor]) -> list[Finding]:

@@ -19,23 +19,13 @@ from ..finding import Finding, Skip, Verdict
 from ..numeric.line import CLOSE, Line, largest, near, products
 from ..numeric.probe import Probe
 from ..numeric.vectors import flatten
+from ..target import OWN
 from ..variations import ENDS, LARGE, MANY, SHAPES, SHIFTED, SWEPT, VALUES, WIDE_SWEPT, nearby, within
 from .layouts import lazy, strided, transposed
 from .orders import backward_case, push, second_order, tangents
 from .vmap import mapped
 
 # -- the dimensions and their traits; the first of each is the plain one -----------------------------------------------
-
-OWN = ("operator", "function", "library")
-"""Kinds of targets whose derivatives are no one else's."""
-
-
-def is_own(case: Case) -> bool:
-    """Return True if derivatives that are not torch's own take part."""
-    if "own" not in case.memo:
-        case.memo["own"] = case.target.kind in OWN or bool(_torch.functions_in_graph(case.linearize().outputs))
-    return bool(case.memo["own"])
-
 
 TWICE, BESIDE = "one tensor twice", "another use of the arguments"
 DETACHED = "one tensor twice, once detached"

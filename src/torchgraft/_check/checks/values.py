@@ -24,7 +24,6 @@ from ..numeric.vectors import flatten
 from ..variations import nearby, with_precision, with_wide_integers, within
 from ..work import STEPS, WORK
 from .combinations import not_made_for
-from .traits import is_own
 from .ways import Words
 
 # -- between neighbouring arguments ------------------------------------------------------------------------------------
@@ -84,7 +83,7 @@ def values(case: Case) -> Iterator[Finding]:
         if 4 * accuracy + 64 * rounding < part < accuracy**0.5 and jump > 4 * beside:
             yield _finding(case, part, accuracy, declared)
             return
-    if is_own(case):
+    if case.is_own:
         yield from _in_few_digits(case)
         yield from _rounded_integers(case)
 
