@@ -34,6 +34,8 @@ OTHERS = (
 PAIRS = 12
 """Pairs of options that are changed together."""
 
+FOR_NONE = "a tensor for "
+"""The first words of what is put in the place of None."""
 REFUSE = "refuse it in the forward, if it is not made for it"
 ADD_UP = "add up what an index gets that comes twice, by index_add or accumulate=True; or say that none may come twice"
 """A hint where it may be that indices have to be a permutation."""
@@ -67,6 +69,11 @@ class _Other(NamedTuple):
         with contextlib.suppress(ValueError):
             return not math.isnan(float(self.what.partition("=")[2]))
         return False
+
+    @property
+    def is_in_the_place_of_none(self) -> bool:
+        """True if it is a tensor that nobody gave."""
+        return self.what.startswith(FOR_NONE)
 
     def told(self, finding: Finding) -> Finding:
         """The finding, with the option that it needs."""
@@ -113,7 +120,7 @@ def _others(base: Baseline, claimed: bool) -> Iterator[_Other]:
     yield from itertools.starmap(_Other, (*options(case), *axes))
     for name, others in left_out(case):
         fitting = (other for other in others if _takes(base, other) and _uses(base, other))
-        yield from (_Other(f"a tensor for {name}", other) for other in itertools.islice(fitting, 1))
+        yield from (_Other(f"{FOR_NONE}{name}", other) for other in itertools.islice(fitting, 1))
     for what, other, state in states(case):
         yield _Other(what, other, closely=not state.buffers)
     yield from (_Other(what, other, closely=False) for what, other in further(case))
@@ -139,9 +146,9 @@ def _shown(case: Case) -> set[Hashable]:
 
 
 def _is_lost(other: _Other, finding: Finding) -> bool:
-    """Return True if a number makes the gradient NaN, as a temperature of 0 does."""
+    """Return True if what is put in makes the gradient NaN, as a temperature of 0 does, or a mask of all of a row."""
     lost = isinstance(finding.analytic, float) and math.isnan(finding.analytic)
-    return lost and other.is_number
+    return lost and (other.is_number or other.is_in_the_place_of_none)
 
 
 def _key(finding: Finding) -> Hashable:

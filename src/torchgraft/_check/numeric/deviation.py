@@ -39,7 +39,7 @@ def deviation(probe: Probe, backward: Backward, pairing: Pairing) -> Finding:
     return Finding(
         code, severity, f"The gradient of {what} {said}", f"{where} by {what}; {probe.case.label}",
         analytic=pairing.analytic, numeric=pairing.numeric, error=pairing.error, estimate=pairing.tolerance,
-        hint=tolerance_hint(probe, pairing.error, pairing) or _surrogate_hint(probe, pairing),
+        hint=tolerance_hint(probe, pairing.error, pairing) or _surrogate_hint(probe, pairing) or _hint_of_torch(probe),
     )  # fmt: skip
 
 
@@ -76,6 +76,16 @@ def _surrogate_hint(probe: Probe, pairing: Pairing) -> str | None:
         f'@f.surrogate("{name}", of=...)' if probe.case.target.kind == "operator" else f'surrogate={{"{name}": ...}}'
     )
     return f"if the derivative of another function is meant, such as a smooth one, declare it: {declared}"
+
+
+def _hint_of_torch(probe: Probe) -> str | None:
+    """The next step where all derivatives are torch's own, which are right."""
+    if probe.case.is_own:
+        return None
+    return (
+        "look for a part that is detached, computed without grad mode, or out of torch (.data, .item(), .numpy()); if "
+        "that is meant, declare whose derivative it is: surrogate={...}"
+    )
 
 
 def output_names(probe: Probe) -> list[str]:
