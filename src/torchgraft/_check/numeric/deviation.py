@@ -83,8 +83,8 @@ def _hint_of_torch(probe: Probe) -> str | None:
     if probe.case.is_own:
         return None
     return (
-        "look for a part that is detached, computed without grad mode, or out of torch (.data, .item(), .numpy()); if "
-        "that is meant, declare whose derivative it is: surrogate={...}"
+        "look for a part that is detached, computed without grad mode, or out of torch (.data, .item(), .numpy()), or "
+        "for a hook; if that is meant, declare whose derivative it is: surrogate={...}"
     )
 
 
