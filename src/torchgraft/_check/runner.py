@@ -159,9 +159,9 @@ def _survived(checks: Sequence[Check], cases: Sequence[Case], clock: Clock, memo
 
 def _failed(check: Check, case: Case, error: Exception) -> Result:
     if isinstance(error, Ended):
-        elsewhere = check.probes in ("sizes", "forwards", "children") and error.call != ""
-        if elsewhere and error.call == case.identity:  # It lives here: others have written where they must not.
-            error.call = f"a call after some with other arguments; {error.call}"
+        elsewhere = check.probes in ("sizes", "forwards", "children") and error.call not in ("", case.identity)
+        if error.call == case.identity and has_indices(case):  # It lives here: others have written where they point.
+            elsewhere, error.call = True, f"a call after some with other arguments; {error.call}"
         result = with_faults(case, error.result(check.name), check.look)
         return _noted(result) if type(error) is Ended and elsewhere and _is_of_torch(case) else result
     return Result(check.name, check.title, Verdict.INCONCLUSIVE, note=f"raised {type(error).__name__}: {error}")
