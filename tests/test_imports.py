@@ -123,7 +123,8 @@ def test_heavy_imports_are_found(imported_by):
 # -- one way ----------------------------------------------------------------------------------------------------
 
 LAYERS = (
-    ("_frames", "_torch"),
+    ("_frames",),
+    ("_torch",),
     ("errors", "_generated"),
     ("_captures", "_draws"),
     ("_spec", "_randomness"),

@@ -8,6 +8,7 @@ import types
 import pytest
 import torch
 
+from examples.cube import cube
 from torchgraft import _torch
 
 MUCH = 1_000_000
@@ -66,6 +67,15 @@ def test_lines_of_libraries_are_not_counted():
     assert effort.calls > 1
     with pytest.raises(_torch.TooMuch), _torch.Effort(MUCH, lines=50):
         steps(60)
+
+
+def test_lines_of_an_operator_are_those_of_its_kernel():
+    x = torch.ones(3, dtype=torch.float64)
+    cube(x)  # The first call of all makes imports.
+    for given in (x, x[None], x.float()):  # The first call with its kind of tensor plans the shapes.
+        with _torch.Effort(MUCH, lines=MUCH) as effort:
+            cube(given)
+        assert effort.lines == 1
 
 
 def test_what_gives_back_is_not_stopped():

@@ -20,10 +20,17 @@ def alike(target: Target, change: Tensor, at: Tensor) -> Tensor:
     change = change.to(at.device)
     if not target.late or not at.numel():
         return change
-    parts = (torch.view_as_real(at) if at.is_complex() else at[..., None]).reshape(at.numel(), -1)
-    _, group = parts.unique(dim=0, return_inverse=True)
+    group = _groups(at.reshape(-1))
     first = torch.full_like(group, len(group)).scatter_reduce(0, group, torch.arange(len(group)).to(group), "amin")
     return change.reshape(-1)[first[group]].reshape(change.shape)
+
+
+def _groups(values: Tensor) -> Tensor:
+    """Number the elements of a vector; equal ones have the same number."""
+    if values.is_complex():
+        values = _groups(values.real) * len(values) + _groups(values.imag)
+    _, numbers = values.unique(return_inverse=True)
+    return numbers  # type: ignore[no-any-return]
 
 
 def require_sizes(target: Target, found: Sequence[Tensor], given: Sequence[torch.Size]) -> None:

@@ -9,19 +9,18 @@ import sys
 from types import FrameType
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from .._frames import is_of_torch, is_own
 from .plain import materialized
 
 PRICE = 1000
 """Elements that cost as much as an operation itself."""
 
 
-_LIBRARY = os.path.dirname(os.__file__) + os.sep
-_OURS = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(os.path.dirname(__file__)) + os.sep)
+_LIBRARY = (os.path.dirname(os.__file__) + os.sep, "<frozen ")
 _PACKAGES = f"{os.sep}site-packages{os.sep}"
 
 
@@ -75,7 +74,8 @@ class Effort(TorchDispatchMode):
         generates = frame.f_code.co_flags & inspect.CO_GENERATOR
         if self._most_calls is not None and self.calls > self._most_calls and not generates:
             self._stop(frame)
-        return self._line if self._most_lines is not None and _may_loop(frame.f_code.co_filename) else None
+        counted = self._most_lines is not None and _may_loop(frame.f_code.co_filename, frame.f_globals.get("__name__"))
+        return self._line if counted else None
 
     def _line(self, frame: FrameType, event: str, argument: Any) -> Any:
         if event == "line":
@@ -106,9 +106,14 @@ class Effort(TorchDispatchMode):
 
 
 @functools.cache
-def _may_loop(file: str) -> bool:
-    """Return False for code of torch, of this package, and of Python's library: its loops end."""
-    return not (file.startswith(_OURS) or (file.startswith(_LIBRARY) and _PACKAGES not in file))
+def _may_loop(file: str, module: object) -> bool:
+    """Return False for code of torch, of this package, and of Python's library: its loops end.
+
+    Methods of a dataclass are in no file, and have the name of its module.
+    """
+    if is_own(file) or is_of_torch(file) or str(module).partition(".")[0] in ("torch", "torchgraft"):
+        return False
+    return _PACKAGES in file or not file.startswith(_LIBRARY)
 
 
 def may_stop(frame: FrameType | None) -> bool:

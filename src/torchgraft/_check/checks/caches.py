@@ -53,17 +53,19 @@ def caches(case: Case) -> Iterator[Finding]:
         raise Skip("here can be no child process, in which calls with other options and dtypes leave nothing behind")
     rows = [(way, resized(case, size, size + way.more)) for way in WAYS for size in sizes(case)[:2]]
     rows += [(WAYS[0], other) for other in itertools.islice(filter(_admits, untried(case)), MOST)]
-    for _, other in rows:  # To measure its own would be the first call with its size or number.
-        other.memo["taken"] = taken(case)
     try:
-        after = run_in_child(lambda: [way.look(other) for way, other in rows])
+        after = run_in_child(lambda: [way.look(other, case) for way, other in rows])
     except Hung:
         if hangs_in_child(case.values):
             raise Skip("it waits forever in a child process, in which it would leave nothing behind") from None
         raise
     if not any(after):
         raise Skip("it takes no other sizes")
-    plain = survive(lambda: [(_called(other), _called(other)) for _, other in rows], apart=is_native(case.target))
+
+    def called_twice() -> list[tuple[list[Value], list[Value]]]:
+        return [(_called(other, case), _called(other, case)) for _, other in rows]
+
+    plain = survive(called_twice, apart=is_native(case.target))
     for (way, other), one, (first, again) in zip(rows, after, plain, strict=True):
         if one and first and _same(first, again) and not _same(one, again):  # It may count its calls.
             yield way.words.at(f"a call after others; {other.label}")
@@ -77,9 +79,9 @@ def _static(case: Case) -> Iterator[Finding]:
     if not any(STATIC[source.language].search(source.code) for source in sources if source.language in STATIC):
         return
     for other in itertools.islice(filter(_admits, [*nearly(case), *untried(case)]), FEW):
-        here = _called(other)
+        here = _called(other, case)
         with debug(sanitize=False):
-            alone = _called(other)
+            alone = _called(other, case)
         if here and alone and not _same(here, alone):
             yield OF_A_PROGRAM.at(f"a call after others; {other.label}")
             return
@@ -98,25 +100,26 @@ def _admits(case: Case) -> bool:
     return False
 
 
-def _after_options(case: Case) -> list[Value]:
+def _after_options(case: Case, given: Case) -> list[Value]:
     """Outputs and gradients after calls with other options and dtypes; nothing without such calls."""
+    case.memo["taken"] = taken(given)  # To measure its own would be the first call with its size or number.
     close = list(filter(_admits, nearly(case)))
     for other in close:  # What is tried below may have the very numbers of the case.
-        _called(other)
+        _called(other, given)
     others = [other for _, other in itertools.islice(options(case), MOST)]
     narrow = with_precision(case, "another precision")
     others += [] if tried(narrow, given=case) is None else [narrow]
     for other in others:
-        _called(other)
-    return _called(case) if close or others else []
+        _called(other, given)
+    return _called(case, given) if close or others else []
 
 
-def _after_numbers(case: Case) -> list[Value]:
+def _after_numbers(case: Case, given: Case) -> list[Value]:
     """Outputs and gradients after a call with other numbers in the same memory.
 
     It is the first at its size: a table that is told by some of the numbers would have been filled before.
     """
-    return _called(case, _rewritten)
+    return _called(case, given, _rewritten)
 
 
 class Way(NamedTuple):
@@ -124,12 +127,12 @@ class Way(NamedTuple):
 
     Attributes:
         more: by so much an axis becomes longer, to a size that no other check tries.
-        look: makes the calls, and returns outputs and gradients of the last one.
+        look: makes the calls of a case, with as much work as the given one; returns outputs and gradients of the last.
         words: what is said where these are others than without the calls before.
     """
 
     more: int
-    look: Callable[[Case], list[Value]]
+    look: Callable[[Case, Case], list[Value]]
     words: Words
 
 
@@ -173,10 +176,10 @@ def _between(x: Tensor) -> Tensor:
     return torch.where(inside, flat + (flat.mean() - flat) / 16, flat).view(x.shape)
 
 
-def _called(case: Case, record: Callable[[Case], Linearization] = Case.linearize) -> list[Value]:
-    """Outputs and gradients; nothing where the target refuses the call, or works long."""
+def _called(case: Case, given: Case, record: Callable[[Case], Linearization] = Case.linearize) -> list[Value]:
+    """Outputs and gradients; nothing where the target refuses the call, or works long beside the given one."""
     with contextlib.suppress(Exception):
-        recorded = tried(case, given=case, record=record)
+        recorded = tried(case, given=given, record=record)
         if recorded is None:
             return []
         outputs = [output.detach() for output in recorded.outputs]
