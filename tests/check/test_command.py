@@ -490,6 +490,34 @@ def test_runs_with_one_seed_are_equal(write, check):
     assert run("--seed", "3") != run("--seed", "4")
 
 
+WAITS = """
+    @tg.op
+    def waits(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+        while x.dtype is torch.bfloat16:
+            pass
+        return 2 * x
+
+    @waits.vjp("x")
+    def _(grad):
+        return 2 * grad
+"""
+WAYS_IN = {
+    "tg.check": "import torchgraft as tg, ops; print(tg.check(ops.waits, only='gradient'))",
+    "command": "from torchgraft.cli import main; main(['check', 'ops.py', '--only', 'gradient'])",
+    "pytest": "import pytest; pytest.main(['-q', '-p', 'no:cacheprovider', '--torchgraft', 'ops.py', '-k', 'samples'])",
+}
+
+
+@pytest.mark.parametrize("way", WAYS_IN)
+def test_generated_calls_have_an_end(write, way):
+    """A call that somebody gave would wait in the user's program as well; nobody has waited for one that is made up."""
+    write(WAITS)
+    script = f"from torchgraft._check import endless; endless.MINUTE = 0.3; {WAYS_IN[way]}"
+    out = fresh.run("-c", script, cwd=Path.cwd()).stdout
+    assert "The target does not come back: a call used 0 s of CPU time" in out
+    assert "while x.dtype is torch.bfloat16:" in out
+
+
 @pytest.mark.slow
 def test_html(write, check, tmp_path):
     check(write(SQUARE + CUBE), *QUICK, "--html", "deep/report.html")

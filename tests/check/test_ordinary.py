@@ -3,9 +3,11 @@
 import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import pytest
 import torch
+from jaxtyping import Float
 from torch import nn
 from torch.autograd import Function
 from torch.nn import functional
@@ -661,3 +663,28 @@ def test_a_module_that_initializes_itself_is_to_be_called_once():
     assert told.value.got == "ActNorm with shift"
     module(x)
     assert tg.check(module, x).ok
+
+
+class Pair(NamedTuple):
+    one: torch.Tensor
+    other: torch.Tensor
+
+
+def test_a_named_tuple_does_not_grow():
+    """A list may have another length."""
+    assert tg.check(lambda pair: pair.one * pair.other.sin(), Pair(normal(3), normal(3)), only=("options", "state")).ok
+
+
+def test_a_rule_that_cannot_be_used_is_a_failure():
+    @tg.op
+    def both(x: Float[torch.Tensor, "n"]) -> tuple[Float[torch.Tensor, "n"], Float[torch.Tensor, "n"]]:
+        return x**2, x.sin()
+
+    @both.vjp("x")
+    def _(grad_out0, x):
+        return 2 * x * grad_out0
+
+    (finding,) = tg.check(both).findings
+    assert (finding.code, finding.severity) == ("backward-raises", tg.Verdict.FAIL)
+    assert "does not read grad_out1" in finding.cause
+    assert 'independent="out1"' in finding.cause

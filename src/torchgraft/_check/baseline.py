@@ -75,13 +75,11 @@ class Baseline:
         found: Sequence[Value],
         expected: Sequence[Value] | None = None,
         *,
-        wanted: Sequence[bool] | None = None,
         times: float = 1.0,
     ) -> list[Difference]:
-        """List gradients that differ, of the primals that were wanted; `times` the slack where several are added."""
+        """List gradients that differ; `times` the slack where several are added."""
         expected, slack = self.gradients if expected is None else expected, [times * s for s in self.gradient_slack]
-        differences = _differing(found, expected, slack, self.gradient_name)
-        return [d for d in differences if wanted is None or wanted[d.index]]
+        return _differing(found, expected, slack, self.gradient_name)
 
 
 @dataclass(frozen=True)
@@ -89,7 +87,6 @@ class Difference:
     """A result that is not what the plain call gave.
 
     Attributes:
-        index: of the output or primal.
         name: as reports call it.
         found: what the other call gave.
         expected: what the plain call gave.
@@ -97,7 +94,6 @@ class Difference:
         slack: the deviation that rounding explains.
     """
 
-    index: int
     name: str
     found: Value
     expected: Value
@@ -123,9 +119,9 @@ def _differing(
     found: Sequence[Value], expected: Sequence[Value], slack: Sequence[float], name: Callable[[int], str]
 ) -> list[Difference]:
     if len(found) != len(expected):
-        return [Difference(0, f"{len(found)} results instead of {len(expected)}", None, None, float("inf"), 0.0)]
+        return [Difference(f"{len(found)} results instead of {len(expected)}", None, None, float("inf"), 0.0)]
     rows = enumerate(zip(found, expected, slack, strict=True))
-    measured = [Difference(i, name(i), a, b, distance(a, b), s) for i, (a, b, s) in rows]
+    measured = [Difference(name(i), a, b, distance(a, b), s) for i, (a, b, s) in rows]
     wrong = [difference for difference in measured if not difference.error <= difference.slack]
     return sorted(wrong, key=lambda d: d.slack - d.error)
 

@@ -83,7 +83,7 @@ def check(
     from .target import make_target
 
     checks = chosen(only, skip, compilers=compilers, inductor=inductor)
-    with reporting(progress) as tell, _torch.without_onlookers(), GUARD.installed():
+    with reporting(progress) as tell, _torch.without_onlookers(), GUARD.installed(first=not inputs and not kwargs):
         prepared = prepare(
             make_target(target, name=name, accuracy=accuracy, surrogate=surrogate),
             inputs,

@@ -78,13 +78,13 @@ def survive(work: Callable[[], T], *, apart: bool) -> T:
     return run_in_child(work) if apart and may_fork() else work()
 
 
-def hangs_in_child(call: Callable[[], object], *, seconds_idle: float = 5.0) -> bool:
+def hangs_in_child(call: Callable[[], object]) -> bool:
     """Return True if a call that has run here waits forever in a child, where pools of threads have no threads.
 
     So do functions that call `torch.jit.fork`.
     """
     try:
-        run_in_child(lambda: bool(call()), seconds_idle=seconds_idle)
+        run_in_child(lambda: bool(call()), seconds_idle=5.0)
     except Hung:
         return True
     except Exception:

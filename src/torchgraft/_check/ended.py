@@ -26,6 +26,10 @@ class Ended(Exception):
     """
 
     title = "The target ends its process"
+    hint = (
+        "raise an exception that says what is wrong; take x.detach() for x.data, with which vmap crashes; "
+        "TORCHGRAFT_DEBUG=1 shows what a kernel in C does wrong"
+    )
 
     def __init__(self, how: str, where: str = "", call: str = "") -> None:
         super().__init__(how, where, call)
@@ -35,9 +39,7 @@ class Ended(Exception):
         """Return the result of the check that ran."""
         finding = Finding(
             "crash", Verdict.FAIL, f"{self.title}: {self.how}", "; ".join(filter(None, (self.where, self.call))),
-            cause=f"seen in the check '{check}'",
-            hint="raise an exception that says what is wrong; take x.detach() for x.data, with which vmap crashes; "
-            "TORCHGRAFT_DEBUG=1 shows what a kernel in C does wrong",
+            cause=f"seen in the check '{check}'", hint=self.hint,
         )  # fmt: skip
         return Result(check, _ALIVE, Verdict.FAIL, findings=(finding,))
 
@@ -46,6 +48,13 @@ class Hung(Ended):
     """The process waited for something that did not come, and was killed."""
 
     title = "The target hangs"
+
+
+class Endless(Ended):
+    """A call used very much CPU time, and was ended."""
+
+    title = "The target does not come back"
+    hint = "give loops an end that comes in every dtype, or refuse the arguments"
 
 
 class TimeOver(Ended):

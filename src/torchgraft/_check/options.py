@@ -90,7 +90,8 @@ def _candidates(case: Case) -> Iterator[tuple[str, Case]]:
     yield from _other_data(case)
     for name, argument, given in _arguments(case):
         declared = case.target.signature.get(name)
-        if isinstance(argument, list | tuple) and argument and all(isinstance(part, Tensor) for part in argument):
+        grows = isinstance(argument, list | tuple) and not hasattr(argument, "_fields")
+        if grows and argument and all(isinstance(part, Tensor) for part in argument):
             last = argument[-1]
             longer = type(argument)(
                 [*argument, (last.detach() * 0.75).to(last.dtype).requires_grad_(last.requires_grad)]

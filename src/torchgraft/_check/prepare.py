@@ -22,6 +22,7 @@ from .children import survive
 from .clock import Clock, OutOfTime
 from .code import is_native
 from .ended import Ended, staying
+from .endless import endless
 from .finding import Finding, Verdict
 from .generate.inputs import Inputs, Refusal, attempt, is_deliberate, make_case
 from .numeric.gradient import is_shown_wrong
@@ -91,6 +92,8 @@ def prepare(
                     _generate(made, seed, device, apart=_may_die(made, seed, device))
         except Ended as end:
             made.results.append(end.result("samples"))
+        except _torch.TooMuch as stopped:
+            made.results.append(endless(stopped).result("samples"))
         except OutOfTime:
             note = f"not all was tried: the {clock.budget:.3g} s were over after {len(made.cases)} cases were made"
             made.results.append(Result("samples", SAMPLES, Verdict.INCONCLUSIVE, note=note))

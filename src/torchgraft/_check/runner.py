@@ -30,7 +30,7 @@ from .numeric.probe import is_smooth, with_ladder
 from .progress import Progress
 from .report.result import Result
 from .repro import repro
-from .shrink import shrink
+from .shrink import TRIES, shrink
 from .target import OWN
 from .variations import has_indices, within
 from .work import affordable
@@ -41,8 +41,8 @@ FEW = 4
 CALLS = 4_000
 """Calls of the target that the search for a smaller case may take."""
 
-TRIES, FEW_TRIES = 150, 2
-"""Smaller cases that are tried, and with checks that need a compiler or children of their own."""
+FEW_TRIES = 2
+"""Smaller cases that are tried with checks that need a compiler or children of their own."""
 
 LARGE = 100_000
 """Elements of cases from which on torch has as many threads as it is set to, and one check alone fills memory."""
@@ -77,11 +77,13 @@ class Memory:
         told: keys of what was found, by whichever check: it is not explained again.
         ends: number of the ends of children, by what their checks probed; and of those in this process, by None.
         forks: the target can be called in a forked child.
+        endless: number of calls in this process that did not end.
     """
 
     told: set[str] = field(default_factory=set)
     ends: Counter[str | None] = field(default_factory=Counter)
     forks: bool = True
+    endless: int = 0
 
 
 def run(
@@ -112,7 +114,7 @@ def run(
             yield
 
     risky: list[Check] = []
-    with prepared(), contextlib.suppress(OutOfTime):
+    with prepared(), contextlib.suppress(OutOfTime, _torch.TooMuch):
         if not _survives_calls(checks, cases):
             memory.ends["calls"] += 1
         risky = [check for check in checks if is_risky(check, cases[0])]
@@ -134,12 +136,13 @@ def _survived(checks: Sequence[Check], cases: Sequence[Case], clock: Clock, memo
         return [_untried(check, f"the {clock.budget:.3g} s were over") for check in checks]
     apart = memory.forks and (bool(memory.ends.keys() - {None}) or is_risky(checks[0], cases[0]))
     kind = checks[0].probes or "calls" if apart or checks[0].probes == "children" else None
-    if GUARD.ended >= ENDS:
+    if memory.endless >= ENDS:
         return [_untried(check, f"{ENDS} calls did not end") for check in checks]
     if memory.ends[None] >= ENDS or (len(checks) == 1 and memory.ends[kind] >= ENDS):
         untried = [_untried(check, f"{ENDS} checks have ended their process") for check in checks]
         # What ends in this process, or with the given arguments, was told before.
         return [replace(result, verdict=Verdict.SKIPPED) for result in untried] if _is_of_torch(cases[0]) else untried
+    ended = GUARD.ended
     try:
         results = survive(lambda: _results(checks, cases, clock, memory), apart=apart)
     except Exception as error:  # The process has ended, or a result cannot be pickled.
@@ -151,6 +154,7 @@ def _survived(checks: Sequence[Check], cases: Sequence[Case], clock: Clock, memo
         results = [_failed(checks[0], cases[0], error)]
         if isinstance(error, Ended):
             memory.ends[kind] += 1
+    memory.endless += GUARD.ended - ended
     memory.told.update(finding.key for result in results for finding in result.findings)
     if is_risky(checks[0], cases[0]) and not (memory.forks and may_fork()):
         results = [replace(result, note=result.note or _HERE) for result in results]
@@ -253,7 +257,7 @@ def _graph_of(case: Case) -> tuple[bool, bool]:
     return case.memo["graph"]  # type: ignore[no-any-return]
 
 
-def run_check(check: Check, case: Case, told: set[str] | None = None) -> Result:
+def run_check(check: Check, case: Case, told: set[str]) -> Result:
     """Run one check on one case.
 
     Args:
@@ -261,7 +265,6 @@ def run_check(check: Check, case: Case, told: set[str] | None = None) -> Result:
         case: to run it on.
         told: keys of what was found already, by whichever check: it is not explained again. New keys are added.
     """
-    told = set() if told is None else told
     start, note, found = time.perf_counter(), "", list[Finding]()
     verdict = Verdict.PASS
     with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):

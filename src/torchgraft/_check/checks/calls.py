@@ -73,7 +73,7 @@ def _same(
         rounding = 0.0
         if other is not None and other.numel():
             rounding = 64 * torch.finfo(other.dtype).eps * float(other.abs().max())
-        difference = Difference(i, name(i), value, other, distance(value, other), rounding)
+        difference = Difference(name(i), value, other, distance(value, other), rounding)
         words = Words(f"nondeterministic-{what}", f"The same call gives another {what}", cause, hint)
         if difference.error > difference.slack:
             yield from words.of([difference], base.case.label)

@@ -222,7 +222,7 @@ def _scaled(base: Baseline, gradients: Sequence[Value], samples: Sequence[Sequen
         slack = 4 * max(others, default=0.0) + 2 * torch.finfo(DTYPE).eps
         if off > slack and expected is not None:
             size = float(torch.linalg.vector_norm(expected))
-            yield Difference(i, base.gradient_name(i), found, expected, off * size, slack * size)
+            yield Difference(base.gradient_name(i), found, expected, off * size, slack * size)
 
 
 def _in_few_digits(base: Baseline) -> list[list[Value]]:

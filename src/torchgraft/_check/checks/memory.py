@@ -371,7 +371,7 @@ def _changed(words: Words, case: Case, watched: Watched) -> Iterator[Finding]:
     """A finding for each tensor whose numbers are others now."""
     for name, now, then in watched:
         if now is not None and distance(now, then):
-            yield from words.of([Difference(0, name, now.detach(), then, distance(now, then), 0.0)], case.label)
+            yield from words.of([Difference(name, now.detach(), then, distance(now, then), 0.0)], case.label)
 
 
 def _declared(case: Case, recorded: Linearization, name: str, primal: Tensor) -> bool:

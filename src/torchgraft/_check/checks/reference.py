@@ -141,7 +141,7 @@ def _differing(case: Case, found: list[Tensor], expected: list[Tensor], whose: s
         allowed = _slack(case, value, [sample[i] for sample in moved])
         # A value where there is none, or none where there is one, is no other way to round.
         unlike = not torch.equal(value.isnan(), other.isnan())
-        difference = Difference(i, name, value, other, math.inf if unlike else distance(value, other), allowed)
+        difference = Difference(name, value, other, math.inf if unlike else distance(value, other), allowed)
         if not difference.error <= difference.slack:
             to = f" to {accuracy:g}" if accuracy else ""
             yield difference.finding("wrong-value", f"{name.capitalize()} is not that of {whose}{to}", case.label)

@@ -245,6 +245,6 @@ def batched_tangents(base: Baseline) -> Iterator[Finding]:
         expected = torch.stack([torch.zeros_like(base.outputs[i]) if (t := one[i]) is None else t for one in loop])
         units = 256 * torch.finfo(value.dtype).eps + case.target.declared.error
         slack = units * float(expected[expected.isfinite()].abs().sum()) + sum(base.gradient_slack)
-        difference = Difference(i, base.output_name(i), value, expected, distance(value, expected), slack)
+        difference = Difference(base.output_name(i), value, expected, distance(value, expected), slack)
         if not difference.error <= difference.slack:
             yield from words.of([difference], f"several tangents at once; {case.label}")

@@ -20,6 +20,7 @@ from ..checks.table import CHECKS, NAMED
 from ..children import isolated
 from ..clock import Clock
 from ..ended import Ended, contained
+from ..endless import GUARD
 from ..evidence import printable
 from ..finding import Finding, Verdict
 from ..prepare import SAMPLES, Prepared, prepare, require_device
@@ -238,13 +239,13 @@ def _results(entry: Entry, clock: Clock, left: int, progress: Callable[[str], No
 
 def run_target(entry: Entry, budget: float | None) -> Iterator[str | Result | None]:
     """Yield the name of each check before it begins, and its results; raise `Ended` where the target leaves."""
-    with contained():
+    with contained(), GUARD.installed(first=True):
         prepared = prepare_target(entry, Clock(budget))
     yield from prepared.results
     memory = Memory()
     for check in entry.settings.checks() if prepared.cases else ():
         yield check.name
-        with contained():
+        with contained(), GUARD.installed(first=True):
             results = list(run_checks([check], prepared.cases, prepared.clock, memory=memory))
         yield from results
 

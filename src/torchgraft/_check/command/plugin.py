@@ -19,11 +19,12 @@ from ...errors import TorchgraftError
 from ..checks.table import NAMED
 from ..clock import Clock
 from ..ended import Ended, contained
+from ..endless import GUARD
 from ..finding import Verdict
 from ..prepare import Prepared, require_device
 from ..report.result import Result
 from ..report.text import paragraphs, plain
-from ..runner import run
+from ..runner import Memory, run
 from .collect import NOTHING, Entry, Settings, collect
 from .command import make_report, prepare_target
 
@@ -48,7 +49,7 @@ class Checks:
         except TorchgraftError as error:
             raise pytest.UsageError(str(error)) from None
         self.collected = set[str]()
-        self._latest: tuple[Entry, Prepared] | None = None
+        self._latest: tuple[Entry, Prepared, Memory] | None = None
 
     def pytest_report_header(self) -> str:
         """Say what is checked, and how to draw the same again."""
@@ -68,12 +69,12 @@ class Checks:
     def results(self, entry: Entry, check: str) -> list[Result]:
         """Return the results of a check; its target's cases are made once for the tests that follow each other."""
         if self._latest is None or self._latest[0] != entry:
-            self._latest = entry, prepare_target(entry, Clock(self._budget))
-        prepared = self._latest[1]
+            self._latest = entry, prepare_target(entry, Clock(self._budget)), Memory()
+        _, prepared, memory = self._latest
         prepared.clock.restart()
         if check == "samples" or not prepared.cases:
             return list(prepared.results)
-        return list(run([NAMED[check]], prepared.cases, prepared.clock))
+        return list(run([NAMED[check]], prepared.cases, prepared.clock, memory=memory))
 
 
 class Place(pytest.Collector):
@@ -116,7 +117,7 @@ class Check(pytest.Item):
         if self._entry.why_not:
             raise pytest.skip.Exception(self._entry.why_not, _use_item_location=True)
         try:
-            with contained():
+            with contained(), GUARD.installed(first=True):
                 results = self._checks.results(self._entry, self._check)
         except Ended as end:
             results = [end.result(self._check)]

@@ -29,7 +29,8 @@ from ...errors import (
 from ..case import Case, Linearization
 from ..checks.reference import reference_outputs
 from ..children import survive
-from ..ended import Ended
+from ..ended import Ended, Endless
+from ..endless import endless
 from ..finding import Inconclusive
 from ..late import alike
 from ..target import Target, contexts, differentiable, function_of
@@ -122,8 +123,8 @@ class Inputs:
     def _generated(self, arguments: Arguments, counter: Iterator[int]) -> Iterator[Case]:
         draw, in_vain = Draw(self.seed), 0
         while in_vain < _IN_VAIN:
-            if self.refused and isinstance(self.refused[-1].error, (BuildError, DeclarationError)):
-                return  # No argument is at fault: a kernel that does not compile refuses all.
+            if self.refused and isinstance(self.refused[-1].error, (BuildError, DeclarationError, Endless)):
+                return  # A kernel that does not compile refuses all; and each call without end takes a minute.
             draw.begin()
             taken: list[Case] = []
             with contextlib.suppress(Impossible):
@@ -209,6 +210,8 @@ def attempt(case: Case, *, apart: bool = False) -> Exception | None:
 
     try:
         survive(call, apart=apart)
+    except _torch.TooMuch as stopped:
+        return endless(stopped, case.label)
     except Exception as error:  # Whatever it is, the target does not take these arguments.
         return error
     return None

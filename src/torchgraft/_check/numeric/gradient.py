@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ... import _torch
+from ...errors import RuleError
 from ..baseline import baseline
 from ..case import Case
 from ..finding import Finding, Inconclusive, Skip, Verdict
@@ -73,7 +74,10 @@ def _draws_implicitly(case: Case) -> bool:
 
     It is that of Figurnov, Mohamed and Mnih, Implicit Reparameterization Gradients (2018), equation 2.
     """
-    nodes = _torch.nodes_in_graph(case.linearize().outputs)
+    try:
+        nodes = _torch.nodes_in_graph(case.linearize().outputs)
+    except RuleError:  # What was found says so.
+        return False
     return any(node.name().startswith(("StandardGamma", "_Dirichlet")) for node in nodes)
 
 

@@ -12,8 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...errors import RuleError
 from ..baseline import generator
-from ..case import Case
+from ..case import Case, Linearization
 from ..evidence import Evidence
 from ..finding import Inconclusive
 from ..late import alike
@@ -253,13 +254,14 @@ class Backward:
         wanted: the elements of the outputs that require grad.
 
     Raises:
+        BackwardRaises: a rule of an operator cannot be used.
         Inconclusive: nothing requires grad, or the values differ from those without grad mode.
     """
 
     def __init__(self, probe: Probe, point: Tensor | None = None) -> None:
         self._probe = probe
         self._point = probe.inputs.unflatten(probe.point if point is None else point)
-        self._recorded = probe.case.linearize(self._point)
+        self._recorded = self._record()
         self._lasting = True
         outputs = self._recorded.outputs
         if not any(output.requires_grad for output in outputs):
@@ -282,10 +284,17 @@ class Backward:
                 return self._vjp(cotangent)
             except Exception:
                 self._lasting = False
-        self._recorded = self._probe.case.linearize(self._point)
+        self._recorded = self._record()
         try:
             return self._vjp(cotangent)
         except Exception as error:
+            raise BackwardRaises from error
+
+    def _record(self) -> Linearization:
+        """The forward pass, recorded; a rule that cannot be used is refused there already."""
+        try:
+            return self._probe.case.linearize(self._point)
+        except RuleError as error:
             raise BackwardRaises from error
 
     def _vjp(self, cotangent: Tensor) -> Tensor:
