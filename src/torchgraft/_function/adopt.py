@@ -72,7 +72,13 @@ def adopt(
             "has no backward", operator=dialect.name, expected="def backward(ctx, *grads)", got="forward alone"
         )
 
-    def decorate(stub: Callable[..., Any]) -> Any:
+    def decorate(stub: Callable[..., Any], *others: Any) -> Any:
+        if others or isinstance(stub, torch.Tensor):
+            raise DeclarationError(
+                "adopt makes a decorator, which was called as if it were the operator", operator=dialect.name,
+                expected="a function whose annotations say what the Function takes", got=f"{len(others) + 1} arguments",
+                hint=f"@tg.adopt({dialect.name})\ndef f(x: Float[Tensor, \"...\"]) -> Float[Tensor, \"...\"]: ...",
+            )  # fmt: skip
         if inspect.isfunction(stub):
             _check_parameters(dialect, stub)
         made = make_op(stub, batch, namespace, name, autocast, frames=2)

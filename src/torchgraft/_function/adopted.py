@@ -27,6 +27,7 @@ from .call import Call
 from .careful import Careful, Scope, outside
 from .context import Recorder, explained, recorder_class, take_constants
 from .dialect import Dialect
+from .gradients import wrong_number
 from .guard import guarded, node_inputs
 from .nested import as_outputs, map_leaves, numbers_in, tensors_in
 
@@ -59,6 +60,8 @@ class Adopted:
         self._state = vars(dialect.function()) if dialect.kind == "instance" and dialect.constructible else {}
         parameters = dialect.signature.parameters.values() if dialect.signature else ()
         self._keywords = [p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
+        given = [p for p in parameters if p.default is p.empty and p.kind is not inspect.Parameter.KEYWORD_ONLY]
+        self._least = len(given) if parameters else len(self.needs)
 
     # -- forward ------------------------------------------------------------------------------------------------
 
@@ -197,8 +200,19 @@ class Adopted:
     def select(self, result: Any, needs: Sequence[bool]) -> tuple[Any, ...]:
         """The gradients of the arguments that need one."""
         several = tuple(result) if isinstance(result, (tuple, list)) else (result,)
-        padded = several + (None,) * (len(needs) - len(several))
-        return tuple(grad for grad, need in zip(padded, needs, strict=False) if need)
+        return tuple(grad for grad, need in zip(self.counted(several), needs, strict=True) if need)
+
+    def counted(self, grads: Sequence[Any]) -> tuple[Any, ...]:
+        """One gradient for each argument; None for those that may be left out of a call, and of what backward returns.
+
+        Raises:
+            RuleError: there are fewer, or gradients of arguments that do not exist.
+        """
+        count = len(self.needs)
+        if len(grads) < self._least or any(grad is not None for grad in grads[count:]):
+            tensors = {name: p.is_tensor for name, p in self.signature.names.items()}
+            raise wrong_number(self.dialect, tensors, grads)
+        return (*grads, *(None,) * count)[:count]
 
     def _recompute(
         self, recorder: Recorder, values: Sequence[Any], outputs: Sequence[Any], told: tuple[bool, ...] | None

@@ -80,8 +80,8 @@ def backward(ctx, *grads):
         raise explained(dialect, error)
     if type(result) is not tuple:
         result = (result,)
-    if len(result) < {count}:
-        result = padded(result)
+    if len(result) != {count}:
+        result = counted(result)
     leaves = ctx._graft_call.plan.leaves
     {settle}
     if grad._version != version:
@@ -144,7 +144,7 @@ class AdoptedNode:
             "written": adopted.dialect.function,
             "dialect": adopted.dialect,
             "explained": explained,
-            "padded": lambda result: (*result, *(None,) * (len(self.sources) - len(result))),
+            "counted": adopted.counted,
             "settle": settle_gradient,
             "overwritten": overwritten,
             "label": self.adopted.label,
@@ -171,7 +171,7 @@ class AdoptedNode:
             outputs=", ".join(outputs),
             reverse=self.adopted.dialect.reverse,
             grad="[grad]" if self.adopted.dialect.boxed else "grad",
-            count=max(self.positions) + 1,
+            count=len(self.sources),
             settle=settle.replace("\n", "\n    "),
             results=", ".join(f"d{i}" if need else "None" for i, need in enumerate(self.mask)),
         )

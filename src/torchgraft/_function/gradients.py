@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,8 @@ def settle(dialect: Dialect, call: Call, result: Any, cotangents: Sequence[Any])
     expected = len(call.arguments)
     required = expected if call.positional is None else call.positional
     if len(grads) < required or any(grad is not None for grad in grads[expected:]):
-        raise _wrong_number(dialect, call, grads)
+        tensors = {dialect.argument(i): _is_tensor(known) for i, known in enumerate(call.arguments)}
+        raise wrong_number(dialect, tensors, grads)
     grads = (grads + (None,) * expected)[:expected]
     for i, (known, grad) in enumerate(zip(call.arguments, grads, strict=True)):
         if grad is None:
@@ -84,13 +85,19 @@ def _is_tensor(known: Any) -> bool:
     return type(known) is tuple or issubclass(known, Tensor)
 
 
-def _wrong_number(dialect: Dialect, call: Call, grads: Sequence[Any]) -> RuleError:
-    names = [dialect.argument(i) for i in range(len(call.arguments))]
-    returned = [f"grad_{n}" if _is_tensor(k) else "None" for n, k in zip(names, call.arguments, strict=True)]
+def wrong_number(dialect: Dialect, arguments: Mapping[str, bool], grads: Sequence[Any]) -> RuleError:
+    """The error for too many or too few gradients.
+
+    Args:
+        dialect: of the Function.
+        arguments: of forward, by their names: whether each is a tensor.
+        grads: what backward returned.
+    """
+    returned = [f"grad_{name}" if is_tensor else "None" for name, is_tensor in arguments.items()]
     return RuleError(
         "backward returned the wrong number of gradients",
         operator=f"{dialect.name}.{dialect.reverse}",
-        expected=f"{len(names)}, for {', '.join(names)}",
+        expected=f"{len(arguments)}, for {', '.join(arguments)}",
         got=f"{len(grads)}: {', '.join(_describe(grad) for grad in grads)}",
         hint=f"one for each argument of forward, None where there is none\nreturn {', '.join(returned)}",
     )
