@@ -26,6 +26,7 @@ def declare(op, parameters, **more):
         (declare(linear, ("bias",), buffers=("bias",)), "'bias' is named twice", "bias"),
         (declare(affine, ("steps",)), "cannot be a parameter", "steps"),
         (declare(operators.hiding, ("weight",)), "two attributes 'half'", "half"),
+        (declare(linear, "weight"), "names stand in a tuple", "parameters"),
         (declare(linear, ("weight",), init={"bias": torch.nn.init.zeros_}), "init names 'bias'", "bias"),
         (declare(torch.sin, ()), "a module is made of", None),
         (declare(linear.__wrapped__, ()), "made of an operator", None),
@@ -59,6 +60,15 @@ def test_constructors(wrong, match, argument):
     assert isinstance(caught.value, TypeError)
     assert caught.value.argument == argument
     assert caught.value.operator in ("Linear", "Affine")
+
+
+def test_an_init_that_fills_nothing_is_refused():
+    """Its parameter would be memory that nobody has written; what is left of another one is NaN."""
+    with pytest.raises(tg.DeclarationError, match="returns a new tensor") as caught:
+        tg.module(linear, ("weight",), init={"weight": torch.zeros_like})(n=2, m=3)
+    assert (caught.value.argument, caught.value.got) == ("weight", "zeros_like")
+    half = tg.module(linear, ("weight",), init={"weight": lambda weight: weight[0].zero_()})(n=2, m=3)
+    assert half.weight.isnan().tolist() == [[False, False], [True, True], [True, True]]
 
 
 def test_a_wrong_axis_is_told_the_right_ones():

@@ -16,9 +16,8 @@ from .._spec.signature import Parameter
 from .._spec.structures import Structure
 from ..errors import DeclarationError
 from .initial import draw
-from .plan import Plan
+from .plan import Init, Plan
 
-Init = Callable[[Tensor], object]
 R_co = TypeVar("R_co", covariant=True)
 
 
@@ -45,13 +44,14 @@ def module(
         parameters: names of tensors that become parameters; floating or complex, every axis with a name or a size.
         buffers: names of tensors that become buffers; of any dtype.
         name: of the class; the operator's in capitalised words by default. Pickling finds the class by it.
-        init: functions that fill a named tensor in place, instead of the default.
+        init: functions that fill a named tensor in place, instead of the default; elements that they leave are NaN.
 
     Returns:
         The class. Its `reset_parameters` fills the tensors anew.
 
     Raises:
-        DeclarationError: a name is none of a tensor of the operator, or the shape of a tensor cannot be known.
+        DeclarationError: a name is none of a tensor of the operator, or the shape of a tensor cannot be known; or, once
+            a module is made, a function of `init` returns another tensor than the one that it is to fill.
 
     Example:
         >>> Linear = tg.module(linear, parameters=("weight", "bias"))
@@ -71,7 +71,7 @@ def module(
             hint="@tg.op above the function; for a plain function write the class by hand",
         )
     caller = sys._getframe(1).f_globals.get("__name__", __name__)
-    plan = Plan(op, tuple(parameters), tuple(buffers), init or {})
+    plan = Plan(op, parameters, buffers, init or {})
     title = name or "".join(word[:1].upper() + word[1:] for word in op._record.name.split("_"))
     body = {
         "_plan": plan,
@@ -109,7 +109,7 @@ class Module(nn.Module, Generic[R_co]):
             if tensor is None:
                 continue
             if name in self._init:
-                self._init[name](tensor)
+                plan.fill(name, tensor, self._init[name])
             elif name in plan.parameters:
                 drawn[name] = tensor
             else:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import math
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from .. import _torch
 from .._op import Op
 from .._spec.axes import Axes, Axis, Binding
 from .._spec.dtypes import COMPLEXES, FLOATS, complex_twin, name_of, real_twin
@@ -17,6 +19,8 @@ from .._spec.signature import Parameter, Signature
 from .._spec.structures import Structure
 from ..errors import ArgumentError, DeclarationError, DtypeError
 from .initial import fan_in
+
+Init = Callable[[Tensor], object]
 
 
 class Plan:
@@ -33,11 +37,14 @@ class Plan:
     """
 
     def __init__(
-        self, op: Op[..., Any], parameters: tuple[str, ...], buffers: tuple[str, ...], init: Iterable[str]
+        self, op: Op[..., Any], parameters: Sequence[str], buffers: Sequence[str], init: Iterable[str]
     ) -> None:
         self.op = op
         self.signature: Signature = op._record.signature
-        self.parameters = parameters
+        for argument, names in (("parameters", parameters), ("buffers", buffers)):
+            if isinstance(names, str):
+                raise self._refuse("names stand in a tuple", argument, f'("{names}",)', repr(names))
+        self.parameters = parameters = tuple(parameters)
         self._check_names(parameters, buffers, init)
         owned = {*parameters, *buffers}
         self.tensors = [p for _, p in self.signature.tensors if p.name in owned]
@@ -60,7 +67,22 @@ class Plan:
             problem, operator=operator_name, argument=argument, expected=expected, got=got, hint=hint
         )
 
-    def _check_names(self, parameters: tuple[str, ...], buffers: tuple[str, ...], init: Iterable[str]) -> None:
+    def fill(self, name: str, tensor: Tensor, init: Init) -> None:
+        """Fill a tensor by a function, which works in place.
+
+        Raises:
+            DeclarationError: it returns another tensor, and leaves this one as it is.
+        """
+        tensor.fill_(math.nan) if tensor.is_floating_point() or tensor.is_complex() else tensor.zero_()
+        made = init(tensor)
+        if isinstance(made, Tensor) and made is not tensor and _torch.memory(made) != _torch.memory(tensor):
+            raise self._refuse(
+                "its init returns a new tensor, which nobody keeps", name,
+                "a function that fills its argument in place", getattr(init, "__name__", repr(init)),
+                f'init={{"{name}": lambda tensor: tensor.copy_(...)}}, or one of torch.nn.init',
+            )  # fmt: skip
+
+    def _check_names(self, parameters: Sequence[str], buffers: Sequence[str], init: Iterable[str]) -> None:
         tensors = {p.name: p for _, p in self.signature.tensors if p.path is None}
         for name in (*parameters, *buffers):
             fields = [field for p in self.signature.parameters if p.path for field in (p.path, p.name)]
@@ -71,7 +93,7 @@ class Plan:
                 )  # fmt: skip
             if name not in tensors:
                 raise self._refuse(f"there is no tensor input '{name}'", name, ", ".join(tensors), name)
-            if (*parameters, *buffers).count(name) > 1:
+            if [*parameters, *buffers].count(name) > 1:
                 raise self._refuse(f"'{name}' is named twice", name, "one of parameters and buffers", "both, or twice")
             if tensors[name].many:
                 raise self._refuse("a list of tensors has no one shape", name, "a single tensor", "a list of tensors")
