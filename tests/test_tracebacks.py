@@ -1,6 +1,7 @@
 """Errors end a traceback in the user's line, wherever it is shown."""
 
 import sys
+import threading
 import traceback
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 import torchgraft as tg
-from torchgraft._frames import is_own
+from torchgraft._frames import install, is_own
 
 pytest_plugins = ["pytester"]
 
@@ -98,6 +99,33 @@ def test_causes_are_shortened_too(capsys):
     shown = printed(raised(outer), capsys)
     assert "came of another one" in shown
     assert "has 2 axes" in shown
+    assert "torchgraft/_" not in shown.replace("torchgraft.errors", "")
+
+
+def test_an_error_in_a_thread_is_shortened(capsys):
+    """Pytest has a hook of its own there."""
+    error = raised(lambda: double(torch.ones(2, 2)))
+    hooks = sys.excepthook, threading.excepthook
+    threading.excepthook = threading.__excepthook__
+    try:
+        install(tg.TorchgraftError)
+        threading.excepthook(threading.ExceptHookArgs((type(error), error, error.__traceback__, None)))
+    finally:
+        sys.excepthook, threading.excepthook = hooks
+    shown = capsys.readouterr().err
+    assert "has 2 axes" in shown
+    assert "torchgraft/_" not in shown
+
+
+def test_an_error_of_ours_is_shortened_where_another_one_came_of_it(capsys):
+    def outer():
+        try:
+            double(torch.ones(2, 2))
+        except tg.ShapeError as error:
+            raise ValueError("of the user's own") from error
+
+    shown = printed(raised(outer), capsys)
+    assert "of the user's own" in shown
     assert "torchgraft/_" not in shown.replace("torchgraft.errors", "")
 
 

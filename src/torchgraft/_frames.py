@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -42,12 +43,8 @@ def shorten(error: BaseException) -> None:
     """
     if os.environ.get("TORCHGRAFT_TRACEBACK") == "full":
         return
-    found: BaseException | None = error
-    seen = set[int]()
-    while found is not None and id(found) not in seen:
-        seen.add(id(found))
-        found.__traceback__ = _shortened(found.__traceback__)
-        found = found.__cause__ or found.__context__
+    for each in _chain(error):
+        each.__traceback__ = _shortened(each.__traceback__)
 
 
 def _shortened(trace: TracebackType | None) -> TracebackType | None:
@@ -83,13 +80,30 @@ def rendered(error: BaseException) -> list[str]:
 
 
 def install(kind: type[BaseException]) -> None:
-    """Shorten what Python prints of errors of a kind that nobody catches."""
+    """Shorten what Python prints of errors of a kind that nobody catches, in any thread, and of what they cause."""
     before: Callable[..., Any] = sys.excepthook
+    in_thread: Callable[..., Any] = threading.excepthook
+
+    def shown(error: BaseException | None) -> None:
+        if error is not None and (any(isinstance(each, kind) for each in _chain(error)) or _refuses_arguments(error)):
+            shorten(error)
 
     def hook(raised: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        if isinstance(error, kind) or _refuses_arguments(error):
-            shorten(error)
-            trace = error.__traceback__
-        before(raised, error, trace)
+        shown(error)
+        before(raised, error, error.__traceback__ or trace)
 
-    sys.excepthook = hook
+    def thread_hook(given: threading.ExceptHookArgs) -> None:
+        shown(given.exc_value)
+        trace = given.exc_value.__traceback__ if given.exc_value is not None else given.exc_traceback
+        in_thread(threading.ExceptHookArgs((given.exc_type, given.exc_value, trace, given.thread)))
+
+    sys.excepthook, threading.excepthook = hook, thread_hook
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error, and those that it was raised from or beside."""
+    seen = set[int]()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
