@@ -22,7 +22,7 @@ LANGUAGES := .venv-languages
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.stamp ## a guided tour: declare, lower, prove
+demo: $(VENV)/.stamp ## train a network whose layers are operators, and check them
 	$(BIN)/torchgraft demo
 
 quick: $(VENV)/.stamp ## a minute: style, types, and the tests of declarations, kernels, rules and wrong use

@@ -27,7 +27,7 @@ library.softplus.restype = None
 
 @tg.op
 def softplus(x: Float64[np.ndarray, "..."]) -> Float64[np.ndarray, "..."]:
-    x = np.ascontiguousarray(x)
+    x = np.asarray(x, order="C")
     out = np.empty_like(x)
     library.softplus(x.size, x, out)
     return out

@@ -52,12 +52,12 @@ def _(grad, weight):
 
 @linear.vjp("weight")
 def _(grad, input):
-    return grad.reshape(-1, grad.shape[-1]).mT @ input.reshape(-1, input.shape[-1])
+    return torch.einsum("...m,...n->mn", grad, input)
 
 
 @linear.vjp("bias")
 def _(grad):
-    return grad.reshape(-1, grad.shape[-1]).sum(0)
+    return torch.einsum("...m->m", grad)
 
 
 bias = torch.zeros(1, requires_grad=True)

@@ -16,7 +16,7 @@ from ._lower.lowering import Lowering
 from ._lower.product import weigh
 from ._lower.writing_operator import WritingOperator
 from ._mesh.cuts import read_axes
-from ._op import Op, WritingOp, own_class
+from ._op import Op, WritingOp, own_class, require_source
 from ._record import Record
 from ._spec.accuracy import read_accuracy
 from ._spec.reading import read_signature
@@ -228,7 +228,6 @@ def make_op(
     autocast: torch.dtype | None,
     *,
     frames: int,
-    kernel: Callable[..., Any] | None = None,
     source: Source | None = None,
     data_dependent: str = "",
 ) -> Op[..., Any]:
@@ -236,8 +235,7 @@ def make_op(
 
     Args:
         frames: how many frames above this one the annotations' names are found.
-        kernel: what runs; `function` itself by default.
-        source: what runs, in C.
+        source: what runs, in C; `function` itself by default.
         data_dependent: the axes whose size is known only after the call.
     """
     if not inspect.isfunction(function):
@@ -258,6 +256,7 @@ def make_op(
             hint="give tg.op(name=...)",
         )  # fmt: skip
     signature = read_signature(function, name, loop=batch == "loop", frames=frames, data_dependent=data_dependent)
+    require_source(source, name)
     if source is None and signature.workspaces:
         raise DeclarationError(
             "only a kernel in C has a workspace", operator=name, argument=signature.workspaces[0][1],
@@ -269,8 +268,7 @@ def make_op(
             hint="annotate with Tensor, or declare a NumPy operator and add @f.kernel(\"cpu\", tg.c(...))",
         )  # fmt: skip
     register_structures(signature)
-    kernel = kernel or function
-    record = Record(signature, kernel, fresh_name(f"{namespace}::{name}", kernel), autocast, source)
+    record = Record(signature, function, fresh_name(f"{namespace}::{name}", function), autocast, source)
     lowering = Lowering(record, weigh)
     made = _made(Op, function, name, record, lowering)
     if not signature.written:

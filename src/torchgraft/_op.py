@@ -212,6 +212,8 @@ class Op(Generic[P, R_co]):
                 got=f"@{self._record.name}.{kind}",
             )
 
+        require_source(source, self._record.name)
+
         def declare(function: F) -> F:
             signature = self._record.signature
             rule = make_rule(signature, kind, inputs, function, source=source, independent=independent, frames=1)
@@ -262,6 +264,7 @@ class Op(Generic[P, R_co]):
             ... def _(x, kernel):
             ...     return torch.nn.functional.conv2d(x[None, None], kernel[None, None])[0, 0]
         """
+        require_source(source, self._record.name)
 
         def declare(function: F) -> F:
             try:
@@ -569,6 +572,20 @@ class WritingOp(Op[P, R_co]):
 
 _without_call: WeakSet[Op[..., Any]] = WeakSet()  # Operators whose call is not generated yet.
 _lock = Lock()  # Threads may declare while another one compiles.
+
+
+def require_source(source: object, operator: str) -> None:
+    """Refuse what is no source of a kernel.
+
+    Raises:
+        DeclarationError: it is a path, or `c` itself.
+    """
+    if source is not None and not hasattr(source, "language"):
+        raise DeclarationError(
+            "a kernel outside of Python is named by its language", operator=operator, argument="kernel",
+            expected="what tg.c, tg.cpp or tg.cuda returns", got=repr(source),
+            hint=f'kernel=tg.c("{source}")' if isinstance(source, (str, Path)) else 'kernel=tg.c("file.c")',
+        )  # fmt: skip
 
 
 def _await_call(op: Op[..., Any]) -> None:

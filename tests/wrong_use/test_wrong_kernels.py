@@ -202,8 +202,9 @@ def test_a_numpy_kernel_that_writes_into_its_input(path, loop, name):
 
     operator = _numpy(body, loop=loop)
     tensors = _tensors(path)
-    with pytest.raises(tg.KernelError, match="wrote into its input"):
+    with pytest.raises(tg.KernelError, match="wrote into its input") as caught:
         _through(path, operator, *tensors)
+    assert caught.value.argument == "x or y"
     assert tensors[0].tolist() == tensors[1].tolist() == [1, 2, 3]
 
 

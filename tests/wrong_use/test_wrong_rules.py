@@ -58,6 +58,27 @@ def test_names_of_several_outputs():
 
     error = refused(lambda: halves.vjp("x")(lambda grad: grad), "asks for 'grad', which does not exist")
     assert error.expected == "x, out0, out1, out2, grad_out0, grad_out1"
+    assert error.hint == "each output has a gradient of its own: grad_out0, grad_out1"
+
+
+def test_a_jvp_reads_the_tangent_of_each_of_its_inputs():
+    """What moves through an input would be lost, or counted where nothing moves."""
+    error = refused(lambda: make().jvp("x")(lambda weight, by: weight * by), "does not read x_tangent")
+    assert (error.operator, error.argument) == ("scale.jvp[x]", "x_tangent")
+    error = refused(lambda: make().jvp("x", "weight")(lambda x_tangent, weight: x_tangent * weight), "weight_tangent")
+    assert error.argument == "weight_tangent"
+    assert 'scale.nondifferentiable("weight"' in error.hint
+
+
+@pytest.mark.parametrize("source", ["file.c", tg.c], ids=["a path", "c itself"])
+def test_a_kernel_in_c_is_named_by_its_language(source):
+    def stub(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]: ...
+
+    for declare in (lambda: tg.op(kernel=source)(stub), lambda: make().vjp("x", kernel=source)(stub)):
+        error = refused(declare, "named by its language")
+        assert error.argument == "kernel"
+        assert error.hint == 'kernel=tg.c("file.c")'
+    assert refused(lambda: make().kernel("cpu", source)(stub), "named by its language").operator == "scale"
 
 
 def test_an_adjoint_cannot_read_its_own_input():

@@ -82,7 +82,8 @@ class ArrayKernel(Kernel):
     def _explain(self, error: ValueError) -> None:
         """Say in our words what NumPy raised, where it is about an input."""
         if "read-only" in str(error):
-            raise refuse_mutated(self.signature.name, "an array") from error
+            arrays = " or ".join(parameter.shown for _, parameter in self.signature.tensors if not parameter.written)
+            raise refuse_mutated(self.signature.name, arrays) from error
 
     def _call_arrays(self, *values: Any) -> Any:
         converted = self._arrays(values)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -61,6 +62,8 @@ def _flat(signature: Signature, groups: Any) -> list[Any]:
 _RETURNED: dict[type, str] = {
     type(None): "return the result, or, where the body is in C, give @tg.op(kernel=tg.c(...))",
     Native: "the body of a stub is in C: give @tg.op(kernel=tg.c(...))",
+    np.ndarray: "annotate the parameters with np.ndarray in the place of Tensor, or return torch.from_numpy(array)",
+    tuple: "annotate several outputs as tuple[...], or return the tensor alone",
 }
 """The next step for what is no tensor."""
 

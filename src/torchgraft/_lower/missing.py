@@ -29,5 +29,5 @@ def missing_rule(record: Record, name: str, mode: str) -> DerivativeError:
         got="rules: "
         + (", ".join(sorted({r.label for rules in record.rules.values() for r in rules.values()})) or "none"),
         hint=f'add   @{op}.{kind}("{shown}")\n      def _({argument}, ...): ...\n'
-        f'or say @{op}.nondifferentiable("{shown}"), or pass {shown}.detach()',
+        f'or say {op}.nondifferentiable("{shown}", reason="..."), or pass {shown}.detach()',
     )

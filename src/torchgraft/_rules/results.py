@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from .._spec.axes import Shape
@@ -31,6 +32,7 @@ def as_results(label: str, result: Any, names: Sequence[str], *, many: bool) -> 
             operator=label,
             expected=f"{len(names)}: {', '.join(names)}",
             got=count,
+            hint=f"return {', '.join(f'of_{name}' for name in names)}: one for each of them, none for other arguments",
         )
     return result
 
@@ -131,5 +133,16 @@ def _check_type(label: str, name: str, value: Any, like: tuple[Shape, Any]) -> T
         argument=name,
         expected=f"a tensor of shape {like[0]} and dtype {name_of(like[1])}",
         got=type(value).__name__,
-        hint="return the gradient; an input without one is declared with nondifferentiable" if value is None else None,
+        hint=_INSTEAD.get(type(value)),
     )
+
+
+_ONE = "return the tensor itself: a rule returns one result for each input that it names, none for others"
+_INSTEAD: dict[type, str] = {
+    type(None): "return the gradient; an input without one is declared with nondifferentiable; where the body is in C, "
+    "give the rule kernel=tg.c(...)",
+    np.ndarray: "annotate the rule's parameters with np.ndarray, or return torch.from_numpy(array)",
+    tuple: _ONE,
+    list: _ONE,
+}
+"""The next step for what is no tensor."""

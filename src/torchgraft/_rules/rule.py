@@ -153,6 +153,8 @@ def make_rule(
     array = asked.arrays or any(_is_array(hint) for hint in hints.values())
     saved = {o.name for o in signature.outputs if o.saved and o.type.dtypes.differentiable}
     reads = tuple(name for name in asked.names if name not in {name for _, name, _ in workspaces})
+    if kind == "jvp":
+        _check_tangents(signature, inputs, reads, label)
     residual = bool(saved & set(reads))
     opaque = residual or ((array or source is not None) and kind != "adjoint")
     if source is None:
@@ -279,6 +281,19 @@ def _check_independent(
         )  # fmt: skip
 
 
+def _check_tangents(signature: Signature, inputs: Sequence[str], reads: Sequence[str], label: str) -> None:
+    for name in inputs:
+        tangent = f"{name}_tangent"
+        if tangent not in reads:
+            raise DeclarationError(
+                f"does not read {tangent}, so that what moves through {name} would be lost", operator=label,
+                argument=tangent, expected=f"a rule that reads {', '.join(f'{i}_tangent' for i in inputs)}",
+                got=f"one that reads {', '.join(reads) or 'nothing'}",
+                hint=f"multiply by {tangent}\nor, if {name} moves no output, leave it out of the rule, and say\n"
+                f'{signature.name}.nondifferentiable("{signature.names[name].shown}", reason="...")',
+            )  # fmt: skip
+
+
 def _available(signature: Signature, kind: Kind, inputs: Sequence[str]) -> list[str]:
     names = list(signature.names)
     if kind == "adjoint":  # An adjoint does not depend on the value of its input, or on the output's.
@@ -296,6 +311,9 @@ def _unknown_name(label: str, name: str, available: list[str], kind: Kind, input
     hint = _nearest(name, available)
     if kind == "adjoint" and name in inputs:
         hint = f"the operator is linear in {name}, so that its adjoint cannot depend on {name}; else declare a vjp"
+    gradients = [each for each in available if each.startswith("grad_")]
+    if name.partition("_")[0] == "grad" and len(gradients) > 1:
+        hint = f"each output has a gradient of its own: {', '.join(gradients)}"
     return DeclarationError(
         f"asks for '{name}', which does not exist",
         operator=label,

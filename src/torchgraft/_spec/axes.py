@@ -266,7 +266,7 @@ class Axes:
             if axis.variadic:
                 self._bind_run(axis, size, binding, origin)
             elif axis.name is not None:
-                self._bind_name(axis, size, binding, origin, shape)
+                self._bind_name(axis, size, binding, origin)
 
     def _bind_run(self, axis: Axis, sizes: Shape, binding: Binding, origin: str) -> None:
         if axis.name is None:
@@ -303,7 +303,7 @@ class Axes:
                 got=f"{_show(right)} from {origin}",
             ) from None
 
-    def _bind_name(self, axis: Axis, size: Size, binding: Binding, origin: str, shape: Shape) -> None:
+    def _bind_name(self, axis: Axis, size: Size, binding: Binding, origin: str) -> None:
         name = axis.name
         assert name is not None
         bound = binding.sizes.get(name)

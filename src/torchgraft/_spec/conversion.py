@@ -137,7 +137,7 @@ def _not_a_tensor(operator: str, name: str, parameter: Parameter, value: Any) ->
         hint = "pass torch.tensor(value.item())"
     elif type(value).__module__ == "numpy":
         hint = "pass torch.from_numpy(array)"
-    elif isinstance(value, (bool, int, float, complex)):
+    elif isinstance(value, (bool, int, float, complex)) or _is_of_numbers(value):
         hint = "pass torch.tensor(value)"
     elif isinstance(value, (dict, tuple, list)):
         hint = "an operator takes flat arguments: pass each tensor of the pytree as an argument of its own"
@@ -149,6 +149,13 @@ def _not_a_tensor(operator: str, name: str, parameter: Parameter, value: Any) ->
         got=f"{type(value).__name__}" + (" (None)" if value is None else ""),
         hint=hint,
     )
+
+
+def _is_of_numbers(value: Any) -> bool:
+    """Return True for a list or tuple of numbers, or of such, to any depth."""
+    if isinstance(value, (list, tuple)):
+        return bool(value) and all(isinstance(item, (int, float, complex)) or _is_of_numbers(item) for item in value)
+    return False
 
 
 def common_dtype(signature: Signature, values: Sequence[Any]) -> torch.dtype | None:

@@ -97,7 +97,7 @@ class _Reader:
             raise self._refuse(
                 f"annotations of {cls.__name__} cannot be read: {error}", name,
                 "names that are defined where the class is", ", ".join(f"{key}: {hints[key]!r}" for key in hints),
-                "import the names outside of `if TYPE_CHECKING:`",
+                "look for a misspelt name, and import names outside of `if TYPE_CHECKING:`",
             ) from error  # fmt: skip
         return hints
 

@@ -137,7 +137,7 @@ def resolve_hints(function: Callable[..., Any], name: str, frame: types.FrameTyp
             operator=name,
             expected="names that are defined where the operator is declared",
             got=", ".join(f"{key}: {value!r}" for key, value in function.__annotations__.items()),
-            hint="import the names outside of `if TYPE_CHECKING:`",
+            hint="look for a misspelt name, and import names outside of `if TYPE_CHECKING:`",
         ) from error
 
 

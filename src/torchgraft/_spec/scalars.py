@@ -98,7 +98,8 @@ class Scalar:
         if isinstance(value, Tensor):
             got, hint = f"a Tensor of shape {tuple(value.shape)}", _TENSOR_HINT
         else:
-            got, hint = f"{value!r}, a {type(value).__name__}", f"pass {self}"
+            got = f"{value!r} of type {type(value).__name__}"
+            hint = f"pass {self}" if self.many or self.choices else f"pass a value of type {self}"
         return ArgumentError(
             "has the wrong type" if not self.choices else "is not one of the choices",
             operator=operator_name,
