@@ -688,3 +688,54 @@ def test_a_rule_that_cannot_be_used_is_a_failure():
     assert (finding.code, finding.severity) == ("backward-raises", tg.Verdict.FAIL)
     assert "does not read grad_out1" in finding.cause
     assert 'independent="out1"' in finding.cause
+
+
+class Padded(Function):
+    """It refuses a negative padding, which is tried in the place of the one that was given."""
+
+    @staticmethod
+    def forward(ctx, x, padding=1):
+        ctx.padding = padding
+        if padding < 0:
+            raise RuntimeError("negative padding is not supported")
+        return functional.pad(x, (padding, padding))
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad[..., ctx.padding : grad.shape[-1] - ctx.padding], None
+
+
+def test_options_that_are_refused_leave_nothing_untold():
+    assert tg.check(Padded.apply, normal(2, 9), 0, only=("caches", "options")).ok
+
+
+class Started(Function):
+    """A step from a state of all samples; one of a single sample broadcasts in the forward as well."""
+
+    @staticmethod
+    def forward(ctx, x, weight, start):
+        ctx.save_for_backward(x, weight)
+        ctx.start = None if start is None else start.shape
+        state = x @ weight
+        return state if start is None else state + start
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, weight = ctx.saved_tensors
+        start = None if ctx.start is None else grad.reshape(ctx.start)
+        return grad @ weight.mT, x.mT @ grad, start
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(normal(3, 4))
+
+    def forward(self, x: torch.Tensor, start: torch.Tensor | None = None):
+        return Started.apply(x, self.weight, start)
+
+
+def test_a_tensor_of_another_size_in_the_place_of_none_is_no_failure():
+    report = tg.check(Recurrent(), normal(4, 3), only="options")
+    assert report.ok
+    assert [finding.code for finding in report.findings] == ["backward-raises"]

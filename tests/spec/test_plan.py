@@ -209,7 +209,10 @@ def test_no_tensor_in_the_call():
     [
         (np.ones(2), "torch.from_numpy"),
         (2.0, "torch.tensor(value)"),
-        ([1.0], "flat arguments"),
+        ([1.0], "torch.tensor(value)"),
+        (((1, 2.0), (3, 4)), "torch.tensor(value)"),
+        ([ones(2)], "flat arguments"),
+        ([], "flat arguments"),
         ({"a": 1}, "flat arguments"),
         ("text", None),
         (None, None),

@@ -65,7 +65,7 @@ def options(case: Case) -> Iterator[tuple[str, Case]]:
 
 def _taken(case: Case) -> Iterator[tuple[str, Case]]:
     """Cases that the target takes; of words that give one result, as all that it does not know, the first."""
-    given = functools.cache(case.outputs)  # It may be that nothing is to be called before the others.
+    given = functools.cache(lambda: _outputs(case))  # It may be that nothing is to be called before the others.
     known = defaultdict[str, list[list[Tensor]]](list)
     for what, other in _candidates(case):
         recorded = tried(other, given=case)
@@ -79,6 +79,13 @@ def _taken(case: Case) -> Iterator[tuple[str, Case]]:
         if is_word:
             known[name].append(outputs)
         yield what, other
+
+
+def _outputs(case: Case) -> list[Tensor]:
+    """The outputs; nothing where the target refuses the call, as with an option that nobody gave."""
+    with contextlib.suppress(Exception):
+        return case.outputs()
+    return []
 
 
 def _candidates(case: Case) -> Iterator[tuple[str, Case]]:

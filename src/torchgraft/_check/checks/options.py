@@ -105,7 +105,8 @@ def other_options(case: Case) -> Iterator[Finding]:
             found = [f.but(severity=Verdict.PASS, hint=f.hint or other.hint or None) for f in found]
         elif other.is_number and not own:  # At other values too: derivatives of torch's own have their limits.
             found = [f if f.given else f.but(severity=Verdict.PASS) for f in found]
-        elif other.is_number and not claimed:  # It is loud, and the forward may only not look at what fits together.
+        elif (other.is_number or other.is_in_the_place_of_none) and not claimed:
+            # It is loud, and the forward may only not look at what fits together.
             found = [f.but(severity=Verdict.PASS, hint=REFUSE) if f.code == "backward-raises" else f for f in found]
         yield from (f.but(given=claimed) for f in (*found, *wrapped))
     if not tried:
