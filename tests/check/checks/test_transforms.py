@@ -121,6 +121,15 @@ def test_a_vmap_rule_that_fits_by_chance():
     assert alarms("vmap", matmul(lambda tensor, dim: tensor), normal(4, 5), normal(2, 5)) == {"vmap-output"}
 
 
+def test_a_vmap_rule_that_fits_where_there_are_as_many_samples_as_the_second_input_is_long():
+    def rule(apply, dims, x, y):
+        x = x if dims[0] is None else x.movedim(dims[0], 0)
+        return x @ y, 0  # The second input is not moved.
+
+    target = modern(torch.matmul, lambda g, x, y: (g @ y.mT, x.mT @ g), vmap=rule)
+    assert alarms("vmap", target, normal(3, 4), normal(4, 2)) == {"vmap-output"}
+
+
 def test_a_vmap_rule_that_refuses_what_is_not_mapped():
     def rule(apply, dims, x, y):
         if x.shape != y.shape:

@@ -65,11 +65,16 @@ def _map(function: Callable[..., tuple[Tensor, ...]], stacked: Batch, dims: InDi
 
 
 def _values(base: Baseline) -> Iterator[Finding]:
-    """Compare the outputs of vmapped calls, of as many samples as a first axis is long: mistaken axes fit then."""
+    """Compare the outputs of vmapped calls, of as many samples as a first axis is long: mistaken axes fit then.
+
+    It is the first axis of the first input that is mapped.
+    """
     case = base.case
-    lengths = [len(primal) for primal in case.primals if primal.dim() and 1 < len(primal) <= MOST]
-    samples = _samples(case, lengths[0] if lengths else SAMPLES)
+    lengths = [len(p) if p.dim() and 1 < len(p) <= MOST else None for p in case.primals]
+    known = _samples(case, max(filter(None, lengths), default=SAMPLES))
     for dims in dict.fromkeys(_in_dims(case.primals)):
+        mapped = [length for length, dim in zip(lengths, dims, strict=True) if length and dim is not None]
+        samples = known[: mapped[0]] if mapped else known
         loop = [[samples[0 if dim is None else i][j] for j, dim in enumerate(dims)] for i in range(len(samples))]
         columns = zip(dims, zip(*samples, strict=True), strict=True)
         stacked = [column[0].clone() if dim is None else torch.stack(column, dim) for dim, column in columns]
